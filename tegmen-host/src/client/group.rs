@@ -42,9 +42,8 @@ pub async fn ask_group(
     let mut frame = Frame::new(&mut storage, 0);
     let message_id = u16::from_be_bytes([high, low]);
     request.check()?;
-    let part = Part { payload: request.payload, ..Part::default() };
     Builder::new(&mut frame, MessageType::NonConfirmable, request.method, message_id, &token)
-        .and_then(|mut builder| request.write(&mut builder, part))
+        .and_then(|mut builder| request.write(&mut builder, Part::default()))
         .map_err(|_| ClientError::TooLong { max: MAX_MESSAGE })?;
     let start = clock::now();
     socket.send_to(frame.bytes(), remote).await.map_err(unreachable)?;

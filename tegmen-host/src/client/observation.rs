@@ -2,7 +2,7 @@
 
 use super::establish::Backoff;
 use super::request::{OwnedRequest, Part};
-use super::transfer::download;
+use super::transfer::{self, Taken};
 use super::{ClientError, Request, Response, Session, TakenPlace};
 use crate::clock;
 use crate::digest::sha256;
@@ -36,15 +36,16 @@ impl Observation {
         let mut token = [0; 8];
         session.with(|connection| connection.io.environment.crypto.random(&mut token));
         let since = session.reconnects();
-        let (place, reply, _) = register(session, request, &token).await?;
+        let (place, taken, _) = register(session, request, &token).await?;
         session.with(|connection| connection.entry.observations += 1);
+        let reply = &taken.response;
         let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
         let order = number.map(|number| Order::new(number, clock::now()));
         let (stale, alive) = (Instant::NEVER, Instant::NEVER);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
         let mut observation =
             Self { session, request, place, token, order, stale, alive, first: None, last: [0; 32], since };
-        let reply = observation.whole(reply).await?;
+        let reply = observation.whole(taken).await?;
         observation.last = digest(&reply);
         observation.first = Some(reply);
         Ok(observation)
@@ -76,15 +77,16 @@ impl Observation {
                 return Ok(None);
             }
             let until = self.stale.min(self.alive);
-            let (reply, is_refreshed) = match self.session.response_until(&self.place, until).await {
-                Ok(Some(reply)) => (reply, false),
+            let (taken, is_refreshed) = match self.session.response_until(&self.place, until).await {
+                Ok(Some(reply)) => (Taken::notified(&self.session, &self.request.request(), reply)?, false),
                 Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
                 Ok(None) | Err(_) => {
                     let was_fresh = clock::now() < self.stale;
-                    let (reply, is_new) = self.register_again().await?;
-                    (reply, was_fresh && !is_new)
+                    let (taken, is_new) = self.register_again().await?;
+                    (taken, was_fresh && !is_new)
                 }
             };
+            let reply = &taken.response;
             let Some(order) = &mut self.order else { return Ok(None) };
             let now = clock::now();
             match reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success()) {
@@ -93,7 +95,7 @@ impl Observation {
                 Some(number) if !order.is_newer(number, now) => continue,
                 Some(_) => {}
             }
-            let reply = self.whole(reply).await?;
+            let reply = self.whole(taken).await?;
             let last = std::mem::replace(&mut self.last, digest(&reply));
             // Nothing but a sign of life.
             if is_refreshed && last == self.last && self.order.is_some() {
@@ -111,16 +113,17 @@ impl Observation {
         let this = &mut self;
         this.session.with(|connection| connection.forget(this.place.at()));
         let request = this.request.request();
-        this.session.exchange(&request, part(&this.token, DEREGISTER, &request)).await
+        let part = Part { observe: Some(DEREGISTER), token: Some(&this.token), transfer: None };
+        this.session.exchange(&request, part).await
     }
 
     /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
     /// server did not know us as it did before.
-    async fn register_again(&mut self) -> Result<(Response, bool), ClientError> {
+    async fn register_again(&mut self) -> Result<(Taken, bool), ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let before = self.since;
         let mut backoff = Backoff::new();
-        let (place, reply, is_challenged) = loop {
+        let (place, taken, is_challenged) = loop {
             if self.session.config().recovery.reconnect && self.session.with(|connection| connection.is_over()) {
                 self.session.reconnect(Instant::NEVER).await?;
             }
@@ -133,16 +136,16 @@ impl Observation {
             }
         };
         self.place = place;
-        if let Some(number) = reply.uint(OptionNumber::OBSERVE) {
+        if let Some(number) = taken.response.uint(OptionNumber::OBSERVE) {
             // A server that restarted counts from the beginning.
             self.order = Some(Order::new(number.wrapping_sub(1), clock::now()));
         }
-        Ok((reply, is_challenged || self.since > before))
+        Ok((taken, is_challenged || self.since > before))
     }
 
     /// With the blocks behind the first.
-    async fn whole(&mut self, reply: Response) -> Result<Response, ClientError> {
-        let max_age = Duration::from_secs(reply.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
+    async fn whole(&mut self, taken: Taken) -> Result<Response, ClientError> {
+        let max_age = Duration::from_secs(taken.response.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
         let mut random = [0; 1];
         self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
         // Between 5 and 15 seconds more, so that a fleet does not ask at once.
@@ -155,7 +158,7 @@ impl Observation {
             .recovery
             .alive
             .map_or(Instant::NEVER, |alive| now.after(alive).after(alive.mul_f64(f64::from(random[0]) / 1024.0)));
-        download(&self.session, &self.request.request(), reply).await
+        taken.complete(&self.session, &self.request.request()).await
     }
 }
 
@@ -184,15 +187,17 @@ async fn register(
     session: &Session,
     request: &Request<'_>,
     token: &[u8; 8],
-) -> Result<(TakenPlace, Response, bool), ClientError> {
-    let mut echo: Option<Vec<u8>> = None;
+) -> Result<(TakenPlace, Taken, bool), ClientError> {
+    let (mut transfer, mut is_challenged) = (transfer::begin(session, request)?, false);
     loop {
-        let register = part(token, REGISTER, request);
-        let (place, reply) = session.converse(request, Part { echo: echo.as_deref(), ..register }).await?;
-        match reply.option(OptionNumber::ECHO) {
-            Some(asked) if echo.is_none() && !reply.code.is_success() => echo = Some(asked.to_vec()),
-            _ => return Ok((place, reply, echo.is_some())),
+        transfer::draw(session, &mut transfer);
+        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer) };
+        let (place, response) = session.converse(request, part).await?;
+        let taken = Taken::new(session, transfer, response)?;
+        if !taken.is_before_answer() {
+            return Ok((place, taken, is_challenged));
         }
+        (transfer, is_challenged) = (taken.transfer, true);
     }
 }
 
@@ -203,8 +208,4 @@ fn digest(reply: &Response) -> [u8; 32] {
     text.push(0);
     text.extend(&reply.payload);
     sha256(&text)
-}
-
-fn part<'a>(token: &'a [u8], observe: u32, request: &Request<'a>) -> Part<'a> {
-    Part { payload: request.payload, observe: Some(observe), token: Some(token), ..Part::default() }
 }

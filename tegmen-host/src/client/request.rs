@@ -7,7 +7,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use tegmen::coap::message::BuildError;
 use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Block, Builder, Code, OptionNumber};
+use tegmen::coap::{Builder, Code, OptionNumber};
+use tegmen::node::Transfer;
 
 /// Longest segment of a path, or argument of a query, in bytes (RFC 7252, section 5.10).
 const MAX_SEGMENT: usize = 255;
@@ -163,10 +164,6 @@ impl<'a, S> Request<'a, S> {
             (OptionNumber::CONTENT_FORMAT, self.content_format.map(u32::from)),
             (OptionNumber::ACCEPT, self.accept.map(u32::from)),
             (OptionNumber::OBSERVE, part.observe),
-            (OptionNumber::BLOCK1, part.block1.map(Block::value)),
-            (OptionNumber::BLOCK2, part.block2.map(Block::value)),
-            (OptionNumber::SIZE1, part.size1),
-            (OptionNumber::REQUEST_TAG, part.request_tag),
         ];
         for (number, value) in numbers {
             let mut bytes = [0; 4];
@@ -174,13 +171,13 @@ impl<'a, S> Request<'a, S> {
                 builder.insert(number, uint_bytes(value, &mut bytes))?;
             }
         }
-        if let Some(echo) = part.echo {
-            builder.insert(OptionNumber::ECHO, echo)?;
+        if let Some(transfer) = part.transfer {
+            transfer.write_options(builder)?;
         }
         for (number, value) in self.options {
             builder.insert(*number, value)?;
         }
-        builder.payload(part.payload)
+        builder.payload(part.transfer.map_or(self.payload, |transfer| transfer.payload(self.payload)))
     }
 }
 
@@ -203,13 +200,9 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
 /// The parts of a message that a [`Request`] does not contain.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Part<'a> {
-    pub(super) payload: &'a [u8],
-    pub(super) block1: Option<Block>,
-    pub(super) block2: Option<Block>,
-    pub(super) size1: Option<u32>,
+    /// The transfer that the message belongs to. Without one it has the whole payload.
+    pub(super) transfer: Option<&'a Transfer>,
     pub(super) observe: Option<u32>,
-    pub(super) echo: Option<&'a [u8]>,
-    pub(super) request_tag: Option<u32>,
     /// A token to use again.
     pub(super) token: Option<&'a [u8]>,
 }

@@ -1,180 +1,124 @@
-//! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175).
+//! Bodies in blocks (RFC 7959), and the answer to an Echo option of a server (RFC 9175), by the [`Transfer`] of the core.
 
 use super::request::Part;
 use super::{ClientError, Progress, Request, Response, Session};
-use tegmen::coap::{Block, Code, OptionNumber};
+use tegmen::coap::{OptionNumber, Token};
 use tegmen::crypto::Crypto as _;
-
-/// So often a transfer begins anew when the representation, or what the server knows of our body, changed in between.
-const ATTEMPTS: usize = 3;
+use tegmen::node::{Transfer, TransferError, TransferStep};
 
 /// One request with its whole body, one response with its whole body.
 pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<Response, ClientError> {
-    let first = upload(session, request, Part::default()).await?;
-    download(session, request, first).await
+    let mut transfer = begin(session, request)?;
+    let response = exchange(session, request, &mut transfer).await?;
+    Taken::new(session, transfer, response)?.complete(session, request).await
 }
 
-/// Sends the request, its body in blocks if need be, and returns what answers its end.
-pub(super) async fn upload(session: &Session, request: &Request<'_>, part: Part<'_>) -> Result<Response, ClientError> {
-    let mut echo: Option<Vec<u8>> = None;
-    let mut size = session.with(|connection| connection.block_size(request));
-    let mut request_tag = None;
-    let mut attempts = 0;
-    loop {
-        let part = Part { echo: echo.as_deref(), request_tag, ..part };
-        let (reply, sent) = match request.payload.len() > Block::first(size).size() {
-            true => upload_blocks(session, request, part, &mut size).await?,
-            false => {
-                let block2 = (size < tegmen::coap::block::MAX_SIZE).then(|| Block::first(size));
-                (session.exchange(request, Part { payload: request.payload, block2, ..part }).await?, 0)
+/// Begins a transfer.
+pub(super) fn begin(session: &Session, request: &Request<'_>) -> Result<Transfer, ClientError> {
+    let (block_size, max) = (session.with(|connection| connection.block_size(request)), session.config().coap.max_body);
+    let transfer = Transfer::new(request.method, request.payload.len(), block_size, max);
+    transfer.map_err(|error| explain(session, error))
+}
+
+/// Draws the token of a body in blocks, and its Request-Tag.
+pub(super) fn draw(session: &Session, transfer: &mut Transfer) -> Option<Token> {
+    let random = |random: &mut [u8]| session.with(|connection| connection.io.environment.crypto.random(random));
+    transfer.draw(session.config().coap.token_len, random)
+}
+
+/// Sends the next message, and waits for its response.
+async fn exchange(session: &Session, request: &Request<'_>, transfer: &mut Transfer) -> Result<Response, ClientError> {
+    let token = draw(session, transfer);
+    let token = token.as_ref().map(Token::as_bytes);
+    session.exchange(request, Part { transfer: Some(transfer), observe: None, token }).await
+}
+
+/// A transfer that took a response.
+pub(super) struct Taken {
+    pub(super) transfer: Transfer,
+    pub(super) response: Response,
+    step: TransferStep,
+}
+
+impl Taken {
+    pub(super) fn new(session: &Session, mut transfer: Transfer, response: Response) -> Result<Self, ClientError> {
+        let step = transfer.on_response(response.code, |number| response.option(number), response.payload.len());
+        Ok(Self { transfer, step: step.map_err(|error| explain(session, error))?, response })
+    }
+
+    /// A notification.
+    pub(super) fn notified(session: &Session, request: &Request<'_>, response: Response) -> Result<Self, ClientError> {
+        Self::new(session, begin(session, request)?, response)
+    }
+
+    /// True if the server has to be sent the request again, or a block of its body, before it answers.
+    pub(super) const fn is_before_answer(&self) -> bool {
+        matches!(self.step, TransferStep::Again | TransferStep::Sent(_))
+    }
+
+    /// Sends the messages that follow, until the response is whole.
+    pub(super) async fn complete(self, session: &Session, request: &Request<'_>) -> Result<Response, ClientError> {
+        let (mut taken, mut whole) = (self, None);
+        loop {
+            let Self { mut transfer, response, step } = taken;
+            match step {
+                TransferStep::Acknowledged | TransferStep::Again => {}
+                TransferStep::Sent(done) => {
+                    request.report(Progress { upload: true, done, total: Some(request.payload.len()) });
+                }
+                TransferStep::Received { at, total } => {
+                    let begun = append(whole, at, response);
+                    request.report(Progress { upload: false, done: begun.payload.len(), total });
+                    whole = Some(begun);
+                }
+                TransferStep::Complete(at) => {
+                    let mut whole = append(whole, at, response);
+                    if at > 0 {
+                        whole.remove_options(OptionNumber::BLOCK2);
+                        let done = whole.payload.len();
+                        request.report(Progress { upload: false, done, total: Some(done) });
+                    }
+                    whole.lacks_block1 = transfer.lacks_block1();
+                    return Ok(whole);
+                }
             }
-        };
-        attempts += 1;
-        match reply.code {
-            // The server wants to see that we receive at our address, or that the request is fresh.
-            Code::UNAUTHORIZED if echo.is_none() && reply.option(OptionNumber::ECHO).is_some() => {
-                echo = reply.option(OptionNumber::ECHO).map(<[u8]>::to_vec);
-            }
-            // It takes smaller blocks only, and says so at the first one.
-            Code::REQUEST_ENTITY_TOO_LARGE if attempts < ATTEMPTS => match reply.block(OptionNumber::BLOCK1) {
-                Some(hint) if hint.size() < Block::first(size).size() => size = hint.size(),
-                _ => return Ok(reply),
-            },
-            // It has lost the blocks before: again, and not to be mixed up with the first try (RFC 9175, section 3.4).
-            Code::REQUEST_ENTITY_INCOMPLETE if sent > 0 && attempts < ATTEMPTS => {
-                let mut tag = [0; 4];
-                session.with(|connection| connection.io.environment.crypto.random(&mut tag));
-                request_tag = Some(u32::from_ne_bytes(tag));
-            }
-            _ => return Ok(reply),
+            let response = exchange(session, request, &mut transfer).await?;
+            taken = Self::new(session, transfer, response)?;
         }
     }
+}
+
+/// Adds a block at this place of the body. The first one begins the response.
+fn append(whole: Option<Response>, at: usize, block: Response) -> Response {
+    match whole {
+        Some(mut whole) if at > 0 => {
+            whole.payload.extend_from_slice(&block.payload);
+            whole
+        }
+        _ => block,
+    }
+}
+
+fn explain(session: &Session, error: TransferError) -> ClientError {
+    let detail = match error {
+        TransferError::FirstBlock => "the first block is shorter than it says",
+        TransferError::NoBlock2 => "one has no Block2",
+        TransferError::WrongBlock => "one is not the one that was asked for",
+        TransferError::Changed => "their ETags differ",
+        TransferError::Refused(code) => code.name(),
+        TransferError::Unanswered => "one is not answered",
+        TransferError::TooLong => return ClientError::BodyTooLong { max: session.config().coap.max_body },
+        TransferError::TooManyBlocks { len, block_size } => {
+            let enough = len.div_ceil(MAX_BLOCKS).next_power_of_two();
+            let advice = match enough <= tegmen::coap::block::MAX_SIZE {
+                true => format!("use blocks of {enough} bytes or more (--block-size {enough})"),
+                false => "no block is large enough; cut the body into several resources".to_owned(),
+            };
+            return ClientError::TooManyBlocks { len, block_size, advice };
+        }
+    };
+    ClientError::Blocks { remote: session.remote(), detail }
 }
 
 /// Blocks of one body at most: their number has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;
-
-/// Refuses a body that cannot be numbered in blocks of this size.
-fn numberable(len: usize, block_size: usize) -> Result<(), ClientError> {
-    if len.div_ceil(block_size) <= MAX_BLOCKS {
-        return Ok(());
-    }
-    let enough = len.div_ceil(MAX_BLOCKS).next_power_of_two();
-    let advice = match enough <= tegmen::coap::block::MAX_SIZE {
-        true => format!("use blocks of {enough} bytes or more (--block-size {enough})"),
-        false => "no block is large enough; cut the body into several resources".to_owned(),
-    };
-    Err(ClientError::TooManyBlocks { len, block_size, advice })
-}
-
-/// The response, and how many bytes were sent before it. All blocks have one token: some servers know an upload by it.
-async fn upload_blocks(
-    session: &Session,
-    request: &Request<'_>,
-    part: Part<'_>,
-    size: &mut usize,
-) -> Result<(Response, usize), ClientError> {
-    let total = request.payload.len();
-    let mut token = [0; 8];
-    session.with(|connection| connection.io.environment.crypto.random(&mut token));
-    let token = token.get(..session.config().coap.token_len).unwrap_or(&token);
-    let mut at = 0;
-    loop {
-        let first = Block::first(*size);
-        numberable(total, first.size())?;
-        let end = (at + first.size()).min(total);
-        let block = Block { number: (at / first.size()) as u32, more: end < total, ..first };
-        let payload = request.payload.get(at..end).unwrap_or(&[]);
-        let size1 = (at == 0).then_some(total as u32);
-        let part = Part { payload, block1: Some(block), size1, token: Some(token), ..part };
-        let mut reply = session.exchange(request, part).await?;
-        if reply.code != Code::CONTINUE || end == total {
-            reply.lacks_block1 = reply.code.is_success() && reply.option(OptionNumber::BLOCK1).is_none();
-            return Ok((reply, at));
-        }
-        at = end;
-        request.report(Progress { upload: true, done: at, total: Some(total) });
-        // A smaller size is used from the next block on (RFC 7959, section 2.5).
-        if let Some(answered) = reply.block(OptionNumber::BLOCK1) {
-            *size = (*size).min(answered.size());
-        }
-    }
-}
-
-/// Fetches the blocks that follow the first.
-pub(super) async fn download(
-    session: &Session,
-    request: &Request<'_>,
-    first: Response,
-) -> Result<Response, ClientError> {
-    let mut first = first;
-    for _ in 0..ATTEMPTS {
-        let Some(block) = first.block(OptionNumber::BLOCK2).filter(|block| block.more && block.number == 0) else {
-            return Ok(first);
-        };
-        match blocks_after(session, request, &first, block).await? {
-            Some(body) => {
-                first.remove_options(OptionNumber::BLOCK2);
-                return Ok(Response { payload: body, ..first });
-            }
-            // Only what changes nothing may be asked again.
-            None if request.method.is_safe() => first = upload(session, request, Part::default()).await?,
-            None => break,
-        }
-    }
-    Err(ClientError::Blocks { remote: session.remote(), detail: "their ETags differ" })
-}
-
-/// The whole body; `None` if the representation changed in between.
-async fn blocks_after(
-    session: &Session,
-    request: &Request<'_>,
-    first: &Response,
-    block: Block,
-) -> Result<Option<Vec<u8>>, ClientError> {
-    let wrong = |session: &Session, detail| ClientError::Blocks { remote: session.remote(), detail };
-    let total = first.uint(OptionNumber::SIZE2).map(|size| size as usize);
-    let max = session.config().coap.max_body;
-    if total.is_some_and(|total| total > max) {
-        return Err(ClientError::BodyTooLong { max });
-    }
-    if first.payload.len() != block.size() {
-        return Err(wrong(session, "the first block is shorter than it says"));
-    }
-    let mut body = first.payload.clone();
-    let most = session.with(|connection| connection.block_size(request));
-    let mut size = block.size().min(most);
-    // The body of a request in blocks is not sent again; the server knows which response is meant.
-    let payload = if request.payload.len() > Block::first(most).size() { &[] } else { request.payload };
-    let payload = if request.method.is_safe() { payload } else { &[] };
-    loop {
-        request.report(Progress { upload: false, done: body.len(), total });
-        let asked = Block::first(size);
-        // Where the server told no size: no more than what is there, and the next block.
-        numberable(total.unwrap_or(0).max(body.len() + 1), asked.size())?;
-        let number = (body.len() / asked.size()) as u32;
-        let part = Part { payload, block2: Some(Block { number, more: false, ..asked }), ..Part::default() };
-        let reply = session.exchange(request, part).await?;
-        if !reply.code.is_success() {
-            let gone = matches!(reply.code, Code::REQUEST_ENTITY_INCOMPLETE | Code::BAD_REQUEST);
-            return if gone { Ok(None) } else { Err(wrong(session, reply.code.name())) };
-        }
-        let Some(block) = reply.block(OptionNumber::BLOCK2) else { return Err(wrong(session, "one has no Block2")) };
-        if reply.option(OptionNumber::ETAG) != first.option(OptionNumber::ETAG) {
-            return Ok(None);
-        }
-        let right_size = reply.payload.len() <= block.size() && (!block.more || reply.payload.len() == block.size());
-        if block.offset() != body.len() || !right_size {
-            return Err(wrong(session, "one is not the one that was asked for"));
-        }
-        body.extend_from_slice(&reply.payload);
-        if body.len() > max {
-            return Err(ClientError::BodyTooLong { max });
-        }
-        if !block.more {
-            request.report(Progress { upload: false, done: body.len(), total: Some(body.len()) });
-            return Ok(Some(body));
-        }
-        size = size.min(block.size());
-    }
-}
