@@ -8,8 +8,9 @@ use crate::clock;
 use crate::digest::sha256;
 use std::time::Duration;
 use tegmen::coap::OptionNumber;
-use tegmen::coap::observe::{DEREGISTER, Order, REGISTER};
+use tegmen::coap::observe::{DEREGISTER, REGISTER};
 use tegmen::crypto::Crypto as _;
+use tegmen::node::{self, Notification};
 use tegmen::time::Instant;
 
 /// A resource under observation. Its session can be used for other requests at the same time. If it is dropped, the server
@@ -19,9 +20,8 @@ pub struct Observation {
     request: OwnedRequest,
     place: TakenPlace,
     token: [u8; 8],
-    order: Option<Order>,
-    /// When the representation is too old to be taken for the present one (RFC 7641, section 3.3.1).
-    stale: Instant,
+    /// The order of the notifications, and the time at which the representation is too old to be taken for the present one.
+    state: node::Observation,
     /// When the server is asked for a sign of life.
     alive: Instant,
     first: Option<Response>,
@@ -38,13 +38,10 @@ impl Observation {
         let since = session.reconnects();
         let (place, taken, _) = register(session, request, &token).await?;
         session.with(|connection| connection.entry.observations += 1);
-        let reply = &taken.response;
-        let number = reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success());
-        let order = number.map(|number| Order::new(number, clock::now()));
-        let (stale, alive) = (Instant::NEVER, Instant::NEVER);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
-        let mut observation =
-            Self { session, request, place, token, order, stale, alive, first: None, last: [0; 32], since };
+        let (state, alive) = (node::Observation::new(), Instant::NEVER);
+        let mut observation = Self { session, request, place, token, state, alive, first: None, last: [0; 32], since };
+        observation.on_response(&taken.response);
         let reply = observation.whole(taken).await?;
         observation.last = digest(&reply);
         observation.first = Some(reply);
@@ -52,8 +49,8 @@ impl Observation {
     }
 
     /// True if the server sends notifications: it may have answered as if nothing but a GET had been asked.
-    pub const fn is_registered(&self) -> bool {
-        self.order.is_some()
+    pub fn is_registered(&self) -> bool {
+        self.state.refresh_at() < Instant::NEVER
     }
 
     /// Number of sessions begun in place of others: see [`Session::reconnects`].
@@ -73,32 +70,28 @@ impl Observation {
             return Ok(Some(first));
         }
         loop {
-            if self.order.is_none() {
+            if !self.is_registered() {
                 return Ok(None);
             }
-            let until = self.stale.min(self.alive);
+            let until = self.state.refresh_at().min(self.alive);
             let (taken, is_refreshed) = match self.session.response_until(&self.place, until).await {
-                Ok(Some(reply)) => (Taken::notified(&self.session, &self.request.request(), reply)?, false),
+                Ok(Some(reply)) => {
+                    if self.on_response(&reply) == Notification::Late {
+                        continue;
+                    }
+                    (Taken::notified(&self.session, &self.request.request(), reply)?, false)
+                }
                 Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
                 Ok(None) | Err(_) => {
-                    let was_fresh = clock::now() < self.stale;
+                    let was_fresh = clock::now() < self.state.refresh_at();
                     let (taken, is_new) = self.register_again().await?;
                     (taken, was_fresh && !is_new)
                 }
             };
-            let reply = &taken.response;
-            let Some(order) = &mut self.order else { return Ok(None) };
-            let now = clock::now();
-            match reply.uint(OptionNumber::OBSERVE).filter(|_| reply.code.is_success()) {
-                // The last one: an error, or a response that observes nothing.
-                None => self.order = None,
-                Some(number) if !order.is_newer(number, now) => continue,
-                Some(_) => {}
-            }
             let reply = self.whole(taken).await?;
             let last = std::mem::replace(&mut self.last, digest(&reply));
             // Nothing but a sign of life.
-            if is_refreshed && last == self.last && self.order.is_some() {
+            if is_refreshed && last == self.last && self.is_registered() {
                 continue;
             }
             return Ok(Some(reply));
@@ -136,28 +129,28 @@ impl Observation {
             }
         };
         self.place = place;
-        if let Some(number) = taken.response.uint(OptionNumber::OBSERVE) {
-            // A server that restarted counts from the beginning.
-            self.order = Some(Order::new(number.wrapping_sub(1), clock::now()));
-        }
+        // A server that restarted counts from the beginning.
+        self.state = node::Observation::new();
+        self.on_response(&taken.response);
         Ok((taken, is_challenged || self.since > before))
     }
 
-    /// With the blocks behind the first.
-    async fn whole(&mut self, taken: Taken) -> Result<Response, ClientError> {
-        let max_age = Duration::from_secs(taken.response.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE).into());
+    /// Takes a response, and sets the times at which the server is asked again: at random, so that a fleet does not ask at once.
+    fn on_response(&mut self, reply: &Response) -> Notification {
         let mut random = [0; 1];
         self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
-        // Between 5 and 15 seconds more, so that a fleet does not ask at once.
-        let spread = Duration::from_millis(5000 + 40 * u64::from(random[0]));
+        let [random] = random;
         let now = clock::now();
-        self.stale = now.after(max_age).after(spread);
-        self.alive = self
-            .session
-            .config()
-            .recovery
-            .alive
-            .map_or(Instant::NEVER, |alive| now.after(alive).after(alive.mul_f64(f64::from(random[0]) / 1024.0)));
+        let notification = self.state.on_response(now, reply.code, |number| reply.option(number), random);
+        if notification != Notification::Late {
+            let spread = |alive: Duration| now.after(alive).after(alive.mul_f64(f64::from(random) / 1024.0));
+            self.alive = self.session.config().recovery.alive.map_or(Instant::NEVER, spread);
+        }
+        notification
+    }
+
+    /// With the blocks behind the first.
+    async fn whole(&self, taken: Taken) -> Result<Response, ClientError> {
         taken.complete(&self.session, &self.request.request()).await
     }
 }
@@ -178,9 +171,6 @@ impl<'a> Request<'a, &'a Session> {
         Observation::begin(self.session, &self.without_session()).await
     }
 }
-
-/// Max-Age of a response that does not say (RFC 7252, section 5.10.5), in seconds.
-const DEFAULT_MAX_AGE: u32 = 60;
 
 /// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
 async fn register(

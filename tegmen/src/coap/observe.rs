@@ -13,19 +13,19 @@ const NUMBER_MASK: u32 = 0xff_ffff;
 
 /// The order of the notifications of one observation, at the client (RFC 7641, section 3.4).
 #[derive(Clone, Copy, Debug)]
-pub struct Order {
+pub(crate) struct Order {
     number: u32,
     at: Instant,
 }
 
 impl Order {
     /// Begins with the response to the registration.
-    pub const fn new(number: u32, at: Instant) -> Self {
+    pub(crate) const fn new(number: u32, at: Instant) -> Self {
         Self { number: number & NUMBER_MASK, at }
     }
 
     /// True if a notification that arrives now is newer than those before; then it is the one to compare with.
-    pub fn is_newer(&mut self, number: u32, now: Instant) -> bool {
+    pub(crate) fn is_newer(&mut self, number: u32, now: Instant) -> bool {
         let ahead = number.wrapping_sub(self.number) & NUMBER_MASK;
         let newer = ahead != 0 && ahead < 1 << 23 || now.since(self.at) > FRESH_AFTER;
         if newer {

@@ -8,7 +8,7 @@ use super::send::Protect;
 use crate::coap::exchange::PeerExchanges;
 use crate::coap::message::{BuildError, MAX_TOKEN};
 use crate::coap::observe::{DEREGISTER, Order, REGISTER};
-use crate::coap::option::uint_bytes;
+use crate::coap::option::{uint, uint_bytes};
 use crate::coap::{Builder, Code, MessageType, OptionNumber, RequestId, Token};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -82,27 +82,41 @@ impl Observation {
         if self.registration != Some((peer, request)) {
             return None;
         }
-        let spread = SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40));
-        let response = match reply {
-            Reply::Response(response) => response,
-            Reply::Acknowledged => return Some(Notification::Acknowledged),
+        Some(match reply {
+            Reply::Response(response) => {
+                self.on_response(now, response.code(), |number| response.option(number), random)
+            }
+            Reply::Acknowledged => Notification::Acknowledged,
             Reply::Reset | Reply::TimedOut | Reply::NotSent(_) | Reply::Refused { .. } => {
                 self.registration = None;
-                self.refresh = now.after_millis(spread);
-                return Some(Notification::Unanswered);
+                self.refresh = now.after_millis(spread(random));
+                Notification::Unanswered
             }
-        };
-        let Some(number) = response.uint(OptionNumber::OBSERVE).filter(|_| response.code().is_success()) else {
+        })
+    }
+
+    /// Takes a response with this code and the first option of each number, for an owner that receives its responses in another
+    /// way than [`Self::on_reply`]. Such an owner registers a new [`Observation`] again, because a server that restarted counts
+    /// from the beginning.
+    pub fn on_response<'m>(
+        &mut self,
+        now: Instant,
+        code: Code,
+        option: impl Fn(OptionNumber) -> Option<&'m [u8]>,
+        random: u8,
+    ) -> Notification {
+        let number = option(OptionNumber::OBSERVE).and_then(uint).filter(|_| code.is_success());
+        let Some(number) = number else {
             (self.registration, self.order, self.refresh) = (None, None, Instant::NEVER);
-            return Some(Notification::Last);
+            return Notification::Last;
         };
         if !self.with_oscore && self.order.as_mut().is_some_and(|order| !order.is_newer(number, now)) {
-            return Some(Notification::Late);
+            return Notification::Late;
         }
         self.order = self.order.or(Some(Order::new(number, now)));
-        let max_age = response.uint(OptionNumber::MAX_AGE).unwrap_or(DEFAULT_MAX_AGE);
-        self.refresh = now.after(Duration::from_secs(max_age.into())).after_millis(spread);
-        Some(Notification::Newest)
+        let max_age = option(OptionNumber::MAX_AGE).and_then(uint).unwrap_or(DEFAULT_MAX_AGE);
+        self.refresh = now.after(Duration::from_secs(max_age.into())).after_millis(spread(random));
+        Notification::Newest
     }
 
     /// The session with the server is over: the observation is to be registered in another one.
@@ -192,3 +206,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 const DEFAULT_MAX_AGE: u32 = 60;
 /// The shortest time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
 const SPREAD_MS: u32 = 5000;
+
+/// The time between the end of Max-Age and the refresh, in milliseconds.
+fn spread(random: u8) -> u32 {
+    SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40))
+}
