@@ -39,6 +39,7 @@ impl Crypto for RustCrypto {
     #[cfg(feature = "chacha20poly1305")]
     const CHACHA20_POLY1305: Option<Algorithm> = Some(Algorithm::ChaCha20Poly1305);
 
+    #[inline(always)]
     fn seal(
         &mut self,
         aead: Algorithm,
@@ -51,6 +52,7 @@ impl Crypto for RustCrypto {
         seal(aead, key, nonce, aad, body, tag)
     }
 
+    #[inline(always)]
     fn open(
         &mut self,
         aead: Algorithm,
@@ -143,6 +145,7 @@ pub enum Algorithm {
 ///
 /// # Errors
 /// [`Unsupported`] if there is no such combination of lengths.
+#[inline(always)]
 pub fn seal(
     aead: Algorithm,
     key: &[u8],
@@ -167,6 +170,7 @@ pub fn seal(
 ///
 /// # Errors
 /// [`NotAuthentic`] if the tag does not match, or there is no such combination of lengths.
+#[inline(always)]
 pub fn open(
     aead: Algorithm,
     key: &[u8],

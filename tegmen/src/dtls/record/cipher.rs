@@ -45,16 +45,6 @@ impl Cipher {
         C::CHACHA20_POLY1305.is_some() && HAS_LONG_KEYS && matches!(self, Self::ChaCha20Poly1305)
     }
 
-    /// The algorithm of a provider that has it; for CBC it is not asked.
-    #[inline]
-    pub(super) const fn aead<C: Crypto>(self) -> C::Aead {
-        match (C::AES_128_GCM, C::CHACHA20_POLY1305) {
-            (Some(gcm), _) if self.is_gcm::<C>() => gcm,
-            (_, Some(chacha20)) if self.is_chacha20::<C>() => chacha20,
-            _ => C::AES_128_CCM,
-        }
-    }
-
     pub(crate) const fn is_cbc<C: Crypto>(self) -> bool {
         self.mode::<C>().is_some()
     }

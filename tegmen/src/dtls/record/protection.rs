@@ -6,8 +6,8 @@ use super::keys::{Keys, LongKey, TrafficKey};
 use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, TAG_LEN};
 use crate::buf::Full;
 use crate::counters::Discard;
-use crate::crypto::Crypto;
 use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
+use crate::crypto::{Crypto, NotAuthentic};
 
 /// A cipher with the key of one direction.
 ///
@@ -67,11 +67,10 @@ impl<'k> Protection<'k> {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Full)?;
                 *explicit = *number;
                 let (key, nonce) = (self.key.key.expose(), &nonce(self.key.salt, *number));
-                // One call where code must be short, and one for each algorithm where it must be fast.
+                // With constants as algorithm and lengths, an image links no combination that no record has.
                 match (cipher, gcm) {
-                    (Cipher::Ccm8, _) if FAST => seal_aead(crypto, (C::AES_128_CCM, TAG_LEN), key, nonce, aad, body),
-                    (Cipher::Gcm, Some(gcm)) if FAST => seal_aead(crypto, (gcm, GCM_TAG_LEN), key, nonce, aad, body),
-                    _ => seal_aead(crypto, (cipher.aead::<C>(), cipher.tail_len::<C>(0)), key, nonce, aad, body),
+                    (Cipher::Gcm, Some(gcm)) => seal_aead(crypto, (gcm, GCM_TAG_LEN), key, nonce, aad, body),
+                    _ => seal_aead(crypto, (C::AES_128_CCM, TAG_LEN), key, nonce, aad, body),
                 }
             }
         }
@@ -110,36 +109,18 @@ impl<'k> Protection<'k> {
             (Cipher::ChaCha20Poly1305, _, Some(chacha20)) if HAS_LONG_KEYS => {
                 let (key, iv) = self.long.and_then(LongKey::chacha20).ok_or(Discard::NotAuthentic)?;
                 let with = (key.as_slice(), &added(iv, number));
-                open_aead(crypto, (chacha20, GCM_TAG_LEN), with, failed, limit, associated_data, fragment)
+                open_aead(crypto, (Some(chacha20), GCM_TAG_LEN), with, failed, limit, associated_data, fragment)
             }
             (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Discard::Malformed)?;
                 let with = (self.key.key.expose().as_slice(), &nonce(self.key.salt, *explicit));
-                // One call where code must be short, and one for each algorithm where it must be fast.
-                match (cipher, gcm) {
-                    (Cipher::Ccm8, _) if FAST => {
-                        open_aead(crypto, (C::AES_128_CCM, TAG_LEN), with, failed, limit, associated_data, body)
-                    }
-                    (Cipher::Gcm, Some(gcm)) if FAST => {
-                        open_aead(crypto, (gcm, GCM_TAG_LEN), with, failed, limit, associated_data, body)
-                    }
-                    _ => open_aead(
-                        crypto,
-                        (cipher.aead::<C>(), cipher.tail_len::<C>(0)),
-                        with,
-                        failed,
-                        limit,
-                        associated_data,
-                        body,
-                    ),
-                }
+                let tag_len = if cipher.is_gcm::<C>() { GCM_TAG_LEN } else { TAG_LEN };
+                let aead = if gcm.is_some() { None } else { Some(C::AES_128_CCM) };
+                open_aead(crypto, (aead, tag_len), with, failed, limit, associated_data, body)
             }
         }
     }
 }
-
-/// True where a call for each algorithm is worth its place.
-const FAST: bool = cfg!(target_pointer_width = "64");
 
 /// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
 // With constants as lengths, a provider does not check them for each record.
@@ -157,12 +138,13 @@ fn seal_aead<C: Crypto>(
     crypto.seal(aead, key, nonce, aad, body, tag).map_err(|_| Full)
 }
 
-/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag, and returns the content. The other parameters are
-/// those of [`Protection::open`].
+/// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag, and returns the content. Without an
+/// algorithm, the length of the tag tells which one of AES-128 it is. The other parameters are those of
+/// [`Protection::open`].
 #[inline(always)]
 fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,
-    (aead, tag_len): (C::Aead, usize),
+    (aead, tag_len): (Option<C::Aead>, usize),
     (key, nonce): (&[u8], &[u8; NONCE_LEN]),
     failed: &mut u16,
     limit: usize,
@@ -175,7 +157,15 @@ fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
         return Err(Discard::Malformed);
     }
     let aad = associated_data(content.len() as u16);
-    if crypto.open(aead, key, nonce, aad.as_ref(), content, tag).is_err() {
+    let aad = aad.as_ref();
+    // With constants as algorithm and lengths, an image links no combination that no record has.
+    let opened = match (aead, C::AES_128_GCM, tag.first_chunk::<GCM_TAG_LEN>(), tag.first_chunk::<TAG_LEN>()) {
+        (Some(aead), ..) => crypto.open(aead, key, nonce, aad, content, tag),
+        (None, Some(gcm), Some(tag), _) => crypto.open(gcm, key, nonce, aad, content, tag),
+        (None, _, _, Some(tag)) => crypto.open(C::AES_128_CCM, key, nonce, aad, content, tag),
+        _ => Err(NotAuthentic),
+    };
+    if opened.is_err() {
         // The records that fail to open are limited where the tag is short (`MAX_FAILED`).
         if tag_len == TAG_LEN {
             *failed = failed.saturating_add(1);
