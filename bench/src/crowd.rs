@@ -11,10 +11,8 @@ use std::{
     ptr,
     time::Duration,
 };
-use tegmen::{
-    buf::Frame,
-    coap::{Builder, Code, MessageType, message::BuildError},
-};
+use tegmen::buf::Frame;
+use tegmen::coap::{BuildError, Builder, Code, MessageType};
 use tegmen_bench_line::Failure;
 
 /// The socket, and the server that its members speak to.

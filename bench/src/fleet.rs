@@ -9,18 +9,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
     time::{Duration, Instant},
 };
-use tegmen::{
-    address::{Address, Path},
-    coap::{Code, MessageRef},
-    cx::Environment,
-    dtls::{
-        Config, Fatal, Records, Suites,
-        need::{Answer, Need},
-        roles::{ClientOnly, PublicKeys},
-    },
-    endpoint::{Endpoint, Event, MAX_HEADROOM, Peers as _},
-    identity::{PeerId, Principal},
-};
+use tegmen::address::{Address, Path};
+use tegmen::coap::{Code, MessageRef};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, ClientOnly, Config, Fatal, Need, PublicKeys, Records, Suites};
+use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Peers as _};
+use tegmen::identity::{PeerId, Principal};
 use tegmen_bench_line::{Failure, IDENTITY};
 use tegmen_host::{
     provider::HostCrypto,

@@ -1,16 +1,12 @@
 //! What our own stack remembers of sessions in the benchmarks: the keys of its tickets.
 
 use std::cell::{Cell, RefCell};
-use tegmen::{
-    buf::{Reader, Writer},
-    crypto::Crypto,
-    cx::Cx,
-    dtls::{
-        resumption::{Found, Resumption, SessionState},
-        ticket::TicketKeys,
-    },
-    secret::Secret,
-};
+use tegmen::buf::{Reader, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
+use tegmen::dtls::{Found, Resumption, SessionState};
+use tegmen::secret::Secret;
+use tegmen_tickets::TicketKeys;
 
 /// Off, until it is wanted.
 #[derive(Default)]

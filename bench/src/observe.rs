@@ -15,7 +15,8 @@ use crate::{
     server::{Beside, Process},
 };
 use std::time::{Duration, Instant};
-use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, message::empty, observe::REGISTER};
+use tegmen::coap::observe::REGISTER;
+use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, empty_message};
 use tegmen_bench_line::Failure;
 
 /// What was measured.
@@ -351,7 +352,7 @@ impl Observers {
             return Ok(None);
         }
         for (member, message_id) in owed.drain(owed.len().saturating_sub(LETTERS_MAX - 1)..) {
-            let acknowledgement = empty(MessageType::Acknowledgement, message_id);
+            let acknowledgement = empty_message(MessageType::Acknowledgement, message_id);
             self.crowd.push(&mut self.outbound, member, |room| {
                 room[..acknowledgement.len()].copy_from_slice(&acknowledgement);
                 Ok(acknowledgement.len())

@@ -5,22 +5,16 @@
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{cell::RefCell, rc::Rc, time::SystemTime};
-use tegmen::{
-    address::{Address, Path},
-    buf::Frame,
-    cx::{Cx, Environment},
-    dtls::{
-        Config, Records,
-        need::{Answer, Need},
-        resumption::{Handle, Resumable, SessionState},
-        roles::{Both, PublicKeys as PublicKeysRole, Resuming},
-        ticket::TicketKeys,
-    },
-    endpoint::{Endpoint, Event, HEADROOM, Peers},
-    identity::{PeerId, Principal},
-    secret::Secret,
-    time::Instant,
+use tegmen::address::{Address, Path};
+use tegmen::buf::Frame;
+use tegmen::cx::{Cx, Environment};
+use tegmen::dtls::{
+    Answer, Both, Config, Handle, Need, PublicKeys as PublicKeysRole, Records, Resumable, Resuming, SessionState,
 };
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, Peers};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
 use tegmen_bench_line::{DATAGRAM_MAX, End, Failure, IDENTITY, KEY, Outbox, PublicKeys, Resumption, Stack};
 use tegmen_host::{
     provider::HostCrypto,
@@ -28,6 +22,7 @@ use tegmen_host::{
     slab::{Capacity, Slab},
     x509::{Purpose, signer::Signer as _},
 };
+use tegmen_tickets::TicketKeys;
 
 /// The ciphers that are measured.
 type Provider = HostCrypto;
@@ -150,8 +145,8 @@ impl Stack for Ours {
         }
         for side in [&self.client, &self.server] {
             let node = &mut side.borrow_mut().node;
-            node.endpoint.roles().role.sessions.is_on.set(true);
-            *node.endpoint.roles().role.sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.environment.crypto);
+            node.endpoint.roles.role.sessions.is_on.set(true);
+            *node.endpoint.roles.role.sessions.keys.borrow_mut() = TicketKeys::draw(&mut node.environment.crypto);
         }
         Ok(())
     }
@@ -276,7 +271,7 @@ impl Node {
 
     /// Whether the session was resumed, and what it can be resumed with.
     fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
-        let Some(peer) = peer.filter(|_| self.endpoint.roles().role.sessions.is_on.get()) else { return (false, None) };
+        let Some(peer) = peer.filter(|_| self.endpoint.roles.role.sessions.is_on.get()) else { return (false, None) };
         let kept = match self.endpoint.resumable(peer) {
             Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) => Some((session, ticket.to_vec())),
             _ => None,

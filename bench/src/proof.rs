@@ -3,7 +3,7 @@
 use crate::failure::failure;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use std::{fs, path::Path, sync::Arc};
-use tegmen::dtls::{CipherSuite, Suites, roles::ClientAuthentication};
+use tegmen::dtls::{CipherSuite, ClientAuthentication, Suites};
 use tegmen_bench_line::{Failure, KeyForm, PublicKeys};
 use tegmen_host::{
     public_keys::PublicKeys as HostKeys,

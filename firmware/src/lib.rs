@@ -22,10 +22,10 @@ pub mod uart;
 
 /// The crypto provider of this build.
 #[cfg(feature = "compact")]
-pub type Provider = tegmen::crypto::compact::Compact;
+pub type Provider = tegmen::crypto::Compact;
 /// The crypto provider of this build.
 #[cfg(all(feature = "rustcrypto", not(feature = "compact")))]
-pub type Provider = tegmen::crypto::rustcrypto::RustCrypto;
+pub type Provider = tegmen::crypto::RustCrypto;
 
 #[cfg(all(feature = "compact", feature = "rustcrypto"))]
 compile_error!("choose one provider: --no-default-features --features compact, or rustcrypto");

@@ -6,13 +6,9 @@
 
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};
-use tegmen::coap::message::BuildError;
-use tegmen::coap::storage::ExchangeStorage;
-use tegmen::coap::{Builder, Code, Exchanges, Fixed, RequestId};
+use tegmen::coap::{BuildError, Builder, Code, ExchangeStorage, Exchanges, Fixed, RequestId};
 use tegmen::cx::Environment;
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::roles::Configured;
-use tegmen::dtls::{self, Config, Fatal, Records};
+use tegmen::dtls::{self, Answer, Config, Configured, Fatal, Need, Records};
 use tegmen::endpoint::{self, Endpoint, Event, PeerArray, Peers};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, Features, Node, Observation, Oscore, Queue, RequestHead, SendError};

@@ -8,14 +8,11 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::counters::Counters;
 #[cfg(feature = "public-keys")]
-use tegmen::crypto::{SCALAR_LEN, curves, hash::DIGEST_LEN};
+use tegmen::crypto::{DIGEST_LEN, SCALAR_LEN, curves};
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::resumption::Resumption;
-use tegmen::dtls::roles::{Configured, Keys, PublicKeys, Resuming, Roles};
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Answer, Config, Configured, Keys, Need, PublicKeys, Records, Resuming, Resumption, Roles};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, Peers, TAILROOM};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;

@@ -4,7 +4,7 @@
 use super::line::uart;
 use super::mote::{Application, Memory, Mote, PACKET_LEN};
 use tegmen::address::Address;
-use tegmen::dtls::roles::Configured;
+use tegmen::dtls::Configured;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_firmware::measure::Region;

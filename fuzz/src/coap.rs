@@ -3,13 +3,11 @@
 use crate::Input;
 use std::collections::HashMap;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{AnyAuthenticated, Request, Served, serve};
 use tegmen::coap::link::{self, Link};
-use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
-    Authorized, Block, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received,
-    Response,
+    Authorized, Block, Builder, Code, Due, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received,
+    Repeat, Response,
 };
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
@@ -125,7 +123,7 @@ impl Handler for Application {
             return link::respond(request, response, [one, other].into_iter());
         }
         match message.payload() {
-            [0, code, ..] => Err(Code::new(4 + (code & 1), code >> 1)),
+            [0, code, ..] => Err(Code((4 + (code & 1)) << 5 | code >> 1 & 31)),
             [1, ..] => {
                 response.defer();
                 Ok(())

@@ -11,11 +11,9 @@ use crate::Input;
 use ends::{Ends, Full, Resumed};
 use node::Node;
 use std::collections::VecDeque;
-use tegmen::dtls::connection_id::ConnectionIdConfig;
-use tegmen::dtls::resumption::Handle;
-use tegmen::dtls::ticket::TicketKeys;
-use tegmen::dtls::{Config, Profile};
+use tegmen::dtls::{Config, ConnectionIdConfig, Handle, Profile};
 use tegmen::time::{Duration, Instant};
+use tegmen_tickets::TicketKeys;
 
 /// The fuzzer stands in front of the server.
 pub fn server(data: &[u8]) {
@@ -106,7 +104,7 @@ impl<'a> Duel<'a, Resumed> {
     /// A faithful handshake, after which the client begins again with what it kept, and with what the server forgot.
     fn come_again(&mut self, how: u8) {
         for node in [&mut self.target, &mut self.honest] {
-            node.endpoint.roles().sessions.by_id.set(how & 2 != 0);
+            node.endpoint.roles.sessions.by_id.set(how & 2 != 0);
         }
         for _ in 0..12 {
             self.settle();
@@ -130,8 +128,8 @@ impl<'a> Duel<'a, Resumed> {
         let _ = client.endpoint.connect_again(&mut client.environment.at(self.now), &path, &session, handle);
         if how & 8 != 0 {
             let server = if self.target.is_client { &mut self.honest } else { &mut self.target };
-            *server.endpoint.roles().sessions.keys.borrow_mut() = TicketKeys::draw(&mut server.environment.crypto);
-            server.endpoint.roles().sessions.ids.borrow_mut().clear();
+            *server.endpoint.roles.sessions.keys.borrow_mut() = TicketKeys::draw(&mut server.environment.crypto);
+            server.endpoint.roles.sessions.ids.borrow_mut().clear();
         }
         self.seen.clear();
     }

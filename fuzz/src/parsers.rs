@@ -1,16 +1,10 @@
 //! Parsers that need no state.
 
 use tegmen::address::Path;
-use tegmen::buf::Reader;
-use tegmen::crypto::Crypto as _;
-use tegmen::crypto::hash::{DIGEST_LEN, Hmac, SHA1_LEN};
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::dtls::handshake::client_hello::ClientHello;
-use tegmen::dtls::handshake::extension::Extensions;
-use tegmen::dtls::handshake::server_hello::ServerHello;
-use tegmen::dtls::handshake::{Fragment, hello_verify_request, key_exchange};
-use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
-use tegmen::dtls::{Channel, CipherSuite, Records};
+use tegmen::crypto::{Crypto as _, DIGEST_LEN, RustCrypto, hmac};
+use tegmen::dtls::{
+    CipherSuite, HandshakeFragment, HandshakeMessage, MessageType, PREMASTER_LEN, Records, premaster_secret,
+};
 use tegmen::secret::Secret;
 use tegmen_lowpan::ip::{Datagram, headers};
 use tegmen_lowpan::slip::{Control, Decoder, encode};
@@ -20,19 +14,18 @@ pub fn records(data: &[u8]) {
     let mut datagram = data.to_vec();
     let mut records = Records::new(&mut datagram);
     let mut at = 0;
-    while let Some(outcome) = records.next_record() {
+    while let Some(outcome) = records.next_record(0) {
         let Ok(record) = outcome else {
-            assert!(records.next_record().is_none());
+            assert!(records.next_record(0).is_none());
             return;
         };
         at += 13;
         assert_eq!(data[at..at + record.body.len()], *record.body);
         at += record.body.len();
-        let mut reader = Reader::new(record.body);
-        while let Ok(fragment) = Fragment::read(&mut reader) {
-            assert!(fragment.offset() as usize + fragment.body.len() <= fragment.length() as usize);
-            if fragment.is_whole() {
-                bodies(fragment.message_type().0, fragment.body);
+        for fragment in HandshakeFragment::each(record.body) {
+            assert!(fragment.offset as usize + fragment.body.len() <= fragment.length as usize);
+            if fragment.body.len() == fragment.length as usize {
+                bodies(fragment.message_type.0, fragment.body);
             }
         }
     }
@@ -46,7 +39,7 @@ pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     match choice & 6 {
         0 => record_of_cbc::<DIGEST_LEN>(CipherSuite::PSK_WITH_AES_128_CBC_SHA256, choice & 1 == 1, text),
-        2 => record_of_cbc::<SHA1_LEN>(CipherSuite::RSA_WITH_AES_128_CBC_SHA, choice & 1 == 1, text),
+        2 => record_of_cbc::<20>(CipherSuite::RSA_WITH_AES_128_CBC_SHA, choice & 1 == 1, text),
         _ => premaster(text),
     }
 }
@@ -65,7 +58,7 @@ fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[
     let code_of = |content: &[u8]| {
         let [high, low] = (content.len() as u16).to_be_bytes();
         let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, high, low];
-        Hmac::<LEN>::new::<RustCrypto>(&[mac_key]).mac::<RustCrypto>(&[&aad, content])
+        hmac::<RustCrypto, LEN>(&[mac_key], &[&aad, content])
     };
     let padding = usize::from(text[text.len() - 1]);
     let len = text.len().checked_sub(padding + LEN + 1);
@@ -82,7 +75,7 @@ fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[
     let mut datagram = [&header[..], &[9; 16], &text].concat();
     let mut server = suite.channel(false, &KEY_BLOCK, false).unwrap();
     let mut records = Records::new(&mut datagram);
-    let record = records.next_record().unwrap().unwrap();
+    let record = records.next_record(0).unwrap().unwrap();
     assert_eq!(server.open(crypto, record).ok().map(|opened| opened.to_vec()), content);
 }
 
@@ -119,28 +112,9 @@ pub fn hello(data: &[u8]) {
 }
 
 fn bodies(kind: u8, body: &[u8]) {
-    match kind {
-        1 => {
-            if let Ok(hello) = ClientHello::read(body, true) {
-                let [before, behind] = hello.around_cookie;
-                assert_eq!(before.len() + 1 + hello.cookie.len() + behind.len(), body.len());
-                let _ = (hello.signals_renegotiation_info(), hello.offers_null_compression());
-            }
-        }
-        2 => {
-            let _ = ServerHello::read(body, true);
-        }
-        3 => {
-            let _ = hello_verify_request::read(body);
-        }
-        12 | 16 => {
-            if let Ok(text) = key_exchange::read(body) {
-                assert_eq!(text.len() + 2, body.len());
-            }
-        }
-        _ => {
-            let _ = Extensions::read(&mut Reader::new(body), true);
-        }
+    let read = HandshakeMessage::read(MessageType(kind), body);
+    if let Ok(HandshakeMessage::ClientHello { cookie, around_cookie: [before, behind], .. }) = read {
+        assert_eq!(before.len() + 1 + cookie.len() + behind.len(), body.len());
     }
 }
 

@@ -1,9 +1,7 @@
 //! What motes read of certificates.
 
 use crate::x509::CA;
-use tegmen::crypto::compact::Compact;
-use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::{Ccm, Crypto, NotAuthentic, SignatureScheme, Unsupported};
+use tegmen::crypto::{Ccm, Compact, Crypto, DIGEST_LEN, NotAuthentic, SignatureScheme, Unsupported};
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
 /// The first byte says what is asked, the rest is a list of certificates. Whoever signs nothing is believed by nobody; and

@@ -6,8 +6,7 @@ use crate::hello::Hello;
 use crate::ours::{Library, Psk, Served};
 use crate::session::{DtlsServer, Plaintext, answer};
 use std::net::SocketAddr;
-use tegmen::dtls::Config;
-use tegmen::dtls::connection_id::ConnectionIdConfig;
+use tegmen::dtls::{Config, ConnectionIdConfig};
 
 pub(crate) const ROW: &str = "connection id";
 pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
@@ -36,7 +35,7 @@ pub(crate) fn server<S: Plaintext>(
         let client = scope.spawn(move || -> Check {
             let client = Library::connect_with((LOOPBACK, port).into(), Some(&Psk::usual()), offer)?;
             let ids = client.connection_ids().ok_or("no ids were agreed on")?;
-            let lens = (ids.ours().bytes().len(), ids.theirs().bytes().len());
+            let lens = (ids.ours().len(), ids.theirs().len());
             if lens != (usize::from(OURS), len) {
                 return Err(format!("the ids have {lens:?} bytes").into());
             }

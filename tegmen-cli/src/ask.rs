@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tegmen::coap::{Block, Code, OptionNumber, option};
+use tegmen::coap::{Block, Code, OptionNumber, uint};
 use tegmen_host::client::{self, Progress, Request, Response, Session};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
@@ -245,7 +245,7 @@ fn progress(out: Output) -> Option<impl Fn(Progress) + Sync> {
 
 /// An option with its name and its value as its format has it (RFC 7252, section 5.10).
 fn option_text(number: OptionNumber, value: &[u8]) -> String {
-    let uint = || option::uint(value).map(|number| number.to_string());
+    let uint = || uint(value).map(|number| number.to_string());
     let text = || std::str::from_utf8(value).ok().map(|text| text.escape_debug().to_string());
     let (name, shown) = match number {
         OptionNumber::ETAG => ("ETag", None),
@@ -278,7 +278,7 @@ fn millis(duration: Duration) -> f64 {
 pub(crate) fn object(reply: &Response) -> Value {
     let options: Vec<Value> = reply
         .options()
-        .map(|(number, value)| json!({ "number": number.0, "hex": to_hex(value), "uint": option::uint(value) }))
+        .map(|(number, value)| json!({ "number": number.0, "hex": to_hex(value), "uint": uint(value) }))
         .collect();
     let format = reply.content_format();
     json!({

@@ -92,7 +92,7 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
     dtls.state.session = Some(dir.join("session"));
     dtls.log.tap = Some(tap);
     dtls.coap.timeout = Duration::from_secs(20);
-    dtls.dtls.connection_id = Some(tegmen::dtls::connection_id::ConnectionIdConfig { len: 0, ..Default::default() });
+    dtls.dtls.connection_id = Some(tegmen::dtls::ConnectionIdConfig { len: 0, ..Default::default() });
     let mut oscore = ClientConfig::default();
     oscore.oscore = Some(dir.join("client"));
 

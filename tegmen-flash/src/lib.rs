@@ -1,5 +1,5 @@
 //! A number that only rises, in two pages of flash memory: the end of a lease of message numbers on a mote
-//! (`tegmen::lease`).
+//! (`tegmen::oscore::Lease`).
 //!
 //! Each new value is appended as a record with a check; only when a page is full is the other one erased. A power cut in
 //! the middle of a record or of an erasure leaves the last complete record, whose number is the highest.

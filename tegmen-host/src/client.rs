@@ -55,17 +55,15 @@ use std::task::Poll;
 use std::time::Duration;
 use tegmen::address::Path;
 use tegmen::coap::Code;
-use tegmen::counters::Counters;
-use tegmen::dtls::CipherSuite;
-use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen::dtls::roles::{ClientOnly, Extended, Resuming};
+use tegmen::cx::Counters;
+use tegmen::dtls::{CipherSuite, ClientOnly, ConnectionIds, Extended, Resuming};
 use tegmen::endpoint::Peers as _;
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
 
 type Table = Slab<self::io::Attached, 8>;
 
-type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
+type Role = tegmen::dtls::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
 
 type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing>>;
 

@@ -197,7 +197,7 @@ impl Contexts {
         let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
         for dir in directories(paths)? {
             let stored = StoredContext::open_in(&dir, database)?;
-            let kid = stored.context.recipient_id().as_bytes().to_vec();
+            let kid = stored.context.recipient_id().to_vec();
             let known = by_kid.entry(kid).or_default();
             let same = |other: &&SharedContext| {
                 let other = other.lock();

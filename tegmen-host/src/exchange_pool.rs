@@ -14,8 +14,7 @@ use ring::{HEADER, Header, Position, REPLY_MAX, Ring, SEGMENT, Segments, record_
 use sent::{NONE, SentMessages};
 use std::hash::{BuildHasher, RandomState};
 use tegmen::buf::{Frame, Full};
-use tegmen::coap::exchange::{Busy, EXCHANGE_LIFETIME, RequestId};
-use tegmen::coap::storage::{ExchangeStorage, Outgoing, Repeat};
+use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
 /// Bytes of replies that may be lost, for each peer that has spoken, on average.

@@ -8,13 +8,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tegmen::buf::Reader;
 use tegmen::coap::Code;
-use tegmen::dtls::connection_id::{ConnectionIdConfig, Hello};
-use tegmen::dtls::handshake::extension::MaxFragmentLength;
-use tegmen::dtls::handshake::server_hello::ServerHello;
-use tegmen::dtls::handshake::{Fragment, MessageType, hello_verify_request};
-use tegmen::dtls::{CipherSuite, ContentType, Profile, Records};
+use tegmen::dtls::{
+    CipherSuite, ConnectionIdConfig, ContentType, HandshakeFragment, HandshakeMessage, MessageType, Profile, Records,
+};
 use zeroize::Zeroizing;
 
 /// The result of a probe.
@@ -331,28 +328,23 @@ impl Seen {
         let (mut messages, mut repeated) = (Vec::new(), true);
         let their_id_len = self.choice.and_then(|choice| choice.connection_id_len).unwrap_or(0);
         let id_len = if sent { their_id_len } else { self.our_id_len };
-        while let Some(record) = records.next_record_with_id(id_len) {
+        while let Some(record) = records.next_record(id_len) {
             let Ok(record) = record else {
                 messages.push("something that is no record".to_owned());
                 continue;
             };
-            let epoch = record.number().epoch();
+            let epoch = record.epoch();
             let name = match record.content_type() {
                 ContentType::HANDSHAKE if epoch == 0 => {
-                    let body = &*record.body;
-                    let mut reader = Reader::new(body);
-                    while let Ok(fragment) = Fragment::read(&mut reader) {
+                    for fragment in HandshakeFragment::each(record.body) {
                         self.message(&fragment);
-                        let part = match fragment.is_whole() {
+                        let part = match fragment.body.len() == fragment.length as usize {
                             true => String::new(),
-                            false => format!(" (part at {})", fragment.offset()),
+                            false => format!(" (part at {})", fragment.offset),
                         };
-                        let name = format!("{}{part}", name_of(fragment.message_type()));
-                        repeated &= self.is_known(sent, format!("{name} {}", fragment.message_seq()));
+                        let name = format!("{}{part}", name_of(fragment.message_type));
+                        repeated &= self.is_known(sent, format!("{name} {}", fragment.message_seq));
                         messages.push(name);
-                        if reader.is_empty() {
-                            break;
-                        }
                     }
                     continue;
                 }
@@ -385,22 +377,28 @@ impl Seen {
         known
     }
 
-    fn message(&mut self, fragment: &Fragment<'_>) {
-        match fragment.message_type() {
-            MessageType::HELLO_VERIFY_REQUEST => {
-                self.cookie_len = hello_verify_request::read(fragment.body).ok().map(<[u8]>::len);
-            }
-            MessageType::SERVER_HELLO => {
-                let ids = Hello::of_server(fragment.body).unwrap_or_default();
-                self.choice = ServerHello::read(fragment.body, true).ok().map(|hello| Choice {
-                    connection_id_len: ids.connection_id.map(<[u8]>::len),
-                    return_routability: ids.rrc,
-                    version: hello.version,
-                    cipher_suite: hello.cipher_suite,
-                    extended_master_secret: hello.extensions.extended_master_secret,
-                    renegotiation_info: hello.extensions.renegotiation_info,
-                    record_size_limit: hello.extensions.record_size_limit,
-                    max_fragment_length: hello.extensions.max_fragment_length.and_then(MaxFragmentLength::bytes),
+    fn message(&mut self, fragment: &HandshakeFragment<'_>) {
+        match HandshakeMessage::read(fragment.message_type, fragment.body) {
+            Ok(HandshakeMessage::HelloVerifyRequest { cookie }) => self.cookie_len = Some(cookie.len()),
+            Ok(HandshakeMessage::ServerHello {
+                version,
+                cipher_suite,
+                extended_master_secret,
+                renegotiation_info,
+                record_size_limit,
+                max_fragment_length,
+                connection_id,
+                return_routability,
+            }) => {
+                self.choice = Some(Choice {
+                    version,
+                    cipher_suite,
+                    extended_master_secret,
+                    renegotiation_info,
+                    record_size_limit,
+                    max_fragment_length,
+                    connection_id_len: connection_id.map(<[u8]>::len),
+                    return_routability,
                 });
             }
             _ => {}

@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::block::etag;
-use tegmen::coap::handler::Response;
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
-use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tokio::sync::Semaphore;
 
 /// Commands that run at once, in all shards together.

@@ -22,10 +22,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
-use tegmen::dtls::CipherSuite;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::resumption::{Found, MASTER_LEN, Resumption, SessionState};
-use tegmen::dtls::roles::{ClientAuthentication, Keys as _};
+use tegmen::dtls::{
+    CertificateType, CipherSuite, ClientAuthentication, Found, Keys as _, MASTER_LEN, Resumption, SessionState,
+};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
@@ -174,7 +173,7 @@ impl Inner {
     fn write(&self, session: &SessionState, state: &mut Writer<'_>) -> Option<()> {
         state.u16(session.cipher_suite.0).ok()?;
         state.put(session.master.expose()).ok()?;
-        state.u32(session.since.unwrap_or_else(seconds)).ok()?;
+        state.put(&session.since.unwrap_or_else(seconds).to_be_bytes()).ok()?;
         if session.cipher_suite.has_certificate() {
             if session.principal == Principal::NOBODY {
                 return state.u8(NOBODY).ok();
@@ -195,7 +194,7 @@ impl Inner {
         let mut reader = Reader::new(state);
         let cipher_suite = CipherSuite(reader.u16().ok()?);
         let master = Secret::new(reader.array().ok()?);
-        let since = reader.u32().ok()?;
+        let since = reader.array().map(u32::from_be_bytes).ok()?;
         // A clock that went back makes nothing younger.
         let age = u64::from(seconds().wrapping_sub(since));
         if age > self.config.lifetime.as_secs() {

@@ -59,10 +59,10 @@ use shared::Shared;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
-use tegmen::coap::handler::{Response, USUAL_OPTIONS};
-use tegmen::coap::{Code, OptionNumber};
-use tegmen::counters::Counters;
-use tegmen::dtls::connection_id::AddressChanges;
+use tegmen::coap::handler::USUAL_OPTIONS;
+use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen::cx::Counters;
+use tegmen::dtls::AddressChanges;
 use tokio::sync::{mpsc, watch};
 
 /// An application behind a server. One clone runs in each shard.

@@ -6,12 +6,8 @@ use crate::wheel::{Link, Links, NONE, Wheel};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use tegmen::address::Path;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::connection_id::ConnectionIds;
-use tegmen::dtls::state::wipe_room;
-use tegmen::dtls::{Buffers, Handshake, HandshakeState};
-use tegmen::endpoint::peers::{Inserted, may_displace};
-use tegmen::endpoint::{NewPeer, Peer, Peers, Phase, TableFull};
+use tegmen::dtls::{Buffers, ConnectionIds, Handshake, HandshakeState, Rank, wipe_room};
+use tegmen::endpoint::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
@@ -522,7 +518,7 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
     }
 
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
-        let same = |at: u32| self.ids.get(at as usize).is_some_and(|(_, ids)| ids.ours().bytes() == connection_id);
+        let same = |at: u32| self.ids.get(at as usize).is_some_and(|(_, ids)| ids.ours() == connection_id);
         let at = self.by_id.find(self.by_id.tag_of_id(connection_id), same)?;
         let (index, _) = *self.ids.get(at as usize)?;
         self.entries.get(index).map(|entry| PeerId::new(index, entry.generation))
@@ -538,7 +534,7 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         let Some(at) = self.entry(id).map(|entry| entry.ids) else { return false };
         if let Some((owner, old)) = self.ids.get_mut(at as usize) {
             *owner = NONE;
-            self.by_id.remove(self.by_id.tag_of_id(old.ours().bytes()), at);
+            self.by_id.remove(self.by_id.tag_of_id(old.ours()), at);
             self.free_ids.push(at);
         }
         let at = ids.map_or(NONE, |ids| {
@@ -547,7 +543,7 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
                 (self.ids.len() - 1) as u32
             });
             self.ids[at as usize] = (id.index, ids);
-            self.by_id.insert(self.by_id.tag_of_id(ids.ours().bytes()), at);
+            self.by_id.insert(self.by_id.tag_of_id(ids.ours()), at);
             at
         });
         if let Some(entry) = self.entry_mut(id) {

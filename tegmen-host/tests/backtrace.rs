@@ -3,8 +3,7 @@
 use std::backtrace::Backtrace;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use tegmen::coap::Code;
-use tegmen::coap::handler::Response;
+use tegmen::coap::{Code, Response};
 use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;

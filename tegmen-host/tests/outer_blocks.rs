@@ -75,7 +75,7 @@ fn written(
     builder.payload(payload).unwrap();
     if let Some((number, block)) = block {
         let mut bytes = [0; 4];
-        builder.insert(number, tegmen::coap::option::uint_bytes(block.value(), &mut bytes)).unwrap();
+        builder.insert(number, tegmen::coap::uint_bytes(block.value(), &mut bytes)).unwrap();
     }
     frame.bytes().to_vec()
 }

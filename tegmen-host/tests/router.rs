@@ -4,8 +4,7 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tegmen::buf::Frame;
-use tegmen::coap::message::empty;
-use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request, empty_message};
 use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
 use tegmen_host::uri::Scheme;
 
@@ -37,7 +36,7 @@ impl Plain {
         let len = self.0.recv(&mut answer).unwrap();
         let answer = MessageRef::parse(&answer[..len]).unwrap();
         assert_eq!((answer.message_type(), answer.token()), (MessageType::Confirmable, &b"t"[..]));
-        self.0.send(&empty(MessageType::Acknowledgement, answer.message_id())).unwrap();
+        self.0.send(&empty_message(MessageType::Acknowledgement, answer.message_id())).unwrap();
         let options = answer.options().map(|(number, value)| (number, value.to_vec())).collect();
         (answer.code(), options, String::from_utf8(answer.payload().to_vec()).unwrap())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::dtls::connection_id::ConnectionIdConfig;
+use tegmen::dtls::ConnectionIdConfig;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;

@@ -22,7 +22,7 @@ impl<'r> Datagram<'r> {
     /// [`ParseError`]; such a packet is dropped in silence and counted.
     pub fn parse(packet: &'r mut [u8]) -> Result<Self, ParseError> {
         let mut header = Reader::new(packet);
-        if header.u32()? >> 28 != 6 {
+        if header.array().map(u32::from_be_bytes)? >> 28 != 6 {
             return Err(ParseError::NotIpv6);
         }
         let payload_len = header.u16()?;
@@ -75,7 +75,7 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     let len = payload.len().checked_add(UDP_HEADER_LEN).and_then(|len| u16::try_from(len).ok()).ok_or(Full)?;
     let mut headers = [0; HEADROOM];
     let mut header = Writer::new(&mut headers);
-    header.u32(6 << 28)?;
+    header.put(&(6u32 << 28).to_be_bytes())?;
     header.u16(len)?;
     header.put(&[UDP, hop_limit])?;
     header.put(&local.ip)?;

@@ -59,7 +59,7 @@ impl Compressed {
         let mut this = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: IP_HEADER_LEN };
         let mut out = Writer::new(&mut this.bytes);
         let udp = write(packet, hop, contexts, &mut out)?;
-        this.len = out.len() as u8;
+        this.len = out.written().len() as u8;
         if udp {
             this.replaces = IP_HEADER_LEN.wrapping_add(UDP_HEADER_LEN);
         }
@@ -75,7 +75,7 @@ impl Compressed {
 /// Writes the compressed headers; true if those of UDP are among them.
 fn write(packet: &[u8], hop: &Hop, contexts: &[Context], out: &mut Writer<'_>) -> Result<bool, Truncated> {
     let mut reader = Reader::new(packet);
-    let first = reader.u32()?;
+    let first = reader.array().map(u32::from_be_bytes)?;
     let payload_len = reader.u16()?;
     let [next_header, hop_limit] = reader.array()?;
     let (source, destination) = (reader.array::<16>()?, reader.array::<16>()?);
@@ -342,7 +342,7 @@ pub fn decompress(
         return Err(HeaderError::WrongLength);
     }
     let mut writer = Writer::new(out);
-    writer.u32((6 << 28) | first)?;
+    writer.put(&((6 << 28) | first).to_be_bytes())?;
     writer.u16(payload_len)?;
     writer.put(&[next_header, hop_limit])?;
     writer.put(&source)?;
@@ -354,7 +354,7 @@ pub fn decompress(
         }
         checksum_elided = checksum.is_none();
     }
-    Ok(Decompressed { read, written: writer.len(), checksum_elided })
+    Ok(Decompressed { read, written: writer.written().len(), checksum_elided })
 }
 
 fn read_unicast<'c>(

@@ -163,7 +163,7 @@ impl Control {
             }),
             _ => return Err(NotControl),
         };
-        if reader.is_empty() { Ok(control) } else { Err(NotControl) }
+        if reader.rest().is_empty() { Ok(control) } else { Err(NotControl) }
     }
 
     /// Writes the frame, not yet encoded for the line.

@@ -1,5 +1,6 @@
 //! Measures Tegmen: its footprint on a mote, its bytes, and the effect of both in a radio network.
 pub mod advice;
+pub mod coap_protected;
 pub mod cosim;
 pub mod cost;
 pub mod deployment;

@@ -11,17 +11,14 @@ use crate::sim::random::{Purpose, Stream};
 use objects::{Contexts, Kept, Payloads};
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
-use tegmen::coap::exchange::PeerExchanges;
 use tegmen::coap::handler::{Anybody, Policy};
-use tegmen::coap::{Authorized, Builder, Code, Exchanges, Fixed, Handler, OptionNumber, RequestId, Response};
-use tegmen::counters::Counters;
-use tegmen::crypto::compact::Compact;
+use tegmen::coap::{
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, OptionNumber, PeerExchanges, RequestId, Response,
+};
+use tegmen::crypto::Compact;
+use tegmen::cx::Counters;
 use tegmen::cx::Environment;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::need::Answer;
-use tegmen::dtls::record;
-use tegmen::dtls::roles::Both;
-use tegmen::dtls::{Config, Profile, Records};
+use tegmen::dtls::{Answer, Both, Config, Profile, Rank, Records, record};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, Parts, Reply, RequestHead};

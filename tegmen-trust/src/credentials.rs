@@ -42,7 +42,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use tegmen::coap::{Code, Policy, Request};
-use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::CertificateType;
 use tegmen::identity::{Principal, Protection};
 use zeroize::Zeroizing;
 

@@ -3,13 +3,12 @@
 pub mod public;
 
 use crate::hex::to_hex;
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::{Rng, SeedableRng};
 use public::{Group, KeyPairs};
 use std::io::{self, Write};
-use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::rustcrypto::{self, Algorithm};
-use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+use tegmen::crypto::{
+    Algorithm, Crypto, DIGEST_LEN, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, RustCrypto, SCALAR_LEN,
+    SignatureScheme, Unsupported,
+};
 use tegmen::secret::{Secret, wipe};
 use tegmen_accel::KeySchedule;
 
@@ -19,7 +18,8 @@ use tegmen_accel::KeySchedule;
 /// is not in the cache is expanded again, which takes about as long as half a record.
 pub struct HostCrypto {
     schedules: Schedules,
-    generator: ChaCha20Rng,
+    /// The random bytes, and the algorithms that have no other implementation here.
+    software: RustCrypto,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,
     /// What was sealed, while it is opened.
@@ -43,11 +43,11 @@ impl HostCrypto {
     /// A provider whose generator starts from `seed`, 32 unpredictable bytes, and which keeps `cache_entries` key
     /// schedules: rounded up to a power of two, and at least one.
     pub fn new(mut seed: [u8; 32], cache_entries: usize) -> Self {
-        let generator = ChaCha20Rng::from_seed(seed);
+        let software = RustCrypto::new(seed);
         wipe(&mut seed);
         Self {
             schedules: Schedules::new(cache_entries),
-            generator,
+            software,
             key_logs: Vec::new(),
             key_pairs: KeyPairs::new(KEY_PAIRS),
             sealed: Vec::new(),
@@ -98,7 +98,7 @@ impl Crypto for HostCrypto {
                 tegmen_accel::seal(self.schedules.find(key, nonce, 0), nonce, aad, body, tag)
             }
             Algorithm::ChaCha20Poly1305 => public::chacha20_poly1305_seal(key, nonce, aad, body, tag),
-            Algorithm::Gcm => rustcrypto::seal(aead, key, nonce, aad, body, tag),
+            Algorithm::Gcm => self.software.seal(aead, key, nonce, aad, body, tag),
         }
     }
 
@@ -125,24 +125,24 @@ impl Crypto for HostCrypto {
                 self.sealed.extend_from_slice(body);
                 public::chacha20_poly1305_open(key, nonce, aad, (&self.sealed, tag), body)
             }
-            Algorithm::Gcm => rustcrypto::open(aead, key, nonce, aad, body, tag),
+            Algorithm::Gcm => self.software.open(aead, key, nonce, aad, body, tag),
         }
     }
 
     const CBC: bool = true;
 
     fn cbc_encrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
-        rustcrypto::cbc_encrypt(key, iv, body)
+        self.software.cbc_encrypt(key, iv, body)
     }
 
     fn cbc_decrypt(&mut self, key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
-        rustcrypto::cbc_decrypt(key, iv, body)
+        self.software.cbc_decrypt(key, iv, body)
     }
 
     const SHA1: bool = true;
 
     fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
-        rustcrypto::sha1_compress(state, blocks);
+        RustCrypto::sha1_compress(state, blocks);
     }
 
     /// x25519 first: an agreement takes half the time.
@@ -187,7 +187,7 @@ impl Crypto for HostCrypto {
     }
 
     fn random(&mut self, out: &mut [u8]) {
-        self.generator.fill_bytes(out);
+        self.software.random(out);
     }
 
     fn key_log(&mut self, client_random: &[u8; 32], master_secret: &[u8; 48]) {

@@ -6,10 +6,8 @@ use crate::x509::signer::{SignatureScheme, Signer};
 use crate::x509::{CertificateInfo, LoadError, PeerVerifier, Purpose, Refusal, Verified};
 use std::sync::Arc;
 use std::time::SystemTime;
-use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
-use tegmen::dtls::{CipherSuite, Suites};
+use tegmen::crypto::DIGEST_LEN;
+use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Suites};
 
 /// Public keys of an endpoint. [`Default`] has no key and trusts nobody; then only suites with pre-shared keys work.
 #[derive(Clone)]

@@ -13,8 +13,7 @@
 //! A query is valid if each argument is UTF-8. An argument may be empty and may contain `&`.
 
 use std::fmt;
-use tegmen::coap::option::Options;
-use tegmen::coap::{MessageRef, OptionNumber};
+use tegmen::coap::{MessageRef, OptionNumber, Options};
 
 /// The reason why a path or a query is not valid; the request is answered with 4.00.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

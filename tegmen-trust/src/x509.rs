@@ -47,7 +47,7 @@ pub use trust::{Files, LoadError, Trust};
 pub use verifier::{Settings, Verifier};
 
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::CertificateType;
 use time::OffsetDateTime;
 
 /// RSA keys below this are refused wherever they stand in a path.

@@ -42,8 +42,6 @@ fn the_host_agrees_with_every_ccm_vector() {
 fn the_host_agrees_with_every_hash_vector() {
     checks::sha256::<HostCrypto>();
     checks::hmac::<HostCrypto>();
-    checks::prf::<HostCrypto>();
-    assert_eq!((checks::wycheproof_hmac::<HostCrypto>(), checks::hkdf::<HostCrypto>()), (174, 3));
-    assert_eq!(checks::wycheproof_hkdf::<HostCrypto>(), 86);
+    assert_eq!(checks::wycheproof_hmac::<HostCrypto>(), 174);
     checks::generator(|seed| HostCrypto::new(seed, 16));
 }

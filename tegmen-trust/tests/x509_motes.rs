@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tegmen::crypto::compact::Compact;
+use tegmen::crypto::Compact;
 use tegmen_trust::x509::{Purpose, Settings, Trust, Verifier};
 use tegmen_x509::{Anchor, Name, Refusal, Rules, UnixTime};
 

@@ -123,10 +123,10 @@ impl<'c> Extensions<'c> {
         let mut extensions = Self::default();
         // One bit for each that is understood: none stands there twice.
         let mut seen = 0_u8;
-        if list.is_empty() {
+        if list.rest().is_empty() {
             return Err(Refusal::Malformed);
         }
-        while !list.is_empty() {
+        while !list.rest().is_empty() {
             let mut extension = der::inside(&mut list, SEQUENCE)?;
             let id = der::value(&mut extension, OID)?;
             let critical = der::optional_true(&mut extension)?;
@@ -170,7 +170,7 @@ impl<'c> Extensions<'c> {
 fn basic_constraints(mut value: Reader<'_>) -> Result<Option<PathLen>, Refusal> {
     let ca = der::optional_true(&mut value)?;
     let mut path_len = None;
-    if ca && !value.is_empty() {
+    if ca && !value.rest().is_empty() {
         path_len = Some(der::small(&mut value)?);
     }
     der::end(&value)?;
@@ -185,7 +185,7 @@ fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
         if tag.is_some_and(|tag| tag != found) {
             return Err(Refusal::Malformed);
         }
-        if reader.is_empty() {
+        if reader.rest().is_empty() {
             return Ok(elements);
         }
     }
@@ -195,14 +195,14 @@ fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
 fn name<'c>(body: &mut Reader<'c>) -> Result<&'c [u8], Refusal> {
     let name = der::whole(body, SEQUENCE)?;
     let mut parts = der::inside(&mut Reader::new(name), SEQUENCE)?;
-    while !parts.is_empty() {
+    while !parts.rest().is_empty() {
         let mut set = der::inside(&mut parts, SET)?;
         loop {
             let mut pair = der::inside(&mut set, SEQUENCE)?;
             der::value(&mut pair, OID)?;
             der::element(&mut pair)?;
             der::end(&pair)?;
-            if set.is_empty() {
+            if set.rest().is_empty() {
                 break;
             }
         }

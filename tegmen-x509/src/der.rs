@@ -107,7 +107,7 @@ pub fn optional<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Option<&'r [u8]>
 /// # Errors
 /// [`Malformed`].
 pub const fn end(reader: &Reader<'_>) -> Result<(), Malformed> {
-    if reader.is_empty() { Ok(()) } else { Err(Malformed) }
+    if reader.rest().is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
 /// The bytes of an INTEGER that is greater than zero, without the zero that may precede them.

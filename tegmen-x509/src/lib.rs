@@ -2,7 +2,7 @@
 //!
 //! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
 //! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Rules::verify`] does this
-//! with the list that [`Need::VerifyPeer`](tegmen::dtls::need::Need::VerifyPeer) lends. That list is in the receive
+//! with the list that [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer) lends. That list is in the receive
 //! buffer of the handshake, so this buffer must hold the longest list and an eighth more.
 //!
 //! A path is accepted with: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the
@@ -30,10 +30,8 @@ pub mod der;
 mod error;
 
 use certificate::{Certificate, KeyUsage, PathLen};
-use tegmen::crypto::hash::{DIGEST_LEN, Sha256};
-use tegmen::crypto::{Crypto, SignatureScheme};
-use tegmen::dtls::alert::AlertDescription;
-use tegmen::dtls::handshake::certificate::each;
+use tegmen::crypto::{Crypto, DIGEST_LEN, SignatureScheme, digest as hash};
+use tegmen::dtls::{AlertDescription, certificates};
 
 /// The most certificates of a path: the end entity's, and those of two CAs below the anchor. For any list of a peer,
 /// at most two signatures between certificates are verified, and three with each anchor.
@@ -105,7 +103,7 @@ pub struct Rules<'r> {
 /// The end entity of a trusted path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndEntity {
-    /// The public key for [`Answer::Peer`](tegmen::dtls::need::Answer::Peer).
+    /// The public key for [`Answer::Peer`](tegmen::dtls::Answer::Peer).
     pub public_key: PublicKey,
     /// The EUI-64 in its subjectAltName, as a dNSName, or in the leftmost common name of its subject, both in the form
     /// `01-23-45-67-89-AB-CD-EF`; `None` if neither is one.
@@ -173,7 +171,7 @@ impl Rules<'_> {
     /// [`Refusal`].
     pub fn verify<C: Crypto>(&self, crypto: &mut C, list: &[u8]) -> Result<EndEntity, Refusal> {
         let mut path = Path::new(self);
-        for certificate in each(list) {
+        for certificate in certificates(list) {
             if let Some(end_entity) = path.add(crypto, certificate)? {
                 return Ok(*end_entity);
             }
@@ -351,9 +349,7 @@ impl Signed {
 
 #[inline(never)]
 fn digest<C: Crypto>(bytes: &[u8]) -> [u8; DIGEST_LEN] {
-    let mut hash = Sha256::new();
-    hash.update::<C>(bytes);
-    hash.finish::<C>()
+    hash::<C, DIGEST_LEN>(&[bytes])
 }
 
 /// An EUI-64 in its text form.

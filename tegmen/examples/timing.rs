@@ -14,11 +14,8 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
-use tegmen::crypto::Crypto as _;
-use tegmen::crypto::hash::{DIGEST_LEN, Hmac, HmacKey, SHA1_LEN};
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
-use tegmen::dtls::{Channel, CipherSuite, Records};
+use tegmen::crypto::{Crypto as _, DIGEST_LEN, RustCrypto, hmac};
+use tegmen::dtls::{Channel, CipherSuite, PREMASTER_LEN, Records, premaster_secret};
 use tegmen::secret::Secret;
 
 fn main() -> ExitCode {
@@ -93,7 +90,7 @@ const MODES: [Mode; 5] = [
     },
     Mode {
         name: "records-sha1",
-        work: Work::Records(SHA1, record::<SHA1_LEN>, Channel::open_record),
+        work: Work::Records(SHA1, record::<20>, Channel::open_record),
         lens: &[(32, 7), (160, 5), (288, 1)],
         differs: false,
     },
@@ -125,7 +122,7 @@ fn record<const LEN: usize>(len: usize, padding: u8, wrong: Wrong) -> Vec<u8> {
     if let Some(content) = behind.checked_sub(LEN) {
         let [high, low] = (content as u16).to_be_bytes();
         let aad = [0, 1, 0, 0, 0, 0, 0, 7, 23, 254, 253, high, low];
-        let code = Hmac::<LEN>::new::<RustCrypto>(&[&mac_key::<LEN>()]).mac::<RustCrypto>(&[&aad, &text[..content]]);
+        let code = hmac::<RustCrypto, LEN>(&[&mac_key::<LEN>()], &[&aad, &text[..content]]);
         text[content..behind].copy_from_slice(&code);
     }
     let at = match wrong {
@@ -190,7 +187,7 @@ impl OpenRecord for Channel {
     #[inline(never)]
     fn open_record(&mut self, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
         let mut records = Records::new(datagram);
-        let Some(Ok(record)) = records.next_record() else { return false };
+        let Some(Ok(record)) = records.next_record(0) else { return false };
         self.open(crypto, record).is_ok()
     }
 }
@@ -212,7 +209,7 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
     }
     let [high, low] = (len as u16).to_be_bytes();
     let aad = [&header[3..11], &header[..3], &[high, low]].concat();
-    HmacKey::new::<RustCrypto>(&[&mac_key::<DIGEST_LEN>()]).mac::<RustCrypto>(&[&aad, content]) == code
+    hmac::<RustCrypto, DIGEST_LEN>(&[&mac_key::<DIGEST_LEN>()], &[&aad, content]) == code
 }
 
 /// Written before each opening, and behind it where it refused the record or opened it: so the trace has both ends of it.

@@ -53,7 +53,7 @@ impl<'r> Reader<'r> {
     }
 
     /// True when everything has been read.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
@@ -100,7 +100,7 @@ impl<'r> Reader<'r> {
 
     /// Four bytes.
     #[inline]
-    pub fn u32(&mut self) -> Result<u32, Truncated> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
 
@@ -111,7 +111,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Reads a length of two bytes, and returns as many bytes as it says.
-    pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
+    pub(crate) fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
         self.take(len.into())
     }
@@ -131,13 +131,8 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the number of bytes written.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
-    }
-
-    /// True before the first byte.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Returns the bytes written.
@@ -184,7 +179,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Four bytes.
-    pub fn u32(&mut self, value: u32) -> Result<(), Full> {
+    pub(crate) fn u32(&mut self, value: u32) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
 
@@ -219,7 +214,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes`, and lends them where they lie, to be changed.
-    pub(crate) fn put_and_lend(&mut self, bytes: &[u8]) -> Result<&mut [u8], Full> {
+    pub fn put_and_lend(&mut self, bytes: &[u8]) -> Result<&mut [u8], Full> {
         let at = self.len;
         self.put(bytes)?;
         self.storage.get_mut(at..self.len).ok_or(Full)

@@ -1,22 +1,27 @@
 //! The trait through which the protocols use ciphers, hashes and randomness.
 //!
 //! A provider is a type parameter, never `dyn`, so that an image which uses only pre-shared keys links no other code.
-//! Three exist: [`rustcrypto`] (constant time, the default), [`compact`] (small, for motes whose memory has no
+//! Three exist: [`RustCrypto`] (constant time, the default), [`Compact`] (small, for motes whose memory has no
 //! cache) and the hardware provider of the `tegmen-host` crate. Hash constructions that stand on the compression
-//! function alone (running hash, HMAC, the PRF of TLS 1.2) are in [`hash`], once for all providers.
+//! function alone (running hash, HMAC, HKDF, the PRF of TLS 1.2) are written once for all providers: [`digest`], [`hmac`].
 
-pub mod compact;
+mod compact;
 #[cfg(feature = "curves")]
 pub mod curves;
-pub mod hash;
-pub mod hkdf;
+pub(crate) mod hash;
+pub(crate) mod hkdf;
 #[cfg(feature = "rustcrypto")]
-pub mod rustcrypto;
+mod rustcrypto;
+
+pub use compact::Compact;
+pub use hash::{DIGEST_LEN, digest, hmac};
+#[cfg(feature = "rustcrypto")]
+pub use rustcrypto::{Algorithm, RustCrypto};
 
 /// Length of an AES-128 key in bytes.
 pub const KEY_LEN: usize = 16;
 /// Length of a key of ChaCha20-Poly1305 in bytes.
-pub const CHACHA20_KEY_LEN: usize = 32;
+pub(crate) const CHACHA20_KEY_LEN: usize = 32;
 /// Length of a private key, and of a shared secret, in bytes: those of both groups are as long.
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
@@ -78,7 +83,7 @@ pub trait Crypto {
 
     /// Encrypts `body` in place and writes the authentication tag.
     ///
-    /// The key has the length that the algorithm takes, [`KEY_LEN`] or [`CHACHA20_KEY_LEN`]. The length of the nonce sets
+    /// The key has the length that the algorithm takes, [`KEY_LEN`] or 32 bytes of ChaCha20-Poly1305. The length of the nonce sets
     /// the size of the length field of CCM, that of `tag` the size of the tag. The first four bytes of the nonce are
     /// constant for a key of CCM in every protocol here, and a provider may use them to find a cached key schedule.
     ///

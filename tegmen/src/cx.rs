@@ -1,6 +1,6 @@
 //! The context of a call, and what its owner keeps for it.
 
-use crate::counters::Counters;
+pub use crate::counters::{Counters, Discard};
 use crate::time::Instant;
 
 /// The context of every call: the clock, the crypto provider with its random generator, and the counters.

@@ -11,7 +11,7 @@ mod event;
 mod hello;
 mod mobility;
 mod one;
-pub mod peers;
+pub(crate) mod peers;
 mod restore;
 mod resumption;
 mod simultaneous;
@@ -19,7 +19,7 @@ mod simultaneous;
 pub use array::PeerArray;
 pub use event::{Event, Misuse};
 pub use one::OnePeer;
-pub use peers::{NewPeer, Peer, Peers, Phase, TableFull};
+pub use peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
 pub use restore::NotRestored;
 
 use crate::address::Path;
@@ -56,7 +56,8 @@ pub struct Endpoint<P: Peers, R: Roles = Both> {
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
-    roles: R,
+    /// The roles, with their keys. After a change, sessions keep what they have agreed on.
+    pub roles: R,
 }
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
@@ -94,16 +95,6 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(handshake) = &mut self.peers.handshake(id) else { return Ok(()) };
         handshake.state.give_up = until;
         if R::ON_HOST && R::KEEPS && !name.is_empty() { handshake.name_server(name) } else { Ok(()) }
-    }
-
-    /// The roles of the endpoint, with their keys.
-    pub const fn roles(&self) -> &R {
-        &self.roles
-    }
-
-    /// Returns the roles for a change. Sessions keep what they have agreed on.
-    pub const fn roles_mut(&mut self) -> &mut R {
-        &mut self.roles
     }
 
     /// Takes the next record of a datagram that came over `path` on a DTLS port. `out` is for an answer.

@@ -5,7 +5,6 @@
 use crate::buf::{Full, Truncated};
 use crate::coap::message::BuildError;
 use crate::coap::storage::Busy;
-use crate::coap_protected::PayloadError;
 use crate::dtls::Fatal;
 use crate::dtls::record::SealError;
 use crate::dtls::session::OpenError;
@@ -49,12 +48,6 @@ texts! {
         Self::TooLong => "the response is longer than its memory",
         Self::TooManyBlocks { .. } => "the body needs more than 2^20 blocks; use larger ones",
         Self::Unanswered => "the request was not sent, was rejected, or has no response that can be accepted",
-    }
-    PayloadError {
-        Self::LeaseSpent => "the lease of message numbers is used up; keep a new end and extend the lease",
-        Self::Exhausted => "all message numbers of the key are used up; use a new key",
-        Self::Full => "the payload is longer than its buffer",
-        Self::Unsupported => "the crypto provider does not have the algorithm",
     }
     SealError {
         Self::Full => "the record is longer than its buffer or than 2^14 bytes",

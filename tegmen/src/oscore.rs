@@ -6,7 +6,7 @@
 //! [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and needs no
 //! cryptography.
 //!
-//! No number is ever used twice: each comes from a [lease](crate::lease) whose end was made durable before. After a power
+//! No number is ever used twice: each comes from a [lease](Lease) whose end was made durable before. After a power
 //! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated
 //! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
 //! if they agreed on that beforehand (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
@@ -23,10 +23,11 @@ mod protect;
 mod rederivation;
 mod unprotect;
 
+pub use crate::lease::{Lease, Spent};
+pub use crate::replay::ReplayWindow;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
 pub use error::ProtectError;
-pub use id::Id;
 pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption, PartialIv};
 pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]

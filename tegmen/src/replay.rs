@@ -11,7 +11,7 @@ pub struct ReplayWindow {
 
 impl ReplayWindow {
     /// A window that has seen nothing.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next: 0, seen: 0 }
     }
 
@@ -47,7 +47,7 @@ impl ReplayWindow {
     }
 
     /// Returns one more than the highest number accepted.
-    pub const fn next(&self) -> u64 {
+    pub(crate) const fn next(&self) -> u64 {
         self.next
     }
 
@@ -79,11 +79,11 @@ impl Default for ReplayWindow {
 
 /// The number was accepted before, or is older than the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Replayed;
+pub(crate) struct Replayed;
 
 /// A number not yet seen. Dropping it leaves the window untouched.
 #[must_use = "a record is only accepted by `accept`, after its tag was checked"]
-pub struct Fresh<'w> {
+pub(crate) struct Fresh<'w> {
     window: &'w mut ReplayWindow,
     sequence: u64,
 }

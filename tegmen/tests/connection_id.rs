@@ -4,9 +4,7 @@ mod world;
 
 use tegmen::address::Address;
 use tegmen::cx::Cx;
-use tegmen::dtls::connection_id::{AddressChanges, ConnectionIdConfig};
-use tegmen::dtls::session::Session;
-use tegmen::dtls::{CipherSuite, Config, Fatal, Profile, Suites};
+use tegmen::dtls::{AddressChanges, CipherSuite, Config, ConnectionIdConfig, Fatal, Profile, Session, Suites};
 use tegmen::endpoint::{NotRestored, Peers as _};
 use tegmen::identity::Principal;
 use tegmen::time::Duration;
@@ -32,7 +30,7 @@ fn established(seed: u64, client: Config, server: Config) -> World {
 /// Our id and the peer's, and whether it knows the check.
 fn ids(node: &mut Node) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let ids = node.endpoint.peers.connection_ids(node.peer.unwrap())?;
-    Some((ids.ours().bytes().to_vec(), ids.theirs().bytes().to_vec(), ids.return_routability()))
+    Some((ids.ours().to_vec(), ids.theirs().to_vec(), ids.return_routability()))
 }
 
 /// Where `node` sends to.

@@ -3,8 +3,7 @@
 
 mod world;
 
-use tegmen::dtls::need::Need;
-use tegmen::dtls::{Config, Fatal};
+use tegmen::dtls::{Config, Fatal, Need};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use world::puppet::*;
@@ -25,7 +24,7 @@ fn an_early_change_cipher_spec_makes_no_keys() {
     let change = puppet.change_cipher_spec();
     puppet.send(&mut world, &change);
     // What an all-zero key would have sealed.
-    let mut crypto = tegmen::crypto::rustcrypto::RustCrypto::new([0; 32]);
+    let mut crypto = tegmen::crypto::RustCrypto::new([0; 32]);
     for content_type in [HANDSHAKE, APPLICATION_DATA, ALERT] {
         let sealed = seal_with(&mut crypto, &[0; 16], &[0; 4], content_type, 0, &message(FINISHED, 2, &[0; 12]));
         assert!(puppet.send(&mut world, &sealed).is_empty());

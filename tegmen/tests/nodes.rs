@@ -5,14 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::{Anybody, Policy};
 use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, RequestId, Response};
-use tegmen::counters::Counters;
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::RustCrypto;
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::need::Answer;
 use tegmen::dtls::record::CHUNK;
-use tegmen::dtls::roles::{Both, Extended};
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Answer, Both, Config, Extended, Rank, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{

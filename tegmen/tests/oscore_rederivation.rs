@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
-use tegmen::crypto::compact::Compact;
-use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Compact, Crypto, NotAuthentic, Unsupported};
 use tegmen::oscore::{
     Aead, FirstRequest, Offers, OscoreOption, Parameters, Pending, RederivableContext, Rederived, RequestNonce,
     UnprotectError, Unprotected,

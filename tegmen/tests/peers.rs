@@ -4,8 +4,7 @@ mod world;
 
 use tegmen::address::Path;
 use tegmen::cx::Cx;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::{Config, Fatal};
+use tegmen::dtls::{Config, Fatal, Rank};
 use tegmen::endpoint::{Misuse, Peers as _, Phase, TableFull};
 use tegmen::time::Duration;
 use world::puppet::*;

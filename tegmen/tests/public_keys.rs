@@ -3,9 +3,7 @@
 mod world;
 
 use tegmen::crypto::curves;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::roles::ClientAuthentication;
-use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
+use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Config, Fatal, Suites};
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{

@@ -3,12 +3,14 @@
 
 mod world;
 
-use tegmen::dtls::record::MAX_CONTENT;
 use tegmen::dtls::{Config, Fatal, Profile};
 use tegmen::endpoint::Misuse;
 use tegmen::time::Duration;
 use world::puppet::{ALERT, APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, records};
 use world::{Fate, World};
+
+/// Longest content of a record (RFC 5246, section 6.2.1).
+const MAX_CONTENT: usize = 1 << 14;
 
 /// Two ends with these limits, after their handshake.
 fn connected(client: u16, server: u16) -> World {

@@ -2,11 +2,10 @@
 
 mod world;
 
-use tegmen::dtls::roles::ClientAuthentication;
-use tegmen::dtls::ticket::{TicketKey, TicketKeys};
-use tegmen::dtls::{CipherSuite, Config, Fatal, Suites};
+use tegmen::dtls::{CipherSuite, ClientAuthentication, Config, Fatal, Suites};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
+use tegmen_tickets::{TicketKey, TicketKeys};
 use world::badge::Badge;
 use world::puppet::last_alert;
 use world::{Damage, Fate, World};

@@ -4,9 +4,8 @@ mod world;
 
 use tegmen::buf::Writer;
 use tegmen::cx::Cx;
-use tegmen::dtls::record::CHUNK;
-use tegmen::dtls::session::{SEALED_LEN, Session};
-use tegmen::dtls::{CipherSuite, Config, Suites};
+use tegmen::dtls::record::{CHUNK, MAX_SEALED};
+use tegmen::dtls::{CipherSuite, Config, SEALED_SESSION_LEN, Session, Suites};
 use tegmen::endpoint::{Misuse, NotRestored, Peers as _};
 use tegmen::identity::Principal;
 use tegmen::time::Duration;
@@ -21,7 +20,7 @@ fn established(seed: u64, config: Config) -> World {
 }
 
 fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
-    let mut storage = [0; SEALED_LEN];
+    let mut storage = [0; SEALED_SESSION_LEN];
     let mut writer = Writer::new(&mut storage);
     session.seal(&mut node.crypto, &[5; 16], b"peer", &mut writer).unwrap();
     writer.written().to_vec()
@@ -46,15 +45,16 @@ fn come_back(world: &mut World, mut node: Node, kept: &mut Kept, at_server: bool
     let remote = if at_server { world.client.local } else { world.server.local };
     let path = node.path(remote);
     let mut session = Session::open(&mut node.crypto, &[5; 16], b"peer", &kept.sealed).unwrap();
-    let end = session.next().max(kept.end).div_ceil(CHUNK) * CHUNK + CHUNK;
-    session.skip((end / CHUNK).saturating_sub(1).saturating_sub(session.next().div_ceil(CHUNK)));
-    kept.end = end;
+    let (next, window) = session.position();
+    let begun = next.max(kept.end).div_ceil(CHUNK) * CHUNK;
+    session.go_on(begun, window);
+    kept.end = begun + CHUNK;
     let mut cx = Cx { now: world.now, crypto: &mut node.crypto, counters: &mut node.counters };
     let id = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session).unwrap();
     assert_eq!(node.endpoint.peers.peer(id).unwrap().principal(), Principal(7));
     (node.peer, node.established) = (Some(id), true);
     assert_eq!(node.try_to_seal(world.now, 4), Err(Misuse::KeyExhausted), "nothing before the lease is kept");
-    node.endpoint.lease_session(id, end);
+    node.endpoint.lease_session(id, kept.end);
     *(if at_server { &mut world.server } else { &mut world.client }) = node;
 }
 
@@ -165,15 +165,15 @@ fn a_session_without_numbers_and_a_path_that_is_taken_are_refused() {
     let mut world = established(4, Config::default());
     let (id, path) = (world.server.peer.unwrap(), world.server.path(world.client.local));
     let mut session = world.server.endpoint.copy_session(id).unwrap();
-    assert!(!session.is_usable(), "all numbers are leased to the session that lives");
+    assert!(session.position().0 >= MAX_SEALED, "all numbers are leased to the session that lives");
     world.server.endpoint.lease_session(id, CHUNK);
     session = world.server.endpoint.copy_session(id).unwrap();
-    assert_eq!(session.next(), CHUNK);
+    assert_eq!(session.position().0, CHUNK);
     let (now, server) = (world.now, &mut world.server);
     let mut cx = Cx { now, crypto: &mut server.crypto, counters: &mut server.counters };
     let taken = server.endpoint.restore_session(&mut cx, &path, Principal(7), &session);
     assert_eq!(taken, Err(NotRestored::Taken));
-    session.skip(1000);
+    session.go_on(1000 * CHUNK, None);
     let mut server = world.restarted_server(5);
     let mut cx = Cx { now, crypto: &mut server.crypto, counters: &mut server.counters };
     let exhausted = server.endpoint.restore_session(&mut cx, &path, Principal(7), &session);

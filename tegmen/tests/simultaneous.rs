@@ -4,10 +4,7 @@
 mod world;
 
 use tegmen::address::Address;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::connection_id::ConnectionIdConfig;
-use tegmen::dtls::roles::ClientAuthentication;
-use tegmen::dtls::{CipherSuite, Config, Profile, Suites};
+use tegmen::dtls::{CipherSuite, ClientAuthentication, Config, ConnectionIdConfig, Profile, Rank, Suites};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::PeerId;
 use tegmen::time::Duration;

@@ -4,9 +4,9 @@
 mod checks;
 
 use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
-use tegmen::crypto::compact::Compact;
+use tegmen::crypto::Compact;
 #[cfg(feature = "rustcrypto")]
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::RustCrypto;
 
 /// What `Compact` has: everything that RFC 3610 has.
 fn all(nonce: usize, tag: usize) -> bool {
@@ -48,9 +48,7 @@ fn compact_agrees_with_every_ccm_vector() {
 fn compact_agrees_with_every_hash_vector() {
     checks::sha256::<Compact>();
     checks::hmac::<Compact>();
-    checks::prf::<Compact>();
-    assert_eq!((checks::wycheproof_hmac::<Compact>(), checks::hkdf::<Compact>()), (174, 3));
-    assert_eq!(checks::wycheproof_hkdf::<Compact>(), 86);
+    assert_eq!(checks::wycheproof_hmac::<Compact>(), 174);
     checks::generator(Compact::new);
 }
 
@@ -72,8 +70,6 @@ fn rustcrypto_agrees_with_every_ccm_vector_of_its_lengths() {
 fn rustcrypto_agrees_with_every_hash_vector() {
     checks::sha256::<RustCrypto>();
     checks::hmac::<RustCrypto>();
-    checks::prf::<RustCrypto>();
-    assert_eq!((checks::wycheproof_hmac::<RustCrypto>(), checks::hkdf::<RustCrypto>()), (174, 3));
-    assert_eq!(checks::wycheproof_hkdf::<RustCrypto>(), 86);
+    assert_eq!(checks::wycheproof_hmac::<RustCrypto>(), 174);
     checks::generator(RustCrypto::new);
 }

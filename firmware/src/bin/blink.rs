@@ -21,7 +21,7 @@ use blink_server::Server;
 use core::sync::atomic::Ordering;
 use line::{leds, uart};
 use mote::{Application, Mote, PACKET_LEN};
-use tegmen::dtls::roles::{ClientOnly, ServerOnly};
+use tegmen::dtls::{ClientOnly, ServerOnly};
 use tegmen::time::{Duration, Instant};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};

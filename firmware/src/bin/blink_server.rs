@@ -7,7 +7,7 @@ pub mod blink_server;
 
 use blink_server::Server;
 use mote::Mote;
-use tegmen::dtls::roles::ServerOnly;
+use tegmen::dtls::ServerOnly;
 use tegmen_firmware::board::run;
 use tegmen_firmware::place::Place;
 use tegmen_firmware::{leds, mote};

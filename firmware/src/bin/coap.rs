@@ -4,11 +4,10 @@
 
 use core::hint::black_box;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::Received;
 use tegmen::coap::handler::{Anybody, serve};
-use tegmen::coap::storage::Repeat;
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Request, Response,
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, Received, Repeat,
+    Request, Response,
 };
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;

@@ -7,7 +7,7 @@ pub mod blink_client;
 
 use blink_client::Client;
 use mote::Mote;
-use tegmen::dtls::roles::ClientOnly;
+use tegmen::dtls::ClientOnly;
 use tegmen_firmware::board::run_in_turns;
 use tegmen_firmware::place::Place;
 use tegmen_firmware::{leds, mote};

@@ -3,7 +3,7 @@
 #![no_std]
 #![no_main]
 
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::{Channel, Config, HandshakeState};
 use tegmen::endpoint::{Endpoint, OnePeer, Peer};

@@ -5,12 +5,9 @@
 use core::hint::black_box;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::HandshakeState;
-use tegmen::dtls::need::Answer;
-use tegmen::dtls::roles::ClientOnly;
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Answer, ClientOnly, Config, HandshakeState, Records};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, OnePeer, Peer};
 use tegmen::identity::Principal;
 use tegmen::time::Instant;

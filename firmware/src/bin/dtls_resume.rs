@@ -7,15 +7,13 @@ use core::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
-use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
-use tegmen::dtls::roles::Resuming;
-use tegmen::dtls::ticket::{OVERHEAD, TicketKeys};
-use tegmen::dtls::{Config, HandshakeState};
+use tegmen::dtls::{Config, Found, Handle, HandshakeState, Resumable, Resuming, Resumption, SessionState};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
 use tegmen::secret::Secret;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
 use tegmen_firmware::pair::{self, BACK, CLIENT, Either, End, Pair, Running, SERVER, THERE};
+use tegmen_tickets::{OVERHEAD, TicketKeys};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -60,7 +58,7 @@ fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
             && let Some(Resumable::With { session, handle: Handle::Ticket(ticket), .. }) = client.endpoint.resumable(id)
         {
             let kept = (session, ticket.try_into().ok()?);
-            client.endpoint.roles().sessions.kept.set(Some(kept));
+            client.endpoint.roles.sessions.kept.set(Some(kept));
         }
         Some(())
     })?;
@@ -70,7 +68,7 @@ fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
 }
 
 fn come_back(cx: &mut Cx<'_, Provider>, client: &mut Node) -> Option<()> {
-    let (session, ticket) = client.endpoint.roles().sessions.kept.take()?;
+    let (session, ticket) = client.endpoint.roles.sessions.kept.take()?;
     let pair::Node { endpoint, end, .. } = client;
     let handle = Handle::Ticket(&ticket);
     end.region.measured(|| endpoint.connect_again(cx, &end.path, &session, handle)).ok().map(|_| ())

@@ -5,10 +5,10 @@
 
 use tegmen::crypto::{SCALAR_LEN, SignatureScheme};
 use tegmen::cx::Cx;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys, PublicKeys};
-use tegmen::dtls::{AlertDescription, CipherSuite, Config, HandshakeState, Suites};
+use tegmen::dtls::{
+    AlertDescription, Answer, CertificateType, CipherSuite, ClientAuthentication, Config, Credential, HandshakeState,
+    Keys, Need, PublicKeys, Suites,
+};
 use tegmen::endpoint::{Endpoint, Peer, PeerArray};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};

@@ -24,7 +24,7 @@ use mote::Mote;
 use node_client::Small;
 use node_pair::{Pair, notes};
 use node_server::Serving;
-use tegmen::dtls::roles::{ClientOnly, ServerOnly};
+use tegmen::dtls::{ClientOnly, ServerOnly};
 use tegmen::node::Parts;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, stack_of};

@@ -9,7 +9,7 @@ pub mod node_client;
 
 use mote::Mote;
 use node_client::{Client, Small};
-use tegmen::dtls::roles::ClientOnly;
+use tegmen::dtls::ClientOnly;
 use tegmen_firmware::board::run;
 use tegmen_firmware::place::Place;
 use tegmen_firmware::{leds, mote};

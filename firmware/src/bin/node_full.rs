@@ -25,7 +25,7 @@ use mote::{Memory, Mote};
 use node_pair::{Pair, notes};
 use node_server::Texts;
 use tegmen::coap::Fixed;
-use tegmen::dtls::roles::{ClientOnly, ServerOnly};
+use tegmen::dtls::{ClientOnly, ServerOnly};
 use tegmen::identity::Principal;
 use tegmen::node::{ObserverArray, OneContext, PacingArray, Parts, QueueArray};
 use tegmen::oscore::{Aead, Context, Parameters, RequestBinding};

@@ -9,7 +9,7 @@ pub mod node_server;
 
 use mote::Mote;
 use node_server::{Server, Serving};
-use tegmen::dtls::roles::ServerOnly;
+use tegmen::dtls::ServerOnly;
 use tegmen_firmware::board::run;
 use tegmen_firmware::place::Place;
 use tegmen_firmware::{leds, mote};

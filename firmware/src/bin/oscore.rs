@@ -4,8 +4,7 @@
 
 use core::hint::black_box;
 use tegmen::buf::Frame;
-use tegmen::coap::message::HEADER_LEN;
-use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::coap::{Builder, Code, HEADER_LEN, MessageType, OptionNumber};
 use tegmen::oscore::{Aead, BadParameters, Context, OVERHEAD, Parameters, Pending, Unprotected};
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, mark_begin, mark_end, measured, stack_of};

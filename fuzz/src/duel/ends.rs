@@ -5,14 +5,12 @@ use std::collections::HashMap;
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
-use tegmen::dtls::Config;
-use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
-use tegmen::dtls::roles::{Both, Extended, Resuming, Roles};
-use tegmen::dtls::ticket::TicketKeys;
+use tegmen::dtls::{Both, Config, Extended, Found, Handle, Resumable, Resuming, Resumption, Roles, SessionState};
 use tegmen::endpoint::{Endpoint, PeerArray, Peers};
 use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
+use tegmen_tickets::TicketKeys;
 
 /// Which ends meet.
 pub(super) trait Ends {

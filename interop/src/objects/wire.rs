@@ -57,7 +57,7 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
             // What is sent again is the same.
             Some(iv) => match numbers.insert(used(datagram, &option, iv), message.payload().to_vec()) {
                 Some(before) if before != message.payload() => {
-                    return Err(format!("the number {} was used twice", iv.number()).into());
+                    return Err(format!("the number {} was used twice", number_of(iv)).into());
                 }
                 _ => {}
             },
@@ -73,7 +73,11 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
 
 /// What may be used once: a number of one end, under keys that are new with each kid context (appendix B.2).
 fn used(datagram: &Datagram, option: &OscoreOption<'_>, number: PartialIv) -> (bool, Option<Vec<u8>>, u64) {
-    (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number.number())
+    (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number_of(number))
+}
+
+fn number_of(partial_iv: PartialIv) -> u64 {
+    partial_iv.as_bytes().iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// How many protected messages with content show this option.

@@ -104,7 +104,7 @@ impl Arrivals {
     }
 }
 
-fn write_again(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), tegmen::coap::message::BuildError> {
+fn write_again(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), tegmen::coap::BuildError> {
     let mut builder = Builder::new(frame, MessageType::NonConfirmable, message.code(), 0, message.token())?;
     message.options().try_for_each(|(number, value)| builder.option(number, value))?;
     builder.payload(message.payload())

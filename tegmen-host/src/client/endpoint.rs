@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 use tegmen::address::Path;
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 use tegmen::cx::Environment;
 use tegmen::dtls::Config;
 use tegmen::identity::Protection;

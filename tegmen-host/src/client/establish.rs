@@ -12,10 +12,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Environment;
-use tegmen::dtls::Fatal;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::resumption::Handle;
-use tegmen::dtls::roles::{ClientOnly, Extended, Keys as _, Resuming};
+use tegmen::dtls::{ClientOnly, Extended, Fatal, Handle, Keys as _, Rank, Resuming};
 use tegmen::endpoint::Endpoint;
 use tegmen::identity::Principal;
 use tegmen::time::Instant;
@@ -58,7 +55,7 @@ pub(super) fn new_endpoint(environment: &mut Environment<HostCrypto>, config: &C
     let dtls = config.dtls;
     let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
     let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
-    let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys };
+    let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut environment.at(clock::now()), Table::with_blocks(CAPACITY), dtls, role)
 }
 

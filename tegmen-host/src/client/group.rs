@@ -63,7 +63,7 @@ pub async fn ask_group(
         }
         answered.push(from);
         if message.message_type() == MessageType::Confirmable {
-            let acknowledgement = tegmen::coap::message::empty(MessageType::Acknowledgement, message.message_id());
+            let acknowledgement = tegmen::coap::empty_message(MessageType::Acknowledgement, message.message_id());
             // Who does not receive it asks again.
             let _ = socket.send_to(&acknowledgement, from).await;
         }

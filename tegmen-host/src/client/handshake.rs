@@ -7,10 +7,7 @@ use crate::clock;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
 use std::time::Duration;
-use tegmen::dtls::alert::AlertDescription;
-use tegmen::dtls::handshake::certificate::{self, CertificateType};
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::{CipherSuite, Fatal};
+use tegmen::dtls::{AlertDescription, Answer, CertificateType, CipherSuite, Fatal, Need, certificates};
 use tegmen::endpoint::{Event, Peers as _};
 use tegmen::identity::Principal;
 
@@ -129,7 +126,7 @@ impl Connection<'_> {
             Some(Need::VerifyPeer { certificate_type, content }) => {
                 let content = content.to_vec();
                 if certificate_type == CertificateType::X509 {
-                    self.entry.chain = certificate::each(&content).filter_map(CertificateInfo::parse).collect();
+                    self.entry.chain = certificates(&content).filter_map(CertificateInfo::parse).collect();
                 }
                 let encrypts =
                     self.io.node.endpoint.cipher_suite(self.entry.peer).is_some_and(CipherSuite::encrypts_to_server);
@@ -150,7 +147,7 @@ impl Connection<'_> {
                 return event;
             }
             Some(Need::Sign { credential, digest }) => {
-                let signature = self.io.node.endpoint.roles().keys.sign(credential, &digest);
+                let signature = self.io.node.endpoint.roles.keys.sign(credential, &digest);
                 return self.answer(signature.as_deref().map_or(Answer::Unknown, Answer::Signature));
             }
             Some(Need::Encrypt { public_key, version }) => {

@@ -4,7 +4,7 @@ use super::{ClientConfig, ClientError};
 use crate::state::SessionFile;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto;
-use tegmen::dtls::session::Session;
+use tegmen::dtls::Session;
 
 /// What a client keeps of its session.
 pub(super) struct PersistentSession {

@@ -5,9 +5,7 @@ use crate::uri::{Uri, percent_decode};
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use tegmen::coap::message::BuildError;
-use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Builder, Code, OptionNumber};
+use tegmen::coap::{BuildError, Builder, Code, OptionNumber, uint_bytes};
 use tegmen::node::Transfer;
 
 /// Longest segment of a path, or argument of a query, in bytes (RFC 7252, section 5.10).

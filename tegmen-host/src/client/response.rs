@@ -45,7 +45,7 @@ impl Response {
 
     /// The number of an option of format `uint`, if it is there.
     pub fn uint(&self, number: OptionNumber) -> Option<u32> {
-        self.option(number).and_then(tegmen::coap::option::uint)
+        self.option(number).and_then(tegmen::coap::uint)
     }
 
     /// True if this success answers a request in blocks without a Block1 option (RFC 7959, section 2.3): the server may have

@@ -15,8 +15,8 @@ use rederivation::Rederivation;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use tegmen::oscore::ReplayWindow;
 use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, ProtectError, RederivableContext};
-use tegmen::replay::ReplayWindow;
 
 const NUMBERS: &str = "numbers.toml";
 /// The mark that the first use leaves.

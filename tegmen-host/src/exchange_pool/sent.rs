@@ -1,8 +1,7 @@
 //! Exchanges that we began, and their messages in cells of one size.
 
 use tegmen::buf::{Frame, Full};
-use tegmen::coap::exchange::{Busy, RequestId};
-use tegmen::coap::storage::{Outgoing, Waiting};
+use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
 
 /// The end of a list.
 pub(super) const NONE: u32 = u32::MAX;

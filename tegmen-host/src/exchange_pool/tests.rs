@@ -5,8 +5,7 @@ mod network;
 
 use super::*;
 use proptest::prelude::*;
-use tegmen::coap::Token;
-use tegmen::coap::storage::Waiting;
+use tegmen::coap::{Token, Waiting};
 use tegmen::time::Duration;
 
 const START: Instant = Instant::from_micros(1_000_000_000);

@@ -7,8 +7,7 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use tegmen::coap::handler::Response;
-use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 
 /// Files that are looked at each second, at most.
 const MAX_WATCHED: usize = 1024;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tegmen::buf::Writer;
 use tegmen::crypto::Crypto;
-use tegmen::dtls::ticket::{TICKET_KEY_LEN, TicketKey, TicketKeys};
 use tegmen::secret::Secret;
+use tegmen_tickets::{TICKET_KEY_LEN, TicketKey, TicketKeys};
 use zeroize::Zeroizing;
 
 /// The reason why the file of ticket keys cannot be used.
@@ -143,7 +143,7 @@ impl Ring {
             let bytes = from_hex(line).map(Zeroizing::new);
             let bytes = bytes.and_then(|bytes| <[u8; TICKET_KEY_LEN]>::try_from(bytes.as_slice()).ok());
             let damaged = || TicketKeyError::Damaged { file: file.display().to_string(), line: number + 1 };
-            *place = Some(TicketKey::new(Secret::new(bytes.ok_or_else(damaged)?)));
+            *place = Some(TicketKey(Secret::new(bytes.ok_or_else(damaged)?)));
         }
         if keys[0].is_some() {
             self.keys = TicketKeys::of(keys, 0);
@@ -172,7 +172,7 @@ impl Ring {
         // Room for all of it, so that no copy is left behind.
         let mut text = Zeroizing::new(String::with_capacity(4 * (2 * TICKET_KEY_LEN + 1)));
         for key in self.keys.keys().into_iter().flatten() {
-            text.push_str(&Zeroizing::new(to_hex(key.expose())));
+            text.push_str(&Zeroizing::new(to_hex(key.0.expose())));
             text.push('\n');
         }
         handle.set_len(0).map_err(failed)?;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::clock;
 use crate::provider::HostCrypto;
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 
 fn resumption(credentials: &Credentials, config: &ResumptionConfig) -> ServerResumption {
     let crypto = &mut HostCrypto::from_os().unwrap();
@@ -122,7 +122,7 @@ fn ticket_keys_that_could_not_be_read_are_read_again_until_they_can() {
     assert!(matches!(here.tick(crypto), Err(TicketKeyError::Damaged { .. })));
     assert!(here.tick(crypto).is_ok(), "the same is said once");
     // Nothing else than what is in it changes.
-    let other = [b"ff".repeat(tegmen::dtls::ticket::TICKET_KEY_LEN), b"\n".to_vec(), good].concat();
+    let other = [b"ff".repeat(tegmen_tickets::TICKET_KEY_LEN), b"\n".to_vec(), good].concat();
     std::fs::write(&file, other).unwrap();
     touch();
     here.tick(crypto).unwrap();

@@ -4,9 +4,9 @@ use super::oscore_exchange::OscoreExchange;
 use super::transfer::{Share, Transfers};
 use crate::exchange_pool::ExchangePool;
 use std::sync::{Arc, Mutex, PoisonError};
-use tegmen::coap::exchange::{self, EXCHANGE_LIFETIME};
+use tegmen::coap;
 use tegmen::coap::observe::Observation;
-use tegmen::coap::{Exchanges, Probing, RequestId};
+use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Probing, RequestId};
 use tegmen::time::Instant;
 
 /// The exchanges of one peer of a server, whose messages lie in the pool of the shard.
@@ -48,7 +48,7 @@ impl Attached {
     }
 }
 
-impl exchange::PeerExchanges for Attached {
+impl coap::PeerExchanges for Attached {
     type Storage = ExchangePool;
     type State = CoapPeer;
 

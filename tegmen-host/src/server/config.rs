@@ -11,8 +11,7 @@ use crate::state::Database;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen::dtls::connection_id::ConnectionIdConfig;
-use tegmen::dtls::{Config, Suites};
+use tegmen::dtls::{Config, ConnectionIdConfig, Suites};
 
 /// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
 pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);

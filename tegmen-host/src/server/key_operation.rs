@@ -2,8 +2,8 @@
 
 use crate::x509::signer::Signer;
 use std::sync::Arc;
-use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::dtls::rsa::PREMASTER_LEN;
+use tegmen::crypto::DIGEST_LEN;
+use tegmen::dtls::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
 /// A private key, and what it is asked for.

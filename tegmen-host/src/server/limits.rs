@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tegmen::address::Address;
-use tegmen::dtls::roles::Roles;
+use tegmen::dtls::Roles;
 use tegmen::time::Instant;
 
 /// ClientHellos that are answered, by all shards together.

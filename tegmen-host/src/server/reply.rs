@@ -1,8 +1,7 @@
 //! A deferred response, as an application writes it.
 
 use std::time::Duration;
-use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Code, OptionNumber};
+use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
 /// A deferred response: a code, options in any order, and a payload of any length, which is sent in blocks if it does not fit
 /// one message (RFC 7959).

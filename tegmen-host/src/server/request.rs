@@ -7,8 +7,8 @@ use super::responder::Responder;
 use super::source::Source;
 use crate::request_uri::Query;
 use std::cell::{Cell, RefCell};
-use tegmen::coap::handler::{Authorized, Response};
-use tegmen::coap::{Code, MessageRef};
+use tegmen::coap::handler::Authorized;
+use tegmen::coap::{Code, MessageRef, Response};
 use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 

@@ -2,9 +2,9 @@
 
 use super::{Application, Request};
 use std::sync::Arc;
-use tegmen::coap::handler::{Response, USUAL_OPTIONS};
+use tegmen::coap::handler::USUAL_OPTIONS;
 use tegmen::coap::link::{self, Link};
-use tegmen::coap::{Code, OptionNumber};
+use tegmen::coap::{Code, OptionNumber, Response};
 
 /// Handlers by path and method, as an application.
 ///

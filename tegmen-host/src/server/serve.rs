@@ -28,14 +28,12 @@ use std::convert::Infallible;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::address::Path;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::{Busy, PeerExchanges as _};
-use tegmen::coap::handler::{
-    Authorized, Handler, Request, Response, Served, heading, respond, separate_response, serve,
-};
-use tegmen::coap::message::BuildError;
+use tegmen::coap::handler::{Authorized, Handler, Request, Served, heading, respond, separate_response, serve};
 use tegmen::coap::observe::{DEREGISTER, Observation};
-use tegmen::coap::storage::Repeat;
-use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId, Token};
+use tegmen::coap::{
+    Block, BuildError, Builder, Busy, Code, MessageRef, MessageType, OptionNumber, PeerExchanges as _, Repeat,
+    RequestId, Response, Token,
+};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
 use tegmen::identity::{PeerId, Protection};

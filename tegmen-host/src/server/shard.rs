@@ -29,11 +29,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
 use tegmen::address::Path;
-use tegmen::coap::exchange::{EXCHANGE_LIFETIME, PeerExchanges as _};
+use tegmen::coap::{EXCHANGE_LIFETIME, PeerExchanges as _};
 use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
-use tegmen::dtls::roles::{Extended, Resuming};
-use tegmen::dtls::{AlertDescription, Records, alert};
+use tegmen::dtls::{AlertDescription, Extended, FATAL, Records, Resuming};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
 use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::Node;
@@ -44,7 +43,7 @@ use unauthenticated::Unauthenticated;
 /// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
 fn refusal(answer: &[u8]) -> Option<AlertDescription> {
     match *answer {
-        [content_type, _, _, 0, 0, .., alert::FATAL, description] if content_type == ContentType::ALERT.0 => {
+        [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
             Some(AlertDescription(description))
         }
         _ => None,
@@ -52,7 +51,7 @@ fn refusal(answer: &[u8]) -> Option<AlertDescription> {
 }
 
 pub(super) type Table = Slab<Attached>;
-type Role = tegmen::dtls::roles::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
+type Role = tegmen::dtls::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
 
 pub(super) struct Shard<A> {
     /// Which of the server's.
@@ -113,7 +112,7 @@ impl<A: Application> Shard<A> {
         let mut environment = Environment::new(shared.crypto()?);
         let (capacity, dtls) = (shared.capacity(), shared.dtls(number));
         let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
-        let role = tegmen::dtls::roles::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
+        let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let per_second = config.sessions.signatures_per_second.div_ceil(shards as u32);
         let idle = config.dtls.idle_timeout;
@@ -381,7 +380,7 @@ impl<A: Application> Shard<A> {
                 (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
             self.report_ends();
-            match self.node.endpoint.roles().keys.reload_if_changed() {
+            match self.node.endpoint.roles.keys.reload_if_changed() {
                 Ok(false) => {}
                 Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
                 Err(error) => (self.coap_server.events)(Event::TrustReloadFailed { error }),
@@ -404,7 +403,7 @@ impl<A: Application> Shard<A> {
         if self.number != 0 {
             return;
         }
-        let keys = &self.node.endpoint.roles().keys;
+        let keys = &self.node.endpoint.roles.keys;
         let ends = [keys.certificate_expires(), keys.revocation_due()];
         let said = std::mem::replace(&mut self.ends, ends.map(|at| at.map(|at| (at, at <= SystemTime::now()))));
         for (is_list, (now, said)) in self.ends.iter().zip(said).enumerate() {

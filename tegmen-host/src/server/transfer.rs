@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen::buf::Frame;
 use tegmen::coap::block::{self, Assembly, MAX_SIZE, Step};
-use tegmen::coap::exchange::EXCHANGE_LIFETIME;
-use tegmen::coap::message::BuildError;
-use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
+use tegmen::coap::{Block, BuildError, Builder, Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber};
 use tegmen::identity::Protection;
 use tegmen::time::Instant;
 
@@ -159,7 +157,7 @@ impl Whole {
         }
         let mut insert = |number, value: u32| {
             let mut bytes = [0; 4];
-            builder.insert(number, tegmen::coap::option::uint_bytes(value, &mut bytes))
+            builder.insert(number, tegmen::coap::uint_bytes(value, &mut bytes))
         };
         insert(OptionNumber::BLOCK2, Block { more: end < self.payload.len(), ..block }.value())?;
         if block.number == 0 {

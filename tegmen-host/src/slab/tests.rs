@@ -1,12 +1,9 @@
 use super::*;
 use crate::provider::HostCrypto;
 use tegmen::address::Address;
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::record::connection_id::ConnectionId;
-use tegmen::dtls::roles::Both;
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Answer, Both, Config, Need, Records};
 use tegmen::endpoint::{Endpoint, Event};
 use tegmen::identity::Protection;
 
@@ -34,13 +31,12 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     let mut all = Vec::new();
     for number in 1..=2000 {
         let id = insert(&mut table, &path(number));
-        let ours = ConnectionId::new(&number.to_be_bytes()).unwrap();
-        let ids = ConnectionIds::agreed(ours, ConnectionId::EMPTY, true);
+        let ids = ConnectionIds::new(&number.to_be_bytes(), &[], true).unwrap();
         assert!(table.set_connection_ids(id, Some(ids)));
         all.push((number, id, ids));
     }
     for (number, id, ids) in &all {
-        assert_eq!(table.find_connection_id(ids.ours().bytes()), Some(*id));
+        assert_eq!(table.find_connection_id(ids.ours()), Some(*id));
         table.set_path(*id, &path(number + 10_000));
         assert_eq!(table.find(&path(*number), Phase::Established), None);
         assert_eq!(table.find(&path(number + 10_000), Phase::Established), Some(*id));
@@ -48,15 +44,15 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     // Half of them go, and others take their places.
     for (_, id, ids) in all.iter().step_by(2) {
         table.remove(*id);
-        assert_eq!(table.find_connection_id(ids.ours().bytes()), None);
+        assert_eq!(table.find_connection_id(ids.ours()), None);
     }
     for number in 1..=1000 {
         let id = insert(&mut table, &path(number));
         assert!(table.connection_ids(id).is_none());
     }
     for (_, id, ids) in all.iter().skip(1).step_by(2) {
-        assert_eq!(table.find_connection_id(ids.ours().bytes()), Some(*id));
-        assert_eq!(table.connection_ids(*id).map(|found| *found.ours()), Some(*ids.ours()));
+        assert_eq!(table.find_connection_id(ids.ours()), Some(*id));
+        assert_eq!(table.connection_ids(*id).map(|found| found.ours().to_vec()), Some(ids.ours().to_vec()));
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::replay::ReplayWindow;
+use tegmen::oscore::ReplayWindow;
 
 /// Numbers that are leased at a time: as many are lost at most with each power cut.
 pub const LEASE: u64 = 1024;

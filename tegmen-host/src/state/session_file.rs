@@ -5,8 +5,8 @@ use super::sessions::{end_after, open, seal};
 use super::{Guard, StateError};
 use std::path::{Path, PathBuf};
 use tegmen::crypto::Crypto;
+use tegmen::dtls::Session;
 use tegmen::dtls::record::MAX_SEALED;
-use tegmen::dtls::session::Session;
 
 /// A file for the session with one server, which is open: no other process can open it meanwhile. Beside it,
 /// `FILE.key` holds what the session is sealed under.
@@ -61,7 +61,7 @@ impl SessionFile {
     /// [`StateError::File`].
     pub fn keep<C: Crypto>(&mut self, crypto: &mut C, session: &Session, with: &str) -> Result<(), StateError> {
         let Some(sealed) = seal(crypto, self.guard.key(), with.as_bytes(), session) else { return Ok(()) };
-        self.write(Numbers { next: session.next().into(), sealed, with: with.to_owned(), ..Numbers::default() })
+        self.write(Numbers { next: session.position().0.into(), sealed, with: with.to_owned(), ..Numbers::default() })
     }
 
     /// Moves the end of the lease to `end`, durably.

@@ -19,9 +19,8 @@ use std::sync::{PoisonError, RwLock};
 use tegmen::address::Path;
 use tegmen::buf::Writer;
 use tegmen::crypto::{Crypto, KEY_LEN};
-use tegmen::dtls::ContentType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
-use tegmen::dtls::session::{SEALED_LEN, Session};
+use tegmen::dtls::{ContentType, SEALED_SESSION_LEN, Session};
 
 /// How names of sessions begin.
 const PREFIX: &str = "dtls/";
@@ -183,7 +182,7 @@ impl Sessions {
     pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
         let with = serde_json::to_string(with).unwrap_or_default();
         let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };
-        let numbers = Numbers { next: session.next().into(), sealed, with, ..Numbers::default() };
+        let numbers = Numbers { next: session.position().0.into(), sealed, with, ..Numbers::default() };
         self.database.change(Change::Put(name.text(), numbers), None);
     }
 
@@ -278,7 +277,7 @@ pub(super) fn seal<C: Crypto>(
     purpose: &[u8],
     session: &Session,
 ) -> Option<String> {
-    let mut storage = [0; SEALED_LEN];
+    let mut storage = [0; SEALED_SESSION_LEN];
     let mut writer = Writer::new(&mut storage);
     session.seal(crypto, key, purpose, &mut writer).ok()?;
     Some(to_hex(writer.written()))

@@ -6,9 +6,8 @@ use std::collections::HashSet;
 use tegmen::address::Path;
 use tegmen::buf::Writer;
 use tegmen::cx::Cx;
-use tegmen::dtls::Config;
 use tegmen::dtls::record::CHUNK;
-use tegmen::dtls::session::{SEALED_LEN, Session};
+use tegmen::dtls::{Config, SEALED_SESSION_LEN, Session};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Duration;
@@ -119,9 +118,10 @@ impl Store for Memory {
 
     fn open(&mut self, node: &mut Node, _: &Path) -> Option<(Session, u32)> {
         let mut session = Session::open(&mut node.crypto, &KEY, b"peer", &self.sealed).unwrap();
-        let begun = self.end.max(session.next()).div_ceil(CHUNK);
-        session.skip(begun - session.next().div_ceil(CHUNK));
-        self.end = session.next() + CHUNK;
+        let (next, window) = session.position();
+        let begun = self.end.max(next).div_ceil(CHUNK) * CHUNK;
+        session.go_on(begun, window);
+        self.end = begun + CHUNK;
         Some((session, self.end))
     }
 
@@ -302,7 +302,7 @@ impl Scene {
 }
 
 fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
-    let mut storage = [0; SEALED_LEN];
+    let mut storage = [0; SEALED_SESSION_LEN];
     let mut writer = Writer::new(&mut storage);
     session.seal(&mut node.crypto, &KEY, b"peer", &mut writer).unwrap();
     writer.written().to_vec()

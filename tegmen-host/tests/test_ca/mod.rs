@@ -5,8 +5,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use std::sync::Arc;
-use tegmen::dtls::Suites;
-use tegmen::dtls::roles::ClientAuthentication;
+use tegmen::dtls::{ClientAuthentication, Suites};
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{Settings, Trust, Verifier};

@@ -11,7 +11,7 @@ pub mod turn;
 
 use super::{Error, packet_or_done};
 use mote::Application;
-use tegmen::crypto::compact::Compact;
+use tegmen::crypto::Compact;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::{Decoder, Start};
 

@@ -3,13 +3,12 @@
 //! What must survive a restart does: the ends of leases, as a mote keeps them in its flash memory.
 
 use super::MESSAGE;
+use crate::coap_protected::{MAX_MESSAGES, Resource};
 use crate::cost::{Costs, Oscore as OscoreCosts};
 use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, RequestId, Token};
-use tegmen::coap_protected::{MAX_MESSAGES, Resource};
-use tegmen::crypto::Crypto;
-use tegmen::crypto::compact::Compact;
+use tegmen::crypto::{Compact, Crypto};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{Opened, Oscore, SendError};
 use tegmen::oscore::{
@@ -197,14 +196,14 @@ impl Payloads {
     /// Protects a payload alone.
     pub(super) fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
         let (mut key, mut end) = self.kept;
-        if end >= MAX_MESSAGES && self.resource.as_mut().is_none_or(|(_, known)| known.lease_mut().left() == 0) {
+        if end >= MAX_MESSAGES && self.resource.as_ref().is_none_or(|(_, known)| known.left() == 0) {
             // Keys are numbered, and both ends have them: the next one.
             (key, end, self.resource) = (key.wrapping_add(1), 0, None);
         }
         let (_, resource) = self.resource.get_or_insert_with(|| (key, payload_key(key, end)));
-        if resource.lease_mut().left() == 0 {
+        if resource.left() == 0 {
             end += LEASE;
-            resource.lease_mut().extend(end);
+            resource.extend(end);
         }
         self.kept = (key, end);
         self.instructions += self.costs.payload_of(payload.len());

@@ -6,7 +6,7 @@ pub enum Protection {
     /// Nothing.
     #[serde(rename = "coap")]
     Coap,
-    /// The payload of responses alone, under AES-128-CCM: see [`tegmen::coap_protected`].
+    /// The payload of responses alone, under AES-128-CCM: see [`crate::coap_protected`].
     #[serde(rename = "coap-protected")]
     CoapProtected,
     /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.

@@ -14,7 +14,6 @@ use crate::platform::Platform;
 use ends::Sent;
 use serde::Deserialize;
 use tegmen::address::Address;
-use tegmen::buf::Reader;
 use tegmen::dtls::Profile;
 use tegmen_lowpan::frame::LinkAddress;
 
@@ -76,7 +75,7 @@ impl Flight {
             by_client: sent.first().is_some_and(|sent| sent.by_client),
             datagrams: sent.len(),
             bytes: sent.iter().map(|sent| sent.bytes.len()).sum(),
-            messages: sent.iter().map(|sent| records(&sent.bytes)).sum(),
+            messages: sent.iter().map(|sent| super::records(&sent.bytes)).sum(),
             frames: sent.iter().flat_map(frames_of).collect(),
         }
     }
@@ -289,12 +288,6 @@ fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     ]
 }
 
-/// How many records a datagram holds; each has one message here.
-fn records(datagram: &[u8]) -> usize {
-    let mut rest = Reader::new(datagram);
-    std::iter::from_fn(|| rest.take(RECORD_HEADER - 2).and_then(|_| rest.with_len16()).ok()).count()
-}
-
 /// The lengths of the frames between two nodes with short addresses, from which their link-local addresses follow, and
 /// with ports of four bits: the least that headers take.
 fn frames_of(sent: &Sent) -> Vec<usize> {
@@ -439,7 +432,6 @@ const TICKET: &str = "the paper's has 110 bytes, and carries what its delegation
 const CPU: &str = "a Cortex-M3 at the 16 MHz of the paper's MSP430; with a CA below the root, so one signature more";
 const FLIGHT: &str =
     "sending the flight, or taking it in and what follows from that; figures 6 and 7 draw it without a number";
-const RECORD_HEADER: usize = 13;
 /// Before the bytes of a frame: preamble, start of frame, length.
 const PREAMBLE: usize = 6;
 /// At 250 kbit/s.

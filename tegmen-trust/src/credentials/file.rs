@@ -8,8 +8,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
 use tegmen::coap::Code;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::need::MAX_PSK;
+use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
 

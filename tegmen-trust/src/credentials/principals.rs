@@ -3,7 +3,7 @@
 
 use crate::digest::Digest;
 use std::collections::HashMap;
-use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::CertificateType;
 use tegmen::identity::Principal;
 
 /// The kind of proof of a peer.

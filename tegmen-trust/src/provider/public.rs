@@ -9,7 +9,7 @@ use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, 
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::rsa::{Pkcs1PublicEncryptingKey, PublicEncryptingKey};
 use tegmen::crypto::{Crypto, NamedGroup, NotAuthentic, Unsupported};
-use tegmen::dtls::rsa::PREMASTER_LEN;
+use tegmen::dtls::PREMASTER_LEN;
 use tegmen::secret::Secret;
 
 /// Draws a premaster secret that begins with `version`, and encrypts it to the key of a SubjectPublicKeyInfo (RFC 5246,

@@ -1,8 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use tegmen::buf::Frame;
-use tegmen::coap::message::HEADER_LEN;
-use tegmen::coap::{Builder, Code, MessageType};
+use tegmen::coap::{Builder, Code, HEADER_LEN, MessageType};
 
 /// Lets `read` read a GET with these options, once in the clear and once protected; both must give the same.
 fn read<T: PartialEq + std::fmt::Debug>(

@@ -179,10 +179,10 @@ fn printable(text: &[u8]) -> Option<String> {
 pub(crate) fn name_text(name: &[u8]) -> Option<String> {
     let mut parts = der::inside(&mut Reader::new(name), SEQUENCE).ok()?;
     let mut texts = Vec::new();
-    while !parts.is_empty() {
+    while !parts.rest().is_empty() {
         let mut set = der::inside(&mut parts, SET).ok()?;
         let mut text = String::new();
-        while !set.is_empty() {
+        while !set.rest().is_empty() {
             let mut pair = der::inside(&mut set, SEQUENCE).ok()?;
             let kind = der::value(&mut pair, OID).ok()?;
             let whole = pair.rest();

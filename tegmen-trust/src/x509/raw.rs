@@ -4,7 +4,7 @@ use super::public_key::{KeyKind, PublicKey};
 use super::{MIN_RSA_BITS, PeerVerifier, Refusal, Verified};
 use crate::digest::{Digest, sha256_of};
 use std::time::SystemTime;
-use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::CertificateType;
 
 /// A key on an allow list.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tegmen::dtls::alert::AlertDescription;
+use tegmen::dtls::AlertDescription;
 
 /// The reason why a peer's certificates or its key are refused. The text is for the owner of this end, with a next
 /// step. The peer receives the same alert for every reason.

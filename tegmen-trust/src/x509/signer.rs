@@ -15,7 +15,7 @@ use std::io::Read as _;
 use std::path::Path;
 use tegmen::buf::Reader;
 pub use tegmen::crypto::SignatureScheme;
-use tegmen::dtls::rsa::premaster_secret;
+use tegmen::dtls::premaster_secret;
 use tegmen::secret::Secret;
 use tegmen_x509::der::{self, INTEGER, OCTET_STRING, SEQUENCE};
 use zeroize::Zeroizing;

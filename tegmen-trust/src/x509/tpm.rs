@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
 use tegmen::buf::Reader;
-use tegmen::dtls::rsa::premaster_secret;
+use tegmen::dtls::premaster_secret;
 use tegmen::secret::{Secret, wipe};
 use tegmen_x509::der::{self, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use tss_esapi::attributes::ObjectAttributesBuilder;

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tegmen::dtls::handshake::certificate::CertificateType;
+use tegmen::dtls::CertificateType;
 use webpki::aws_lc_rs as algorithms;
 use webpki::{
     EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,

@@ -80,7 +80,7 @@ impl Code {
     pub const HOP_LIMIT_REACHED: Self = Self::new(5, 8);
 
     /// The code `class.detail`; only the low three and five bits count.
-    pub const fn new(class: u8, detail: u8) -> Self {
+    pub(crate) const fn new(class: u8, detail: u8) -> Self {
         Self(class << 5 | detail & 31)
     }
 
@@ -90,7 +90,7 @@ impl Code {
     }
 
     /// The two digits behind it.
-    pub const fn detail(self) -> u8 {
+    pub(crate) const fn detail(self) -> u8 {
         self.0 & 31
     }
 

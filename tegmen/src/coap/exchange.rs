@@ -2,11 +2,10 @@
 //! requests. All state is bounded and independent of the protection of datagrams.
 
 use super::code::Code;
-use super::message::{Malformed, MessageRef, MessageType, Token, empty};
+use super::message::{Malformed, MessageRef, MessageType, Token, empty_message};
 use super::observe;
 use super::option::OptionNumber;
-pub use super::storage::{Busy, EXCHANGE_LIFETIME, RequestId};
-use super::storage::{ExchangeStorage, Outgoing, Repeat, Waiting};
+use super::storage::{Busy, ExchangeStorage, Outgoing, Repeat, RequestId, Waiting};
 use crate::buf::Frame;
 use crate::crypto::Crypto;
 use crate::time::{Duration, Instant};
@@ -159,7 +158,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
             Ok(message) => message,
             // A confirmable message that is not understood is rejected (RFC 7252, section 4.2).
             Err(Malformed::Message { message_type: MessageType::Confirmable, message_id }) => {
-                return Received::Reject(empty(MessageType::Reset, message_id));
+                return Received::Reject(empty_message(MessageType::Reset, message_id));
             }
             Err(_) => return Received::Nothing,
         };
@@ -179,7 +178,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
                 if code.is_response()
                     && let Some(request) = self.finish(storage, &message)
                 {
-                    let acknowledge = confirmable.then(|| empty(MessageType::Acknowledgement, message_id));
+                    let acknowledge = confirmable.then(|| empty_message(MessageType::Acknowledgement, message_id));
                     let reply: &[u8] = acknowledge.as_ref().map_or(&[], |ack| ack);
                     self.keep_reply(storage, now, key, Repeat::Safe, reply);
                     return Received::Response { request, message, acknowledge };
@@ -188,7 +187,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
                 // nobody waits for is rejected so that it is the last (RFC 7641, section 3.6).
                 let unwanted = code.is_response() && message.option(OptionNumber::OBSERVE).is_some();
                 match confirmable || unwanted {
-                    true => Received::Reject(empty(MessageType::Reset, message_id)),
+                    true => Received::Reject(empty_message(MessageType::Reset, message_id)),
                     false => Received::Nothing,
                 }
             }

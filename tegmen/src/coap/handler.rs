@@ -2,7 +2,7 @@
 
 use super::block::{self, Block};
 use super::code::Code;
-use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty};
+use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty_message};
 use super::no_response::NoResponse;
 use super::option::{self, OptionNumber};
 pub use super::request::Request;
@@ -124,7 +124,7 @@ pub fn serve<P: Policy, H: Handler>(
     let confirmable = message.message_type() == MessageType::Confirmable;
     // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
     if !confirmable && refusal(&message, handler) == Some(Code::BAD_OPTION) {
-        return match frame.append(&empty(MessageType::Reset, message.message_id())) {
+        return match frame.append(&empty_message(MessageType::Reset, message.message_id())) {
             Ok(()) => Served::Responded { code: Code::EMPTY, observed: false },
             Err(_) => Served::NoRoom,
         };
@@ -138,7 +138,7 @@ pub fn serve<P: Policy, H: Handler>(
     };
     if silent {
         frame.truncate(0);
-        if confirmable && frame.append(&empty(MessageType::Acknowledgement, message_id)).is_err() {
+        if confirmable && frame.append(&empty_message(MessageType::Acknowledgement, message_id)).is_err() {
             return Served::NoRoom;
         }
     }

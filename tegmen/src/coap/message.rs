@@ -278,7 +278,7 @@ fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
 }
 
 /// The header of a message without options and payload: an empty acknowledgement or a Reset, complete.
-pub fn empty(message_type: MessageType, message_id: u16) -> [u8; HEADER_LEN] {
+pub fn empty_message(message_type: MessageType, message_id: u16) -> [u8; HEADER_LEN] {
     header(message_type, 0, Code::EMPTY, message_id)
 }
 

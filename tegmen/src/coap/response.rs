@@ -148,7 +148,7 @@ impl<'f, 't> Response<'f, 't> {
     }
 
     /// Bytes of payload that fit.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.builder.room().saturating_sub(1)
     }
 

@@ -3,7 +3,7 @@
 
 mod fixed;
 
-pub use fixed::{Fixed, FixedPeer, Seen};
+pub use fixed::Fixed;
 
 use super::code::Code;
 use super::message::{MessageRef, Token};

@@ -15,7 +15,7 @@ use zeroize::optimization_barrier;
 pub const DIGEST_LEN: usize = 32;
 
 /// Length of a SHA-1 digest in bytes.
-pub const SHA1_LEN: usize = 20;
+pub(crate) const SHA1_LEN: usize = 20;
 
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
@@ -37,12 +37,27 @@ pub(crate) fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks
     }
 }
 
+/// The digest of a message, given in parts that are concatenated: SHA-256 where `LEN` is [`DIGEST_LEN`], SHA-1 where it is
+/// 20.
+pub fn digest<C: Crypto, const LEN: usize>(message: &[&[u8]]) -> [u8; LEN] {
+    let mut hash = Running::new();
+    for part in message {
+        hash.update::<C>(part);
+    }
+    hash.finish::<C>()
+}
+
+/// HMAC (RFC 2104) with SHA-256 or SHA-1, as in [`digest`]; key and message are given in parts that are concatenated.
+pub fn hmac<C: Crypto, const LEN: usize>(key: &[&[u8]], message: &[&[u8]]) -> [u8; LEN] {
+    Hmac::new::<C>(key).mac::<C>(message)
+}
+
 /// A running SHA-256. Cloning it takes an intermediate digest, as a handshake transcript needs.
-pub type Sha256 = Running<DIGEST_LEN>;
+pub(crate) type Sha256 = Running<DIGEST_LEN>;
 
 /// A running hash with digests of `LEN` bytes: [`DIGEST_LEN`] or [`SHA1_LEN`].
 #[derive(Clone)]
-pub struct Running<const LEN: usize> {
+pub(crate) struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
     /// Bytes hashed so far; what is not a multiple of 64 waits in `block`.
@@ -51,7 +66,7 @@ pub struct Running<const LEN: usize> {
 
 impl<const LEN: usize> Running<LEN> {
     /// The empty hash.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
@@ -68,7 +83,7 @@ impl<const LEN: usize> Running<LEN> {
     }
 
     /// Adds `data`.
-    pub fn update<C: Crypto>(&mut self, mut data: &[u8]) {
+    pub(crate) fn update<C: Crypto>(&mut self, mut data: &[u8]) {
         let filled = (self.len % 64) as usize;
         self.len = self.len.wrapping_add(data.len() as u32);
         if filled > 0 {
@@ -98,7 +113,7 @@ impl<const LEN: usize> Running<LEN> {
     }
 
     /// The digest of everything added.
-    pub fn finish<C: Crypto>(mut self) -> [u8; LEN] {
+    pub(crate) fn finish<C: Crypto>(mut self) -> [u8; LEN] {
         self.complete::<C>();
         self.digest()
     }
@@ -176,10 +191,10 @@ fn put(out: &mut [u8], state: &[u32; 8]) {
 }
 
 /// A key of HMAC-SHA-256.
-pub type HmacKey = Hmac<DIGEST_LEN>;
+pub(crate) type HmacKey = Hmac<DIGEST_LEN>;
 
 /// A key of HMAC with a hash of `LEN` bytes, as the states after its two pads: each message saves two compressions.
-pub struct Hmac<const LEN: usize> {
+pub(crate) struct Hmac<const LEN: usize> {
     inner: [u32; 8],
     outer: [u32; 8],
 }
@@ -198,7 +213,7 @@ impl<const LEN: usize> Hmac<LEN> {
     }
 
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
-    pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
+    pub(crate) fn new<C: Crypto>(key: &[&[u8]]) -> Self {
         let mut made = Self::none();
         made.set::<C>(key);
         made
@@ -226,7 +241,7 @@ impl<const LEN: usize> Hmac<LEN> {
     }
 
     /// The code of a message given in parts.
-    pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
+    pub(crate) fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
         let mut code = [0; LEN];
         self.mac_into::<C>(message, &mut code);
         code
@@ -280,7 +295,7 @@ impl<const LEN: usize> Hmac<LEN> {
 impl HmacKey {
     /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.
     #[inline(never)]
-    pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
+    pub(crate) fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed); A(0) is label + seed.
         let mut hash = Sha256::none();
         let mut a = Secret::<DIGEST_LEN>::zeroed();
@@ -301,3 +316,6 @@ impl<const LEN: usize> Drop for Hmac<LEN> {
         self.wipe();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,12 +141,12 @@ pub enum Algorithm {
     ChaCha20Poly1305,
 }
 
-/// Implements [`Crypto::seal`], also for providers that have no other implementation of an algorithm.
+/// Implements [`Crypto::seal`].
 ///
 /// # Errors
 /// [`Unsupported`] if there is no such combination of lengths.
 #[inline(always)]
-pub fn seal(
+fn seal(
     aead: Algorithm,
     key: &[u8],
     nonce: &[u8],
@@ -166,12 +166,12 @@ pub fn seal(
     }
 }
 
-/// Implements [`Crypto::open`], also for providers that have no other implementation of an algorithm.
+/// Implements [`Crypto::open`].
 ///
 /// # Errors
 /// [`NotAuthentic`] if the tag does not match, or there is no such combination of lengths.
 #[inline(always)]
-pub fn open(
+fn open(
     aead: Algorithm,
     key: &[u8],
     nonce: &[u8],
@@ -191,12 +191,12 @@ pub fn open(
     }
 }
 
-/// AES-128-CBC as [`Crypto::cbc_encrypt`] has it, for providers that have no other.
+/// Implements [`Crypto::cbc_encrypt`].
 ///
 /// # Errors
 /// [`Unsupported`] if `body` is not of whole blocks.
 #[cfg(feature = "cbc")]
-pub fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
     let cipher = Aes128::new(key.into());
     let (blocks, []) = body.as_chunks_mut::<16>() else { return Err(Unsupported) };
     let mut before = *iv;
@@ -213,7 +213,7 @@ pub fn cbc_encrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Resul
 /// # Errors
 /// [`Unsupported`] if `body` is not of whole blocks.
 #[cfg(feature = "cbc")]
-pub fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
+fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Result<(), Unsupported> {
     let cipher = Aes128::new(key.into());
     let (blocks, []) = body.as_chunks_mut::<16>() else { return Err(Unsupported) };
     let mut before = *iv;
@@ -226,9 +226,9 @@ pub fn cbc_decrypt(key: &[u8; KEY_LEN], iv: &[u8; 16], body: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// SHA-1 as [`Crypto::sha1_compress`] has it, for providers that have no other.
+/// Implements [`Crypto::sha1_compress`].
 #[cfg(feature = "cbc")]
-pub fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
+fn sha1_compress(state: &mut [u32; 5], blocks: &[[u8; 64]]) {
     sha1::block_api::compress(state, blocks);
 }
 

@@ -22,7 +22,7 @@ pub enum Rank {
 /// One association with a peer.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes of a peer with short instructions
-pub struct Association {
+pub(crate) struct Association {
     pub(crate) rank: Rank,
     /// True while our last flight may have to be sent again.
     pub(crate) awaits_retransmission: bool,

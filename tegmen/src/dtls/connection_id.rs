@@ -99,18 +99,24 @@ impl ConnectionIds {
 
     /// Returns the result of a negotiation: the id that the peer writes, the id that we write, and whether both ends
     /// support return routability checks.
-    pub const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
+    pub(crate) const fn agreed(ours: ConnectionId, theirs: ConnectionId, rrc: bool) -> Self {
         Self { theirs, agreed: true, ..Self::offered(ours, rrc) }
     }
 
+    /// Returns the ids that both ends agreed on: the one that the peer writes, and the one that we write; `None` if one has
+    /// more than 20 bytes.
+    pub fn new(ours: &[u8], theirs: &[u8], return_routability: bool) -> Option<Self> {
+        Some(Self::agreed(ConnectionId::new(ours)?, ConnectionId::new(theirs)?, return_routability))
+    }
+
     /// The id that we gave, by which a record of the peer is found.
-    pub const fn ours(&self) -> &ConnectionId {
-        &self.ours
+    pub fn ours(&self) -> &[u8] {
+        self.ours.bytes()
     }
 
     /// The id that goes into every record to the peer.
-    pub const fn theirs(&self) -> &ConnectionId {
-        &self.theirs
+    pub fn theirs(&self) -> &[u8] {
+        self.theirs.bytes()
     }
 
     /// True if the peer knows return routability checks.
@@ -192,11 +198,11 @@ pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 
 /// The content of a hello about connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Hello<'r> {
+pub(crate) struct Hello<'r> {
     /// The id that the sender of the hello expects in the records that it receives.
-    pub connection_id: Option<&'r [u8]>,
+    pub(crate) connection_id: Option<&'r [u8]>,
     /// rrc is there (RFC 9853, section 3).
-    pub rrc: bool,
+    pub(crate) rrc: bool,
 }
 
 impl<'r> Hello<'r> {
@@ -212,7 +218,7 @@ impl<'r> Hello<'r> {
     ///
     /// # Errors
     /// [`Truncated`] if it does not parse.
-    pub fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
+    pub(crate) fn of_server(body: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         reader.take(2 + 32)?; // version and random
         reader.with_len8()?; // session_id

@@ -1,50 +1,61 @@
 //! DTLS 1.2 (RFC 6347) with pre-shared keys (RFC 4279, RFC 6655), and with certificates or raw public keys (RFC 8422,
 //! RFC 7250).
 //!
-//! [`record`] opens and seals; [`handshake`] has one file per message; `inbox` reassembles fragments in a bounded buffer;
+//! [`record`] opens and seals; `handshake` has one file per message; `inbox` reassembles fragments in a bounded buffer;
 //! `receive` takes records and messages in their order; `flight` writes what is sent, again if it was lost; `client` and
 //! `server` are the two state machines; `abbreviated` resumes sessions; `public_key` is what both ends do with public
-//! keys. The result of a handshake is an [`association::Association`]. Nothing here depends on a peer table or a socket:
-//! that is [`crate::endpoint`].
+//! keys. The result of a handshake is an `Association`. Nothing here depends on a peer table or a socket: that is
+//! [`crate::endpoint`]. `inspection` reads the handshakes of others, for tools.
 
 mod abbreviated;
-pub mod alert;
-pub mod association;
+pub(crate) mod alert;
+pub(crate) mod association;
 mod client;
-pub mod connection_id;
+pub(crate) mod connection_id;
 pub(crate) mod context;
 pub(crate) mod cookie;
 pub(crate) mod element;
 pub(crate) mod flight;
-pub mod handshake;
+pub(crate) mod handshake;
 mod inbox;
-pub mod need;
+mod inspection;
+pub(crate) mod need;
 mod offer;
 pub(crate) mod outcome;
 mod parts;
 pub(crate) mod public_key;
 mod receive;
 pub mod record;
-pub mod record_size;
-pub mod resumption;
+pub(crate) mod record_size;
+pub(crate) mod resumption;
 pub(crate) mod return_routability;
-pub mod roles;
-pub mod rsa;
+pub(crate) mod roles;
+mod rsa;
 mod scratch;
 mod server;
-pub mod session;
-pub mod state;
-pub mod suite;
-pub mod ticket;
+pub(crate) mod session;
+pub(crate) mod state;
+pub(crate) mod suite;
 
-pub use alert::AlertDescription;
+pub use alert::{AlertDescription, FATAL};
+pub use association::Rank;
+pub use connection_id::{AddressChanges, ConnectionIdConfig, ConnectionIds, Mobility};
+pub use handshake::MessageType;
+pub use handshake::certificate::{CertificateType, certificates};
+pub use inspection::{HandshakeFragment, HandshakeMessage};
+pub use need::{Answer, MAX_PSK, Need};
 pub use record::{Channel, ContentType, Record, Records};
-pub use state::{Buffers, Handshake, HandshakeState};
+pub use resumption::{Found, Handle, MASTER_LEN, NoResumption, Resumable, Resumption, SessionState};
+pub use roles::{
+    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Resuming,
+    Roles, ServerOnly,
+};
+pub use rsa::{PREMASTER_LEN, premaster_secret};
+pub use session::{OpenError, SEALED_SESSION_LEN, Session};
+pub use state::{Buffers, Handshake, HandshakeState, wipe_room};
 pub use suite::{CipherSuite, Suites};
 
 use crate::time::{Duration, millis};
-use connection_id::ConnectionIdConfig;
-use handshake::MessageType;
 
 /// DTLS 1.2 on the wire (RFC 6347, section 4.1).
 pub(crate) const VERSION: [u8; 2] = [254, 253];
@@ -65,19 +76,19 @@ pub enum Profile {
 pub struct Config {
     /// The profile of handshakes.
     pub profile: Profile,
-    /// The cipher suites. Only [`Extended`](crate::dtls::roles::Extended) endpoints have a choice.
+    /// The cipher suites. Only [`Extended`] endpoints have a choice.
     pub suites: Suites,
     /// Largest UDP payload that is sent, in bytes; larger handshake messages are fragmented to it. Where a flight is lost
-    /// twice, [`Extended`](crate::dtls::roles::Extended) endpoints send it in datagrams of 508 bytes, then of 254, then of 127
+    /// twice, [`Extended`] endpoints send it in datagrams of 508 bytes, then of 254, then of 127
     /// (RFC 6347, section 4.1.1.1); others keep to this size.
     pub mtu: u16,
     /// The longest content of a protected record that this end accepts, in bytes: 64 to 2^14, or 0 for any. A client
     /// asks for it with record_size_limit (RFC 8449), and from 512 on also with the next lower max_fragment_length
-    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`](crate::dtls::roles::Extended)
+    /// (RFC 6066, section 4). A server announces it to clients that ask. Only [`Extended`]
     /// endpoints support it.
     pub record_size_limit: u16,
     /// Connection ids (RFC 9146): a client offers them, a server accepts them from clients that offer them; `None`
-    /// turns both off. Only [`Extended`](crate::dtls::roles::Extended) endpoints support them, and not under
+    /// turns both off. Only [`Extended`] endpoints support them, and not under
     /// [`Profile::Minimal`].
     pub connection_id: Option<ConnectionIdConfig>,
     /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a

@@ -4,7 +4,7 @@
 mod cbc;
 mod channel;
 pub(crate) mod cipher;
-pub mod connection_id;
+pub(crate) mod connection_id;
 mod keys;
 mod protection;
 
@@ -36,7 +36,7 @@ pub(crate) const SALT_LEN: usize = 4;
 pub(crate) const HAS_LONG_KEYS: bool = cfg!(feature = "alloc");
 
 /// Longest content of a record (RFC 5246, section 6.2.1).
-pub const MAX_CONTENT: usize = 1 << 14;
+pub(crate) const MAX_CONTENT: usize = 1 << 14;
 /// What a cipher may add to it at most (RFC 5246, section 6.2.3).
 const MAX_EXPANSION: usize = 2048;
 /// Records sealed under one key before a new handshake is due.
@@ -66,17 +66,12 @@ impl ContentType {
 
 /// Epoch (16 bits) and sequence number (48 bits), as they stand in the header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct RecordNumber(pub u64);
+pub(crate) struct RecordNumber(pub(crate) u64);
 
 impl RecordNumber {
     /// The number `sequence` of `epoch`; bits past the 48th are the caller's mistake and are cut.
     pub(crate) const fn new(epoch: u16, sequence: u64) -> Self {
         Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
-    }
-
-    /// The epoch: 0 is plaintext.
-    pub const fn epoch(self) -> u16 {
-        (self.0 >> 48) as u16
     }
 
     /// The number within the epoch.
@@ -117,13 +112,13 @@ impl Record<'_> {
     }
 
     /// Returns the epoch and sequence number of the record.
-    pub const fn number(&self) -> RecordNumber {
+    pub(crate) const fn number(&self) -> RecordNumber {
         let [_, _, _, number @ .., _, _] = self.header;
         RecordNumber(u64::from_be_bytes(*number))
     }
 
     /// Returns the epoch of the record: 0 is plaintext.
-    pub(crate) const fn epoch(&self) -> u16 {
+    pub const fn epoch(&self) -> u16 {
         let [_, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
     }
@@ -154,16 +149,12 @@ impl<'d> Records<'d> {
         Self { datagram, at: 0 }
     }
 
-    /// Returns the next record, `None` at the end. A record that does not parse ends the datagram.
-    pub fn next_record(&mut self) -> Option<Result<Record<'_>, Discard>> {
-        (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
-    }
-
-    /// Does the same as [`Self::next_record`]; a connection id in a record has `len` bytes (RFC 9146, section 4).
-    pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'_>, Discard>> {
+    /// Returns the next record, `None` at the end. A connection id in a record has `id_len` bytes (RFC 9146, section 4).
+    /// A record that does not parse ends the datagram.
+    pub fn next_record(&mut self, id_len: usize) -> Option<Result<Record<'_>, Discard>> {
         match self.has_connection_id() {
-            true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
-            false => self.next_record(),
+            true => Some(self.take_with_id(id_len).map(|(_, record)| record).ok_or(Discard::Malformed)),
+            false => (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed)),
         }
     }
 

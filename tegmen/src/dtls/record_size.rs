@@ -16,14 +16,14 @@ pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
 /// The limit that an association agreed on, in the two free bytes of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecordSize(u16);
+pub(crate) struct RecordSize(u16);
 
 /// Set if both sides have the same limit, as max_fragment_length has it.
 const BOTH: u16 = 1 << 15;
 
 impl RecordSize {
     /// No limit was negotiated.
-    pub const UNLIMITED: Self = Self(0);
+    pub(crate) const UNLIMITED: Self = Self(0);
 
     /// As it is kept with a session.
     pub(crate) const fn to_bits(self) -> u16 {

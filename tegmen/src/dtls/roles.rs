@@ -3,8 +3,6 @@
 use super::connection_id::Mobility;
 use crate::address::Address;
 use crate::crypto::SignatureScheme;
-#[cfg(doc)]
-use crate::dtls::connection_id;
 use crate::dtls::handshake::certificate::CertificateType;
 use crate::dtls::resumption::{NoResumption, Resumption};
 use crate::dtls::{Config, Profile, Suites, record_size};
@@ -16,9 +14,9 @@ pub trait Roles {
     const CLIENT: bool;
     /// It answers them.
     const SERVER: bool;
-    /// True if the role restores sessions that were kept outside ([`crate::dtls::session`]).
+    /// True if the role restores sessions that were kept outside ([`Session`](crate::dtls::Session)).
     const RESTORES: bool = false;
-    /// True if the role supports a record size limit ([`record_size`]).
+    /// True if the role supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
     /// True if the role answers at most one ClientHello of a datagram, and only the first record. A mote answers each
     /// ClientHello, with no more bytes than it has.
@@ -35,7 +33,7 @@ pub trait Roles {
     /// True if a server answers a request for renegotiation with a warning; a mote sends nothing.
     const WARNS: bool = false;
 
-    /// True if the role supports connection ids ([`connection_id`]), and so return routability.
+    /// True if the role supports connection ids (RFC 9146), and so return routability.
     const CONNECTION_ID: bool = false;
     /// True if the role supports the cipher suites that need public keys: see [`PublicKeys`].
     const PUBLIC_KEYS: bool = false;
@@ -154,7 +152,7 @@ pub struct ClientOnly;
 /// Answers handshakes; opens none.
 pub struct ServerOnly;
 /// The role `R` with what a mote does without: a choice of cipher suites, extensions that limit the size of records
-/// ([`record_size`]), sessions that are kept outside, connection ids ([`connection_id`]).
+/// (RFC 8449; RFC 6066, section 4), sessions that are kept outside, connection ids (RFC 9146).
 pub struct Extended<R> {
     role: R,
     suites: Suites,
@@ -169,7 +167,7 @@ pub struct PublicKeys<R, K> {
     pub keys: K,
 }
 
-/// The role `R`, with resumption of sessions: see [`resumption`](crate::dtls::resumption). The send buffers of its
+/// The role `R`, with resumption of sessions: see [`Resumption`](crate::dtls::Resumption). The send buffers of its
 /// handshakes must have more than 255 bytes.
 pub struct Resuming<R, T> {
     /// The role.

@@ -1,13 +1,8 @@
 //! A session outside of its endpoint, to keep it over sleep and restart or to move it.
-//!
-//! Keys alone are not enough to continue. A record number that is used twice breaks the cipher, and a lost window
-//! accepts old records again. So numbers come from a lease whose end is stored before the lease is used. A window that
-//! was not stored at an orderly end counts as lost: do not act on records until the peer has proved that they are
-//! fresh, for example by an Echo option (RFC 9175, section 2.3).
 
 use super::connection_id::ConnectionIds;
 use super::record::{
-    CHUNK, Channel, Cipher, HAS_LONG_KEYS, Keys, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey,
+    Channel, Cipher, HAS_LONG_KEYS, Keys, LONG_KEY_LEN, LongKey, LongKeys, MAX_SEALED, SALT_LEN, TrafficKey,
 };
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -27,9 +22,15 @@ const VERSION: u8 = 2;
 /// The same, of a session with longer keys.
 const LONG_VERSION: u8 = 3;
 /// Bytes of a sealed session, at most: ciphers with longer keys take 56 bytes more than the others.
-pub const SEALED_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
+pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 
-/// Keys, numbers, window and connection ids of a session, in no endpoint.
+/// Keys, numbers, window and connection ids of a session outside of its endpoint, to keep it over sleep and restart or to
+/// move it.
+///
+/// Keys alone are not enough to continue. A record number that is used twice breaks the cipher, and a lost window
+/// accepts old records again. So numbers come from a lease whose end is stored before the lease is used. A window that
+/// was not stored at an orderly end counts as lost: do not act on records until the peer has proved that they are
+/// fresh, for example by an Echo option (RFC 9175, section 2.3).
 #[derive(Debug)]
 pub struct Session {
     pub(crate) keys: Keys,
@@ -81,16 +82,6 @@ impl Session {
         channel.restore(&self.keys, self.cipher, self.next, &self.window);
     }
 
-    /// Every record number below may have been used.
-    pub const fn next(&self) -> u32 {
-        self.next
-    }
-
-    /// Skips `chunks` of [`CHUNK`] numbers that others may have used, or may use.
-    pub const fn skip(&mut self, chunks: u32) {
-        self.next = self.next.div_ceil(CHUNK).saturating_add(chunks).saturating_mul(CHUNK);
-    }
-
     /// Returns the state that changes with each record: the next number, and the [parts](ReplayWindow::parts) of the
     /// window unless the window was lost. Keep it beside the session that was encrypted once, and restore it with
     /// [`Self::go_on`].
@@ -118,11 +109,11 @@ impl Session {
     }
 
     /// True if the key has numbers left.
-    pub const fn is_usable(&self) -> bool {
+    pub(crate) const fn is_usable(&self) -> bool {
         self.next < MAX_SEALED
     }
 
-    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes up to [`SEALED_LEN`] bytes.
+    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes up to [`SEALED_SESSION_LEN`] bytes.
     ///
     /// # Errors
     /// [`Full`], also if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.

@@ -228,11 +228,11 @@ pub struct Handshake<'b> {
     /// The state of the handshake.
     pub state: &'b mut HandshakeState,
     /// The association that receives the keys and the proved identity.
-    pub association: &'b mut Association,
+    pub(crate) association: &'b mut Association,
     /// The connection ids of the handshake, if some were offered.
-    pub ids: Option<&'b mut ConnectionIds>,
+    pub(crate) ids: Option<&'b mut ConnectionIds>,
     /// The buffers of the handshake.
-    pub buffers: Buffers<'b>,
+    pub(crate) buffers: Buffers<'b>,
 }
 
 impl HandshakeState {

@@ -219,7 +219,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
     }
 
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId> {
-        let is_it = |ids: &Option<ConnectionIds>| ids.is_some_and(|ids| ids.ours().bytes() == connection_id);
+        let is_it = |ids: &Option<ConnectionIds>| ids.is_some_and(|ids| ids.ours() == connection_id);
         self.ids.iter().position(is_it).map(|index| self.id(index))
     }
 

@@ -26,7 +26,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Bytes that [`Self::seal`] puts before the content for this peer; none where nothing protects it.
-    pub fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
+    pub(crate) fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
         let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
         peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))

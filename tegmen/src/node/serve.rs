@@ -13,7 +13,7 @@ use super::send::Protect;
 use crate::buf::Frame;
 use crate::coap::exchange::{Exchanges, PeerExchanges};
 use crate::coap::handler::{Request, Served, heading, serve};
-use crate::coap::message::{BuildError, empty};
+use crate::coap::message::{BuildError, empty_message};
 use crate::coap::storage::{ExchangeStorage, Repeat};
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use crate::counters::Discard;
@@ -88,7 +88,7 @@ pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
 ) {
     let Some((policy, handler)) = application.server() else {
         if message.message_type() == MessageType::Confirmable {
-            let _ = frame.append(&empty(MessageType::Reset, message.message_id()));
+            let _ = frame.append(&empty_message(MessageType::Reset, message.message_id()));
         }
         return;
     };

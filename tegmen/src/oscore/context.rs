@@ -148,7 +148,7 @@ impl<N: Naming> SecurityContext<N> {
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
         let hkdf = &mut Hkdf::none();
-        hkdf.set::<C>(master_salt, &[master_secret]);
+        hkdf.extract::<C>(master_salt, &[master_secret]);
         let info = (id_context, aead);
         N::expand::<C>(hkdf, info, &context.sender_id, context.sender_key.expose_mut());
         N::expand::<C>(hkdf, info, &context.recipient_id, context.recipient_key.expose_mut());
@@ -157,25 +157,15 @@ impl<N: Naming> SecurityContext<N> {
         Ok(context)
     }
 
-    /// Our ID.
-    pub const fn sender_id(&self) -> &Id {
-        &self.sender_id
-    }
-
     /// The ID of the other end.
-    pub const fn recipient_id(&self) -> &Id {
-        &self.recipient_id
+    pub fn recipient_id(&self) -> &[u8] {
+        self.recipient_id.as_bytes()
     }
 
     /// ID Context.
     pub fn id_context(&self) -> Option<&[u8]> {
         let len = usize::from(self.id_context_len).checked_sub(1)?;
         self.id_context.as_ref().get(..len)
-    }
-
-    /// The AEAD algorithm.
-    pub const fn aead(&self) -> Aead {
-        self.aead
     }
 
     /// The numbers of our messages. Its end is kept first and extended then; 2^40 is the end of all.

@@ -49,7 +49,7 @@ impl Aead {
     }
 
     /// Bytes of the tag.
-    pub const fn tag_len(self) -> usize {
+    pub(crate) const fn tag_len(self) -> usize {
         if self as u8 & TAG_16 == 0 { 8 } else { 16 }
     }
 

@@ -16,7 +16,7 @@ pub(super) fn expand<C: Crypto, const INFO_LEN: usize>(
 ) {
     let mut info = Cbor::<INFO_LEN>::beginning_with([0x85]);
     write_info(&mut info, id_context, aead, id, out.len() as u8);
-    hkdf.expand_short::<C>(info.as_bytes(), out);
+    hkdf.expand::<C>(info.as_bytes(), out);
 }
 
 /// The array `info` (RFC 8613, section 3.2.1) for `len` bytes, of which the head is there.

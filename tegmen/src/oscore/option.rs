@@ -29,7 +29,7 @@ impl PartialIv {
     }
 
     /// The number.
-    pub const fn number(&self) -> u64 {
+    pub(crate) const fn number(&self) -> u64 {
         self.0.number()
     }
 

@@ -1,11 +1,12 @@
 use super::context::Context;
 use super::cose::Cbor;
+use super::id::Id;
 use super::naming::INFO_LEN;
 use super::*;
 use crate::buf::Frame;
 use crate::coap::message::{Builder, MessageRef, MessageType};
 use crate::coap::{Code, OptionNumber, Token};
-use crate::crypto::compact::Compact;
+use crate::crypto::Compact;
 use crate::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
 use crate::replay::ReplayWindow;
 use proptest::prelude::*;

@@ -4,9 +4,7 @@ use super::{Storage, storage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::{Busy, Due};
-use tegmen::coap::storage::{ExchangeStorage, Repeat};
-use tegmen::coap::{Code, Exchanges, Received, RequestId};
+use tegmen::coap::{Busy, Code, Due, ExchangeStorage, Exchanges, Received, Repeat, RequestId};
 use tegmen::time::{Duration, Instant};
 
 /// The exchanges of one peer, and their storage.
@@ -170,7 +168,7 @@ fn a_malformed_message_is_reset_only_if_confirmable() {
 fn a_reserved_code_is_reset_if_confirmable() {
     let mut peer = Peer::new(0);
     for class in [1, 3, 6, 7] {
-        let code = Code::new(class, 1);
+        let code = Code(class << 5 | 1);
         assert_eq!(received(&mut peer, START, &message(CON, code, 7, 1)), Seen::Reject([0x70, 0, 0, 7]));
         assert_eq!(received(&mut peer, START, &message(NON, code, 7, 1)), Seen::Nothing);
     }

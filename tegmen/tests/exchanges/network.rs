@@ -4,13 +4,10 @@
 use super::{Storage, storage};
 use std::collections::HashMap;
 use tegmen::buf::Frame;
-use tegmen::coap::exchange::Due;
 use tegmen::coap::handler::{Anybody, Request, Served, separate_response, serve};
-use tegmen::coap::message::empty;
-use tegmen::coap::storage::{ExchangeStorage, Repeat};
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Handler, MessageRef, MessageType, OptionNumber, Received, RequestId,
-    Response, Token,
+    Authorized, Builder, Code, Due, ExchangeStorage, Exchanges, Handler, MessageRef, MessageType, OptionNumber,
+    Received, Repeat, RequestId, Response, Token, empty_message,
 };
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
@@ -197,7 +194,7 @@ impl World {
                 let id = message.message_id();
                 match manner {
                     Manner::Silent => return,
-                    Manner::Resets => empty(MessageType::Reset, id).to_vec(),
+                    Manner::Resets => empty_message(MessageType::Reset, id).to_vec(),
                     _ => {
                         let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
                         let mut storage = [0; 64];

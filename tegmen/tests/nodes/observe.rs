@@ -3,7 +3,7 @@
 use super::{Outcome, World};
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::cx::Cx;
-use tegmen::dtls::association::Rank;
+use tegmen::dtls::Rank;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 use tegmen::node::{

@@ -6,13 +6,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::Policy;
 use tegmen::coap::{Builder, Code, Fixed, Handler, MessageRef, MessageType, OptionNumber, Request, RequestId};
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
+use tegmen::crypto::{Ccm, Crypto, NotAuthentic, RustCrypto, Unsupported};
 use tegmen::cx::Environment;
-use tegmen::dtls::association::Rank;
-use tegmen::dtls::need::Answer;
-use tegmen::dtls::roles::{Both, Extended};
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Answer, Both, Config, Extended, Rank, Records};
 use tegmen::endpoint::{Endpoint, Event, Peers as _};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::node::{

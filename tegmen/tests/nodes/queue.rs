@@ -2,10 +2,9 @@
 
 use super::{End, Outcome, World, both_ask_and_serve};
 use std::collections::HashMap;
-use tegmen::coap::message::BuildError;
-use tegmen::coap::{Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId};
+use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId};
 use tegmen::cx::Cx;
-use tegmen::dtls::association::Rank;
+use tegmen::dtls::Rank;
 use tegmen::endpoint::{Misuse, Peers as _, Phase};
 use tegmen::node::{PacingArray, Parts, QueueArray, RequestHead, SendError};
 use tegmen::time::{Duration, Instant};

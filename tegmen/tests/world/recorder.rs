@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
-use tegmen::crypto::hash::DIGEST_LEN;
-use tegmen::crypto::rustcrypto::RustCrypto;
-use tegmen::crypto::{Crypto, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, SCALAR_LEN, SignatureScheme, Unsupported};
+use tegmen::crypto::{
+    Crypto, DIGEST_LEN, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, RustCrypto, SCALAR_LEN, SignatureScheme,
+    Unsupported,
+};
 
 /// Every key and nonce that sealed something, in all of a world.
 pub type Spent = Rc<RefCell<HashSet<(Vec<u8>, Vec<u8>)>>>;

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::client::ClientError;
 use crate::client::resumption::{StoredSession, seconds, since_1970};
 use crate::hex::to_hex;
-use tegmen::dtls::resumption::{Handle, Resumable};
+use tegmen::dtls::{Handle, Resumable};
 
 /// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
 const UNSAID: u64 = 24 * 3600;

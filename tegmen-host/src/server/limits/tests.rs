@@ -3,10 +3,9 @@ use crate::provider::HostCrypto;
 use crate::slab::{Capacity, Slab};
 use std::net::SocketAddr;
 use tegmen::address::Path;
-use tegmen::counters::Counters;
+use tegmen::cx::Counters;
 use tegmen::cx::Cx;
-use tegmen::dtls::roles::Extended;
-use tegmen::dtls::{Config, Records};
+use tegmen::dtls::{Config, Extended, Records};
 use tegmen::endpoint::{Endpoint, Event};
 
 const START: u64 = 10_000_000;

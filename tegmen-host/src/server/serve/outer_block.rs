@@ -9,9 +9,7 @@ use crate::server::source::Source;
 use crate::server::transfer::Uploaded;
 use tegmen::buf::Frame;
 use tegmen::coap::handler::heading;
-use tegmen::coap::message::BuildError;
-use tegmen::coap::option::uint_bytes;
-use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
+use tegmen::coap::{Block, BuildError, Builder, Code, MessageRef, OptionNumber, uint_bytes};
 use tegmen::oscore::OscoreOption;
 
 /// What a protected request is.

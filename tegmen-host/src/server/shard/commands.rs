@@ -35,7 +35,7 @@ impl<A: Application> Shard<A> {
                 self.sign_next();
             }
             Command::Keys(keys) => {
-                self.node.endpoint.roles_mut().keys = *keys;
+                self.node.endpoint.roles.keys = *keys;
                 self.report_ends();
             }
             Command::Sessions(answer) => {

@@ -8,9 +8,8 @@ use crate::state::{Restored, SessionName, Sessions, With};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tegmen::address::Path;
-use tegmen::dtls::ContentType;
-use tegmen::dtls::handshake::certificate::CertificateType;
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
+use tegmen::dtls::{CertificateType, ContentType};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::Instant;
@@ -64,7 +63,7 @@ impl<A: Application> Shard<A> {
         }
         let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
-        let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles().keys);
+        let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles.keys);
         let principal = match &with.certified {
             // Who is not known to be believed now has to show it again.
             Some((kind, digest)) => {
@@ -113,7 +112,7 @@ impl<A: Application> Shard<A> {
             session.go_on(known.lease_end + CHUNK, None);
         }
         let ids = self.node.endpoint.peers.connection_ids(peer);
-        let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours().bytes()));
+        let connection_id = ids.map_or(String::new(), |ids| to_hex(ids.ours()));
         let (local, remote) = (path.local.into(), path.remote.into());
         let certified = self.coap_server.credentials.certified(principal);
         let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));

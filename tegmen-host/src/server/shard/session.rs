@@ -11,9 +11,7 @@ use crate::x509::Purpose;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::Fatal;
-use tegmen::dtls::handshake::certificate::CertificateType;
-use tegmen::dtls::need::{Answer, Need};
+use tegmen::dtls::{Answer, CertificateType, Fatal, Need};
 use tegmen::endpoint::{Event as EndpointEvent, Peer, Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::secret::Secret;
@@ -179,7 +177,7 @@ impl<A: Application> Shard<A> {
             }
             _ => return None,
         };
-        Some(Operation { key: self.node.endpoint.roles().keys.key(credential)?, asked })
+        Some(Operation { key: self.node.endpoint.roles.keys.key(credential)?, asked })
     }
 
     /// The handshake waits until it is its turn. One that is given up for it is forgotten without a word: its client repeats
@@ -223,7 +221,7 @@ impl<A: Application> Shard<A> {
 
     /// Says whether a client is believed that shows this.
     fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
-        let verified = self.node.endpoint.roles().keys.verify(kind, content, Purpose::Client);
+        let verified = self.node.endpoint.roles.keys.verify(kind, content, Purpose::Client);
         let verified = match verified {
             Ok(verified) => verified,
             Err(refusal) => {

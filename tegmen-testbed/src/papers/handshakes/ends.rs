@@ -5,20 +5,18 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Reader, Writer};
-use tegmen::crypto::compact::Compact;
 use tegmen::crypto::curves::{self, MAX_SIGNATURE};
-use tegmen::crypto::{Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
+use tegmen::crypto::{Compact, Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::cx::{Cx, Environment};
-use tegmen::dtls::handshake::certificate::{CertificateType, each};
-use tegmen::dtls::need::{Answer, Need};
-use tegmen::dtls::resumption::{Found, Handle, Resumable, Resumption, SessionState};
-use tegmen::dtls::roles::{Both, ClientAuthentication, Credential, Keys, PublicKeys, Resuming, Roles};
-use tegmen::dtls::ticket::TicketKeys;
-use tegmen::dtls::{CipherSuite, Config, Profile, Records, Suites};
+use tegmen::dtls::{
+    Answer, Both, CertificateType, CipherSuite, ClientAuthentication, Config, Credential, Found, Handle, Keys, Need,
+    Profile, PublicKeys, Records, Resumable, Resuming, Resumption, Roles, SessionState, Suites,
+};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
+use tegmen_tickets::TicketKeys;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
 /// A datagram of a handshake.
@@ -42,7 +40,7 @@ pub(super) fn raw_public_keys() -> Vec<Sent> {
 
 /// With a certificate each, which the anchor issued.
 pub(super) fn certificates() -> Vec<Sent> {
-    let device = each(PATH).next().expect("a certificate of the device");
+    let device = tegmen::dtls::certificates(PATH).next().expect("a certificate of the device");
     let content = [&(device.len() as u32).to_be_bytes()[1..], device].concat();
     shown(&Shown { kind: CertificateType::X509, content })
 }
@@ -217,9 +215,9 @@ fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> A
             Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO }
         }
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
-            let device = each(content).count() == 1;
+            let device = tegmen::dtls::certificates(content).count() == 1;
             // The device alone was issued by the CA of the path, and is shown to those who believe that CA.
-            let ca = each(PATH).nth(1).expect("a certificate of the CA");
+            let ca = tegmen::dtls::certificates(PATH).nth(1).expect("a certificate of the CA");
             let name = if device { CA_NAME } else { ANCHOR_NAME };
             let key = if device { key_in(ca) } else { *ANCHOR_KEY };
             let rules = Rules {

@@ -1,15 +1,15 @@
 //! The plan `objects-bytes`: table II and figure 3, on messages that the core builds.
 
 use super::{NO_NDN, Paper, READING, paper, request, response};
+use crate::coap_protected::{self, Resource};
 use crate::figure::Figure;
 use crate::frames::frames;
 use crate::papers::blink::Lab;
 use std::collections::BTreeMap;
 use tegmen::address::Address;
-use tegmen::buf::{Frame, Reader};
+use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, OptionNumber};
-use tegmen::coap_protected::{self, Resource};
-use tegmen::crypto::rustcrypto::RustCrypto;
+use tegmen::crypto::RustCrypto;
 use tegmen::dtls::Profile;
 use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Unprotected};
 use tegmen::secret::Secret;
@@ -67,7 +67,7 @@ fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure>
         .map(|(frames, len)| frames.concat().len() - 2 * mac - iphc - udp - len)
         .collect();
     let extra = fragmented.iter().copied().max().unwrap_or(0);
-    let messages: usize = handshake.iter().map(|(_, datagram)| records(datagram)).sum();
+    let messages: usize = handshake.iter().map(|(_, datagram)| crate::papers::records(datagram)).sum();
     for (id, ours, unit) in [
         ("mac_header", mac, BYTES),
         ("sixlowpan_header", iphc, BYTES),
@@ -125,7 +125,7 @@ fn exchanges() -> BTreeMap<&'static str, [Built; 2]> {
 /// Only the response's payload is protected.
 fn coap_protected(answers: impl FnOnce(&[u8]) -> Built) -> Built {
     let mut resource = Resource::new::<RustCrypto>(Secret::new(KEY), 1, super::PATH.as_bytes(), 0);
-    resource.lease_mut().extend(1);
+    resource.extend(1);
     let mut out = [0; ROOM];
     let payload = resource.seal(&mut RustCrypto::new([1; 32]), &READING, &mut out).expect("room");
     use coap_protected::{KEY_ID_LEN, NUMBER_LEN, TAG_LEN};
@@ -154,7 +154,7 @@ fn oscore() -> [Built; 2] {
         let aead = Aead::AesCcm16_64_128;
         let (master_secret, master_salt) = (&KEY, &[][..]);
         let parameters = Parameters { master_secret, master_salt, sender_id, recipient_id, id_context: None, aead };
-        let context = Context::restore::<RustCrypto>(&parameters, kept, tegmen::replay::ReplayWindow::new());
+        let context = Context::restore::<RustCrypto>(&parameters, kept, tegmen::oscore::ReplayWindow::default());
         let mut context = context.expect("good parameters");
         context.lease_mut().extend(kept + 1);
         context
@@ -165,7 +165,7 @@ fn oscore() -> [Built; 2] {
         let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).expect("protected")).expect("one option");
         let (context_id, nonce) = (option.kid.map_or(0, <[u8]>::len), option.partial_iv);
         let nonce = nonce.map_or(0, |number| number.as_bytes().len());
-        Built { datagram: frame.bytes().to_vec(), context_id, nonce, mac: Aead::AesCcm16_64_128.tag_len() }
+        Built { datagram: frame.bytes().to_vec(), context_id, nonce, mac: 8 }
     };
     let mut storage = [0; ROOM];
     let mut frame = Frame::new(&mut storage, OVERHEAD);
@@ -186,12 +186,6 @@ fn handshake() -> Vec<(bool, Vec<u8>)> {
     let mut lab = Lab::new(Profile::Minimal);
     lab.connect();
     lab.sent.into_iter().map(|sent| (sent.by_client, sent.bytes)).collect()
-}
-
-/// How many records a datagram holds; each has one message here.
-fn records(datagram: &[u8]) -> usize {
-    let mut rest = Reader::new(datagram);
-    std::iter::from_fn(|| rest.take(RECORD_HEADER - 2).and_then(|_| rest.with_len16()).ok()).count()
 }
 
 /// Frames between two nodes with long addresses, whose IPv6 addresses and hop limit stand in every frame and of whose

@@ -1,6 +1,6 @@
 use super::*;
 use crate::buf::Frame;
-use crate::crypto::rustcrypto::RustCrypto;
+use crate::crypto::RustCrypto;
 use crate::dtls::record::connection_id::inner;
 use crate::dtls::record::tests::pair_of;
 use crate::dtls::record::{Cipher, ContentType, Records};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::crypto::compact::Compact;
+use crate::crypto::Compact;
 use crate::dtls::Config;
 use crate::time::Duration;
 

@@ -34,7 +34,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, content: &[u8]) -> Write {
 }
 
 /// The certificates of a list, DER each, until one does not parse.
-pub fn each(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn certificates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(list);
     core::iter::from_fn(move || {
         let len = reader.u24().ok()? as usize;

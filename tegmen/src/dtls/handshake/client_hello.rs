@@ -7,25 +7,25 @@ use crate::dtls::CipherSuite;
 
 /// A ClientHello as it was received.
 #[derive(Clone, Copy, Debug)]
-pub struct ClientHello<'r> {
+pub(crate) struct ClientHello<'r> {
     /// The highest version the client speaks.
-    pub version: [u8; 2],
+    pub(crate) version: [u8; 2],
     /// The client's random.
-    pub random: &'r Random,
+    pub(crate) random: &'r Random,
     /// Empty in a first hello.
-    pub cookie: &'r [u8],
+    pub(crate) cookie: &'r [u8],
     /// The offered suites, two bytes each.
     cipher_suites: &'r [u8],
     compression_methods: &'r [u8],
     /// The offered extensions.
-    pub extensions: Extensions,
+    pub(crate) extensions: Extensions,
     /// The body before the cookie, and behind it.
-    pub around_cookie: [&'r [u8]; 2],
+    pub(crate) around_cookie: [&'r [u8]; 2],
 }
 
 impl<'r> ClientHello<'r> {
     /// Reads a whole message body; `record_size` as in [`Extensions::read`].
-    pub fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
+    pub(crate) fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let Front { version, random, before, cookie } = Front::read(&mut reader)?;
         let behind = reader.rest();
@@ -70,12 +70,12 @@ impl<'r> ClientHello<'r> {
 
     /// True if the client can do without compression, as it must.
     #[expect(clippy::manual_contains, reason = "its search of bytes is long on a mote")]
-    pub fn offers_null_compression(&self) -> bool {
+    pub(crate) fn offers_null_compression(&self) -> bool {
         self.compression_methods.iter().any(|&method| method == 0)
     }
 
     /// True if the client knows RFC 5746, by extension or by signalling suite.
-    pub fn signals_renegotiation_info(&self) -> bool {
+    pub(crate) fn signals_renegotiation_info(&self) -> bool {
         self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
     }
 }

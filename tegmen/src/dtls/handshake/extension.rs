@@ -5,46 +5,46 @@ use crate::buf::{Reader, Truncated, Writer};
 
 /// The number of an extension (IANA TLS ExtensionType registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExtensionType(pub u16);
+pub(crate) struct ExtensionType(pub(crate) u16);
 
 impl ExtensionType {
     /// server_name (RFC 6066, section 3).
-    pub const SERVER_NAME: Self = Self(0x0000);
+    pub(crate) const SERVER_NAME: Self = Self(0x0000);
     /// supported_groups (RFC 8422, section 5.1.1).
-    pub const SUPPORTED_GROUPS: Self = Self(0x000a);
+    pub(crate) const SUPPORTED_GROUPS: Self = Self(0x000a);
     /// ec_point_formats (RFC 8422, section 5.1.2).
-    pub const EC_POINT_FORMATS: Self = Self(0x000b);
+    pub(crate) const EC_POINT_FORMATS: Self = Self(0x000b);
     /// signature_algorithms (RFC 5246, section 7.4.1.4.1).
-    pub const SIGNATURE_ALGORITHMS: Self = Self(0x000d);
+    pub(crate) const SIGNATURE_ALGORITHMS: Self = Self(0x000d);
     /// client_certificate_type (RFC 7250).
-    pub const CLIENT_CERTIFICATE_TYPE: Self = Self(0x0013);
+    pub(crate) const CLIENT_CERTIFICATE_TYPE: Self = Self(0x0013);
     /// server_certificate_type (RFC 7250).
-    pub const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
+    pub(crate) const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
     /// A record is encrypted before its code is made (RFC 7366); empty.
-    pub const ENCRYPT_THEN_MAC: Self = Self(0x0016);
+    pub(crate) const ENCRYPT_THEN_MAC: Self = Self(0x0016);
     /// extended_master_secret (RFC 7627).
-    pub const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
+    pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
     /// SessionTicket (RFC 5077, section 3.2).
-    pub const SESSION_TICKET: Self = Self(0x0023);
+    pub(crate) const SESSION_TICKET: Self = Self(0x0023);
     /// max_fragment_length (RFC 6066, section 4).
-    pub const MAX_FRAGMENT_LENGTH: Self = Self(0x0001);
+    pub(crate) const MAX_FRAGMENT_LENGTH: Self = Self(0x0001);
     /// record_size_limit (RFC 8449).
-    pub const RECORD_SIZE_LIMIT: Self = Self(0x001c);
+    pub(crate) const RECORD_SIZE_LIMIT: Self = Self(0x001c);
     /// connection_id (RFC 9146, section 3).
-    pub const CONNECTION_ID: Self = Self(0x0036);
+    pub(crate) const CONNECTION_ID: Self = Self(0x0036);
     /// rrc (RFC 9853, section 3).
-    pub const RRC: Self = Self(0x003d);
+    pub(crate) const RRC: Self = Self(0x003d);
     /// renegotiation_info (RFC 5746).
-    pub const RENEGOTIATION_INFO: Self = Self(0xff01);
+    pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
 
 /// The content of max_fragment_length (RFC 6066, section 4): 1 to 4 for 512, 1024, 2048 and 4096 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MaxFragmentLength(pub u8);
+pub(crate) struct MaxFragmentLength(pub(crate) u8);
 
 impl MaxFragmentLength {
     /// In bytes; `None` if the number is not one of the four.
-    pub const fn bytes(self) -> Option<u16> {
+    pub(crate) const fn bytes(self) -> Option<u16> {
         match self.0 {
             1..=4 => Some(256 << self.0),
             _ => None,
@@ -66,17 +66,17 @@ impl MaxFragmentLength {
 
 /// The extensions that matter here, as seen in a hello.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Extensions {
+pub(crate) struct Extensions {
     /// extended_master_secret is there.
-    pub extended_master_secret: bool,
+    pub(crate) extended_master_secret: bool,
     /// renegotiation_info is there and empty, as in a first handshake.
-    pub renegotiation_info: bool,
+    pub(crate) renegotiation_info: bool,
     /// The value of record_size_limit.
-    pub record_size_limit: Option<u16>,
+    pub(crate) record_size_limit: Option<u16>,
     /// The value of max_fragment_length.
-    pub max_fragment_length: Option<MaxFragmentLength>,
+    pub(crate) max_fragment_length: Option<MaxFragmentLength>,
     /// True if there is an extension that this endpoint never sends.
-    pub other: bool,
+    pub(crate) other: bool,
 }
 
 /// The value of ec_point_formats: uncompressed points only.
@@ -113,7 +113,7 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 impl Extensions {
     /// Reads an extension block, which may be missing altogether; with `record_size` none may be there twice. Those of the size of records are others to an endpoint
     /// without `record_size`; so are those of [connection ids](crate::dtls::connection_id), which are read there.
-    pub fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
+    pub(crate) fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
             return Ok(found);

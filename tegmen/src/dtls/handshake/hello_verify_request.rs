@@ -7,7 +7,7 @@ use crate::buf::{Reader, Truncated, Writer};
 const VERSION_1_0: [u8; 2] = [254, 255];
 
 /// Reads the cookie. The version is not looked at (RFC 6347, section 4.2.1).
-pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     reader.u16()?;
     let cookie = reader.with_len8()?;

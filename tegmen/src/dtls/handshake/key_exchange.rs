@@ -4,7 +4,7 @@ use super::{Write, end};
 use crate::buf::{Full, Reader, Truncated, Writer};
 
 /// Reads the identity hint, or the identity.
-pub fn read(body: &[u8]) -> Result<&[u8], Truncated> {
+pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
     let mut reader = Reader::new(body);
     let text = reader.with_len16()?;
     end(&reader)?;

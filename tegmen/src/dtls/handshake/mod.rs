@@ -1,14 +1,14 @@
 //! Handshake messages (RFC 6347, section 4.2): one file each, reading and writing together.
 
-pub mod certificate;
+pub(crate) mod certificate;
 pub(crate) mod certificate_request;
-pub mod client_hello;
-pub mod extension;
-pub mod finished;
-pub mod hello_verify_request;
-pub mod key_exchange;
+pub(crate) mod client_hello;
+pub(crate) mod extension;
+pub(crate) mod finished;
+pub(crate) mod hello_verify_request;
+pub(crate) mod key_exchange;
 pub(crate) mod new_session_ticket;
-pub mod server_hello;
+pub(crate) mod server_hello;
 pub(crate) mod server_key_exchange;
 
 use super::VERSION;
@@ -50,16 +50,16 @@ impl MessageType {
 
 /// A handshake message or a piece of one.
 #[derive(Clone, Copy, Debug)]
-pub struct Fragment<'r> {
+pub(crate) struct Fragment<'r> {
     /// The location of the header. A mote keeps the content of the header in one register.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The piece.
-    pub body: &'r [u8],
+    pub(crate) body: &'r [u8],
 }
 
 impl<'r> Fragment<'r> {
     /// Reads one fragment; a piece that would reach past its message does not parse.
-    pub fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
+    pub(crate) fn read(reader: &mut Reader<'r>) -> Result<Self, Truncated> {
         let header = reader.array_ref::<HEADER_LEN>()?;
         let [.., before, high, middle, low] = *header;
         let body = reader.take(u24([before, high, middle, low]) as usize)?;
@@ -71,33 +71,33 @@ impl<'r> Fragment<'r> {
     }
 
     /// Type of the whole message.
-    pub const fn message_type(&self) -> MessageType {
+    pub(crate) const fn message_type(&self) -> MessageType {
         let [kind, ..] = *self.header;
         MessageType(kind)
     }
 
     /// Length of the whole message in bytes, without this header.
     #[inline(never)]
-    pub const fn length(&self) -> u32 {
+    pub(crate) const fn length(&self) -> u32 {
         let [before, high, middle, low, ..] = *self.header;
         u24([before, high, middle, low])
     }
 
     /// Number of the message in its sender's handshake.
-    pub const fn message_seq(&self) -> u16 {
+    pub(crate) const fn message_seq(&self) -> u16 {
         let [_, _, _, _, high, low, ..] = *self.header;
         u16::from_be_bytes([high, low])
     }
 
     /// Returns the offset of this fragment.
     #[inline(never)]
-    pub const fn offset(&self) -> u32 {
+    pub(crate) const fn offset(&self) -> u32 {
         let [_, _, _, _, _, before, high, middle, low, ..] = *self.header;
         u24([before, high, middle, low])
     }
 
     /// True if this is the whole message.
-    pub const fn is_whole(&self) -> bool {
+    pub(crate) const fn is_whole(&self) -> bool {
         self.body.len() as u32 == self.length()
     }
 }

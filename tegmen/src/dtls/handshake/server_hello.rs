@@ -7,26 +7,26 @@ use crate::dtls::CipherSuite;
 
 /// A ServerHello as it was received.
 #[derive(Clone, Copy, Debug)]
-pub struct ServerHello<'r> {
+pub(crate) struct ServerHello<'r> {
     /// The chosen version.
-    pub version: [u8; 2],
+    pub(crate) version: [u8; 2],
     /// The server's random.
-    pub random: &'r Random,
+    pub(crate) random: &'r Random,
     /// The id by which the session can be resumed, or the client's id if the session is resumed; usually empty.
-    pub session_id: &'r [u8],
+    pub(crate) session_id: &'r [u8],
     /// The chosen suite.
-    pub cipher_suite: CipherSuite,
+    pub(crate) cipher_suite: CipherSuite,
     /// The chosen compression: null, or the server is wrong.
-    pub compression_method: u8,
+    pub(crate) compression_method: u8,
     /// The answered extensions.
-    pub extensions: Extensions,
+    pub(crate) extensions: Extensions,
     /// All of them, one after the other.
     pub(crate) extension_list: &'r [u8],
 }
 
 impl<'r> ServerHello<'r> {
     /// Reads a whole message body; `record_size` as in [`Extensions::read`].
-    pub fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
+    pub(crate) fn read(body: &'r [u8], record_size: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let version = reader.array()?;
         let random = reader.array_ref()?;

@@ -14,17 +14,17 @@ pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 
 /// A connection id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ConnectionId {
+pub(crate) struct ConnectionId {
     pub(crate) len: u8,
     pub(crate) bytes: [u8; MAX_LEN],
 }
 
 impl ConnectionId {
     /// The id that says nothing.
-    pub const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
+    pub(crate) const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
 
     /// `None` for more than 20 bytes.
-    pub fn new(id: &[u8]) -> Option<Self> {
+    pub(crate) fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_LEN];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
         Some(Self { len: id.len() as u8, bytes })
@@ -42,12 +42,12 @@ impl ConnectionId {
     }
 
     /// Returns the bytes of the id.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or(&[])
     }
 
     /// True if it has none.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::crypto::rustcrypto::RustCrypto;
+use crate::crypto::RustCrypto;
 
 #[test]
 fn the_associated_data_is_that_of_section_5_3() {

@@ -1,5 +1,5 @@
 //! CoAP with a protected payload: the baseline "CoAP (Protected)" of the comparison of content object security. For
-//! any other purpose use [OSCORE](crate::oscore).
+//! any other purpose use [OSCORE](tegmen::oscore).
 //!
 //! A producer encrypts the payload of its responses under AES-128-CCM. Before the payload it writes the identifier of
 //! the key (2 bytes) and the variable part of the nonce (2 bytes); behind it the tag (8 bytes). This adds 12 bytes.
@@ -11,14 +11,14 @@
 //! only that an owner of the key once wrote the payload for this URI.
 //!
 //! A key belongs to one producer, which chooses its URIs itself: two whose hashes begin with the same 56 bits would share
-//! nonces. A resource has 2^16 messages under a key; their numbers come from a [lease](crate::lease), so that no power
-//! cut repeats one.
+//! nonces. A resource has 2^16 messages under a key; their numbers are leased: the end is kept
+//! before the first is used, so that no power cut repeats one.
 
-use crate::buf::{Full, Reader, Writer};
-use crate::crypto::hash::Sha256;
-use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
-use crate::lease::Lease;
-use crate::secret::Secret;
+use std::fmt;
+use std::ops::Range;
+use tegmen::buf::{Full, Reader, Writer};
+use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, digest};
+use tegmen::secret::Secret;
 
 /// Bytes that protecting adds to a payload.
 pub const OVERHEAD: usize = KEY_ID_LEN + NUMBER_LEN + TAG_LEN;
@@ -34,7 +34,7 @@ pub const MAX_MESSAGES: u64 = 1 << 16;
 /// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadError {
-    /// The lease of numbers is used up: keep a new end, and [extend](Resource::lease_mut) the lease.
+    /// The lease of numbers is used up: keep a new end, and [extend](Resource::extend) the lease.
     LeaseSpent,
     /// All 2^16 messages are used up: a new key is due.
     Exhausted,
@@ -43,6 +43,19 @@ pub enum PayloadError {
     /// The provider does not have the algorithm.
     Unsupported,
 }
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeaseSpent => "the lease of message numbers is used up; keep a new end and extend the lease",
+            Self::Exhausted => "all message numbers of the key are used up; use a new key",
+            Self::Full => "the payload is longer than its buffer",
+            Self::Unsupported => "the crypto provider does not have the algorithm",
+        })
+    }
+}
+
+impl std::error::Error for PayloadError {}
 
 impl From<Full> for PayloadError {
     fn from(_: Full) -> Self {
@@ -55,27 +68,31 @@ pub struct Resource {
     key: Secret<KEY_LEN>,
     /// The part of the nonce that stays: which key, and the beginning of the hash of the URI.
     fixed: [u8; NONCE_LEN - NUMBER_LEN],
-    lease: Lease,
+    /// The numbers that may be used.
+    lease: Range<u64>,
 }
 
 impl Resource {
     /// The content at `uri` under the key with this number. `kept` is the end of the lease that a producer kept last, 0
     /// for a fresh key; a reader needs none.
     pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
-        let mut hash = Sha256::default();
-        hash.update::<C>(uri);
-        let digest = hash.finish::<C>();
+        let digest = digest::<C, DIGEST_LEN>(&[uri]);
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
         let mut writer = Writer::new(&mut fixed);
         let uri = digest.get(..URI_LEN).unwrap_or(&[]);
         // Cannot fail: 2, 2 and 7 bytes. The first four are the same for all URIs of a key, as providers expect.
         let _ = writer.u16(key_id).and_then(|()| writer.u16(0)).and_then(|()| writer.put(uri));
-        Self { key, fixed, lease: Lease::resume(kept) }
+        Self { key, fixed, lease: kept..kept }
     }
 
-    /// The numbers of messages. Its end is kept first and extended then.
-    pub const fn lease_mut(&mut self) -> &mut Lease {
-        &mut self.lease
+    /// Returns how many numbers remain in the lease.
+    pub const fn left(&self) -> u64 {
+        self.lease.end.saturating_sub(self.lease.start)
+    }
+
+    /// Allows all numbers before `kept`, the end that was just made durable.
+    pub fn extend(&mut self, kept: u64) {
+        self.lease.end = self.lease.end.max(kept);
     }
 
     /// Protects `payload` into `out`.
@@ -88,10 +105,10 @@ impl Resource {
         payload: &[u8],
         out: &'o mut [u8],
     ) -> Result<&'o [u8], PayloadError> {
-        if self.lease.next() >= MAX_MESSAGES {
+        if self.lease.start >= MAX_MESSAGES {
             return Err(PayloadError::Exhausted);
         }
-        let number = (self.lease.take().map_err(|_| PayloadError::LeaseSpent)? as u16).to_be_bytes();
+        let number = (self.lease.next().ok_or(PayloadError::LeaseSpent)? as u16).to_be_bytes();
         let (head, rest) = out.split_first_chunk_mut::<HEAD_LEN>().ok_or(PayloadError::Full)?;
         let mut writer = Writer::new(head);
         writer.put(self.key_id())?;
@@ -108,7 +125,7 @@ impl Resource {
         out.get(..payload.len().saturating_add(OVERHEAD)).ok_or(PayloadError::Full)
     }
 
-    /// Decrypts a payload where it lies. Who calls this twice with the same gets the same: see what is not protected.
+    /// Decrypts a payload in place. A second call with the same payload gives the same result: see the limits.
     ///
     /// # Errors
     /// [`NotAuthentic`], and then nothing in `payload` may be used.
@@ -136,8 +153,8 @@ impl Resource {
     }
 }
 
-impl core::fmt::Debug for Resource {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resource").field("key_id", &self.key_id()).field("lease", &self.lease).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,9 @@
 use super::*;
-use crate::crypto::rustcrypto::RustCrypto;
-use std::vec::Vec;
+use tegmen::crypto::RustCrypto;
 
 fn resource(key_id: u16, uri: &str, kept: u64, end: u64) -> Resource {
     let mut resource = Resource::new::<RustCrypto>(Secret::new([7; KEY_LEN]), key_id, uri.as_bytes(), kept);
-    resource.lease_mut().extend(end);
+    resource.extend(end);
     resource
 }
 
@@ -41,7 +40,7 @@ fn whatever_is_changed_is_refused_and_so_is_the_content_of_another_uri_or_key() 
     for other in [resource(3, "/u", 0, 0), resource(4, "/t", 0, 0)] {
         assert_eq!(opened(&other, wire.clone()), Err(NotAuthentic));
     }
-    // What the module says: an old one is taken again.
+    // As the limits of the module state, an old one is accepted again.
     assert_eq!(opened(&reader, wire.clone()), opened(&reader, wire));
 }
 
@@ -52,7 +51,7 @@ fn no_number_comes_twice_and_the_last_is_the_last() {
     let second = sealed(&mut producer, b"a").unwrap();
     assert_ne!(first, second);
     assert_eq!(sealed(&mut producer, b"a"), Err(PayloadError::LeaseSpent));
-    // After a power cut it goes on behind the end that was kept.
+    // After a power cut it continues at the end that was kept.
     assert_eq!(sealed(&mut resource(3, "/t", 2, 3), b"a").unwrap()[2..4], [0, 2]);
     let mut last = resource(3, "/t", MAX_MESSAGES - 1, u64::MAX);
     assert_eq!(sealed(&mut last, b"a").unwrap()[2..4], [0xff, 0xff]);

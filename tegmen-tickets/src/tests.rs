@@ -1,6 +1,6 @@
 use super::*;
-use crate::crypto::compact::Compact;
 use std::vec::Vec;
+use tegmen::crypto::Compact;
 
 fn sealed(keys: &mut TicketKeys, crypto: &mut Compact, state: &[u8]) -> Vec<u8> {
     let mut storage = [0; 200];
@@ -35,7 +35,7 @@ fn a_ticket_opens_as_it_was_and_only_as_it_was() {
 #[test]
 fn a_clone_with_the_same_generator_repeats_no_nonce_for_another_state() {
     let copy = |keys: &TicketKeys| {
-        let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey::new(Secret::new(*key.expose())));
+        let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey(Secret::new(*key.0.expose())));
         TicketKeys::of(keys.keys().map(copy), 0)
     };
     let one = TicketKeys::draw(&mut Compact::new([1; 32]));
@@ -62,7 +62,7 @@ fn two_old_keys_open_and_a_third_does_not() {
 fn who_knows_the_next_key_opens_what_others_seal_already() {
     let crypto = &mut Compact::new([1; 32]);
     let mut ahead = TicketKeys::draw(crypto);
-    let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey::new(Secret::new(*key.expose())));
+    let copy = |key: Option<&TicketKey>| key.map(|key| TicketKey(Secret::new(*key.0.expose())));
     let behind = TicketKeys::of(ahead.keys().map(copy), 0);
     ahead.rotate(TicketKey::draw(crypto));
     let ticket = sealed(&mut ahead, crypto, b"state");
@@ -72,12 +72,12 @@ fn who_knows_the_next_key_opens_what_others_seal_already() {
 #[test]
 fn a_worn_key_seals_no_more() {
     let crypto = &mut Compact::new([1; 32]);
-    let copy = TicketKeys::draw(crypto).keys().map(|key| key.map(|key| TicketKey::new(Secret::new(*key.expose()))));
+    let copy = TicketKeys::draw(crypto).keys().map(|key| key.map(|key| TicketKey(Secret::new(*key.0.expose()))));
     let mut keys = TicketKeys::of(copy, MAX_SEALED - 1);
     sealed(&mut keys, crypto, b"last");
     assert!(keys.is_worn());
     assert!(keys.seal(crypto, b"one more", &mut Writer::new(&mut [0; 100])).is_err());
     keys.rotate(TicketKey::draw(crypto));
     sealed(&mut keys, crypto, b"first");
-    assert!(TicketKeys::none().seal(crypto, b"", &mut Writer::new(&mut [0; 100])).is_err());
+    assert!(TicketKeys::default().seal(crypto, b"", &mut Writer::new(&mut [0; 100])).is_err());
 }

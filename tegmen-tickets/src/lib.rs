@@ -6,13 +6,23 @@
 //!
 //! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and, of an HMAC over what is drawn for
 //! each ticket and over the state, 9 bytes, so that a clone with the same random generator repeats none for another state:
-//! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. What the
-//! state is, is its owner's matter.
+//! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. The state is
+//! what the caller makes of it, such as a [`SessionState`](tegmen::dtls::SessionState).
 
-use crate::buf::{Full, Reader, Writer};
-use crate::crypto::hash::HmacKey;
-use crate::crypto::{Crypto, KEY_LEN};
-use crate::secret::Secret;
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
+use tegmen::buf::{Full, Reader, Writer};
+use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
+use tegmen::secret::Secret;
 
 const NAME_LEN: usize = 2;
 const SALT_LEN: usize = 4;
@@ -21,13 +31,13 @@ const TAG_LEN: usize = 16;
 /// Bytes of a ticket beyond its state.
 pub const OVERHEAD: usize = NAME_LEN + DRAWN_LEN + TAG_LEN;
 /// Tickets that may be sealed under one key.
-pub(crate) const MAX_SEALED: u32 = 1 << 20;
+const MAX_SEALED: u32 = 1 << 20;
 /// Bytes of a ticket key where it is kept or handed on: name, key, salt.
 pub const TICKET_KEY_LEN: usize = NAME_LEN + KEY_LEN + SALT_LEN;
 
-/// One key for tickets.
+/// One key for tickets: drawn, stored before, or that of another server of the same service.
 #[derive(Debug)]
-pub struct TicketKey(Secret<TICKET_KEY_LEN>);
+pub struct TicketKey(pub Secret<TICKET_KEY_LEN>);
 
 impl TicketKey {
     /// Draws one.
@@ -35,16 +45,6 @@ impl TicketKey {
         let mut bytes = Secret::zeroed();
         crypto.random(bytes.expose_mut());
         Self(bytes)
-    }
-
-    /// Creates a key from bytes that were stored, or that come from another server of the same service.
-    pub const fn new(bytes: Secret<TICKET_KEY_LEN>) -> Self {
-        Self(bytes)
-    }
-
-    /// To be kept, or handed on to another server of the same service.
-    pub const fn expose(&self) -> &[u8; TICKET_KEY_LEN] {
-        self.0.expose()
     }
 
     fn parts(&self) -> (&[u8; NAME_LEN], &[u8; KEY_LEN], &[u8; SALT_LEN]) {
@@ -60,7 +60,7 @@ impl TicketKey {
 }
 
 /// The ring of a server: one key seals, all open. A server that shares its keys with others gets each before it seals, as
-/// the next one, so that it opens what the others seal.
+/// the next one, so that it opens what the others seal. [`Self::default`] has no key: nothing is sealed, and nothing opens.
 #[derive(Debug, Default)]
 pub struct TicketKeys {
     current: Option<TicketKey>,
@@ -80,11 +80,6 @@ pub struct Opened<'t> {
 }
 
 impl TicketKeys {
-    /// Without any key: nothing is sealed, and nothing opens.
-    pub const fn none() -> Self {
-        Self { current: None, next: None, old: [None, None], sealed: 0 }
-    }
-
     /// With two keys that are drawn now.
     pub fn draw<C: Crypto>(crypto: &mut C) -> Self {
         let (current, next) = (Some(TicketKey::draw(crypto)), Some(TicketKey::draw(crypto)));
@@ -112,7 +107,7 @@ impl TicketKeys {
         [self.current.as_ref(), self.next.as_ref(), newer.as_ref(), older.as_ref()]
     }
 
-    /// A ring of these keys, in the order of [`Self::keys`]; how often the current one has sealed is to be said with it.
+    /// A ring of these keys, in the order of [`Self::keys`]; `sealed` is the number of tickets that the current one has sealed.
     pub fn of(keys: [Option<TicketKey>; 4], sealed: u32) -> Self {
         let [current, next, newer, older] = keys;
         Self { current, next, old: [newer, older], sealed }
@@ -130,7 +125,8 @@ impl TicketKeys {
         // A machine that was cloned draws the same again: with another state it is another nonce all the same.
         let mut random = [0; 16];
         crypto.random(&mut random);
-        let mac = HmacKey::new::<C>(&[self.current.as_ref().ok_or(Full)?.expose()]).mac::<C>(&[&random, state]);
+        let whole = self.current.as_ref().ok_or(Full)?.0.expose();
+        let mac = hmac::<C, DIGEST_LEN>(&[whole], &[&random, state]);
         let drawn: [u8; DRAWN_LEN] = *mac.first_chunk().ok_or(Full)?;
         ticket.put(name)?;
         ticket.put(&drawn)?;
@@ -141,7 +137,7 @@ impl TicketKeys {
         ticket.put(&tag)
     }
 
-    /// Opens a ticket into `room`; `None` if none of the keys opens it, or it is too long for the room.
+    /// Opens a ticket into `room`; `None` if none of the keys opens it, or it is longer than `room`.
     pub fn open<'r, C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &'r mut [u8]) -> Option<Opened<'r>> {
         let mut reader = Reader::new(ticket);
         let name = reader.array::<NAME_LEN>().ok()?;

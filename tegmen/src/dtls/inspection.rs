@@ -1,0 +1,119 @@
+//! The handshake of others, read from datagrams: for a program that examines a server or a capture.
+
+use super::connection_id::Hello;
+use super::handshake::client_hello::ClientHello;
+use super::handshake::extension::MaxFragmentLength;
+use super::handshake::server_hello::ServerHello;
+use super::handshake::{Fragment, hello_verify_request};
+use super::{CipherSuite, MessageType};
+use crate::buf::{Reader, Truncated};
+
+/// A handshake message or a piece of one (RFC 6347, section 4.2.2), from a record of epoch 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandshakeFragment<'r> {
+    /// The type of the whole message.
+    pub message_type: MessageType,
+    /// The number of the message in the handshake of its sender.
+    pub message_seq: u16,
+    /// The length of the whole message in bytes, without its header.
+    pub length: u32,
+    /// The place of the first byte of this fragment in the message.
+    pub offset: u32,
+    /// The bytes of this fragment.
+    pub body: &'r [u8],
+}
+
+impl<'r> HandshakeFragment<'r> {
+    /// Reads the fragments of the content of a record, until one does not parse. Each lies within its message.
+    pub fn each(content: &'r [u8]) -> impl Iterator<Item = Self> {
+        let mut reader = Reader::new(content);
+        core::iter::from_fn(move || {
+            let fragment = Fragment::read(&mut reader).ok()?;
+            Some(Self {
+                message_type: fragment.message_type(),
+                message_seq: fragment.message_seq(),
+                length: fragment.length(),
+                offset: fragment.offset(),
+                body: fragment.body,
+            })
+        })
+    }
+}
+
+/// The messages in which two ends agree on the parameters of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeMessage<'r> {
+    /// ClientHello (RFC 6347, section 4.2.1).
+    ClientHello {
+        /// The highest version that the client speaks.
+        version: [u8; 2],
+        /// The cookie; empty in a first hello.
+        cookie: &'r [u8],
+        /// The body before the length of the cookie, and behind the cookie.
+        around_cookie: [&'r [u8]; 2],
+        /// The client knows RFC 5746, by extension or by signalling suite.
+        renegotiation_info: bool,
+    },
+    /// HelloVerifyRequest (RFC 6347, section 4.2.1).
+    HelloVerifyRequest {
+        /// The cookie that the client has to repeat.
+        cookie: &'r [u8],
+    },
+    /// ServerHello (RFC 5246, section 7.4.1.3).
+    ServerHello {
+        /// The chosen version.
+        version: [u8; 2],
+        /// The chosen suite.
+        cipher_suite: CipherSuite,
+        /// The session is bound to its handshake (RFC 7627).
+        extended_master_secret: bool,
+        /// The server knows of the renegotiation attack (RFC 5746).
+        renegotiation_info: bool,
+        /// The longest content of a record that the server takes, in bytes (RFC 8449).
+        record_size_limit: Option<u16>,
+        /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
+        max_fragment_length: Option<u16>,
+        /// The connection id that the server expects in the records that it receives (RFC 9146).
+        connection_id: Option<&'r [u8]>,
+        /// The server knows return routability checks (RFC 9853).
+        return_routability: bool,
+    },
+    /// Another message, which is not read.
+    Other,
+}
+
+impl<'r> HandshakeMessage<'r> {
+    /// Reads the body of a whole message.
+    ///
+    /// # Errors
+    /// [`Truncated`] if the body does not parse.
+    pub fn read(message_type: MessageType, body: &'r [u8]) -> Result<Self, Truncated> {
+        Ok(match message_type {
+            MessageType::CLIENT_HELLO => {
+                let hello = ClientHello::read(body, true)?;
+                Self::ClientHello {
+                    version: hello.version,
+                    cookie: hello.cookie,
+                    around_cookie: hello.around_cookie,
+                    renegotiation_info: hello.signals_renegotiation_info(),
+                }
+            }
+            MessageType::HELLO_VERIFY_REQUEST => Self::HelloVerifyRequest { cookie: hello_verify_request::read(body)? },
+            MessageType::SERVER_HELLO => {
+                let hello = ServerHello::read(body, true)?;
+                let ids = Hello::of_server(body).unwrap_or_default();
+                Self::ServerHello {
+                    version: hello.version,
+                    cipher_suite: hello.cipher_suite,
+                    extended_master_secret: hello.extensions.extended_master_secret,
+                    renegotiation_info: hello.extensions.renegotiation_info,
+                    record_size_limit: hello.extensions.record_size_limit,
+                    max_fragment_length: hello.extensions.max_fragment_length.and_then(MaxFragmentLength::bytes),
+                    connection_id: ids.connection_id,
+                    return_routability: ids.rrc,
+                }
+            }
+            _ => Self::Other,
+        })
+    }
+}
