@@ -59,7 +59,7 @@ impl Compressed {
         let mut this = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: IP_HEADER_LEN };
         let mut out = Writer::new(&mut this.bytes);
         let udp = write(packet, hop, contexts, &mut out)?;
-        this.len = out.written().len() as u8;
+        this.len = out.len() as u8;
         if udp {
             this.replaces = IP_HEADER_LEN.wrapping_add(UDP_HEADER_LEN);
         }
@@ -354,7 +354,7 @@ pub fn decompress(
         }
         checksum_elided = checksum.is_none();
     }
-    Ok(Decompressed { read, written: writer.written().len(), checksum_elided })
+    Ok(Decompressed { read, written: writer.len(), checksum_elided })
 }
 
 fn read_unicast<'c>(

@@ -131,8 +131,13 @@ impl<'t> Writer<'t> {
     }
 
     /// Returns the number of bytes written.
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// True before the first byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Returns the bytes written.

@@ -24,7 +24,7 @@ pub use code::Code;
 pub use exchange::{Due, Exchanges, PeerExchanges, Received};
 pub use handler::{Authorized, Handler, Policy};
 pub use message::{BuildError, Builder, HEADER_LEN, Malformed, MessageRef, MessageType, Token, empty_message};
-pub use no_response::NoResponse;
+pub(crate) use no_response::NoResponse;
 pub use option::{OptionNumber, Options, uint, uint_bytes};
 pub use probing::Probing;
 pub use request::Request;

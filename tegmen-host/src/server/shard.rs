@@ -32,13 +32,16 @@ use tegmen::address::Path;
 use tegmen::coap::{EXCHANGE_LIFETIME, PeerExchanges as _};
 use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
-use tegmen::dtls::{AlertDescription, Extended, FATAL, Records, Resuming};
+use tegmen::dtls::{AlertDescription, Extended, Records, Resuming};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
 use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::Node;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use unauthenticated::Unauthenticated;
+
+/// The level of a fatal alert (RFC 5246, section 7.2).
+const FATAL: u8 = 2;
 
 /// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
 fn refusal(answer: &[u8]) -> Option<AlertDescription> {

@@ -6,11 +6,11 @@ use super::option::OptionNumber;
 
 /// The classes of responses that a client does not want (RFC 7967, section 2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoResponse(pub u32);
+pub(crate) struct NoResponse(u32);
 
 impl NoResponse {
     /// No response is wanted, be it of class 2, 4 or 5.
-    pub const ALL: Self = Self(0b1_1010);
+    pub(crate) const ALL: Self = Self(0b1_1010);
 
     /// Reads the option of a request; without it, every response is wanted.
     pub(crate) fn of(request: &MessageRef<'_>) -> Self {

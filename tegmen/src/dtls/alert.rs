@@ -94,7 +94,7 @@ impl fmt::Display for AlertDescription {
 }
 
 /// Level byte of a fatal alert; anything else is a warning.
-pub const FATAL: u8 = 2;
+pub(crate) const FATAL: u8 = 2;
 /// Level byte of a warning.
 pub(crate) const WARNING: u8 = 1;
 

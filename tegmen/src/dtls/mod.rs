@@ -37,7 +37,7 @@ pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod suite;
 
-pub use alert::{AlertDescription, FATAL};
+pub use alert::AlertDescription;
 pub use association::Rank;
 pub use connection_id::{AddressChanges, ConnectionIdConfig, ConnectionIds, Mobility};
 pub use handshake::MessageType;

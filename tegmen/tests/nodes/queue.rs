@@ -2,7 +2,7 @@
 
 use super::{End, Outcome, World, both_ask_and_serve};
 use std::collections::HashMap;
-use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId};
+use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, RequestId};
 use tegmen::cx::Cx;
 use tegmen::dtls::Rank;
 use tegmen::endpoint::{Misuse, Peers as _, Phase};
@@ -100,7 +100,7 @@ fn a_request_that_waits_and_cannot_be_sent_ends_with_the_reason() {
 }
 
 fn unanswered(post: &mut Builder<'_, '_>) -> Result<(), BuildError> {
-    post.uint(OptionNumber::NO_RESPONSE, NoResponse::ALL.0)?;
+    post.uint(OptionNumber::NO_RESPONSE, 0b1_1010)?;
     post.payload(&5_u32.to_be_bytes())
 }
 
