@@ -228,7 +228,7 @@ fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut 
             assert!(code == Code::EMPTY || response.token() == message.token());
             assert!(known || code != Code::CONTENT);
         }
-        Served::Deferred(token) => assert_eq!(token.as_bytes(), message.token()),
+        Served::Deferred { token, .. } => assert_eq!(token.as_bytes(), message.token()),
         Served::NoRoom => panic!("80 bytes hold an error with any token"),
     }
     frame.bytes().to_vec()

@@ -145,6 +145,8 @@ pub struct SharedContext(Arc<Shared>);
 
 struct Shared {
     stored: Mutex<StoredContext>,
+    /// The place among the contexts of a server.
+    place: u32,
     name: String,
     principal: Principal,
 }
@@ -164,12 +166,18 @@ impl SharedContext {
     pub fn principal(&self) -> Principal {
         self.0.principal
     }
+
+    /// Returns the place for [`Contexts::at`].
+    pub(crate) fn place(&self) -> u32 {
+        self.0.place
+    }
 }
 
 /// The contexts of a server, found by what a request names.
 #[derive(Clone, Default)]
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
+    all: Arc<[SharedContext]>,
 }
 
 impl Contexts {
@@ -195,7 +203,8 @@ impl Contexts {
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Self, ContextError> {
         let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
-        for dir in directories(paths)? {
+        let mut all = Vec::new();
+        for (place, dir) in (0..).zip(directories(paths)?) {
             let stored = StoredContext::open_in(&dir, database)?;
             let kid = stored.context.recipient_id().to_vec();
             let known = by_kid.entry(kid).or_default();
@@ -209,42 +218,47 @@ impl Contexts {
             }
             let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
             let principal = learn(&name, stored.allow.as_deref());
-            known.push(SharedContext(Arc::new(Shared { stored: Mutex::new(stored), name, principal })));
+            let shared = SharedContext(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal }));
+            known.push(shared.clone());
+            all.push(shared);
         }
-        Ok(Self { by_kid: Arc::new(by_kid) })
+        Ok(Self { by_kid: Arc::new(by_kid), all: all.into() })
+    }
+
+    /// Returns the context with this [`SharedContext::place`].
+    pub(crate) fn at(&self, place: u32) -> Option<&SharedContext> {
+        self.all.get(place as usize)
     }
 
     /// The context that a request names (RFC 8613, section 8.2, step 2). One that names no ID Context means the context
     /// without, or else the only one of this kid.
-    pub fn find(&self, option: &OscoreOption<'_>) -> Option<SharedContext> {
+    pub fn find(&self, option: &OscoreOption<'_>) -> Option<&SharedContext> {
         let known = self.by_kid.get(option.kid?)?;
         if let [only] = &known[..]
             && only.lock().rederives()
         {
-            return Some(only.clone());
+            return Some(only);
         }
         let exact = known.iter().find(|one| one.lock().context.id_context() == option.kid_context);
-        exact
-            .or(match &known[..] {
-                [only] if option.kid_context.is_none() => Some(only),
-                _ => None,
-            })
-            .cloned()
+        exact.or(match &known[..] {
+            [only] if option.kid_context.is_none() => Some(only),
+            _ => None,
+        })
     }
 
     /// Returns the number of contexts.
     pub fn len(&self) -> usize {
-        self.by_kid.values().map(Vec::len).sum()
+        self.all.len()
     }
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.by_kid.is_empty()
+        self.all.is_empty()
     }
 
     /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.
     pub fn close(&self) {
-        for context in self.by_kid.values().flatten() {
+        for context in &*self.all {
             // If it cannot be written, the next start goes on after the lease, as after a power cut.
             let _ = context.lock().close();
         }

@@ -1,9 +1,11 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
 //! * `shard` moves datagrams, begins and ends sessions, and does the commands that come from elsewhere.
-//! * `serve` takes a message through CoAP to the application and back; `coap_peer` is the CoAP state of one peer.
-//! * `transfer` keeps the bodies of block-wise transfers, `signing` runs operations with private keys on a thread of its own.
+//! * `serve` stands between the shard's node and the application; `coap_peer` is the CoAP state of one peer.
+//! * `bodies`, `observers`, `oscore` and `leisure` are the memory of parts of the node.
+//! * `signing` runs operations with private keys on a thread of its own.
 
+mod bodies;
 mod builder;
 mod cid_routing;
 mod coap_peer;
@@ -18,7 +20,9 @@ mod leisure;
 mod limits;
 mod listen;
 mod notifier;
-mod oscore_exchange;
+mod observers;
+mod oscore;
+mod per_peer;
 mod reply;
 mod request;
 mod responder;
@@ -28,8 +32,6 @@ mod session;
 mod shard;
 mod shared;
 mod signing;
-mod source;
-mod transfer;
 
 pub use builder::ServerBuilder;
 pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLog, ServerSessions, ServerTrust};

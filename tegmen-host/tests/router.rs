@@ -1,10 +1,12 @@
 //! The builder of a server: routes, policies, events.
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request, empty_message};
+use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
 use tegmen_host::uri::Scheme;
 
@@ -239,4 +241,33 @@ fn a_dropped_responder_answers_at_once_and_one_that_never_answers_when_its_time_
     for cause in causes {
         assert_eq!(lines.iter().filter(|line| line.contains(cause)).count(), 1, "{lines:?}");
     }
+}
+
+/// The response to the registration, and each notification, comes from another thread.
+#[tokio::test]
+async fn a_resource_whose_responses_are_deferred_is_observed() {
+    let count = Arc::new(AtomicU32::new(0));
+    let router = Router::new().get("/slow", move |request, response| {
+        response.observable();
+        let (responder, count) = (request.defer(response), count.fetch_add(1, Relaxed) + 1);
+        std::thread::spawn(move || {
+            responder.send(match count {
+                ..4 => Reply::content(0, format!("{count}{}", " ".repeat(3000))),
+                _ => Reply::new(Code::NOT_FOUND),
+            });
+        });
+        Ok(())
+    });
+    let server = Server::builder().listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    let address = server.addresses()[0].address;
+    let session = Session::connect_to(address, Scheme::Coap, ClientConfig::default()).await.unwrap();
+    let mut observation = session.get("/slow").observe().await.unwrap();
+    for expected in ["1", "2", "3"] {
+        let response = observation.next().await.unwrap().expect("a representation");
+        assert_eq!((response.code, response.payload.len()), (Code::CONTENT, 3001));
+        assert_eq!(String::from_utf8(response.payload).unwrap().trim_end(), expected);
+        server.notifier().changed("slow");
+    }
+    let last = observation.next().await.unwrap().map(|response| response.code);
+    assert_eq!(last, Some(Code::NOT_FOUND), "an error is the last notification");
 }

@@ -154,7 +154,7 @@ impl<const PEERS: usize> Node<PEERS> {
             node: node::Node::with_features(
                 endpoint,
                 Fixed,
-                Parts { queue: (), pacing: (), oscore, observers: (), bodies: () },
+                Parts { oscore, queue: (), pacing: (), observers: (), bodies: (), leisure: () },
             ),
             environment,
             application: Application { setup, payloads, served: 0, replies: VecDeque::new() },

@@ -438,12 +438,15 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Lets `write` use the frame without the last `len` bytes of its free space.
-    pub(crate) fn reserving(&mut self, len: usize, write: impl FnOnce(&mut Frame<'_>)) {
+    /// Returns the frame without the last `len` bytes of its free space. Its end is then the argument of [`Self::end_at`].
+    pub(crate) fn reserving(&mut self, len: usize) -> Frame<'_> {
         let limit = self.storage.len().saturating_sub(len).max(self.end);
-        let mut limited = Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end);
-        write(&mut limited);
-        (self.start, self.end) = (limited.start, limited.end);
+        Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)
+    }
+
+    /// Takes in what was written into a part of the frame, up to `end`, counted from the first byte of the storage.
+    pub(crate) fn end_at(&mut self, end: usize) {
+        self.end = end.min(self.storage.len()).max(self.start);
     }
 
     /// Leaves `len` more bytes free in front of an empty frame.
@@ -457,7 +460,9 @@ impl<'t> Frame<'t> {
     /// Moves the bytes of the frame to the front of its storage.
     pub(crate) fn move_to_front(&mut self) {
         let len = self.len();
-        if let Some(bytes) = self.storage.get_mut(..self.end) {
+        if self.start > 0
+            && let Some(bytes) = self.storage.get_mut(..self.end)
+        {
             shift_left(bytes, self.start, 0);
         }
         (self.start, self.end) = (0, len);

@@ -8,6 +8,7 @@
 pub mod block;
 mod code;
 pub(crate) mod exchange;
+mod freshness;
 pub mod handler;
 pub mod link;
 pub(crate) mod message;
@@ -22,6 +23,7 @@ pub(crate) mod storage;
 pub use block::Block;
 pub use code::Code;
 pub use exchange::{Due, Exchanges, PeerExchanges, Received};
+pub use freshness::Freshness;
 pub use handler::{Authorized, Handler, Policy};
 pub use message::{BuildError, Builder, HEADER_LEN, Malformed, MessageRef, MessageType, Token, empty_message};
 pub(crate) use no_response::NoResponse;

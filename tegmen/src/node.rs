@@ -22,6 +22,7 @@ mod blockwise;
 mod bodies;
 mod error;
 mod features;
+mod leisure;
 mod notify;
 mod observation;
 mod observers;
@@ -33,13 +34,14 @@ mod send;
 mod serve;
 mod transfer;
 
-pub use application::{Application, Deferred, DeferredRequest, Incoming, Reply};
+pub use application::{Answer, Application, Deferred, DeferredRequest, Incoming, Refusal, Reply};
 pub use bodies::{Bodies, BodyArray, Operation};
 pub use error::SendError;
 pub use features::{Features, Parts};
+pub use leisure::{Leisure, LeisureArray};
 pub use observation::{Notification, Observation};
 pub use observers::{Observer, ObserverArray, Observers};
-pub use oscore::{OneContext, Opened, Oscore};
+pub use oscore::{OneContext, Opened, Oscore, Outer};
 pub use pacing::{Pacing, PacingArray};
 pub use queue::{Queue, QueueArray, Queued};
 pub use request_head::RequestHead;
@@ -49,7 +51,7 @@ use crate::address::Path;
 use crate::buf::Frame;
 use crate::coap::MessageRef;
 use crate::coap::exchange::{Due, PeerExchanges, Received};
-use crate::coap::{Code, OptionNumber, RequestId};
+use crate::coap::{Code, MessageType, OptionNumber, RequestId};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -109,7 +111,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         loop {
             match self.endpoint.handle(cx, path, records, out)? {
                 Event::Message { peer, bytes } => {
-                    let transmit = self.receive(cx, peer, records.bytes(bytes), application, out);
+                    let transmit = self.receive(cx, (peer, false), records.bytes(bytes), application, out);
                     if transmit.is_some() {
                         return transmit;
                     }
@@ -130,7 +132,32 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ) -> Option<Event> {
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
         self.draw_message_id(cx, peer);
-        self.receive(cx, peer, datagram, application, out)
+        self.receive(cx, (peer, false), datagram, application, out)
+    }
+
+    /// Takes a message that came in clear over `path` to a group (RFC 7252, section 8). A group is asked with messages that are
+    /// not confirmable; others are dropped, and so are messages with OSCORE. Nothing is answered at once: [`Self::poll`] sends
+    /// the response after a random time, unless it is an error or empty, and registers no observer.
+    pub fn handle_group<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        datagram: &mut [u8],
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+        out: &mut [u8],
+    ) {
+        let message = MessageRef::parse(datagram).ok().filter(|message| {
+            message.message_type() == MessageType::NonConfirmable
+                && message.code().is_request()
+                && message.option(OptionNumber::OSCORE).is_none()
+        });
+        if message.is_none() || !F::Leisure::IS_ON {
+            return;
+        }
+        if let Ok(peer) = self.endpoint.plain(cx, path, Rank::Stranger) {
+            self.draw_message_id(cx, peer);
+            self.receive(cx, (peer, true), datagram, application, out);
+        }
     }
 
     /// Does what is due: sends flights of handshakes, alerts, and messages that were not acknowledged.
@@ -196,20 +223,30 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
+    /// Returns the bytes that a separate response in blocks leaves free behind it in `out`.
+    fn reserved<C: Crypto>(&mut self, peer: PeerId, is_protected: bool, out: &mut [u8]) -> usize {
+        if !F::Bodies::IS_ON {
+            return 0;
+        }
+        let whole = Frame::new(out, self.endpoint.headroom::<C>(peer)).room();
+        let frame = self.frame::<C>(peer, out);
+        let room = frame.room().saturating_sub(self.tailroom(peer, &frame));
+        let overhead = if is_protected { F::Oscore::OVERHEAD } else { 0 };
+        whole.saturating_sub(room).saturating_add(overhead)
+    }
+
     /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
-    /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called.
-    fn receive<C: Crypto, A: Application<ExchangeOf<F>, StateOf<P>>>(
+    /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called; if the peer has a
+    /// [`Freshness`](crate::coap::Freshness), the node challenges it instead (RFC 9175, section 2.3).
+    fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        peer: PeerId,
+        (peer, to_group): (PeerId, bool),
         message: &mut [u8],
-        application: &mut A,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
-        let is_unverified = R::RESTORES && self.endpoint.is_unverified(peer);
-        if is_unverified && !A::ANSWERS && !self.verify(cx, peer, message) {
-            return None;
-        }
+        let is_unverified = self.is_unverified(cx, peer, message)?;
         self.features.pacing().heard(peer);
         self.make_space_for_observers();
         let sender = self.endpoint.peers.peer(peer)?;
@@ -223,39 +260,45 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if R::RESTORES {
             exchanges.draw_message_id(cx.crypto);
         }
+        let mut is_request = false;
         match exchanges.receive(storage, cx.now, message) {
-            Received::Request(request, key) if A::ANSWERS => {
-                let (exchanges, state) = attached.with_state()?;
-                let is_protected = request.option(OptionNumber::OSCORE).is_some();
-                let repeat = serve::effect(&request, is_protected);
-                let has_room = exchanges.has_room(storage, cx.now, repeat);
-                let (len, message_id) = (message.len(), exchanges.message_id());
-                let message = if is_protected { Err(message) } else { Ok(request) };
-                let incoming =
-                    Incoming { peer, path, identity, is_unverified, state, message, len, message_id, repeat, has_room };
-                if let Some(repeat) = application.answer(cx, incoming, &mut frame) {
-                    exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
-                }
-            }
             Received::Request(request, key) => {
-                let memory = (attached.exchanges()?, storage, features);
+                is_request = true;
+                let len = message.len();
+                let sender = Sender {
+                    path: &path,
+                    identity,
+                    is_unverified,
+                    to_group,
+                    len,
+                    tailroom,
+                    exchange: None,
+                    last: None,
+                };
+                let mut whole = None;
                 // A proxy sees the outer message of a protected request here, before it is opened.
-                if F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
-                    serve::answer_protected(cx, peer, memory, (message, key), tailroom, application, &mut frame);
-                } else {
-                    let sender = Sender { identity, exchange: None, tailroom };
+                let memory = (&mut *attached, &mut *storage, &mut *features);
+                let opened = match F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
+                    true => serve::open(cx, peer, memory, (message, key, &mut whole), sender, application, &mut frame),
+                    false => Some((request, sender)),
+                };
+                if let Some((request, sender)) = opened {
+                    let memory = (&mut *attached, storage, features);
                     serve::answer(cx, peer, memory, (request, key), sender, application, &mut frame);
+                }
+                if is_unverified && attached.freshness().is_some_and(|freshness| freshness.is_shown()) {
+                    endpoint.verify_session(peer);
                 }
             }
             Received::Duplicate(reply) => {
-                cx.counters.duplicates = cx.counters.duplicates.saturating_add(u32::from(A::ANSWERS));
+                cx.counters.duplicates = cx.counters.duplicates.saturating_add(1);
                 frame.append(reply).ok()?;
             }
             Received::Reject(reset) => frame.append(&reset).ok()?,
             Received::Response { request, message: response, acknowledge } => {
                 let (oscore, _) = features.oscore();
-                let is_protected = || response.option(OptionNumber::OSCORE).is_some();
-                if F::Oscore::IS_ON && (oscore.is_protected(peer, request) || is_protected()) {
+                let has_option = response.option(OptionNumber::OSCORE).is_some();
+                if F::Oscore::IS_ON && (has_option || oscore.is_protected(peer, request)) {
                     let head = (response.code(), exchanges.is_open(storage, request));
                     on_protected_response(cx, oscore, (peer, request), (message, head), application);
                 } else {
@@ -265,29 +308,33 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             }
             Received::Acknowledged(request) => on_reply(features, peer, request, Reply::Acknowledged, application),
             Received::Reset(request) => on_reply(features, peer, request, Reply::Reset, application),
-            Received::Rejected { message_id } => on_rejected(features, peer, message_id, application),
+            Received::Rejected { message_id } => notify::on_rejected(features.observers(), peer, message_id),
             Received::Nothing => {}
         }
-        if F::Queue::PLACES > 0 || F::Observers::PLACES > 0 {
+        if F::Queue::PLACES > 0 || F::Observers::PLACES > 0 && !is_request || F::Leisure::IS_ON && to_group {
             self.schedule(peer);
         }
-        if R::RECORD_SIZE {
-            let (start, end) = frame.place();
-            frame = Frame::around(out, start, end);
-        }
-        self.transmit(cx, peer, frame)
+        let (start, end) = frame.place();
+        self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Decides whether the message of a restored session may be handled: it may be a replay, because the replay window was
-    /// lost. The response to a request of ours verifies the session. Without it the owner first has to verify that the peer
-    /// is there (RFC 9175, section 2.3).
-    fn verify<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> bool {
-        let is_fresh = self.is_fresh(peer, message);
-        match is_fresh {
-            true => self.endpoint.verify_session(peer),
-            false => cx.counters.discard(Discard::Replayed),
+    /// Returns true if the message may be a replay, because the replay window of its restored session was lost; `None` if it
+    /// is dropped for that. The response to a request of ours verifies the session. Without it the peer first has to show
+    /// that it is there (RFC 9175, section 2.3).
+    #[inline]
+    fn is_unverified<C>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, message: &[u8]) -> Option<bool> {
+        if !R::RESTORES || !self.endpoint.is_unverified(peer) {
+            return Some(false);
         }
-        is_fresh
+        if self.is_fresh(peer, message) {
+            self.endpoint.verify_session(peer);
+            return Some(false);
+        }
+        if !P::Attached::VERIFIES {
+            cx.counters.discard(Discard::Replayed);
+            return None;
+        }
+        Some(true)
     }
 
     /// Returns true for the response to a request that was sent since the session was restored. Its token is long enough
@@ -309,12 +356,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
-        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        let mut frame = self.frame::<C>(peer, out);
+        let is_observer = F::Observers::PLACES > 0 && self.features.observers().any(peer, |_| true);
         let attached = self.endpoint.peers.attached(peer)?;
-        let next = attached.on_alarm(&self.storage, cx.now);
+        let next = attached.on_alarm(&self.storage, cx.now, is_observer);
         let exchanges = attached.exchanges()?;
         if let Some(Due::TimedOut(request)) = exchanges.poll(&mut self.storage, cx.now, &mut frame) {
             on_reply(&mut self.features, peer, request, Reply::TimedOut, application);
+        }
+        if F::Leisure::IS_ON && frame.is_empty() {
+            self.features.leisure().take(cx.now, peer, &mut frame);
         }
         if F::Queue::PLACES > 0 && frame.is_empty() {
             self.send_queued(cx, peer, application, &mut frame);
@@ -326,7 +377,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if let Some(next) = next {
             self.endpoint.peers.schedule(peer, next);
         }
-        self.transmit(cx, peer, frame)
+        let (start, end) = frame.place();
+        self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
     /// Sets the alarm of a peer for its exchanges, for the messages that wait, and for notifications.
@@ -341,6 +393,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         if F::Observers::PLACES > 0 && self.is_notification_due(peer) {
             self.endpoint.peers.schedule(peer, Instant::AT_ONCE);
+        }
+        if F::Leisure::IS_ON {
+            let deadline = self.features.leisure().next(peer);
+            self.endpoint.peers.schedule(peer, deadline);
         }
     }
 
@@ -371,18 +427,6 @@ fn begin<C: Crypto, A: PeerExchanges, X>(
         application.on_begun(peer, state);
     }
     attached.heard(cx.now);
-}
-
-/// Ends the observation whose last notification, which was not confirmable, is rejected.
-#[inline]
-fn on_rejected<F: Features, S>(
-    features: &mut F,
-    peer: PeerId,
-    message_id: u16,
-    application: &mut impl Application<ExchangeOf<F>, S>,
-) {
-    features.observers().remove(peer, |observer| observer.message_id == Some(message_id));
-    application.on_rejected(peer, message_id);
 }
 
 /// Takes an acknowledgement, a rejection or a timeout to the notification that it is for, or to the application.

@@ -25,6 +25,8 @@ mod observe;
 mod oscore;
 #[path = "nodes/queue.rs"]
 mod queue;
+#[path = "nodes/serving.rs"]
+mod serving;
 #[path = "nodes/tokens.rs"]
 mod tokens;
 #[path = "nodes/transfers.rs"]
@@ -99,7 +101,7 @@ impl Application for App {
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_>) {
-        let number = number_of(request.message()).expect("a number");
+        let number = number_of(request.message).expect("a number");
         self.deferred.push_back((request.keep(), number));
     }
 

@@ -82,6 +82,7 @@ fn parts(context: Context) -> AllParts {
         oscore: OneContext::new(context, THE_OTHER),
         observers: ObserverArray::with_unconfirmed(1),
         bodies: Texts::default(),
+        leisure: (),
     }
 }
 

@@ -1,13 +1,10 @@
-//! The CoAP state of one peer: its exchanges, its transfers, and its observations.
+//! The CoAP state of one peer: its exchanges, and whether it has shown that it receives at its address.
 
-use super::oscore_exchange::OscoreExchange;
-use super::transfer::{Share, Transfers};
 use crate::exchange_pool::ExchangePool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap;
-use tegmen::coap::observe::Observation;
-use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Probing, RequestId};
-use tegmen::time::Instant;
+use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Freshness};
+use tegmen::time::{Duration, Instant};
 
 /// The exchanges of one peer of a server, whose messages lie in the pool of the shard.
 pub(super) type PeerExchanges = Exchanges<ExchangePool>;
@@ -51,6 +48,7 @@ impl Attached {
 impl coap::PeerExchanges for Attached {
     type Storage = ExchangePool;
     type State = CoapPeer;
+    const VERIFIES: bool = true;
 
     #[inline]
     fn exchanges(&mut self) -> Option<&mut PeerExchanges> {
@@ -63,6 +61,11 @@ impl coap::PeerExchanges for Attached {
     }
 
     #[inline]
+    fn freshness(&mut self) -> Option<&mut Freshness> {
+        self.0.as_mut().map(|heard| &mut heard.coap_peer.freshness)
+    }
+
+    #[inline]
     fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
         if self.0.is_some() {
             return false;
@@ -71,7 +74,8 @@ impl coap::PeerExchanges for Attached {
         random(&mut bytes);
         let [a, b, echo @ ..] = bytes;
         let exchanges = Exchanges::new(u16::from_ne_bytes([a, b]));
-        self.0 = Some(Box::new(Heard { exchanges, coap_peer: CoapPeer::new(now, echo) }));
+        let coap_peer = CoapPeer::new(now, Forgotten::default(), Freshness::new(echo));
+        self.0 = Some(Box::new(Heard { exchanges, coap_peer }));
         true
     }
 
@@ -79,22 +83,20 @@ impl coap::PeerExchanges for Attached {
     fn heard(&mut self, now: Instant) {
         if let Some(heard) = &mut self.0 {
             heard.coap_peer.last = now;
-            heard.coap_peer.probing.heard();
         }
     }
 
-    fn on_alarm(&mut self, pool: &ExchangePool, now: Instant) -> Option<Instant> {
+    fn on_alarm(&mut self, pool: &ExchangePool, now: Instant, is_observer: bool) -> Option<Instant> {
         let Heard { exchanges, coap_peer } = self.0.as_deref_mut()?;
-        coap_peer.transfers.forget(now);
         let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
         match exchanges.next_deadline(pool) {
             Some(_) => Some(quiet_at.max(now.after_millis(1000))),
             // The peer, too, has forgotten all messages by then.
-            None if quiet_at <= now && coap_peer.observations.is_empty() => {
+            None if quiet_at <= now && !is_observer => {
                 self.forget();
                 None
             }
-            None if coap_peer.observations.is_empty() => Some(quiet_at),
+            None if !is_observer => Some(quiet_at),
             None => Some(now.after(EXCHANGE_LIFETIME)),
         }
     }
@@ -107,113 +109,29 @@ impl Drop for Heard {
     }
 }
 
-/// The most observations of one peer.
-pub(super) const MAX_OBSERVATIONS: usize = 16;
-
+/// The state of a peer beside its exchanges.
 pub(super) struct CoapPeer {
     /// Receives the exchanges when the peer is forgotten.
     pub(super) forgotten: Forgotten,
-    pub(super) transfers: Transfers,
-    pub(super) observations: Vec<Observed>,
     /// Time of the last message from the peer.
-    pub(super) last: Instant,
-    /// When it may be sent a notification that is not confirmable.
-    pub(super) probing: Probing,
-    /// What a peer without protection has to repeat to show that it receives at its address (RFC 9175, section 2.4).
-    pub(super) echo: [u8; 8],
-    pub(super) verified: bool,
-    /// True while the peer stands in the queue of those to be notified.
-    pub(super) queued: bool,
+    last: Instant,
+    pub(super) freshness: Freshness,
     /// Requests since the second began.
-    pub(super) second: Instant,
-    pub(super) requests: u32,
+    second: Instant,
+    requests: u32,
 }
 
 impl CoapPeer {
-    fn new(now: Instant, echo: [u8; 8]) -> Self {
-        Self {
-            forgotten: Forgotten::default(),
-            transfers: Transfers::default(),
-            observations: Vec::new(),
-            last: now,
-            probing: Probing::new(),
-            echo,
-            verified: false,
-            queued: false,
-            second: now,
-            requests: 0,
+    const fn new(now: Instant, forgotten: Forgotten, freshness: Freshness) -> Self {
+        Self { forgotten, last: now, freshness, second: now, requests: 0 }
+    }
+
+    /// Counts a request. Returns false if it is one too many in a second; 0 sets no limit.
+    pub(super) fn admits(&mut self, now: Instant, per_second: u32) -> bool {
+        if now.since(self.second) >= Duration::from_secs(1) {
+            (self.second, self.requests) = (now, 0);
         }
-    }
-
-    /// Marks what observes `path`. True if there is anything.
-    pub(super) fn mark(&mut self, path: &str) -> bool {
-        let mut any = false;
-        for observed in self.observations.iter_mut().filter(|observed| &*observed.path == path) {
-            observed.changed = true;
-            any = true;
-        }
-        any
-    }
-
-    /// True if something observes `path`.
-    pub(super) fn observes(&self, path: &str) -> bool {
-        self.observations.iter().any(|observed| &*observed.path == path)
-    }
-
-    /// True if there is a notification to send.
-    pub(super) fn has_news(&self) -> bool {
-        self.observations.iter().any(Observed::is_due)
-    }
-
-    /// The peer has acknowledged a notification.
-    pub(super) fn on_acknowledged(&mut self, id: RequestId) {
-        for observed in self.observations.iter_mut().filter(|observed| observed.pending == Some(id)) {
-            observed.pending = None;
-        }
-    }
-
-    /// The peer does not want notifications any more, or is not there.
-    pub(super) fn on_refused(&mut self, id: RequestId) {
-        self.observations.retain(|observed| observed.pending != Some(id));
-    }
-
-    /// As [`Self::on_refused`], of a notification that was not confirmable.
-    pub(super) fn on_rejected(&mut self, message_id: u16) {
-        self.observations.retain(|observed| observed.message_id != Some(message_id));
-    }
-
-    /// The Observe option of a registration with this token: newer than what an older one was sent.
-    pub(super) fn next_number(&self, token: &[u8]) -> u32 {
-        let found = self.observations.iter().find(|observed| observed.observation.token.as_bytes() == token);
-        found.map_or(0, |observed| observed.observation.number()).wrapping_add(1)
-    }
-
-    /// Ends what was registered with this token.
-    pub(super) fn deregister(&mut self, token: &[u8]) {
-        self.observations.retain(|observed| observed.observation.token.as_bytes() != token);
-    }
-}
-
-/// A representation that the peer observes.
-pub(super) struct Observed {
-    pub(super) observation: Observation,
-    /// The request that registered: each notification is the response to it.
-    pub(super) request: Box<[u8]>,
-    /// What protects each notification, if the request protected itself.
-    pub(super) oscore: Option<OscoreExchange>,
-    /// The path of the request.
-    pub(super) path: Arc<str>,
-    /// There is something newer than what was sent last.
-    pub(super) changed: bool,
-    /// The confirmable notification that is not acknowledged yet.
-    pub(super) pending: Option<RequestId>,
-    /// Of the last notification, if that was not confirmable.
-    pub(super) message_id: Option<u16>,
-    pub(super) _share: Share,
-}
-
-impl Observed {
-    pub(super) const fn is_due(&self) -> bool {
-        self.changed && self.pending.is_none()
+        self.requests = self.requests.saturating_add(1);
+        per_second == 0 || self.requests <= per_second
     }
 }

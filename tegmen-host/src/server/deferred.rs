@@ -1,25 +1,24 @@
 //! Requests whose response is deferred.
 
-use super::oscore_exchange::OscoreExchange;
-use super::source::Source;
+use super::oscore::OscoreExchange;
+use super::reply::Reply;
 use std::collections::HashMap;
-use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Token};
-use tegmen::identity::PeerId;
+use tegmen::coap::Code;
+use tegmen::node::Deferred;
 use tegmen::time::Instant;
 
 /// The requests of a shard that wait for their response, by the number of their responder.
 #[derive(Default)]
 pub(super) struct Deferrals {
-    last: u64,
     open: HashMap<u64, DeferredRequest>,
+    /// Responses that there is no space to send yet.
+    waiting: Vec<(DeferredRequest, Reply)>,
 }
 
 impl Deferrals {
-    /// Keeps a request, and returns the number of its responder.
-    pub(super) fn open(&mut self, request: DeferredRequest) -> u64 {
-        self.last += 1;
-        self.open.insert(self.last, request);
-        self.last
+    /// Keeps a request for the responder with this number.
+    pub(super) fn open(&mut self, number: u64, request: DeferredRequest) {
+        self.open.insert(number, request);
     }
 
     /// Takes the request of a responder; `None` if it has its response.
@@ -31,41 +30,28 @@ impl Deferrals {
     pub(super) fn overdue(&self, before: Instant) -> Vec<u64> {
         self.open.iter().filter(|(_, request)| request.at <= before).map(|(number, _)| *number).collect()
     }
+
+    /// Keeps a response until there is space to send it.
+    pub(super) fn postpone(&mut self, request: DeferredRequest, reply: Reply) {
+        self.waiting.push((request, reply));
+    }
+
+    /// Takes the responses that waited, but for those to requests that came at `before` or earlier.
+    pub(super) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Reply)> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|(request, _)| request.at > before);
+        waiting
+    }
 }
 
-/// Of a request, what its deferred response needs.
+/// The parts of a request that its deferred response needs.
 pub(super) struct DeferredRequest {
     /// The time at which the request came.
-    at: Instant,
-    pub(super) peer: PeerId,
-    pub(super) token: Token,
-    pub(super) operation: u64,
-    pub(super) to_group: bool,
-    /// The OSCORE exchange that protects the response, if OSCORE protected the request.
-    pub(super) oscore: Option<OscoreExchange>,
+    pub(super) at: Instant,
+    pub(super) deferred: Deferred<OscoreExchange>,
     pub(super) method: Code,
     /// The path, without a slash in front.
     pub(super) path: String,
-    /// The Block2 option.
-    pub(super) asked: Option<Block>,
     /// Bytes of the request's body.
     pub(super) received: usize,
-}
-
-impl DeferredRequest {
-    pub(super) fn new(from: &Source, message: &MessageRef<'_>, path: &str) -> Self {
-        let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
-        Self {
-            at: from.now,
-            peer: from.peer,
-            token: Token::new(message.token()),
-            operation: from.operation(message),
-            to_group: from.to_group,
-            oscore: from.oscore.clone(),
-            method: message.code(),
-            path: path.to_owned(),
-            asked,
-            received: message.payload().len(),
-        }
-    }
 }

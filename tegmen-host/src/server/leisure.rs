@@ -1,41 +1,63 @@
 //! Responses to requests to a group. Each response waits for a random time, so that the members do not all answer at
 //! once (RFC 7252, section 8.2).
 
-use std::collections::BTreeMap;
-use tegmen::address::Path;
+use super::per_peer::PerPeer;
+use tegmen::buf::{Frame, Full};
+use tegmen::identity::PeerId;
+use tegmen::node;
 use tegmen::time::{Duration, Instant};
 
 /// Responses that wait at once; more are not sent.
 const MAX_WAITING: usize = 1024;
 
-type Datagram = (Path, Box<[u8]>);
-
 /// The responses of a shard.
-#[derive(Default)]
 pub(super) struct Leisure {
-    /// By the time at which each goes, and the order in which they came.
-    waiting: BTreeMap<(Instant, u64), Datagram>,
-    count: u64,
+    waiting: PerPeer<Vec<(Instant, Box<[u8]>)>>,
+    count: usize,
+    longest: Duration,
 }
 
 impl Leisure {
-    /// Keeps a datagram for a time between now and `leisure`, chosen by `random`.
-    pub(super) fn keep(&mut self, now: Instant, leisure: Duration, random: u32, path: Path, datagram: &[u8]) {
-        if self.waiting.len() < MAX_WAITING {
-            let micros = (leisure.as_micros() as u64 * u64::from(random)) >> 32;
-            self.count += 1;
-            self.waiting.insert((now.after(Duration::from_micros(micros)), self.count), (path, datagram.into()));
+    /// No response waits. Each waits for at most `longest`.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { waiting: PerPeer::default(), count: 0, longest }
+    }
+
+    /// Forgets the responses to peers that are gone.
+    pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
+        self.waiting.retain(|peer, _| is_there(*peer));
+        self.count = self.waiting.values().map(Vec::len).sum();
+    }
+}
+
+impl node::Leisure for Leisure {
+    fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    fn keep(&mut self, at: Instant, peer: PeerId, message: &[u8]) -> Result<(), Full> {
+        if self.count >= MAX_WAITING {
+            return Err(Full);
         }
+        self.count += 1;
+        self.waiting.entry(peer).or_default().push((at, message.into()));
+        Ok(())
     }
 
-    /// When the next one goes.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    fn next(&self, peer: PeerId) -> Instant {
+        let own = self.waiting.get(&peer).into_iter().flatten();
+        own.map(|(at, _)| *at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// One that is to go now.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Datagram> {
-        let first = self.waiting.first_entry().filter(|first| first.key().0 <= now)?;
-        Some(first.remove())
+    fn take(&mut self, now: Instant, peer: PeerId, frame: &mut Frame<'_>) {
+        let Some(own) = self.waiting.get_mut(&peer) else { return };
+        let Some(due) = own.iter().position(|(at, _)| *at <= now) else { return };
+        let (_, message) = own.remove(due);
+        self.count -= 1;
+        if own.is_empty() {
+            self.waiting.remove(&peer);
+        }
+        // A message that does not fit is not sent.
+        let _ = frame.append(&message);
     }
 }

@@ -1,12 +1,10 @@
 //! The request that an application serves.
 
 use super::command::Command;
-use super::deferred::{Deferrals, DeferredRequest};
 use super::notifier::Notifier;
 use super::responder::Responder;
-use super::source::Source;
 use crate::request_uri::Query;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use tegmen::coap::handler::Authorized;
 use tegmen::coap::{Code, MessageRef, Response};
 use tegmen::identity::Identity;
@@ -21,23 +19,14 @@ pub struct Request<'a> {
 
 /// The exchange that a request begins.
 pub(super) struct Exchange<'a> {
-    pub(super) from: &'a Source,
     pub(super) path: &'a str,
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
-    pub(super) deferrals: &'a RefCell<Deferrals>,
+    /// The number of the last responder.
+    pub(super) responders: &'a Cell<u64>,
     /// The number of the responder, if the response is deferred.
-    pub(super) deferred: Cell<Option<u64>>,
-}
-
-impl Exchange<'_> {
-    /// Takes the right to respond from the responder, if there is one.
-    pub(super) fn forget_deferral(&self) {
-        if let Some(number) = self.deferred.take() {
-            self.deferrals.borrow_mut().take(number);
-        }
-    }
+    pub(super) deferred: &'a Cell<Option<u64>>,
 }
 
 impl Request<'_> {
@@ -80,12 +69,13 @@ impl Request<'_> {
     }
 
     /// Defers the response; the request is acknowledged now. If the handler then returns an error, that is the response. A
-    /// second call replaces the first responder.
+    /// second call replaces the first responder. With [`Response::observable`] the client observes the resource from the
+    /// response on, and the handler may defer each notification, too.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
-        self.exchange.forget_deferral();
-        let Exchange { from, path, commands, deferrals, deferred, .. } = self.exchange;
-        let number = deferrals.borrow_mut().open(DeferredRequest::new(from, self.message(), path));
+        let Exchange { commands, responders, deferred, .. } = self.exchange;
+        let number = responders.get() + 1;
+        responders.set(number);
         deferred.set(Some(number));
         Responder::new(number, commands)
     }

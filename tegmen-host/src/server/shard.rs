@@ -10,10 +10,9 @@ use super::coap_peer::Attached;
 use super::command::Command;
 use super::held::Held;
 use super::limits::{Gate, Limited};
-use super::serve::{Change, CoapServer, is_group_request, pool};
+use super::serve::{CoapServer, Features, pool};
 use super::shared::Shared;
 use super::signing::Signing;
-use super::source::Source;
 use super::{Application, Event, Kind, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::KeyStore;
@@ -34,7 +33,7 @@ use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{AlertDescription, Extended, Records, Resuming};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
-use tegmen::identity::{Identity, PeerId, Protection};
+use tegmen::identity::{PeerId, Protection};
 use tegmen::node::Node;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -59,7 +58,7 @@ type Role = tegmen::dtls::PublicKeys<Extended<Resuming<Limited, ServerResumption
 pub(super) struct Shard<A> {
     /// Which of the server's.
     number: usize,
-    node: Node<Table, Role>,
+    node: Node<Table, Role, Features>,
     resumption: ServerResumption,
     /// Sessions established, by kind.
     established: [u64; Kind::NAMES.len()],
@@ -97,6 +96,8 @@ const BATCHES: usize = 16;
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
 /// Seconds between two events that there is no space for handshakes or peers.
 const FULL_EVENTS_EVERY: u32 = 10;
+/// Messages that are sent by the clock, notifications among them, before datagrams are received again.
+const POLLED: usize = 256;
 /// Commands that are done between two batches.
 const COMMANDS: usize = 64;
 
@@ -117,12 +118,17 @@ impl<A: Application> Shard<A> {
         let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
         let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
+        let features = Features::new(shared, number);
+        let coap_server = CoapServer::new(shared, &features, commands.clone());
+        let mut node = Node::with_features(endpoint, pool(config, shards), features);
+        // A client that has several requests at once is sent their deferred responses at once.
+        node.set_nstart(usize::MAX);
         let per_second = config.sessions.signatures_per_second.div_ceil(shards as u32);
         let idle = config.dtls.idle_timeout;
         let give_up = if idle.is_zero() { Instant::NEVER } else { clock::now().after(idle) };
         Ok(Self {
             number,
-            node: Node::new(endpoint, pool(config, shards)),
+            node,
             resumption: shared.resumption.clone(),
             established: Default::default(),
             environment,
@@ -133,8 +139,8 @@ impl<A: Application> Shard<A> {
                 .filter(|l| l.scheme == Scheme::Coaps)
                 .map(|l| l.address.port())
                 .collect(),
-            signing: Signing::new(per_second, commands.clone(), number),
-            coap_server: CoapServer::new(shared, number, commands),
+            signing: Signing::new(per_second, commands, number),
+            coap_server,
             totals,
             seconds: 0,
             ends: [None; 2],
@@ -164,14 +170,7 @@ impl<A: Application> Shard<A> {
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
         loop {
-            let alarm = self
-                .node
-                .endpoint
-                .next_alarm()
-                .into_iter()
-                .chain(self.held.next())
-                .chain(self.coap_server.leisurely.next())
-                .min();
+            let alarm = self.node.endpoint.next_alarm().into_iter().chain(self.held.next()).min();
             let readable = std::future::poll_fn(|cx| {
                 let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
                 if ready { Poll::Ready(()) } else { Poll::Pending }
@@ -198,14 +197,12 @@ impl<A: Application> Shard<A> {
                             }
                             self.do_some(&mut commands, &mut passed);
                             self.poll();
-                            self.notify(now);
                             self.outbox.flush(&sockets).await;
                         }
                     }
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 Some(passed) = passed.recv() => self.on_passed(passed),
-                () = std::future::ready(()), if !self.coap_server.observers.is_idle() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
             }
@@ -216,11 +213,7 @@ impl<A: Application> Shard<A> {
                 self.on_second(reload);
             }
             self.on_held(now);
-            while let Some((path, datagram)) = self.coap_server.leisurely.take(now) {
-                self.outbox.push(path, &datagram);
-            }
             self.poll();
-            self.notify(now);
             self.outbox.flush(&sockets).await;
         }
         self.park();
@@ -252,7 +245,7 @@ impl<A: Application> Shard<A> {
             if let Some(event) = event {
                 self.on_event(now, event);
             }
-            return self.on_changes(now);
+            return self.on_handled(now, path);
         }
         if !is_passed && self.cid_routing.pass(path, datagram) {
             return;
@@ -265,7 +258,7 @@ impl<A: Application> Shard<A> {
             let Self { node, environment, coap_server, outbox, .. } = self;
             let out = outbox.draft();
             match node.handle(&mut environment.at(now), path, &mut records, coap_server, out) {
-                None => return self.on_changes(now),
+                None => return self.on_handled(now, path),
                 Some(EndpointEvent::Answer { len }) => {
                     let refusal = outbox.draft().get(..len.into()).and_then(refusal);
                     outbox.queue(*path, len.into());
@@ -287,51 +280,39 @@ impl<A: Application> Shard<A> {
     /// Handles a datagram to a group. Nothing is answered at once, and only responses that help the sender are sent
     /// (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
-        if is_group_request(datagram) {
-            self.coap_server.to_group = true;
-            self.on_datagram(now, path, datagram, false);
-            self.coap_server.to_group = false;
+        if !self.secure_ports.contains(&path.local.port) {
+            let Self { node, environment, coap_server, outbox, .. } = self;
+            node.handle_group(&mut environment.at(now), path, datagram, coap_server, outbox.draft());
+            self.on_handled(now, path);
         }
     }
 
-    /// Does what is due by the clock, and sends what is ready.
-    pub(super) fn poll(&mut self) {
+    /// Does a limited part of what is due by the clock, so that other work does not wait long. Returns true if something may
+    /// be left.
+    pub(super) fn poll(&mut self) -> bool {
         let now = clock::now();
-        loop {
+        for _ in 0..POLLED {
             let Self { node, environment, coap_server, outbox, .. } = self;
-            let Some(event) = node.poll(&mut environment.at(now), coap_server, outbox.draft()) else { break };
+            let Some(event) = node.poll(&mut environment.at(now), coap_server, outbox.draft()) else { return false };
             self.on_event(now, event);
         }
-        self.on_changes(now);
+        true
     }
 
-    /// Handles the changes of peers since the last call.
-    fn on_changes(&mut self, now: Instant) {
-        while let Some((peer, change)) = self.coap_server.changes.pop() {
-            let peers = &mut self.node.endpoint.peers;
-            match change {
-                Change::Begun => {
-                    peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
-                    if peers.peer(peer).is_some_and(|entry| entry.protection() == Protection::Plain) {
-                        self.unauthenticated.add(peers, peer);
-                    }
-                }
-                Change::Verified => self.node.endpoint.verify_session(peer),
-                change => {
-                    if let Some(coap_peer) = peers.attached(peer).and_then(Attached::coap_peer) {
-                        self.coap_server.on_change(peer, coap_peer, &change);
-                    }
-                }
+    /// Does the rest of the work for a datagram that came over `path`: peers whose exchanges have begun, and OSCORE contexts
+    /// that could not be used.
+    #[inline]
+    fn on_handled(&mut self, now: Instant, path: &Path) {
+        while let Some(peer) = self.coap_server.begun.pop() {
+            let Node { endpoint, features, .. } = &mut self.node;
+            endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
+            if endpoint.peers.peer(peer).is_some_and(|entry| entry.protection() == Protection::Plain) {
+                self.unauthenticated.add(&mut endpoint.peers, &mut features.observers, peer);
             }
         }
-    }
-
-    /// Returns the peer as the sender of a message at the time `now`.
-    pub(super) fn source(&mut self, now: Instant, peer: PeerId) -> Option<Source> {
-        let entry = self.node.endpoint.peers.peer(peer)?;
-        let identity = Identity { principal: entry.principal(), protection: entry.protection() };
-        let remote = entry.path().remote.into();
-        Some(Source { now, peer, identity, remote, unverified: false, to_group: false, oscore: None })
+        while let Some(problem) = self.node.features.oscore.problems.pop() {
+            (self.coap_server.events)(Event::Context { remote: path.remote.into(), problem });
+        }
     }
 
     /// Queues the first `len` bytes of the draft, for `peer`.
@@ -363,13 +344,11 @@ impl<A: Application> Shard<A> {
         self.seconds = self.seconds.wrapping_add(1);
         self.coap_server.give_back(&mut self.node.storage, clock::now());
         self.give_up_deferred(clock::now());
+        let Node { endpoint, features, .. } = &mut self.node;
+        features.sweep(clock::now(), |peer| {
+            endpoint.peers.attached(peer).is_some_and(|attached| attached.coap_peer().is_some())
+        });
         if self.seconds.is_multiple_of(64) {
-            let peers = &mut self.node.endpoint.peers;
-            let observes = |peer, path: &str| {
-                let coap_peer = peers.attached(peer).and_then(Attached::coap_peer);
-                coap_peer.is_some_and(|coap_peer| coap_peer.observes(path))
-            };
-            self.coap_server.observers.retain(observes);
             self.sweep_persisted(clock::now());
         }
         if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.environment.counters.table_full != self.unanswered {
@@ -378,7 +357,7 @@ impl<A: Application> Shard<A> {
             (self.coap_server.events)(Event::Full { unanswered });
         }
         if reload {
-            self.coap_server.application.every_second(&self.coap_server.notifier);
+            self.coap_server.resources.application.every_second(&self.coap_server.resources.notifier);
             if let Err(error) = self.resumption.tick(&mut self.environment.crypto) {
                 (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
@@ -431,7 +410,7 @@ impl<A: Application> Shard<A> {
             peers: self.node.endpoint.peers.len(),
             handshakes: self.node.endpoint.peers.handshakes(),
             table_bytes: self.node.endpoint.peers.bytes(),
-            requests: self.coap_server.requests,
+            requests: self.coap_server.requests + self.node.features.oscore.unopened,
             signatures: Signatures {
                 done: self.signing.done,
                 displaced: self.signing.displaced,
@@ -444,7 +423,7 @@ impl<A: Application> Shard<A> {
             exchange_bytes: self.node.storage.heap_bytes(),
             exchanges_refused: self.coap_server.refused,
             body_bytes: if self.number == 0 { self.coap_server.bodies.used() } else { 0 },
-            observations: self.coap_server.observations.used(),
+            observations: self.node.features.observers.len(),
             address_changes: self.node.endpoint.address_changes(),
             certificate_expires: self.ends[0].map(|(at, _)| at),
             revocation_due: self.ends[1].map(|(at, _)| at),
@@ -462,7 +441,7 @@ impl<A: Application> Shard<A> {
         for id in ids {
             self.node.endpoint.close(id);
         }
-        self.poll();
+        while self.poll() {}
     }
 }
 

@@ -1,11 +1,11 @@
 //! The parts of a server that all its shards share.
 
+use super::bodies::Ledger;
 use super::builder::AnyPolicy;
 use super::cid_routing::Passed;
 use super::event::EventSink;
 use super::limits::Gate;
 use super::notifier::Notifier;
-use super::transfer::Ledger;
 use super::{Listen, ServerConfig, StartError};
 use crate::credentials::Credentials;
 use crate::prefix::Shares;

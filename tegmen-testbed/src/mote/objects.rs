@@ -104,6 +104,7 @@ impl Contexts {
 impl Oscore for Contexts {
     const OVERHEAD: usize = OVERHEAD;
     type Exchange = (u16, RequestBinding);
+    type Whole = [u8; 0];
 
     fn protect_request<C: Crypto>(
         &mut self,
@@ -132,7 +133,10 @@ impl Oscore for Contexts {
                 let (principal, exchange) = (Principal(maker.into()), (maker, nonce.binding()));
                 Opened::Fresh { message, principal, exchange, nonce }
             }
-            Unprotected::Unverified(_, binding) => Opened::Unverified((maker, binding)),
+            Unprotected::Unverified(message, binding) => {
+                let (principal, exchange) = (Principal(maker.into()), (maker, binding));
+                Opened::Unverified { message: Some(message), principal, exchange }
+            }
         };
         self.instructions += cost;
         Ok(opened)

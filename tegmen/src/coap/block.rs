@@ -58,7 +58,7 @@ impl Block {
     }
 
     /// Returns the same position in the body with blocks of at most `size` bytes.
-    pub fn limited(self, size: usize) -> Self {
+    pub(crate) fn limited(self, size: usize) -> Self {
         let size_exponent = self.size_exponent.min(Self::first(size).size_exponent);
         let number = self.number << self.size_exponent.saturating_sub(size_exponent);
         Self { number, size_exponent, ..self }

@@ -2,6 +2,7 @@
 //! requests. All state is bounded and independent of the protection of datagrams.
 
 use super::code::Code;
+use super::freshness::Freshness;
 use super::message::{Malformed, MessageRef, MessageType, Token, empty_message};
 use super::observe;
 use super::option::OptionNumber;
@@ -76,6 +77,8 @@ pub trait PeerExchanges {
     type Storage: ExchangeStorage;
     /// The state of the peer that an application keeps beside them; `()` if there is none.
     type State;
+    /// True if there is a [`Self::freshness`]. Otherwise a node challenges nobody.
+    const VERIFIES: bool = false;
 
     /// Returns the exchanges of this peer, if it has any.
     fn exchanges(&mut self) -> Option<&mut Exchanges<Self::Storage>>;
@@ -83,6 +86,12 @@ pub trait PeerExchanges {
     /// Returns the exchanges of this peer and its state, if it has both.
     #[inline]
     fn with_state(&mut self) -> Option<(&mut Exchanges<Self::Storage>, &mut Self::State)> {
+        None
+    }
+
+    /// Returns the proof of the peer that it receives at its address now, if it has exchanges and [`Self::VERIFIES`].
+    #[inline]
+    fn freshness(&mut self) -> Option<&mut Freshness> {
         None
     }
 
@@ -99,10 +108,11 @@ pub trait PeerExchanges {
         let _ = now;
     }
 
-    /// Forgets what is too old, when an alarm of the peer has come. Returns the time of the next call, if one is needed.
+    /// Forgets what is too old, when an alarm of the peer has come. `is_observer` is true if the peer observes a resource.
+    /// Returns the time of the next call, if one is needed.
     #[inline]
-    fn on_alarm(&mut self, storage: &Self::Storage, now: Instant) -> Option<Instant> {
-        let _ = (storage, now);
+    fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {
+        let _ = (storage, now, is_observer);
         None
     }
 }

@@ -45,7 +45,7 @@ impl<'r> Authorized<'r> {
     ///
     /// # Errors
     /// 4.01 if the sender has proved nothing, 4.03 if it has and may not.
-    pub fn new(policy: &impl Policy, request: Request<'r>) -> Result<Self, Code> {
+    pub(crate) fn new(policy: &impl Policy, request: Request<'r>) -> Result<Self, Code> {
         if policy.allows(&request) {
             return Ok(Self { request });
         }
@@ -103,9 +103,14 @@ pub enum Served {
         /// The client is an observer now.
         observed: bool,
     },
-    /// The frame holds an acknowledgement, or nothing if the request was not confirmable; the response to this token is
-    /// still to come, by [`separate_response`].
-    Deferred(Token),
+    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response comes later, by
+    /// [`separate_response`].
+    Deferred {
+        /// The token of the response.
+        token: Token,
+        /// The client is an observer once a response with a success code is sent.
+        observed: bool,
+    },
     /// Not even an error response fits the frame.
     NoRoom,
 }
@@ -132,7 +137,7 @@ pub fn serve<P: Policy, H: Handler>(
     let (message_type, message_id) = heading(&message, message_id);
     let served = respond(request, policy, handler, message_type, message_id, frame);
     let silent = match served {
-        Served::Deferred(_) => true,
+        Served::Deferred { .. } => true,
         Served::Responded { code, .. } => NoResponse::of(&message).suppresses(code),
         Served::NoRoom => false,
     };
@@ -147,7 +152,7 @@ pub fn serve<P: Policy, H: Handler>(
 
 /// Writes the response to `request` into `frame`, as a message of this type: what [`serve`] does with a request that
 /// was received, and a server for each notification with the request that registered (RFC 7641, section 4.2).
-pub fn respond<P: Policy, H: Handler>(
+pub(crate) fn respond<P: Policy, H: Handler>(
     request: Request<'_>,
     policy: &P,
     handler: &mut H,
@@ -172,9 +177,9 @@ pub fn respond<P: Policy, H: Handler>(
             Err(code) => Err(code),
         },
     };
-    let deferred = response.deferred;
+    let (deferred, observed) = (response.deferred, response.observed);
     let outcome = match handled {
-        Ok(()) if deferred => return Served::Deferred(Token::new(token)),
+        Ok(()) if deferred => return Served::Deferred { token: Token::new(token), observed },
         Ok(()) if response.builder.code().is_success() => response.finish(&message, H::IN_BLOCKS),
         other => other,
     };
@@ -189,7 +194,7 @@ pub fn respond<P: Policy, H: Handler>(
 /// Returns type and Message ID of the response to a request. The response to a confirmable request is in its
 /// acknowledgement; the response to another request is a separate message with `message_id` (RFC 7252, sections 5.2.1
 /// and 5.2.3).
-pub const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
+pub(crate) const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
     match request.message_type() {
         MessageType::Confirmable => (MessageType::Acknowledgement, request.message_id()),
         _ => (MessageType::NonConfirmable, message_id),

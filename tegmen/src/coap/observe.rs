@@ -46,25 +46,25 @@ pub struct Observation {
 
 impl Observation {
     /// A registration whose response carries `number`. If it renews an older one, that must be newer than all before.
-    pub const fn new(token: Token, number: u32) -> Self {
+    pub(crate) const fn new(token: Token, number: u32) -> Self {
         Self { token, number: number & NUMBER_MASK, unconfirmed: 0 }
     }
 
     /// The Observe option of what was sent last, 24 bits.
-    pub const fn number(&self) -> u32 {
+    pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 
     /// The Observe option of the next notification. One notification is made for each change at most, so 2^23 of them
     /// take longer than the 128 seconds in which a client compares numbers.
-    pub const fn next(&mut self) -> u32 {
+    pub(crate) const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number
     }
 
     /// True if the next notification is to be confirmable: after `most` that were not, for only an acknowledgement
     /// tells that the client is still there (RFC 7641, section 4.5).
-    pub const fn confirm(&mut self, most: u8) -> bool {
+    pub(crate) const fn confirm(&mut self, most: u8) -> bool {
         let confirm = self.unconfirmed >= most;
         self.unconfirmed = if confirm { 0 } else { self.unconfirmed.wrapping_add(1) };
         confirm

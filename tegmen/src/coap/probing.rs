@@ -19,7 +19,7 @@ impl Default for Probing {
 
 impl Probing {
     /// Nothing was sent yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next: Instant::AT_ONCE }
     }
 

@@ -152,8 +152,8 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.room().saturating_sub(1)
     }
 
-    /// Allows the client to observe the representation (RFC 7641): a client that asks for it becomes an observer. A
-    /// deferred response or an error registers no observer.
+    /// Allows the client to observe the representation (RFC 7641): a client that asks for it becomes an observer, with a
+    /// response that is deferred when that is sent. An error registers no observer.
     pub fn observable(&mut self) {
         self.observed = self.registration.is_some();
     }

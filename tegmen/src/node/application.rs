@@ -1,51 +1,54 @@
 //! The application of a node: the resources that it serves, and the replies to its requests.
 
+use super::bodies::Operation;
 use super::error::SendError;
 use crate::address::Path;
-use crate::buf::Frame;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
 use crate::coap::storage::Repeat;
-use crate::coap::{Authorized, Code, MessageRef, NoResponse, RequestId, Token};
-use crate::crypto::Crypto;
-use crate::cx::Cx;
-use crate::identity::{Identity, PeerId};
+use crate::coap::{Authorized, Block, Code, MessageRef, NoResponse, OptionNumber, RequestId, Token};
+use crate::identity::{Identity, PeerId, Principal};
 use crate::oscore::{RequestNonce, UnprotectError};
+use crate::time::Instant;
 use core::convert::Infallible;
 
 /// The application of a node. `X` is a request that OSCORE opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `S` is
 /// the state of a peer that the application keeps beside its exchanges: see
 /// [`PeerExchanges::State`](crate::coap::exchange::PeerExchanges::State).
 pub trait Application<X = Infallible, S = ()> {
-    /// True if [`Self::answer`] answers requests. Otherwise the node answers them by [`Self::server`].
-    const ANSWERS: bool = false;
-
     /// Returns the policy that decides which requests are allowed, and the handler that answers them; `None` if the
     /// application serves nothing. The node then rejects requests, and an image links no server.
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         None::<(&Anybody, &mut NoHandler)>
     }
 
-    /// Writes the response to a request into `frame`, which has the size of a message to the peer. The node has looked for
-    /// a repetition, and protects the response as it does others. Returns the effect of repeating the request, with which
-    /// the node keeps the response; `None` if it is not kept.
-    fn answer<C: Crypto>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        incoming: Incoming<'_, S>,
-        frame: &mut Frame<'_>,
-    ) -> Option<Repeat> {
-        let _ = (cx, incoming, frame);
-        None
+    /// Admits a request that is no repetition, before the node does anything for it. `state` is that of its peer.
+    ///
+    /// # Errors
+    /// The response in place of that of the handler.
+    #[inline]
+    fn admit(&mut self, incoming: &Incoming<'_>, state: Option<&mut S>) -> Result<(), Refusal> {
+        let _ = (incoming, state);
+        Ok(())
+    }
+
+    /// Notes the response to a request, as it is before OSCORE protects it; `response` is empty if none is sent now.
+    /// `repeat` is the effect of executing the request twice. Returns the effect with which the node keeps the response,
+    /// which is [`Repeat::Safe`] if the request was not executed.
+    #[inline]
+    fn on_answered(&mut self, incoming: &Incoming<'_>, answer: Answer, response: &[u8], repeat: Repeat) -> Repeat {
+        let _ = (incoming, answer, response);
+        repeat
+    }
+
+    /// Notes that the handler is asked for a notification, as the response to `registration` (RFC 7641, section 4.2).
+    #[inline]
+    fn on_notification(&mut self, peer: PeerId, registration: &MessageRef<'_>) {
+        let _ = (peer, registration);
     }
 
     /// Notes that the exchanges of a peer begin.
     fn on_begun(&mut self, peer: PeerId, state: &mut S) {
         let _ = (peer, state);
-    }
-
-    /// Notes that the peer rejects a message of which no state is kept: a notification that is not confirmable.
-    fn on_rejected(&mut self, peer: PeerId, message_id: u16) {
-        let _ = (peer, message_id);
     }
 
     /// Takes a request whose response the handler deferred: see [`DeferredRequest::keep`].
@@ -59,29 +62,44 @@ pub trait Application<X = Infallible, S = ()> {
     }
 }
 
-/// A request that an application answers by itself: see [`Application::answer`].
-#[derive(Debug)]
-pub struct Incoming<'m, S> {
+/// A request that came: see [`Application::admit`].
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'m> {
+    /// The time at which it came.
+    pub now: Instant,
     /// The peer.
     pub peer: PeerId,
     /// The addresses of the datagram.
-    pub path: Path,
-    /// The identity of the peer, and how its datagram is protected.
+    pub path: &'m Path,
+    /// The identity of the sender, and the protection of the request.
     pub identity: Identity,
-    /// True if the request may be a replay: the replay window of its session was lost (RFC 9175, section 2.3).
-    pub is_unverified: bool,
-    /// The state that the application keeps of the peer.
-    pub state: &'m mut S,
-    /// The request. With an OSCORE option, its bytes, to be opened in place.
-    pub message: Result<MessageRef<'m>, &'m mut [u8]>,
-    /// Bytes of the message.
-    pub len: usize,
-    /// The Message ID of a response that is not in the acknowledgement.
-    pub message_id: u16,
-    /// The effect of repeating the request.
-    pub repeat: Repeat,
-    /// False if nothing can be remembered of a request that must not be executed twice. It is then answered with 5.03.
-    pub has_room: bool,
+    /// The request, as OSCORE opened it.
+    pub message: &'m MessageRef<'m>,
+    /// True if the request was sent to a group (RFC 7252, section 8).
+    pub to_group: bool,
+}
+
+/// The response to a request that is not admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The code.
+    pub code: Code,
+    /// An option with a value of format `uint`.
+    pub option: Option<(OptionNumber, u32)>,
+}
+
+/// The outcome of a request that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It has a response with this code, be it of the handler or of the node. 0.00 is a Reset. The client perhaps does not want the
+    /// response (RFC 7967).
+    Code(Code),
+    /// The response is deferred.
+    Deferred,
+    /// The response does not fit a message.
+    NoRoom,
+    /// 5.03: there is no space to remember a request that must not be executed twice.
+    NoMemory,
 }
 
 /// The reply to a request, or the reason why there is none.
@@ -112,21 +130,33 @@ pub enum Reply<'m> {
 pub struct DeferredRequest<'m, X = Infallible> {
     pub(super) peer: PeerId,
     pub(super) token: Token,
-    pub(super) message: &'m MessageRef<'m>,
+    /// The request.
+    pub message: &'m MessageRef<'m>,
     /// The request as OSCORE opened it, and the right to answer under its nonce.
-    pub(super) exchange: Option<(X, RequestNonce)>,
+    pub(super) exchange: Option<(X, Option<RequestNonce>)>,
+    /// The transfer of the blocks of the response, if the node has [`Bodies`](super::Bodies).
+    pub(super) operation: Option<Operation>,
+    /// The response makes the client an observer, or is a notification.
+    pub(super) observes: bool,
+    /// The owner of the OSCORE context that protects the request.
+    pub(super) owner: Option<Principal>,
+    pub(super) to_group: bool,
 }
 
-impl<'m, X> DeferredRequest<'m, X> {
-    /// Returns the request.
-    pub const fn message(&self) -> &'m MessageRef<'m> {
-        self.message
-    }
-
+impl<X> DeferredRequest<'_, X> {
     /// Returns the right to answer, for [`Node::respond`](super::Node::respond).
     pub fn keep(self) -> Deferred<X> {
-        let exchange = self.exchange.map(|(exchange, nonce)| (exchange, Some(nonce)));
-        Deferred { peer: self.peer, token: self.token, no_response: NoResponse::of(self.message), exchange }
+        let asked = self.message.block(OptionNumber::BLOCK2).ok().flatten();
+        Deferred {
+            peer: self.peer,
+            token: self.token,
+            no_response: NoResponse::of(self.message),
+            exchange: self.exchange,
+            transfer: self.operation.map(|operation| (operation, asked)),
+            observes: self.observes,
+            owner: self.owner,
+            to_group: self.to_group,
+        }
     }
 }
 
@@ -139,6 +169,14 @@ pub struct Deferred<X = Infallible> {
     pub(super) no_response: NoResponse,
     /// The request as OSCORE opened it, and the right to answer under its nonce, until it is used.
     pub(super) exchange: Option<(X, Option<RequestNonce>)>,
+    /// The transfer of the blocks of the response, and the block that was asked for.
+    pub(super) transfer: Option<(Operation, Option<Block>)>,
+    /// The response makes the client an observer, or is a notification.
+    pub(super) observes: bool,
+    /// The owner of the OSCORE context that protects the request; `None` without OSCORE.
+    pub owner: Option<Principal>,
+    /// Nobody wants an error.
+    pub(super) to_group: bool,
 }
 
 impl<X> Deferred<X> {

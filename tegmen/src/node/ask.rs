@@ -41,6 +41,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             RequestToken::Given(token) => token,
             RequestToken::Drawn => self.draw_token(cx, peer, &mut drawn),
         };
+        let write = |_: &mut F, builder: &mut Builder<'_, '_>| write(builder);
         self.send(cx, peer, (message_type, code), token, protect, write, out)
     }
 
@@ -78,7 +79,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
         self.draw_message_id(cx, peer);
-        self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_| Ok(()), out)
+        self.send(cx, peer, (MessageType::Confirmable, Code::EMPTY), &[], Protect::Nothing, |_, _| Ok(()), out)
     }
 
     /// Gives up a request; its reply is then rejected, which also ends an observation (RFC 7641, section 3.6).

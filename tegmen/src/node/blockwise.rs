@@ -11,71 +11,120 @@ use crate::coap::handler::{Handler, Policy, Request, Served, heading, refusal, s
 use crate::coap::message::BuildError;
 use crate::coap::option::uint_bytes;
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
+use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// Returns the request with the body that was put together, unless that is empty.
-pub(super) fn with_whole_body<'m>(message: MessageRef<'m>, body: &'m [u8]) -> MessageRef<'m> {
-    if body.is_empty() { message } else { message.with_body(body) }
+/// The next step of a request.
+pub(super) enum Step<'r> {
+    /// The response is in the frame, without the handler.
+    Answered(Served),
+    /// The handler writes the response to this request into the frame.
+    Serve(Request<'r>),
+    /// The handler writes the response whole, because it cannot write it again: see [`serve_whole`].
+    ServeWhole(Operation, InBlocks),
 }
 
-/// Does the same as [`serve`], for a request whose body may come in blocks, and whose response may be longer than a
-/// message. A complete body is kept until [`Bodies::release`].
-pub(super) fn serve_in_blocks<P: Policy, H: Handler>(
-    (now, operation): (Instant, Operation),
+/// True if the body of a request came in blocks.
+type InBlocks = bool;
+
+/// Takes a request whose body may come in blocks, or that may ask for a block of a response that is kept. A complete body is
+/// kept until [`Bodies::release`].
+#[inline]
+pub(super) fn take<'r, P: Policy, H: Handler>(
+    (now, peer): (Instant, PeerId),
     bodies: &mut impl Bodies,
-    request: Request<'_>,
+    request: Request<'r>,
     policy: &P,
     handler: &mut H,
-    message_id: u16,
+    head: (MessageType, u16),
     frame: &mut Frame<'_>,
-) -> Served {
+) -> Step<'r> {
     let message = request.message;
-    let refuse = |code, option, frame: &mut Frame<'_>| {
-        respond(heading(&message, message_id), (message.token(), code), option, frame)
-    };
-    let whole = request.with_body(&[]);
     let (block, asked) = match (message.block(OptionNumber::BLOCK1), message.block(OptionNumber::BLOCK2)) {
-        (Ok(block), Ok(asked)) => (block.filter(|block| block.more || block.number > 0), asked),
-        (Err(code), _) | (_, Err(code)) => return refuse(code, None, frame),
+        (Ok(block), Ok(asked)) => (block, asked),
+        (Err(code), _) | (_, Err(code)) => return refuse(head, &message, code, None, frame),
     };
-    let later = asked.is_some_and(|asked| asked.number > 0);
-    if (block.is_some() || later) && (refusal(&whole.message, handler).is_some() || !policy.allows(&request)) {
-        // It is refused without the handler. A client that must not make the request cannot fill our memory with its body.
-        return serve(whole, policy, handler, message_id, frame);
+    let is_part = block.is_some_and(|block| block.more || block.number > 0);
+    let is_later = asked.is_some_and(|asked| asked.number > 0);
+    if !is_part && message.payload().len() > bodies.limit() {
+        let most = (OptionNumber::SIZE1, bodies.limit() as u32);
+        return refuse(head, &message, Code::REQUEST_ENTITY_TOO_LARGE, Some(most), frame);
     }
+    if !is_part && !is_later {
+        return match message.code().is_safe() && block.is_none() {
+            true => Step::Serve(request),
+            false => Step::ServeWhole(Operation::of(peer, &request), false),
+        };
+    }
+    take_block((now, peer), bodies, request, (block.filter(|_| is_part), asked, is_later), policy, handler, head, frame)
+}
+
+/// Takes a block of the body of a request, or a request for a later block of a response.
+#[expect(clippy::too_many_arguments, reason = "those of its caller, and the blocks that it has read")]
+fn take_block<'r, P: Policy, H: Handler>(
+    (now, peer): (Instant, PeerId),
+    bodies: &mut impl Bodies,
+    request: Request<'r>,
+    (block, asked, is_later): (Option<Block>, Option<Block>, bool),
+    policy: &P,
+    handler: &mut H,
+    head: (MessageType, u16),
+    frame: &mut Frame<'_>,
+) -> Step<'r> {
+    let message = request.message;
+    let whole = request.with_body(&[]);
+    if refusal(&whole.message, handler).is_some() || !policy.allows(&request) {
+        // It is refused without the handler. A client that must not make the request cannot fill our memory with its body.
+        return Step::Serve(whole);
+    }
+    let operation = Operation::of(peer, &request);
     if let Some(block) = block {
         let announced = message.uint(OptionNumber::SIZE1).unwrap_or(0) as usize;
         match bodies.upload(now, &operation, (block, message.payload()), announced) {
             Ok(true) => {}
-            Ok(false) => return refuse(Code::CONTINUE, Some((OptionNumber::BLOCK1, block.value())), frame),
+            Ok(false) => {
+                let next = Some((OptionNumber::BLOCK1, block.value()));
+                return refuse(head, &message, Code::CONTINUE, next, frame);
+            }
             Err(Code::REQUEST_ENTITY_TOO_LARGE) => {
                 let most = (OptionNumber::SIZE1, bodies.limit() as u32);
-                return refuse(Code::REQUEST_ENTITY_TOO_LARGE, Some(most), frame);
+                return refuse(head, &message, Code::REQUEST_ENTITY_TOO_LARGE, Some(most), frame);
             }
-            Err(code) => return refuse(code, None, frame),
+            Err(code) => return refuse(head, &message, code, None, frame),
         }
     }
-    if later {
+    if is_later {
         if let Some(kept) = bodies.kept(now, &operation) {
-            return write_block(kept, asked, heading(&message, message_id), message.token(), frame);
+            return Step::Answered(write_block(kept, asked, head, message.token(), frame));
         }
         if !message.code().is_safe() {
-            return refuse(Code::REQUEST_ENTITY_INCOMPLETE, None, frame);
+            return refuse(head, &message, Code::REQUEST_ENTITY_INCOMPLETE, None, frame);
         }
     }
-    if message.code().is_safe() && message.option(OptionNumber::BLOCK1).is_none() {
-        return serve(request, policy, handler, message_id, frame);
+    match block {
+        None if message.code().is_safe() => Step::Serve(request),
+        block => Step::ServeWhole(operation, block.is_some()),
     }
-    serve_whole((now, operation), bodies, (request, block.is_some()), policy, handler, message_id, frame)
+}
+
+/// Writes a response of one option, which is not the handler's.
+fn refuse(
+    head: (MessageType, u16),
+    message: &MessageRef<'_>,
+    code: Code,
+    option: Option<(OptionNumber, u32)>,
+    frame: &mut Frame<'_>,
+) -> Step<'static> {
+    Step::Answered(respond(head, (message.token(), code), option, frame))
 }
 
 /// Lets the handler write a response that it cannot write again, and cuts it into blocks if it is long.
-fn serve_whole<P: Policy, H: Handler>(
-    (now, operation): (Instant, Operation),
+pub(super) fn serve_whole<P: Policy, H: Handler>(
+    now: Instant,
+    (operation, in_blocks): (Operation, InBlocks),
     bodies: &mut impl Bodies,
-    (request, in_blocks): (Request<'_>, bool),
-    policy: &P,
-    handler: &mut H,
+    request: Request<'_>,
+    (policy, handler): (&P, &mut H),
     message_id: u16,
     frame: &mut Frame<'_>,
 ) -> Served {
@@ -103,6 +152,56 @@ fn serve_whole<P: Policy, H: Handler>(
     }
 }
 
+/// Writes the rest of a separate response by `write`: whole if it fits a message without its last `reserved` bytes, otherwise
+/// as its first block, or the one that was asked for. `number` goes into the Observe option.
+pub(super) fn write_separate(
+    (now, operation, asked): (Instant, &Operation, Option<Block>),
+    bodies: &mut impl Bodies,
+    number: Option<u32>,
+    reserved: usize,
+    write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+    builder: &mut Builder<'_, '_>,
+) -> Result<(), BuildError> {
+    let (_, space) = bodies.space(now, operation);
+    if space.len() < builder.room() {
+        write(builder)?;
+        return observe(number, builder);
+    }
+    let mut written = Frame::new(space, 0);
+    let mut whole = Builder::new(&mut written, MessageType::Confirmable, builder.code(), 0, &[])?;
+    write(&mut whole)?;
+    observe(number, &mut whole)?;
+    let (len, code) = (written.len(), builder.code());
+    let size = asked.map_or(MAX_SIZE, Block::size);
+    let room = builder.room().saturating_sub(reserved);
+    let response = MessageRef::parse(written.bytes()).map_err(|_| BuildError::Full)?;
+    if response.payload().len() <= size && len <= room && asked.is_none_or(|asked| asked.number == 0) {
+        let copied = copy(&response, builder);
+        bodies.release(operation);
+        return copied;
+    }
+    let kept = bodies.keep(now, operation, len).ok().and_then(|()| bodies.kept(now, operation));
+    let Some((kept, etag)) = kept else {
+        bodies.release(operation);
+        builder.set_code(Code::SERVICE_UNAVAILABLE);
+        return Ok(());
+    };
+    let response = MessageRef::parse(kept).map_err(|_| BuildError::Full)?;
+    builder.set_code(code);
+    cut(&response, &etag, asked, reserved, builder).map(|_| ())
+}
+
+/// Adds the Observe option of a notification.
+pub(super) fn observe(number: Option<u32>, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
+    number.map_or(Ok(()), |number| builder.insert(OptionNumber::OBSERVE, uint_bytes(number, &mut [0; 4])))
+}
+
+/// Adds the options and the payload of `response`.
+fn copy(response: &MessageRef<'_>, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
+    response.options().try_for_each(|(number, value)| builder.option(number, value))?;
+    builder.payload(response.payload())
+}
+
 /// Writes a response of one option.
 fn respond(
     (message_type, message_id): (MessageType, u16),
@@ -125,8 +224,8 @@ fn write_block(
     frame: &mut Frame<'_>,
 ) -> Served {
     let written = MessageRef::parse(kept).map_err(|_| BuildError::Full).and_then(|response| {
-        let builder = Builder::new(frame, message_type, response.code(), message_id, token)?;
-        cut(&response, &etag, asked, builder)
+        let mut builder = Builder::new(frame, message_type, response.code(), message_id, token)?;
+        cut(&response, &etag, asked, 0, &mut builder)
     });
     match written {
         Ok(code) => Served::Responded { code, observed: false },
@@ -134,19 +233,20 @@ fn write_block(
     }
 }
 
-/// Adds the options and a block of `response`. Returns the code.
+/// Adds the options and a block of `response`, which leaves the last `reserved` bytes free. Returns the code.
 fn cut(
     response: &MessageRef<'_>,
     etag: &[u8],
     asked: Option<Block>,
-    mut builder: Builder<'_, '_>,
+    reserved: usize,
+    builder: &mut Builder<'_, '_>,
 ) -> Result<Code, BuildError> {
     let payload = response.payload();
     let first = asked.is_none_or(|asked| asked.number == 0);
     // The first response alone acknowledges the last block of the request.
     let options = || response.options().filter(|(number, _)| first || *number != OptionNumber::BLOCK1);
     let options_len = options().fold(0_usize, |len, (_, value)| len.saturating_add(value.len()).saturating_add(5));
-    let room = builder.room().saturating_sub(options_len).saturating_sub(BLOCK_OPTIONS_LEN);
+    let room = builder.room().saturating_sub(reserved).saturating_sub(options_len).saturating_sub(BLOCK_OPTIONS_LEN);
     let block = asked.unwrap_or(Block::first(MAX_SIZE)).limited(room.max(16));
     let (start, end) = (block.offset(), block.offset().saturating_add(block.size()).min(payload.len()));
     let Some(bytes) = payload.get(start..end).filter(|bytes| block.number == 0 || !bytes.is_empty()) else {

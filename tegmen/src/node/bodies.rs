@@ -21,7 +21,7 @@ pub struct Operation {
 
 impl Operation {
     /// The transfer that a request of this peer belongs to.
-    pub(super) fn of(peer: PeerId, request: &Request<'_>) -> Self {
+    pub fn of(peer: PeerId, request: &Request<'_>) -> Self {
         Self { peer, identity: request.identity, fingerprint: request.message.operation() }
     }
 }

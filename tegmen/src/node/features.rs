@@ -1,6 +1,7 @@
 //! The parts of a node that an image may leave out.
 
 use super::bodies::Bodies;
+use super::leisure::Leisure;
 use super::observers::Observers;
 use super::oscore::Oscore;
 use super::pacing::Pacing;
@@ -21,6 +22,8 @@ pub trait Features {
     type Observers: Observers<ExchangeOf<Self>>;
     /// The bodies of requests and responses that are longer than a message (RFC 7959).
     type Bodies: Bodies;
+    /// The responses to requests to a group (RFC 7252, section 8.2).
+    type Leisure: Leisure;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -36,6 +39,9 @@ pub trait Features {
 
     /// Returns the bodies of requests and responses.
     fn bodies(&mut self) -> &mut Self::Bodies;
+
+    /// Returns the responses to requests to a group.
+    fn leisure(&mut self) -> &mut Self::Leisure;
 }
 
 /// A node that serves and asks, and nothing more.
@@ -45,6 +51,7 @@ impl Features for () {
     type Oscore = ();
     type Observers = ();
     type Bodies = ();
+    type Leisure = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -70,11 +77,16 @@ impl Features for () {
     fn bodies(&mut self) -> &mut () {
         self
     }
+
+    #[inline]
+    fn leisure(&mut self) -> &mut () {
+        self
+    }
 }
 
 /// The parts of a node, `()` where one is left out.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Parts<Q = (), P = (), S = (), O = (), B = ()> {
+pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
@@ -85,14 +97,19 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = ()> {
     pub observers: O,
     /// The bodies of requests and responses that are longer than a message: see [`BodyArray`](super::BodyArray).
     pub bodies: B,
+    /// The responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
+    pub leisure: L,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies> Features for Parts<Q, P, S, O, B> {
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure> Features
+    for Parts<Q, P, S, O, B, L>
+{
     type Queue = Q;
     type Pacing = P;
     type Oscore = S;
     type Observers = O;
     type Bodies = B;
+    type Leisure = L;
 
     #[inline]
     fn queue(&mut self) -> &mut Q {
@@ -117,6 +134,11 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies> Featu
     #[inline]
     fn bodies(&mut self) -> &mut B {
         &mut self.bodies
+    }
+
+    #[inline]
+    fn leisure(&mut self) -> &mut L {
+        &mut self.leisure
     }
 }
 

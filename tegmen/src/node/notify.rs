@@ -1,7 +1,8 @@
 //! Registers observers and notifies them (RFC 7641, section 4).
 
 use super::Node;
-use super::application::Application;
+use super::application::{Application, Deferred, DeferredRequest};
+use super::bodies::Operation;
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
 use super::observers::{Observer, Observers};
@@ -26,9 +27,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Notifies the observers of the resource at `path`, whose segments are separated by slashes, without one in front, that
     /// its representation changed. [`Self::poll`] asks the handler for the newest one with the request that registered, and
     /// sends it when NSTART allows it and the client has acknowledged the notification before. Changes that come faster
-    /// become one notification. An error response is the last notification, and so is 5.00 where the handler defers, or its
-    /// response does not fit. Where OSCORE protected the registration, it protects each notification with a number of its own
-    /// (RFC 8613, section 8.3); an observer whose notification it cannot protect is removed.
+    /// become one notification. An error response is the last notification, and so is 5.00 where the response does not fit.
+    /// If the handler defers the response, [`Self::respond`] sends the notification, which is the last one unless the handler
+    /// let the client observe the resource. Where OSCORE protected the registration, it protects each notification with a
+    /// number of its own (RFC 8613, section 8.3); an observer whose notification it cannot protect is removed.
     pub fn notify(&mut self, path: &str) {
         let Self { endpoint, features, .. } = self;
         features.observers().mark(path, |peer| endpoint.peers.schedule(peer, Instant::AT_ONCE));
@@ -44,12 +46,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
     /// True if a notification can be sent to the peer now.
     pub(super) fn is_notification_due(&mut self, peer: PeerId) -> bool {
-        let Self { endpoint, storage, nstart, features } = self;
+        let Self { endpoint, storage, features, .. } = self;
+        if !features.observers().any(peer, is_changed) {
+            return false;
+        }
         let attached = endpoint.peers.attached(peer);
         let Some(exchanges) = attached.and_then(PeerExchanges::exchanges) else { return false };
-        may_begin(exchanges, storage, *nstart, true)
-            && !features.observers().any(peer, |observer| observer.pending.is_some())
-            && features.observers().any(peer, |observer| observer.changed)
+        may_begin(exchanges, storage, 1, true) && !features.observers().any(peer, |observer| observer.pending.is_some())
     }
 
     /// Writes the next notification that is due for the peer into `frame`.
@@ -63,6 +66,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if !self.is_notification_due(peer) {
             return;
         }
+        let tailroom = self.tailroom(peer, frame);
         let Self { endpoint, storage, features, .. } = self;
         let Some(to) = endpoint.peers.peer(peer) else { return };
         let identity = Identity { principal: to.principal(), protection: to.protection() };
@@ -71,27 +75,44 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         // Sooner than PROBING_RATE allows, an acknowledgement has to show that the client is there (RFC 7641, section 4.5.1).
         let is_early = cx.now < features.pacing().next(peer);
         let unconfirmed = features.observers().unconfirmed();
-        let Some((observer, request)) = features.observers().find(peer, |observer| observer.changed) else { return };
+        let Some((observer, request)) = features.observers().find(peer, is_changed) else { return };
         observer.changed = false;
         let confirmable = observer.observation.confirm(unconfirmed) || is_early;
         let message_type = if confirmable { MessageType::Confirmable } else { MessageType::NonConfirmable };
         let (head, token) = ((message_type, exchanges.message_id()), observer.observation.token);
         let (number, registration) = (observer.observation.next(), observer.exchange);
-        let identity =
-            registration.map_or(identity, |(_, principal)| Identity { principal, protection: Protection::Oscore });
+        let (identity, owner) = match registration {
+            Some((_, principal)) => (Identity { principal, protection: Protection::Oscore }, Some(principal)),
+            None => (identity, None),
+        };
         let exchange = registration.as_ref().map(|(exchange, _)| exchange);
-        indent::<F::Oscore>(exchange, frame);
-        let mut is_last = !renew(request, identity, number, application, head, frame);
+        let tailroom = indent::<F::Oscore>(exchange, tailroom, frame);
+        let mut limited = frame.reserving(tailroom);
+        let renewed = renew(peer, request, (identity, exchange), number, application, head, &mut limited);
+        let (_, end) = limited.place();
+        frame.end_at(end);
+        let observers = features.observers();
+        let is_it = |observer: &Observer<_>| observer.is_of(peer, token.as_bytes(), owner);
+        let mut is_last = match renewed {
+            Renewed::Written { is_last } => is_last,
+            Renewed::Deferred { observes } => {
+                frame.truncate(0);
+                match observes {
+                    true => defer(observers, peer, token.as_bytes(), owner),
+                    false => observers.remove(peer, is_it),
+                }
+                return;
+            }
+        };
         let mut sent = keep(cx, (exchanges, storage), features.oscore().0, exchange, frame);
         if matches!(sent, Err(SendError::TooLong | SendError::Oscore(ProtectError::Full))) {
             is_last = true;
             frame.truncate(0);
-            indent::<F::Oscore>(exchange, frame);
+            indent::<F::Oscore>(exchange, 0, frame);
             fail(token.as_bytes(), head, frame);
             sent = keep(cx, (exchanges, storage), features.oscore().0, exchange, frame);
         }
         let observers = features.observers();
-        let is_it = |observer: &Observer<_>| observer.is_of(peer, token.as_bytes(), registration.as_ref());
         let Some((observer, _)) = observers.find(peer, is_it) else { return };
         match sent {
             Ok(id) if confirmable => observer.pending = Some(id),
@@ -109,13 +130,43 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             features.pacing().sent(cx.now, peer, frame.len());
         }
     }
+
+    /// Ends the deferral of a notification, or of the response to a registration, whose response has this code. Returns the
+    /// number for its Observe option; `None` if the client does not observe any more.
+    pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
+        let Deferred { peer, token, owner, .. } = deferred;
+        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), *owner);
+        let observers = self.features.observers();
+        if !code.is_success() || deferred.no_response.suppresses(code) {
+            observers.remove(*peer, is_it);
+            return None;
+        }
+        observers.find(*peer, is_it).map(|(observer, _)| observer.observation.number())
+    }
+
+    /// The deferred notification, or the deferred response to a registration, is sent as the exchange `id`.
+    pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
+        let Deferred { peer, token, owner, .. } = deferred;
+        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), *owner);
+        if let Some((observer, _)) = self.features.observers().find(*peer, is_it) {
+            (observer.deferred, observer.pending) = (false, Some(id));
+        }
+    }
 }
 
-/// Leaves space in front of a notification for its protection with OSCORE.
-fn indent<O: Oscore>(exchange: Option<&O::Exchange>, frame: &mut Frame<'_>) {
-    if O::IS_ON && exchange.is_some() {
-        frame.indent(O::OVERHEAD);
+/// True if a notification is to be sent.
+const fn is_changed<X>(observer: &Observer<X>) -> bool {
+    observer.changed && !observer.deferred
+}
+
+/// Leaves space in front of a notification for its protection with OSCORE. Returns the bytes to leave behind it, which are
+/// `tailroom` without OSCORE.
+fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mut Frame<'_>) -> usize {
+    if !O::IS_ON || exchange.is_none() {
+        return tailroom;
     }
+    frame.indent(O::OVERHEAD);
+    tailroom.saturating_add(O::OVERHEAD)
 }
 
 /// Protects the notification in `frame` as its registration was, and keeps it for retransmission.
@@ -135,24 +186,42 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
-/// Writes the response to a registration again, with `number` in its Observe option. Returns false if it is the last one: an
-/// error, or a response that the handler does not write at once (RFC 7641, section 4.2).
-fn renew<X, S>(
+/// The response to a registration, as it is made again for a notification.
+enum Renewed {
+    /// It is in the frame. An error is the last notification (RFC 7641, section 4.2).
+    Written { is_last: bool },
+    /// The handler deferred it.
+    Deferred { observes: bool },
+}
+
+/// Writes the response to a registration again, with `number` in its Observe option.
+fn renew<X: Copy, S>(
+    peer: PeerId,
     request: &[u8],
-    identity: Identity,
+    (identity, exchange): (Identity, Option<&X>),
     number: u32,
     application: &mut impl Application<X, S>,
     head: (MessageType, u16),
     frame: &mut Frame<'_>,
-) -> bool {
-    let (Ok(message), Some((policy, handler))) = (MessageRef::parse(request), application.server()) else {
-        return false;
-    };
-    match respond(Request::new(message, identity).observable(number), policy, handler, head.0, head.1, frame) {
-        Served::Responded { observed, .. } => observed,
-        Served::Deferred(_) | Served::NoRoom => {
+) -> Renewed {
+    let Ok(message) = MessageRef::parse(request) else { return Renewed::Written { is_last: true } };
+    application.on_notification(peer, &message);
+    let Some((policy, handler)) = application.server() else { return Renewed::Written { is_last: true } };
+    let request = Request::new(message, identity).observable(number);
+    match respond(request, policy, handler, head.0, head.1, frame) {
+        Served::Responded { observed, .. } => Renewed::Written { is_last: !observed },
+        Served::Deferred { token, observed } => {
+            let operation = Some(Operation::of(peer, &request));
+            let owner = exchange.map(|_| identity.principal);
+            let exchange = exchange.map(|exchange| (*exchange, None));
+            let (message, observes, to_group) = (&message, observed, false);
+            let deferred = DeferredRequest { peer, token, message, exchange, operation, observes, owner, to_group };
+            application.on_deferred(deferred);
+            Renewed::Deferred { observes }
+        }
+        Served::NoRoom => {
             fail(message.token(), head, frame);
-            false
+            Renewed::Written { is_last: true }
         }
     }
 }
@@ -173,15 +242,29 @@ pub(super) fn register<'r, X: Copy>(
     request: Request<'r>,
     exchange: Option<(X, Principal)>,
 ) -> (Request<'r>, bool) {
-    let (message, registration) = (request.message, exchange.as_ref());
-    match message.uint(OptionNumber::OBSERVE) {
-        Some(DEREGISTER) => deregister(observers, peer, message.token(), registration),
-        Some(REGISTER) if message.code().is_safe() => {
-            let before = observers.find(peer, |observer| observer.is_of(peer, message.token(), registration));
+    match request.message.uint(OptionNumber::OBSERVE) {
+        None => (request, false),
+        Some(value) => register_as(value, observers, peer, request, exchange),
+    }
+}
+
+/// Registers or deregisters the sender of a request with this value of its Observe option.
+fn register_as<'r, X: Copy>(
+    value: u32,
+    observers: &mut impl Observers<X>,
+    peer: PeerId,
+    request: Request<'r>,
+    exchange: Option<(X, Principal)>,
+) -> (Request<'r>, bool) {
+    let (message, owner) = (request.message, exchange.as_ref().map(|(_, owner)| *owner));
+    match value {
+        DEREGISTER => deregister(observers, peer, message.token(), owner),
+        REGISTER if message.code().is_safe() => {
+            let before = observers.find(peer, |observer| observer.is_of(peer, message.token(), owner));
             // A registration that renews an older one carries a newer number.
             let number = before.map_or(0, |(observer, _)| observer.observation.number()).wrapping_add(1);
             let observer = Observer { exchange, ..Observer::new(peer, Token::new(message.token()), number) };
-            deregister(observers, peer, message.token(), registration);
+            deregister(observers, peer, message.token(), owner);
             if observers.insert(observer, &message).is_ok() {
                 return (request.observable(observer.observation.number()), true);
             }
@@ -191,14 +274,23 @@ pub(super) fn register<'r, X: Copy>(
     (request, false)
 }
 
-/// Ends the observation that a request with this token and this protection registered.
-pub(super) fn deregister<X>(
-    observers: &mut impl Observers<X>,
-    peer: PeerId,
-    token: &[u8],
-    exchange: Option<&(X, Principal)>,
-) {
-    observers.remove(peer, |observer| observer.is_of(peer, token, exchange));
+/// Ends the observation that a request with this token registered; `owner` is the owner of the OSCORE context that protected
+/// it.
+pub(super) fn deregister<X>(observers: &mut impl Observers<X>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
+    observers.remove(peer, |observer| observer.is_of(peer, token, owner));
+}
+
+/// Notes that the next response of an observation is deferred.
+pub(super) fn defer<X>(observers: &mut impl Observers<X>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
+    if let Some((observer, _)) = observers.find(peer, |observer| observer.is_of(peer, token, owner)) {
+        observer.deferred = true;
+    }
+}
+
+/// The peer has rejected a message that was not confirmable. If that was a notification, its client observes no more.
+#[inline]
+pub(super) fn on_rejected<X>(observers: &mut impl Observers<X>, peer: PeerId, message_id: u16) {
+    observers.remove(peer, |observer| observer.message_id == Some(message_id));
 }
 
 /// The peer has acknowledged a message. Returns true if that was a notification.

@@ -187,7 +187,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             observation.refresh = Instant::AT_ONCE;
             self.cancel(peer, request);
         }
-        let write = |builder: &mut Builder<'_, '_>| {
+        let write = |_: &mut F, builder: &mut Builder<'_, '_>| {
             write(builder)?;
             builder.insert(OptionNumber::OBSERVE, uint_bytes(observe, &mut [0; 4]))
         };

@@ -18,6 +18,8 @@ pub struct Observer<X = Infallible> {
     pub changed: bool,
     /// The confirmable notification that is not acknowledged yet.
     pub pending: Option<RequestId>,
+    /// The handler deferred the response to the registration, or the last notification, which is not sent yet.
+    pub deferred: bool,
     /// The Message ID of the last notification, if it was not confirmable.
     pub message_id: Option<u16>,
     /// The registration as OSCORE opened it, which protects each notification, and the owner of its context.
@@ -28,15 +30,14 @@ impl<X> Observer<X> {
     /// A client that has the response to its registration, which carries `number`.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
-        Self { peer, observation, changed: false, pending: None, message_id: None, exchange: None }
+        Self { peer, observation, changed: false, pending: None, deferred: false, message_id: None, exchange: None }
     }
 
-    /// True if the entry is that of this registration, which a request with the protection `exchange` made. A message in
-    /// clear changes no registration that OSCORE protects, and neither does the owner of another context.
-    pub(super) fn is_of(&self, peer: PeerId, token: &[u8], exchange: Option<&(X, Principal)>) -> bool {
-        let owner = |exchange: &(X, Principal)| exchange.1;
-        let same_owner = self.exchange.as_ref().map(owner) == exchange.map(owner);
-        same_owner && self.peer == peer && self.observation.token.as_bytes() == token
+    /// True if the entry is that of this registration; `owner` is the owner of the OSCORE context that protects it. A message
+    /// in clear changes no registration that OSCORE protects, and neither does the owner of another context.
+    pub(super) fn is_of(&self, peer: PeerId, token: &[u8], owner: Option<Principal>) -> bool {
+        let own = self.exchange.as_ref().map(|(_, owner)| *owner);
+        own == owner && self.peer == peer && self.observation.token.as_bytes() == token
     }
 }
 

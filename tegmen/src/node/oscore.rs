@@ -2,12 +2,13 @@
 
 use super::error::SendError;
 use crate::buf::Frame;
-use crate::coap::{MessageRef, MessageType, RequestId, Token};
+use crate::coap::{Block, MessageRef, MessageType, RequestId, Token};
 use crate::crypto::Crypto;
-use crate::identity::{PeerId, Principal};
+use crate::identity::{Identity, PeerId, Principal};
 use crate::oscore::{
     Context, OVERHEAD, Pending, ProtectError, RequestBinding, RequestNonce, UnprotectError, Unprotected,
 };
+use crate::time::Instant;
 use core::convert::Infallible;
 
 /// The security contexts of a node, as the operations on one message each. All of them work in place.
@@ -22,6 +23,10 @@ pub trait Oscore {
     const OVERHEAD: usize;
     /// A request that was opened: its context, and what a response is protected with.
     type Exchange: Copy;
+    /// True if [`Self::gather`] puts requests together that a proxy cut into blocks.
+    const GATHERS: bool = false;
+    /// The memory of a protected request that was put together of blocks.
+    type Whole: AsMut<[u8]>;
 
     /// Protects the request in `frame` to `peer`, and keeps what opening its response needs.
     ///
@@ -34,6 +39,28 @@ pub trait Oscore {
         request: RequestId,
         frame: &mut Frame<'_>,
     ) -> Result<(), SendError>;
+
+    /// Takes a request from `peer` before it is opened. If it is a block of a protected request that a proxy cut (RFC 8613,
+    /// section 4.1.3.4.2), puts it to the others. Blocks are not authentic: `is_unverified` is true if this one may be a
+    /// replay, and `sender` is the identity of the peer. Writes the response to a block that is not the last into `frame`,
+    /// with type and Message ID of `head`.
+    fn gather(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        (sender, is_unverified): (Identity, bool),
+        datagram: &[u8],
+        head: (MessageType, u16),
+        frame: &mut Frame<'_>,
+    ) -> Outer<Self::Whole> {
+        let _ = (now, peer, sender, is_unverified, datagram, head, frame);
+        Outer::Uncut
+    }
+
+    /// Notes in the response in `frame` that it is for the last block of a request that was cut (RFC 7959, section 2.3).
+    fn acknowledge(&self, last: Block, frame: &mut Frame<'_>) {
+        let _ = (last, frame);
+    }
 
     /// Opens a request that came from `peer`.
     ///
@@ -106,7 +133,30 @@ pub enum Opened<'r, X> {
         nonce: RequestNonce,
     },
     /// It is authentic, but perhaps a replay, because the replay window was lost. It is not executed.
-    Unverified(X),
+    Unverified {
+        /// The message inside; `None` for the first message of a derivation of new keys (RFC 8613, appendix B.2).
+        message: Option<MessageRef<'r>>,
+        /// The owner of the context.
+        principal: Principal,
+        /// The request in its context.
+        exchange: X,
+    },
+}
+
+/// A protected request before it is opened: see [`Oscore::gather`].
+#[derive(Debug)]
+pub enum Outer<W> {
+    /// Nobody cut it into blocks.
+    Uncut,
+    /// Its last block came.
+    Whole {
+        /// The request.
+        message: W,
+        /// The last block.
+        last: Block,
+    },
+    /// The response to its block is in the frame.
+    Answered,
 }
 
 /// No OSCORE.
@@ -114,6 +164,7 @@ impl Oscore for () {
     const IS_ON: bool = false;
     const OVERHEAD: usize = 0;
     type Exchange = Infallible;
+    type Whole = [u8; 0];
 
     #[inline]
     fn protect_request<C: Crypto>(
@@ -209,6 +260,7 @@ impl<const REQUESTS: usize> OneContext<REQUESTS> {
 impl<const REQUESTS: usize> Oscore for OneContext<REQUESTS> {
     const OVERHEAD: usize = OVERHEAD;
     type Exchange = RequestBinding;
+    type Whole = [u8; 0];
 
     fn protect_request<C: Crypto>(
         &mut self,
@@ -233,7 +285,9 @@ impl<const REQUESTS: usize> Oscore for OneContext<REQUESTS> {
             Unprotected::Fresh(message, nonce) => {
                 Opened::Fresh { message, principal: self.principal, exchange: nonce.binding(), nonce }
             }
-            Unprotected::Unverified(_, exchange) => Opened::Unverified(exchange),
+            Unprotected::Unverified(message, exchange) => {
+                Opened::Unverified { message: Some(message), principal: self.principal, exchange }
+            }
         })
     }
 

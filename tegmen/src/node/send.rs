@@ -39,7 +39,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         (message_type, code): (MessageType, Code),
         token: &[u8],
         protect: Protect<'_, ExchangeOf<F>>,
-        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        write: impl FnOnce(&mut F, &mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
         let mut random = [0];
@@ -67,7 +67,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             return Err(SendError::Busy);
         }
         let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
-        write(&mut builder)?;
+        write(&mut self.features, &mut builder)?;
         let request = exchanges.request_id();
         if F::Oscore::IS_ON {
             let (oscore, _) = self.features.oscore();

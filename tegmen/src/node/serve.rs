@@ -1,21 +1,23 @@
 //! Answers requests.
 
 use super::Node;
-use super::application::{Application, Deferred, DeferredRequest};
-use super::blockwise::{serve_in_blocks, with_whole_body};
+use super::application::{Answer, Application, Deferred, DeferredRequest, Incoming, Refusal};
+use super::blockwise::{self, Step, observe, serve_whole, write_separate};
 use super::bodies::{Bodies as _, Operation};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features};
-use super::notify::{deregister, register};
+use super::leisure::Leisure;
+use super::notify::{defer, deregister, register};
 use super::observers::Observers as _;
-use super::oscore::{Opened, Oscore};
+use super::oscore::{Opened, Oscore, Outer};
 use super::send::Protect;
+use crate::address::Path;
 use crate::buf::Frame;
-use crate::coap::exchange::{Exchanges, PeerExchanges};
+use crate::coap::exchange::PeerExchanges;
 use crate::coap::handler::{Request, Served, heading, serve};
 use crate::coap::message::{BuildError, empty_message};
 use crate::coap::storage::{ExchangeStorage, Repeat};
-use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use crate::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -23,11 +25,18 @@ use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
 use crate::identity::{Identity, PeerId, Protection};
 use crate::oscore::{RequestNonce, UnprotectError};
+use crate::time::{Duration, Instant};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options
-    /// and payload. It is protected with OSCORE if the request was. The node sends it again until it is acknowledged. Returns
-    /// the length of the datagram to send. The length is 0 if the response waits in the node's [`Queue`](super::Queue), or the client does not want it (RFC 7967).
+    /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options,
+    /// without Observe and Block2, and its payload. It is protected with OSCORE if the request was. A response that is longer
+    /// than a message is sent in blocks if the node has [`Bodies`](super::Bodies); 5.03 if it cannot be kept for that. If the
+    /// handler let the client observe the resource, a response with a success code makes it an observer, or is a
+    /// notification. A response that OSCORE cannot protect becomes 5.00 without protection.
+    ///
+    /// The node sends the response again until it is acknowledged. Returns the length of the datagram to send. The length is
+    /// 0 if the response waits in the node's [`Queue`](super::Queue), or nobody wants it: the client does not (RFC 7967), or
+    /// it is an error for a request to a group (RFC 7252, section 8.2).
     ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] the response may be sent later: it returns the
@@ -40,105 +49,311 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<usize, (SendError, Deferred<ExchangeOf<F>>)> {
-        if deferred.no_response.suppresses(code) {
+        let number = if deferred.observes { self.conclude(&deferred, code) } else { None };
+        if deferred.no_response.suppresses(code) || deferred.to_group && !code.is_success() {
             return Ok(0);
         }
-        let (peer, token) = (deferred.peer, deferred.token);
+        let (now, peer, token) = (cx.now, deferred.peer, deferred.token);
+        let is_protected = deferred.exchange.is_some();
+        let reserved = self.reserved::<C>(peer, is_protected, out);
         // A response that is not sent may have taken the nonce. The next attempt then takes a number of our own.
         let protect = match &mut deferred.exchange {
             Some((exchange, nonce)) => Protect::Response(&*exchange, nonce.take()),
             None => Protect::Nothing,
         };
-        let sent = self.send(cx, peer, (MessageType::Confirmable, code), token.as_bytes(), protect, write, out);
+        let transfer = deferred.transfer.as_ref().filter(|_| F::Bodies::IS_ON);
+        let write = |features: &mut F, builder: &mut Builder<'_, '_>| match transfer {
+            Some((operation, asked)) => {
+                write_separate((now, operation, *asked), features.bodies(), number, reserved, write, builder)
+            }
+            None => {
+                write(builder)?;
+                if F::Observers::PLACES > 0 { observe(number, builder) } else { Ok(()) }
+            }
+        };
+        let head = (MessageType::Confirmable, code);
+        match self.send(cx, peer, head, token.as_bytes(), protect, write, out) {
+            Ok((id, len)) => {
+                if number.is_some() {
+                    self.on_responded(&deferred, id);
+                }
+                Ok(len)
+            }
+            Err(SendError::Oscore(_)) => self.respond_unprotected(cx, deferred, out),
+            Err(error) => Err((error, deferred)),
+        }
+    }
+
+    /// Responds with 5.00 without protection to a deferred request whose response cannot be protected with OSCORE (RFC 8613,
+    /// section 8.3). Its sender does not observe any more.
+    fn respond_unprotected<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        deferred: Deferred<ExchangeOf<F>>,
+        out: &mut [u8],
+    ) -> Result<usize, (SendError, Deferred<ExchangeOf<F>>)> {
+        let code = Code::INTERNAL_SERVER_ERROR;
+        if deferred.observes {
+            self.conclude(&deferred, code);
+        }
+        let head = (MessageType::Confirmable, code);
+        let write = |_: &mut F, builder: &mut Builder<'_, '_>| builder.uint(OptionNumber::MAX_AGE, 0);
+        let sent = self.send(cx, deferred.peer, head, deferred.token.as_bytes(), Protect::Nothing, write, out);
         sent.map(|(_, len)| len).map_err(|error| (error, deferred))
     }
 }
 
-/// Returns the effect of repeating a request that an application answers. A block that others follow is only put to those
-/// before it, and the context of a protected request refuses a second copy.
+/// Returns the effect of repeating a request whose body may come in blocks. A block that others follow is only put to those
+/// before it.
 #[inline]
-pub(super) fn effect(message: &MessageRef<'_>, is_protected: bool) -> Repeat {
+fn effect(message: &MessageRef<'_>) -> Repeat {
     match message.block(OptionNumber::BLOCK1) {
-        _ if is_protected => Repeat::Idempotent,
         Ok(Some(block)) if block.more => Repeat::Idempotent,
         _ => Repeat::of(message.code()),
     }
 }
 
 /// The sender of a request, and the protection of its response.
-pub(super) struct Sender<X> {
+pub(super) struct Sender<'p, X> {
+    pub(super) path: &'p Path,
     pub(super) identity: Identity,
-    /// The request as OSCORE opened it, and the right to answer under its nonce.
-    pub(super) exchange: Option<(X, RequestNonce)>,
+    /// The request may be a replay: the replay window of its session was lost (RFC 9175, section 2.3).
+    pub(super) is_unverified: bool,
+    pub(super) to_group: bool,
+    /// Bytes of the datagram.
+    pub(super) len: usize,
     /// The bytes behind the response that its protection takes.
     pub(super) tailroom: usize,
+    /// The request as OSCORE opened it, and the right to answer under its nonce.
+    pub(super) exchange: Option<(X, RequestNonce)>,
+    /// The last block of a protected request that a proxy cut.
+    pub(super) last: Option<Block>,
 }
+
+/// The exchanges of a peer, their memory, and that of the features.
+type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
+
+/// The memory of a protected request that was put together of blocks.
+type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
+
+/// The name of a received message in the memory of a peer's exchanges.
+type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no space to remember it.
 #[inline]
-pub(super) fn answer<C: Crypto, S: ExchangeStorage, F: Features, P>(
+pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
-    (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
-    (message, key): (MessageRef<'_>, S::Key),
-    Sender { identity, mut exchange, tailroom }: Sender<ExchangeOf<F>>,
-    application: &mut impl Application<ExchangeOf<F>, P>,
+    (attached, storage, features): Memory<'_, A, F>,
+    (message, key): (MessageRef<'_>, KeyOf<A>),
+    mut sender: Sender<'_, ExchangeOf<F>>,
+    application: &mut impl Application<ExchangeOf<F>, A::State>,
     frame: &mut Frame<'_>,
 ) {
-    let Some((policy, handler)) = application.server() else {
+    let Some(exchanges) = attached.exchanges() else { return };
+    if application.server().is_none() {
         if message.message_type() == MessageType::Confirmable {
             let _ = frame.append(&empty_message(MessageType::Reset, message.message_id()));
         }
         return;
-    };
+    }
     let own_id = exchanges.message_id();
+    let head = heading(&message, own_id);
     // Its context refuses a second copy of a protected request.
-    let repeat = match &exchange {
+    let repeat = match &sender.exchange {
         Some(_) => Repeat::Idempotent,
-        None if F::Bodies::IS_ON => effect(&message, false),
+        None if F::Bodies::IS_ON => effect(&message),
         None => Repeat::of(message.code()),
     };
-    if !exchanges.has_room(storage, cx.now, repeat) {
-        let (message_type, message_id) = heading(&message, own_id);
-        let _ = Builder::new(frame, message_type, Code::SERVICE_UNAVAILABLE, message_id, message.token());
-        if F::Oscore::IS_ON {
-            protect(cx, features.oscore().0, exchange, (message_type, message_id), message.token(), frame);
+    let Sender { path, identity, to_group, .. } = sender;
+    let incoming = Incoming { now: cx.now, peer, path, identity, message: &message, to_group };
+    let mut answered = match admit(cx, (attached, storage), &incoming, &sender, repeat, application) {
+        Ok(()) => {
+            let memory = (cx.now, &mut *features);
+            answer_admitted(memory, peer, message, (&mut sender, own_id), application, frame)
         }
-        return;
+        Err((answer, option)) => {
+            write_refusal(head, message.token(), answer, option.as_ref(), frame);
+            answer
+        }
+    };
+    let is_plain = sender.identity.protection == Protection::Plain;
+    if A::VERIFIES
+        && let Some(freshness) = attached.freshness()
+        && !freshness.allows(is_plain, sender.len, frame.len())
+    {
+        frame.truncate(0);
+        answered = Answer::Code(Code::UNAUTHORIZED);
+        write_refusal(head, message.token(), answered, Some(&Challenge::Echo(*freshness.echo())), frame);
     }
+    let is_kept = answered != Answer::NoMemory;
+    let repeat = application.on_answered(&incoming, answered, frame.bytes(), repeat);
+    if F::Leisure::IS_ON && sender.to_group {
+        answer_at_leisure(cx, peer, features.leisure(), frame);
+    }
+    if F::Oscore::IS_ON {
+        let (oscore, _) = features.oscore();
+        protect(cx, oscore, sender.exchange, head, message.token(), frame);
+        if let Some(last) = sender.last {
+            oscore.acknowledge(last, frame);
+        }
+    }
+    if is_kept && let Some(exchanges) = attached.exchanges() {
+        exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
+    }
+}
+
+/// The option of a response in place of that of the handler.
+enum Challenge {
+    /// The client has to repeat these bytes (RFC 9175, section 2.3).
+    Echo([u8; 8]),
+    Uint(OptionNumber, u32),
+}
+
+/// Decides whether a request is handled.
+///
+/// # Errors
+/// The answer in place of that of the handler, and its option.
+#[inline]
+fn admit<C: Crypto, A: PeerExchanges, X>(
+    cx: &mut Cx<'_, C>,
+    (attached, storage): (&mut A, &mut A::Storage),
+    incoming: &Incoming<'_>,
+    sender: &Sender<'_, X>,
+    repeat: Repeat,
+    application: &mut impl Application<X, A::State>,
+) -> Result<(), (Answer, Option<Challenge>)> {
+    let state = attached.with_state().map(|(_, state)| state);
+    application.admit(incoming, state).map_err(|Refusal { code, option }| {
+        (Answer::Code(code), option.map(|(number, value)| Challenge::Uint(number, value)))
+    })?;
+    if let Some(exchanges) = attached.exchanges()
+        && !exchanges.has_room(storage, cx.now, repeat)
+    {
+        return Err((Answer::NoMemory, None));
+    }
+    // OSCORE shows by itself that a request is fresh.
+    let is_unverified = sender.is_unverified && sender.exchange.is_none();
+    let is_plain = sender.identity.protection == Protection::Plain;
+    if A::VERIFIES
+        && let Some(freshness) = attached.freshness()
+        && !freshness.admits(incoming.message, is_unverified, is_plain)
+    {
+        return Err((Answer::Code(Code::UNAUTHORIZED), Some(Challenge::Echo(*freshness.echo()))));
+    }
+    Ok(())
+}
+
+/// Writes a response in place of that of the handler.
+fn write_refusal(
+    (message_type, message_id): (MessageType, u16),
+    token: &[u8],
+    answer: Answer,
+    option: Option<&Challenge>,
+    frame: &mut Frame<'_>,
+) {
+    let code = match answer {
+        Answer::Code(code) => code,
+        _ => Code::SERVICE_UNAVAILABLE,
+    };
+    let built = Builder::new(frame, message_type, code, message_id, token);
+    let _ = built.and_then(|mut builder| match option {
+        None => Ok(()),
+        Some(Challenge::Echo(echo)) => builder.option(OptionNumber::ECHO, echo),
+        Some(Challenge::Uint(number, value)) => builder.uint(*number, *value),
+    });
+}
+
+/// Lets the handler write the response, or the response to a block, into `frame`.
+#[inline]
+fn answer_admitted<F: Features, P>(
+    (now, features): (Instant, &mut F),
+    peer: PeerId,
+    message: MessageRef<'_>,
+    (sender, own_id): (&mut Sender<'_, ExchangeOf<F>>, u16),
+    application: &mut impl Application<ExchangeOf<F>, P>,
+    frame: &mut Frame<'_>,
+) -> Answer {
+    let Some((policy, handler)) = application.server() else { return Answer::NoRoom };
+    let identity = sender.identity;
     let mut request = Request::new(message, identity);
-    let registration = exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
+    let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
+    let owner = registration.as_ref().map(|(_, owner)| *owner);
     let mut registers = false;
-    if F::Observers::PLACES > 0 {
+    if F::Observers::PLACES > 0 && !sender.to_group {
         (request, registers) = register(features.observers(), peer, request, registration);
     }
+    let (mut operation, mut in_blocks) = (None, false);
     let served = if F::Bodies::IS_ON {
-        let (mut served, transfer) = (Served::NoRoom, (cx.now, Operation::of(peer, &request)));
-        frame.reserving(tailroom, |frame| {
-            served = serve_in_blocks(transfer, features.bodies(), request, policy, handler, own_id, frame);
-        });
+        let bodies = features.bodies();
+        let mut limited = frame.reserving(sender.tailroom);
+        let head = heading(&message, own_id);
+        let served = match blockwise::take((now, peer), bodies, request, policy, handler, head, &mut limited) {
+            Step::Answered(served) => served,
+            Step::Serve(request) => serve(request, policy, handler, own_id, &mut limited),
+            Step::ServeWhole(transfer, has_body) => {
+                (operation, in_blocks) = (Some(transfer), has_body);
+                serve_whole(now, (transfer, has_body), bodies, request, (policy, handler), own_id, &mut limited)
+            }
+        };
+        let (_, end) = limited.place();
+        frame.end_at(end);
         served
     } else {
         serve(request, policy, handler, own_id, frame)
     };
-    if registers && !matches!(served, Served::Responded { observed: true, .. }) {
-        deregister(features.observers(), peer, message.token(), registration.as_ref());
+    let is_observed = match served {
+        Served::Responded { observed, .. } | Served::Deferred { observed, .. } => observed,
+        Served::NoRoom => false,
+    };
+    if registers && !is_observed {
+        deregister(features.observers(), peer, message.token(), owner);
     }
-    if F::Bodies::IS_ON {
-        let operation = Operation::of(peer, &Request::new(message, identity));
-        if let Served::Deferred(token) = served {
-            let message = &with_whole_body(message, features.bodies().body(&operation));
-            application.on_deferred(DeferredRequest { peer, token, message, exchange: exchange.take() });
+    if let Served::Deferred { token, .. } = served {
+        let observes = registers && is_observed;
+        if observes {
+            defer(features.observers(), peer, message.token(), owner);
         }
+        let (mut message, to_group) = (message, sender.to_group);
+        if F::Bodies::IS_ON {
+            operation.get_or_insert_with(|| Operation::of(peer, &request));
+            if in_blocks && let Some(operation) = &operation {
+                message = message.with_body(features.bodies().body(operation));
+            }
+        }
+        let exchange = sender.exchange.take().map(|(exchange, nonce)| (exchange, Some(nonce)));
+        let message = &message;
+        let request = DeferredRequest { peer, token, message, exchange, operation, observes, owner, to_group };
+        application.on_deferred(request);
+    }
+    if let Some(operation) = operation {
         features.bodies().release(&operation);
-    } else if let Served::Deferred(token) = served {
-        application.on_deferred(DeferredRequest { peer, token, message: &message, exchange: exchange.take() });
     }
-    if F::Oscore::IS_ON {
-        protect(cx, features.oscore().0, exchange, heading(&message, own_id), message.token(), frame);
+    match served {
+        Served::Responded { code, .. } => Answer::Code(code),
+        Served::Deferred { .. } => Answer::Deferred,
+        Served::NoRoom => Answer::NoRoom,
     }
-    exchanges.keep_reply(storage, cx.now, key, repeat, frame.bytes());
+}
+
+/// Keeps the response in `frame` for a random time, if the sender of a request to a group has a use for it: no
+/// acknowledgement, no Reset, no error but a challenge, and nothing empty (RFC 7252, sections 8.1 and 8.2). Nothing is sent
+/// at once.
+fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
+    let is_useful = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
+        let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();
+        response.option(OptionNumber::ECHO).is_some() || response.code().is_success() && !is_empty
+    });
+    if is_useful {
+        let mut random = [0; 4];
+        cx.crypto.random(&mut random);
+        let micros = leisure.longest().as_micros() as u64;
+        let micros = micros.saturating_mul(u32::from_ne_bytes(random).into()) >> 32;
+        // Without space the response is not sent.
+        let _ = leisure.keep(cx.now.after(Duration::from_micros(micros)), peer, frame.bytes());
+    }
+    frame.truncate(0);
 }
 
 /// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty and has no protection.
@@ -157,37 +372,83 @@ fn protect<C: Crypto, O: Oscore>(
     }
 }
 
-/// Opens a request with an OSCORE option, and answers the request inside. A request that does not open is refused. The
-/// refusal is not kept, because anybody can cause it.
-pub(super) fn answer_protected<C: Crypto, S: ExchangeStorage, F: Features, P>(
+/// Opens a request with an OSCORE option. Returns the request inside with its sender; `None` if it is not executed, and
+/// `frame` then has the response. `whole` is memory for a request that a proxy cut into blocks. The refusal of a request that
+/// does not open is not kept, because anybody can cause it.
+pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
-    (exchanges, storage, features): (&mut Exchanges<S>, &mut S, &mut F),
-    (datagram, key): (&mut [u8], S::Key),
-    tailroom: usize,
-    application: &mut impl Application<ExchangeOf<F>, P>,
+    (attached, storage, features): Memory<'_, A, F>,
+    (mut datagram, key, whole): (&'d mut [u8], KeyOf<A>, &'d mut Option<WholeOf<F>>),
+    mut sender: Sender<'p, ExchangeOf<F>>,
+    application: &mut impl Application<ExchangeOf<F>, A::State>,
     frame: &mut Frame<'_>,
-) {
-    frame.indent(F::Oscore::OVERHEAD);
-    let Ok(outside) = MessageRef::parse(datagram) else { return };
-    let (head, token) = (heading(&outside, exchanges.message_id()), Token::new(outside.token()));
-    match features.oscore().0.unprotect_request(cx.crypto, peer, datagram) {
-        Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
-            let identity = Identity { principal, protection: Protection::Oscore };
-            let tailroom = tailroom.saturating_add(F::Oscore::OVERHEAD);
-            let sender = Sender { identity, exchange: Some((exchange, nonce)), tailroom };
-            answer(cx, peer, (exchanges, storage, features), (message, key), sender, application, frame);
+) -> Option<(MessageRef<'d>, Sender<'p, ExchangeOf<F>>)> {
+    let outside = MessageRef::parse(datagram).ok()?;
+    let head = heading(&outside, attached.exchanges()?.message_id());
+    let token = Token::new(outside.token());
+    let (oscore, _) = features.oscore();
+    if F::Oscore::GATHERS {
+        let is_shown = attached.freshness().is_some_and(|freshness| freshness.is_shown());
+        let from = (sender.identity, sender.is_unverified && !is_shown);
+        match oscore.gather(cx.now, peer, from, datagram, head, frame) {
+            Outer::Uncut => {}
+            Outer::Whole { message, last } => {
+                sender.last = Some(last);
+                datagram = whole.insert(message).as_mut();
+            }
+            Outer::Answered => {
+                keep(cx, (attached, storage), key, frame);
+                return None;
+            }
         }
-        Ok(Opened::Unverified(exchange)) => {
-            if features.oscore().0.write_challenge(cx.crypto, &exchange, head, &token, frame).is_err() {
+    }
+    frame.indent(F::Oscore::OVERHEAD);
+    let is_kept = match oscore.unprotect_request(cx.crypto, peer, datagram) {
+        Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
+            sender.identity = Identity { principal, protection: Protection::Oscore };
+            sender.tailroom = sender.tailroom.saturating_add(F::Oscore::OVERHEAD);
+            sender.exchange = Some((exchange, nonce));
+            return Some((message, sender));
+        }
+        Ok(Opened::Unverified { message, principal, exchange }) => {
+            if oscore.write_challenge(cx.crypto, &exchange, head, &token, frame).is_err() {
                 refuse(Code::INTERNAL_SERVER_ERROR, head, token.as_bytes(), frame);
             }
-            exchanges.keep_reply(storage, cx.now, key, Repeat::Idempotent, frame.bytes());
+            if let Some(message) = &message {
+                let (now, path, to_group) = (cx.now, sender.path, false);
+                let identity = Identity { principal, protection: Protection::Oscore };
+                let incoming = Incoming { now, peer, path, identity, message, to_group };
+                // It counts, but a protected challenge is its response in any case.
+                let _ = application.admit(&incoming, attached.with_state().map(|(_, state)| state));
+                application.on_answered(&incoming, Answer::Code(Code::UNAUTHORIZED), &[], Repeat::Idempotent);
+            }
+            true
         }
         Err(reason) => {
             cx.counters.discard(discard(reason));
             refuse(reason.code(), head, token.as_bytes(), frame);
+            false
         }
+    };
+    if let Some(last) = sender.last {
+        oscore.acknowledge(last, frame);
+    }
+    if is_kept {
+        keep(cx, (attached, storage), key, frame);
+    }
+    None
+}
+
+/// Keeps the response in `frame` for a repetition of the request, which is not executed.
+fn keep<C: Crypto, A: PeerExchanges>(
+    cx: &mut Cx<'_, C>,
+    (attached, storage): (&mut A, &mut A::Storage),
+    key: KeyOf<A>,
+    frame: &Frame<'_>,
+) {
+    if let Some(exchanges) = attached.exchanges() {
+        exchanges.keep_reply(storage, cx.now, key, Repeat::Idempotent, frame.bytes());
     }
 }
 

@@ -432,7 +432,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let token = transfer.draw(drawn.as_bytes().len(), |random| cx.crypto.random(random)).unwrap_or(drawn);
         let head = (MessageType::Confirmable, transfer.method);
         let protect = if transfer.with_oscore { Protect::Request } else { Protect::Nothing };
-        let write = |builder: &mut Builder<'_, '_>| {
+        let write = |_: &mut F, builder: &mut Builder<'_, '_>| {
             write(builder)?;
             transfer.write_options(builder)?;
             builder.payload(transfer.payload(body))

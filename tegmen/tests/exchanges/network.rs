@@ -206,7 +206,7 @@ impl World {
                         match serve(request, &Anybody, &mut self.counter, own_id, &mut frame) {
                             Served::Responded { code, .. } => assert_eq!(code, Code::CHANGED),
                             Served::NoRoom => panic!("a small response in a large frame"),
-                            Served::Deferred(token) => {
+                            Served::Deferred { token, .. } => {
                                 let at = self.now.after(Duration::from_millis(self.random.below(4000)));
                                 let confirmable = manner == Manner::SeparateConfirmable;
                                 self.deferred.push((at, token, number, confirmable));

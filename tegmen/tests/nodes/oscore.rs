@@ -97,7 +97,7 @@ impl Application<RequestBinding> for App {
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_, RequestBinding>) {
-        let number = number_of(request.message()).expect("a number");
+        let number = number_of(request.message).expect("a number");
         self.deferred.push_back((request.keep(), number));
     }
 
@@ -162,8 +162,8 @@ impl End {
         let recorder = Recorder { inner: RustCrypto::new(bytes), spent: HashSet::new() };
         let mut environment = Environment::new(recorder);
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), Config::default());
-        let features =
-            Parts { queue: (), pacing: (), oscore: context(last, None), observers: ObserverArray::new(), bodies: () };
+        let (oscore, observers) = (context(last, None), ObserverArray::new());
+        let features = Parts { queue: (), pacing: (), oscore, observers, bodies: (), leisure: () };
         Self {
             node: Node::with_features(endpoint, Fixed, features),
             environment,

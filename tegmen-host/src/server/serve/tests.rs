@@ -1,13 +1,20 @@
 use super::*;
+use crate::contexts::Contexts;
 use crate::credentials::FilePolicy;
 use crate::provider::HostCrypto;
+use crate::server::coap_peer::Attached;
+use crate::server::observers::MAX_OBSERVATIONS;
 use crate::slab::{Capacity, Slab};
+use tegmen::address::Path;
+use tegmen::buf::Frame;
 use tegmen::coap::observe::REGISTER;
+use tegmen::coap::{Builder, MessageType, PeerExchanges as _};
 use tegmen::cx::Environment;
 use tegmen::dtls::{Rank, ServerOnly};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
-use tegmen::identity::{Identity, Principal};
+
 use tegmen::node::Node;
+use tegmen::time::Duration;
 
 /// A counter that can be observed, and that defers its response if the second field is set.
 #[derive(Clone, Default)]
@@ -33,7 +40,7 @@ fn refusing() -> AnyPolicy {
 /// A server behind a node, and the peer that it hears.
 struct Scene {
     coap_server: CoapServer<Counter>,
-    node: Node<Slab<Attached>, ServerOnly>,
+    node: Node<Slab<Attached>, ServerOnly, Features>,
     environment: Environment<HostCrypto>,
     now: Instant,
     next_id: u16,
@@ -52,57 +59,49 @@ impl Scene {
         let mut config = ServerConfig::default();
         config.trust.plain_allowed = true;
         let now = Instant::from_micros(1_000_000_000);
+        let ledger = Ledger::new(1 << 20);
+        let bodies = |limit| ServerBodies::new(limit, ledger.clone());
+        let features = Features {
+            observers: Observers::new(Arc::default(), 100, config.coap.unconfirmed_notifications),
+            bodies: bodies(config.coap.max_body),
+            oscore: ServerOscore::new(Contexts::default(), bodies(MAX_UNFRAGMENTED_SIZE)),
+            leisure: Leisure::new(Duration::from_secs(0)),
+            queue: (),
+        };
         let coap_server = CoapServer {
-            application: Counter::default(),
+            resources: Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) }),
             policy: AnyPolicy(Arc::new(FilePolicy { credentials: credentials.clone(), plain_allowed: true })),
             credentials,
             events: Arc::new(|_| {}),
-            notifier: Notifier { shards: Arc::new([]) },
-            commands,
             limits: (&config).into(),
-            bodies: Ledger::new(1 << 20),
-            observations: Ledger::new(100),
-            observers: Observers::default(),
-            scratch: Scratch::default(),
+            bodies_refused: features.bodies.refused(),
+            bodies: ledger,
             requests: 0,
             refused: 0,
-            deferrals: RefCell::default(),
+            deferrals: Deferrals::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
-            contexts: Contexts::default(),
-            path: String::new(),
-            inside: Inside::default(),
-            changes: Vec::new(),
-            to_group: false,
-            leisure: Duration::from_secs(0),
-            leisurely: Leisure::default(),
+            begun: Vec::new(),
         };
         let mut environment = Environment::new(HostCrypto::new([0; 32], 4));
         let table = Slab::new(Capacity::default());
         let endpoint = Endpoint::new(&mut environment.at(now), table, tegmen::dtls::Config::default());
-        Self { coap_server, node: Node::new(endpoint, pool(&config, 1)), environment, now, next_id: 0 }
+        let node = Node::with_features(endpoint, pool(&config, 1), features);
+        Self { coap_server, node, environment, now, next_id: 0 }
     }
 
     fn peer(&mut self) -> PeerId {
         self.node.endpoint.plain(&mut self.environment.at(self.now), &path(), Rank::Stranger).unwrap()
     }
 
-    fn coap_peer(&mut self) -> &mut CoapPeer {
-        let peer = self.peer();
-        self.node.endpoint.peers.attached(peer).unwrap().coap_peer().unwrap()
-    }
-
-    fn source(&mut self) -> Source {
-        let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
-        let (now, peer, remote) = (self.now, self.peer(), path().remote.into());
-        Source { now, peer, identity, remote, unverified: false, to_group: false, oscore: None }
+    fn observations(&self) -> usize {
+        self.node.features.observers.len()
     }
 
     fn receive(&mut self, message: &[u8]) -> Vec<u8> {
         let (mut message, mut out) = (message.to_vec(), [0; 1280]);
         let cx = &mut self.environment.at(self.now);
         let event = self.node.handle_plain(cx, &path(), &mut message, &mut self.coap_server, &mut out);
-        self.apply();
         let Some(EndpointEvent::Transmit { len, .. }) = event else { return Vec::new() };
         out[..len.into()].to_vec()
     }
@@ -110,16 +109,6 @@ impl Scene {
     fn is_forgotten(&mut self) -> bool {
         let peer = self.peer();
         self.node.endpoint.peers.attached(peer).unwrap().coap_peer().is_none()
-    }
-
-    /// Applies the changes of the peer, as the shard does.
-    fn apply(&mut self) {
-        for (peer, change) in std::mem::take(&mut self.coap_server.changes) {
-            let attached = self.node.endpoint.peers.attached(peer);
-            if let Some(coap_peer) = attached.and_then(Attached::coap_peer) {
-                self.coap_server.on_change(peer, coap_peer, &change);
-            }
-        }
     }
 
     fn register(&mut self, token: &[u8]) -> Vec<u8> {
@@ -141,12 +130,11 @@ impl Scene {
         (response.code(), response.payload().to_vec())
     }
 
-    fn notify(&mut self) -> Option<Vec<u8>> {
-        let (from, mut out) = (self.source(), [0; 1280]);
-        let Self { node, environment, coap_server, .. } = self;
-        let event = node.write(&mut environment.at(self.now), from.peer, &mut out, |cx, attached, pool, frame| {
-            coap_server.notify(&from, attached, pool, cx.crypto, frame);
-        });
+    /// Returns the next message that is due, as a notification after a change.
+    fn poll(&mut self) -> Option<Vec<u8>> {
+        let mut out = [0; 1280];
+        let Self { node, environment, coap_server, now, .. } = self;
+        let event = node.poll(&mut environment.at(*now), coap_server, &mut out);
         let Some(EndpointEvent::Transmit { len, .. }) = event else { return None };
         Some(out[..len.into()].to_vec())
     }
@@ -156,26 +144,23 @@ impl Scene {
 fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_then() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    assert!(scene.coap_peer().mark("n"));
-    assert!(scene.notify().is_some());
+    scene.node.notify("n");
+    assert!(scene.poll().is_some());
     for _ in 0..1000 {
-        scene.coap_peer().mark("n");
-        assert!(scene.notify().is_none(), "one notification waits for its acknowledgement");
+        scene.node.notify("n");
+        assert!(scene.poll().is_none(), "one notification waits for its acknowledgement");
     }
     let mut repeated = 0;
     for _ in 0..1000 {
         scene.now = scene.now.after(Duration::from_secs(1));
-        let mut out = [0; 1280];
-        let Scene { node, environment, coap_server, now, .. } = &mut scene;
-        while node.poll(&mut environment.at(*now), coap_server, &mut out).is_some() {
+        while scene.poll().is_some() {
             repeated += 1;
         }
-        scene.apply();
         if scene.is_forgotten() {
             break;
         }
     }
-    assert_eq!((repeated, scene.coap_server.observations.used()), (4, 0));
+    assert_eq!((repeated, scene.observations()), (4, 0));
     assert!(scene.is_forgotten());
 }
 
@@ -183,33 +168,28 @@ fn an_observer_that_never_acknowledges_is_forgotten_and_costs_one_message_until_
 fn what_changed_while_one_waited_is_one_notification_with_the_newest() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    scene.coap_peer().mark("n");
-    let first = scene.notify().unwrap();
+    scene.node.notify("n");
+    let first = scene.poll().unwrap();
     for _ in 0..10 {
-        scene.coap_peer().mark("n");
+        scene.node.notify("n");
     }
     let [_, _, high, low, ..] = first[..] else { unreachable!() };
     assert!(scene.receive(&[0x60, 0, high, low]).is_empty());
-    let peer = scene.peer();
-    assert_eq!(scene.coap_server.observers.next_due(), Some(peer));
-    let second = scene.notify().unwrap();
+    let second = scene.poll().unwrap();
     let number = |message: &[u8]| MessageRef::parse(message).unwrap().uint(OptionNumber::OBSERVE);
     assert_eq!((number(&first), number(&second)), (Some(2), Some(3)));
-    assert!(scene.notify().is_none());
+    assert!(scene.poll().is_none());
 }
 
 #[test]
-fn a_peer_waits_for_its_notification_once_however_often_something_changes() {
+fn a_peer_is_sent_one_notification_however_often_something_changes() {
     let mut scene = Scene::new();
     scene.register(b"t");
     for _ in 0..1000 {
-        scene.coap_peer().mark("n");
-        let peer = scene.peer();
-        let coap_peer = scene.node.endpoint.peers.attached(peer).and_then(Attached::coap_peer);
-        scene.coap_server.observers.queue(peer, coap_peer.unwrap());
+        scene.node.notify("n");
     }
-    assert!(scene.coap_server.observers.next_due().is_some());
-    assert!(scene.coap_server.observers.is_idle());
+    assert!(scene.poll().is_some());
+    assert!(scene.poll().is_none());
 }
 
 #[test]
@@ -223,6 +203,7 @@ fn who_proves_nothing_leaves_half_of_the_room_for_bodies() {
 #[test]
 fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset() {
     let mut scene = Scene::new();
+    let addresses = path();
     let ask = |scene: &mut Scene, message_type, code, path: &[u8]| {
         scene.next_id += 1;
         let mut storage = [0; 100];
@@ -230,16 +211,14 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
         let mut builder = Builder::new(&mut frame, message_type, code, scene.next_id, b"t").unwrap();
         builder.uint(OptionNumber::OBSERVE, REGISTER).unwrap();
         builder.option(OptionNumber::URI_PATH, path).unwrap();
-        if !is_group_request(frame.bytes()) {
-            return None;
-        }
-        scene.coap_server.to_group = true;
+        let Scene { node, environment, coap_server, now, .. } = scene;
         for _ in 0..2 {
-            assert!(scene.receive(frame.bytes()).is_empty(), "nothing is sent at once");
+            let (mut datagram, mut out) = (frame.bytes().to_vec(), [0; 1280]);
+            node.handle_group(&mut environment.at(*now), &addresses, &mut datagram, coap_server, &mut out);
         }
-        let (_, answer) = scene.coap_server.leisurely.take(scene.now)?;
-        assert!(scene.coap_server.leisurely.next().is_none(), "a copy is not answered");
-        assert!(scene.coap_peer().observations.is_empty());
+        let answer = scene.poll()?;
+        assert!(scene.poll().is_none(), "a copy is not answered");
+        assert_eq!(scene.observations(), 0);
         let answer = MessageRef::parse(&answer).ok()?;
         Some((answer.message_type(), answer.code(), answer.payload().to_vec()))
     };
@@ -249,7 +228,7 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::CONTENT, b"n"), None);
     scene.coap_server.policy = refusing();
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n"), None, "so is what nobody may");
-    assert_eq!(scene.coap_server.application.0, 1);
+    assert_eq!(scene.coap_server.resources.application.0, 1);
 }
 
 #[test]
@@ -259,7 +238,7 @@ fn a_token_that_is_used_again_replaces_what_it_registered() {
     for _ in 0..50 {
         let response = scene.register(b"same");
         numbers.push(MessageRef::parse(&response).unwrap().uint(OptionNumber::OBSERVE).unwrap());
-        assert_eq!((scene.coap_peer().observations.len(), scene.coap_server.observations.used()), (1, 1));
+        assert_eq!(scene.observations(), 1);
     }
     assert!(numbers.is_sorted_by(|a, b| a < b), "a client takes each for newer: {numbers:?}");
 }
@@ -272,14 +251,13 @@ fn observations_are_bounded_for_each_peer_and_in_all() {
         let observed = MessageRef::parse(&response).unwrap().option(OptionNumber::OBSERVE).is_some();
         assert_eq!(observed, usize::from(n) < MAX_OBSERVATIONS);
     }
-    scene.coap_server.observations = Ledger::new(3);
-    scene.coap_peer().observations.clear();
+    scene.node.features.observers = Observers::new(Arc::default(), 3, 0);
     for n in 0..10u8 {
         let response = scene.register(&[n]);
         let observed = MessageRef::parse(&response).unwrap().option(OptionNumber::OBSERVE).is_some();
         assert_eq!(observed, n < 3);
     }
-    assert_eq!(scene.coap_peer().observations.len(), 3);
+    assert_eq!(scene.observations(), 3);
 }
 
 #[test]
@@ -307,13 +285,13 @@ fn a_post_is_executed_once_however_much_is_asked_until_it_is_repeated() {
             scene.ask(Code::GET, 1000 + second * 100 + n);
         }
     }
-    let counted = scene.coap_server.application.0;
+    let counted = scene.coap_server.resources.application.0;
     assert_eq!(scene.ask(Code::POST, 7), first);
-    assert_eq!(scene.coap_server.application.0, counted, "executed twice");
+    assert_eq!(scene.coap_server.resources.application.0, counted, "executed twice");
     // After EXCHANGE_LIFETIME it is another request.
     scene.now = scene.now.after(Duration::from_secs(48));
     scene.ask(Code::POST, 7);
-    assert_eq!(scene.coap_server.application.0, counted.wrapping_add(1));
+    assert_eq!(scene.coap_server.resources.application.0, counted.wrapping_add(1));
 }
 
 #[test]
@@ -321,15 +299,15 @@ fn a_full_pool_refuses_only_what_must_not_be_executed_twice_and_not_for_ever() {
     let mut scene = Scene::new();
     scene.node.storage = ExchangePool::new(0, 0);
     let full = (0..10_000).find(|id| scene.ask(Code::POST, *id).0 == Code::SERVICE_UNAVAILABLE).unwrap();
-    let counted = scene.coap_server.application.0;
+    let counted = scene.coap_server.resources.application.0;
     assert_eq!(scene.ask(Code::POST, full).0, Code::SERVICE_UNAVAILABLE, "the refusal is not kept, but it is full");
-    assert_eq!((scene.coap_server.application.0, scene.coap_server.refused), (counted, 2));
+    assert_eq!((scene.coap_server.resources.application.0, scene.coap_server.refused), (counted, 2));
     assert_eq!(scene.ask(Code::GET, 20_000).0, Code::CONTENT);
     assert_eq!(scene.ask(Code::PUT, 20_001).0, Code::CONTENT);
     // Each POST that was executed is still known.
-    let counted = scene.coap_server.application.0;
+    let counted = scene.coap_server.resources.application.0;
     assert!((0..full).all(|id| scene.ask(Code::POST, id).0 == Code::CONTENT));
-    assert_eq!(scene.coap_server.application.0, counted, "executed twice");
+    assert_eq!(scene.coap_server.resources.application.0, counted, "executed twice");
     // The share of a peer is counted in two lifetimes.
     scene.now = scene.now.after(Duration::from_secs(2 * 247 + 1));
     assert_eq!(scene.ask(Code::POST, full).0, Code::CONTENT);
@@ -341,7 +319,7 @@ fn what_was_refused_before_it_was_executed_takes_no_room_for_long() {
     scene.node.storage = ExchangePool::new(0, 0);
     scene.coap_server.policy = refusing();
     assert!((0..20_000).all(|id| scene.ask(Code::POST, id).0 == Code::UNAUTHORIZED));
-    assert_eq!((scene.coap_server.refused, scene.coap_server.application.0), (0, 0));
+    assert_eq!((scene.coap_server.refused, scene.coap_server.resources.application.0), (0, 0));
 }
 
 #[test]
@@ -350,9 +328,10 @@ fn a_peer_that_is_forgotten_gives_back_its_messages() {
     scene.node.storage = ExchangePool::new(0, 1000);
     for _ in 0..100 {
         scene.register(b"t");
-        scene.coap_peer().mark("n");
-        assert!(scene.notify().is_some(), "there is room for the notification");
+        scene.node.notify("n");
+        assert!(scene.poll().is_some(), "there is room for the notification");
         let peer = scene.peer();
+        scene.node.features.observers.forget(peer);
         scene.node.endpoint.peers.attached(peer).unwrap().forget();
         scene.coap_server.give_back(&mut scene.node.storage, scene.now);
     }
@@ -380,7 +359,7 @@ fn a_request_whose_path_or_query_is_not_valid_reaches_no_handler_and_is_reported
         let code = MessageRef::parse(&answer).unwrap().code();
         let (path, reported) = reports.lock().unwrap().pop().unwrap();
         assert_eq!(code, reported);
-        (code, path, scene.coap_server.application.0)
+        (code, path, scene.coap_server.resources.application.0)
     };
     let (path, query) = (OptionNumber::URI_PATH, OptionNumber::URI_QUERY);
     assert_eq!(ask(&[(path, b"a"), (path, b"b"), (query, b"n=1")]), (Code::CONTENT, "/a/b".to_owned(), 1));
@@ -400,12 +379,12 @@ fn a_request_whose_path_or_query_is_not_valid_reaches_no_handler_and_is_reported
 fn a_notification_that_is_deferred_sends_nothing_before_the_response() {
     let mut scene = Scene::new();
     scene.register(b"t");
-    scene.coap_server.application.1 = true;
-    assert!(scene.coap_peer().mark("n"));
-    assert!(scene.notify().is_none());
+    scene.coap_server.resources.application.1 = true;
+    scene.node.notify("n");
+    assert!(scene.poll().is_none());
     let peer = scene.peer();
     let exchanges = scene.node.endpoint.peers.attached(peer).unwrap().exchanges().unwrap();
     assert_eq!(exchanges.outstanding(&scene.node.storage), 0, "there is nothing to send again");
     // The response that comes later is the last one.
-    assert!(scene.coap_peer().observations.is_empty());
+    assert_eq!(scene.observations(), 0);
 }

@@ -150,7 +150,7 @@ impl<A: Application> Shard<A> {
             return;
         }
         entry.asked = true;
-        let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.coap_server.commands.clone());
+        let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.coap_server.resources.commands.clone());
         // If the server ended meanwhile there is nobody to tell.
         let then = move |result| drop(commands.send(Command::Leased { peer, end, result }));
         if let Some(persistence) = &self.persistence {

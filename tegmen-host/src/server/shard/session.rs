@@ -151,7 +151,7 @@ impl<A: Application> Shard<A> {
         let Some(store) = &self.store else { return self.answer(now, peer, found) };
         match std::str::from_utf8(identity) {
             Ok(identity) if found.is_none() => {
-                let (commands, identity) = (self.coap_server.commands.clone(), identity.to_owned());
+                let (commands, identity) = (self.coap_server.resources.commands.clone(), identity.to_owned());
                 let asked = identity.clone();
                 let ticket = KeyTicket::new(move |found| {
                     // If the server ended meanwhile there is nobody to tell.

@@ -2,8 +2,10 @@
 //! filling the memory.
 
 use super::Table;
+use crate::server::observers::Observers;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
+use tegmen::node::Observers as _;
 
 /// In the order in which they came; some are forgotten meanwhile.
 pub(super) struct Unauthenticated {
@@ -18,7 +20,7 @@ impl Unauthenticated {
 
     /// One more. At twice as many as are wanted all but so many are forgotten: those first that observe nothing, and of
     /// these those that came first.
-    pub(super) fn add(&mut self, table: &mut Table, peer: PeerId) {
+    pub(super) fn add(&mut self, table: &mut Table, observers: &mut Observers, peer: PeerId) {
         self.peers.push(peer);
         if self.peers.len() <= 2 * self.max {
             return;
@@ -28,10 +30,11 @@ impl Unauthenticated {
             let mut too_many = self.peers.len().saturating_sub(self.max);
             self.peers.retain(|peer| {
                 let Some(attached) = table.attached(*peer).filter(|_| too_many > 0) else { return true };
-                if !even_observers && attached.coap_peer().is_some_and(|coap_peer| !coap_peer.observations.is_empty()) {
+                if !even_observers && observers.any(*peer, |_| true) {
                     return true;
                 }
                 attached.forget();
+                observers.forget(*peer);
                 too_many -= 1;
                 false
             });

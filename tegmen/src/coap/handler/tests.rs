@@ -163,11 +163,11 @@ fn an_error_of_the_handler_carries_the_token_and_nothing_it_had_written() {
 #[test]
 fn a_deferred_confirmable_request_is_only_acknowledged() {
     let answer = answer(ALICE, &Anybody, &request(MessageType::Confirmable, &[], b"defer"));
-    assert_eq!(answer.served, Served::Deferred(Token::new(TOKEN)));
+    assert_eq!(answer.served, Served::Deferred { token: Token::new(TOKEN), observed: false });
     assert_eq!(answer.bytes, [0x60, 0, 0x12, 0x34]);
     let mut storage = [0; 40];
     let mut frame = Frame::new(&mut storage, 0);
-    let Served::Deferred(token) = answer.served else { unreachable!() };
+    let Served::Deferred { token, .. } = answer.served else { unreachable!() };
     separate_response(&mut frame, Code::CONTENT, 5, &token).unwrap().payload(b"late").unwrap();
     let message = MessageRef::parse(frame.bytes()).unwrap();
     assert_eq!((message.message_type(), message.message_id()), (MessageType::Confirmable, 5));
@@ -177,7 +177,10 @@ fn a_deferred_confirmable_request_is_only_acknowledged() {
 #[test]
 fn a_deferred_non_confirmable_request_is_not_answered_yet() {
     let answer = answer(ALICE, &Anybody, &request(MessageType::NonConfirmable, &[], b"defer"));
-    assert_eq!((answer.served, answer.bytes.len()), (Served::Deferred(Token::new(TOKEN)), 0));
+    assert_eq!(
+        (answer.served, answer.bytes.len()),
+        (Served::Deferred { token: Token::new(TOKEN), observed: false }, 0)
+    );
 }
 
 #[test]

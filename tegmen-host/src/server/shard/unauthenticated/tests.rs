@@ -1,14 +1,12 @@
 use super::*;
-use crate::server::coap_peer::Observed;
-use crate::server::transfer::Ledger;
 use crate::slab::Capacity;
 use std::net::SocketAddr;
 use tegmen::address::Path;
-use tegmen::coap::observe::Observation;
-use tegmen::coap::{PeerExchanges as _, Token};
+use tegmen::coap::{MessageRef, PeerExchanges as _, Token};
 use tegmen::dtls::Rank;
 use tegmen::endpoint::{NewPeer, Phase};
 use tegmen::identity::Protection;
+use tegmen::node::Observer;
 use tegmen::time::Instant;
 
 fn is_remembered(table: &mut Table, peer: PeerId) -> bool {
@@ -18,7 +16,7 @@ fn is_remembered(table: &mut Table, peer: PeerId) -> bool {
 #[test]
 fn strangers_are_bounded_and_who_observes_goes_last() {
     let (mut table, mut unauthenticated) = (Table::new(Capacity::default()), Unauthenticated::new(10));
-    let ledger = Ledger::new(100);
+    let mut observers = Observers::new(std::sync::Arc::default(), 100, 0);
     let mut all = Vec::new();
     for port in 0..1000 {
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
@@ -26,22 +24,12 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
         let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
         let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
-        let attached = table.attached(id).unwrap();
-        attached.begin(Instant::from_micros(0), |_| {});
-        let coap_peer = attached.coap_peer().unwrap();
+        table.attached(id).unwrap().begin(Instant::from_micros(0), |_| {});
         if port < 3 {
-            coap_peer.observations.push(Observed {
-                oscore: None,
-                observation: Observation::new(Token::new(b"t"), 1),
-                request: Box::default(),
-                path: "n".into(),
-                changed: false,
-                pending: None,
-                message_id: None,
-                _share: ledger.share(1).unwrap(),
-            });
+            let observer = Observer::new(id, Token::new(b"t"), 1);
+            observers.insert(observer, &MessageRef::parse(&[0x41, 1, 0, 1, b't', 0xb1, b'n']).unwrap()).unwrap();
         }
-        unauthenticated.add(&mut table, id);
+        unauthenticated.add(&mut table, &mut observers, id);
         all.push(id);
         let remembered = all.iter().filter(|id| is_remembered(&mut table, **id)).count();
         assert!(remembered <= 20, "{remembered}");

@@ -1,0 +1,285 @@
+//! The bodies of block-wise transfers that a server holds (RFC 7959): bodies of requests, and of responses that cannot
+//! be created again. Their number is limited for each peer, and their bytes for all shards together.
+
+use super::per_peer::PerPeer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tegmen::buf::Full;
+use tegmen::coap::block::{self, Assembly, Step};
+use tegmen::coap::{Block, Code, EXCHANGE_LIFETIME, MessageRef};
+use tegmen::identity::{PeerId, Protection};
+use tegmen::node::{Bodies, Operation};
+use tegmen::time::Instant;
+
+/// The most bodies of requests, and of responses, of one peer.
+const PER_PEER: usize = 4;
+/// Bytes for header, token and options of a message.
+const MAX_HEAD: usize = 1024;
+
+/// Bytes held for all peers.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Ledger {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), limit })
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reason why a share of bodies was refused.
+    pub(super) fn complaint(&self) -> String {
+        format!(
+            "bodies of transfers take {} bytes of {}, of which peers without DTLS have half",
+            self.used(),
+            self.limit
+        )
+    }
+
+    /// A share of `amount` for a peer with this protection, given back when it is dropped. Peers in clear have half of
+    /// everything, so that nothing they do leaves the others without space.
+    pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
+        let mut share = Share { ledger: self.clone(), amount: 0, limit: self.limit_of(protection) };
+        share.grow(amount).then_some(share)
+    }
+
+    /// True if `amount` could be had now by a peer with this protection.
+    fn has_room_for(&self, protection: Protection, amount: usize) -> bool {
+        self.used().saturating_add(amount) <= self.limit_of(protection)
+    }
+
+    fn limit_of(&self, protection: Protection) -> usize {
+        if protection == Protection::Plain { self.limit / 2 } else { self.limit }
+    }
+}
+
+/// What somebody has of a [`Ledger`].
+#[derive(Debug)]
+pub(super) struct Share {
+    ledger: Arc<Ledger>,
+    amount: usize,
+    /// It does not grow where all together would have more than this.
+    limit: usize,
+}
+
+impl Share {
+    /// False if the ledger is exhausted.
+    fn grow(&mut self, amount: usize) -> bool {
+        let used = self.ledger.used.fetch_add(amount, Ordering::Relaxed);
+        if used.saturating_add(amount) > self.limit {
+            self.ledger.used.fetch_sub(amount, Ordering::Relaxed);
+            return false;
+        }
+        self.amount += amount;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.ledger.used.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+/// A request body that comes in, or is complete.
+struct Upload {
+    operation: Operation,
+    assembly: Assembly,
+    body: Vec<u8>,
+    is_complete: bool,
+    share: Share,
+    last: Instant,
+}
+
+/// A response whose blocks are still asked for.
+struct Kept {
+    operation: Operation,
+    message: Box<[u8]>,
+    etag: [u8; 4],
+    _share: Share,
+    last: Instant,
+}
+
+/// The transfers of one peer.
+#[derive(Default)]
+struct Transfers {
+    uploads: Vec<Upload>,
+    kept: Vec<Kept>,
+}
+
+impl Transfers {
+    fn is_empty(&self) -> bool {
+        self.uploads.is_empty() && self.kept.is_empty()
+    }
+}
+
+/// The transfers of all peers of a shard.
+pub(super) struct ServerBodies {
+    limit: usize,
+    ledger: Arc<Ledger>,
+    by_peer: PerPeer<Transfers>,
+    /// Space for the response that a handler writes.
+    space: Vec<u8>,
+    /// Set where the ledger refuses a share.
+    refused: Arc<AtomicBool>,
+}
+
+impl ServerBodies {
+    /// Bodies of at most `limit` bytes, whose shares `ledger` gives.
+    pub(super) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
+        Self { limit, ledger, by_peer: PerPeer::default(), space: Vec::new(), refused: Arc::default() }
+    }
+
+    /// Returns the place that is set when the ledger refuses a share.
+    pub(super) fn refused(&self) -> Arc<AtomicBool> {
+        self.refused.clone()
+    }
+
+    /// Forgets the transfers that nobody continued during EXCHANGE_LIFETIME, and those of peers that are gone.
+    pub(super) fn sweep(&mut self, now: Instant, mut is_there: impl FnMut(PeerId) -> bool) {
+        self.by_peer.retain(|peer, Transfers { uploads, kept }| {
+            uploads.retain(|upload| now.since(upload.last) < EXCHANGE_LIFETIME);
+            kept.retain(|kept| now.since(kept.last) < EXCHANGE_LIFETIME);
+            !(uploads.is_empty() && kept.is_empty()) && is_there(*peer)
+        });
+    }
+
+    /// Returns a share of the ledger for a body of which `announced` bytes are to come.
+    fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
+        let share = self.ledger.share_of(protection, 0);
+        let share = share.filter(|_| self.ledger.has_room_for(protection, announced));
+        if share.is_none() {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        share
+    }
+
+    /// Takes the upload of an operation away. Removes a peer without transfers.
+    fn remove(&mut self, operation: &Operation, is_it: impl Fn(&Upload) -> bool) {
+        let Some(transfers) = self.by_peer.get_mut(&operation.peer) else { return };
+        transfers.uploads.retain(|upload| upload.operation != *operation || !is_it(upload));
+        if transfers.is_empty() {
+            self.by_peer.remove(&operation.peer);
+        }
+    }
+
+    fn add(&mut self, now: Instant, operation: &Operation, block: Block, payload: &[u8]) -> Result<bool, Code> {
+        let transfers = self.by_peer.get_mut(&operation.peer).ok_or(Code::REQUEST_ENTITY_INCOMPLETE)?;
+        let upload = transfers.uploads.iter_mut().find(|upload| upload.operation == *operation);
+        let upload = upload.ok_or(Code::REQUEST_ENTITY_INCOMPLETE)?;
+        upload.last = now;
+        let step = upload.assembly.accept(block, payload.len(), self.limit)?;
+        let (Step::Continue(at) | Step::Complete(at)) = step;
+        upload.body.truncate(at);
+        if upload.body.len() + payload.len() > upload.share.amount && !upload.share.grow(payload.len()) {
+            self.refused.store(true, Ordering::Relaxed);
+            return Err(Code::SERVICE_UNAVAILABLE);
+        }
+        upload.body.extend_from_slice(payload);
+        upload.is_complete = matches!(step, Step::Complete(_));
+        Ok(upload.is_complete)
+    }
+}
+
+impl Bodies for ServerBodies {
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn upload(
+        &mut self,
+        now: Instant,
+        operation: &Operation,
+        (block, payload): (Block, &[u8]),
+        announced: usize,
+    ) -> Result<bool, Code> {
+        if announced > self.limit {
+            return Err(Code::REQUEST_ENTITY_TOO_LARGE);
+        }
+        let transfers = self.by_peer.get(&operation.peer);
+        let is_it = |upload: &Upload| upload.operation == *operation;
+        if !transfers.is_some_and(|transfers| transfers.uploads.iter().any(is_it)) {
+            // A client that begins in the middle was forgotten, or never began.
+            if block.number > 0 {
+                return Err(Code::REQUEST_ENTITY_INCOMPLETE);
+            }
+            // A body that can only fail later is refused before the client sends all of it.
+            let share = self.share(operation.identity.protection, announced).ok_or(Code::SERVICE_UNAVAILABLE)?;
+            let uploads = &mut self.by_peer.entry(operation.peer).or_default().uploads;
+            make_room(uploads, |upload| upload.last);
+            uploads.push(Upload {
+                operation: *operation,
+                assembly: Assembly::default(),
+                body: Vec::new(),
+                is_complete: false,
+                share,
+                last: now,
+            });
+        }
+        let added = self.add(now, operation, block, payload);
+        if matches!(added, Err(Code::REQUEST_ENTITY_TOO_LARGE | Code::SERVICE_UNAVAILABLE)) {
+            self.remove(operation, |_| true);
+        }
+        added
+    }
+
+    fn space(&mut self, _: Instant, operation: &Operation) -> (&[u8], &mut [u8]) {
+        let len = self.limit + MAX_HEAD;
+        if self.space.len() < len {
+            self.space.resize(len, 0);
+        }
+        let Self { by_peer, space, .. } = self;
+        let Some(transfers) = by_peer.get_mut(&operation.peer) else { return (&[], space) };
+        transfers.kept.retain(|kept| kept.operation != *operation);
+        (complete_body(&transfers.uploads, operation), space)
+    }
+
+    fn keep(&mut self, now: Instant, operation: &Operation, len: usize) -> Result<(), Full> {
+        let message = self.space.get(..len).ok_or(Full)?;
+        let payload = MessageRef::parse(message).map_err(|_| Full)?.payload();
+        let Some(share) = self.ledger.share_of(operation.identity.protection, payload.len()) else {
+            self.refused.store(true, Ordering::Relaxed);
+            return Err(Full);
+        };
+        let kept = &mut self.by_peer.entry(operation.peer).or_default().kept;
+        make_room(kept, |kept| kept.last);
+        let (message, etag) = (message.into(), block::etag(payload));
+        kept.push(Kept { operation: *operation, message, etag, _share: share, last: now });
+        Ok(())
+    }
+
+    fn body(&self, operation: &Operation) -> &[u8] {
+        self.by_peer.get(&operation.peer).map_or(&[], |transfers| complete_body(&transfers.uploads, operation))
+    }
+
+    fn release(&mut self, operation: &Operation) {
+        self.remove(operation, |upload| upload.is_complete);
+    }
+
+    fn kept(&mut self, now: Instant, operation: &Operation) -> Option<(&[u8], [u8; 4])> {
+        let kept = &mut self.by_peer.get_mut(&operation.peer)?.kept;
+        let kept = kept.iter_mut().find(|kept| kept.operation == *operation)?;
+        kept.last = now;
+        Some((&kept.message, kept.etag))
+    }
+}
+
+/// Returns the complete body of an operation; it is empty if there is none.
+fn complete_body<'u>(uploads: &'u [Upload], operation: &Operation) -> &'u [u8] {
+    let is_it = |upload: &&Upload| upload.is_complete && upload.operation == *operation;
+    uploads.iter().find(is_it).map_or(&[], |upload| &upload.body)
+}
+
+/// Lets the oldest go, if there are as many as there may be.
+fn make_room<T>(list: &mut Vec<T>, last: impl Fn(&T) -> Instant) {
+    if list.len() >= PER_PEER
+        && let Some((oldest, _)) = list.iter().enumerate().min_by_key(|(_, one)| last(one))
+    {
+        list.swap_remove(oldest);
+    }
+}

@@ -1,0 +1,212 @@
+//! The clients that observe resources of a shard (RFC 7641): by peer for their notifications, and by path for changes.
+
+use super::notifier::ObservedPaths;
+use super::oscore::OscoreExchange;
+use super::per_peer::PerPeer;
+use crate::request_uri;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use tegmen::buf::{Frame, Full};
+use tegmen::coap::{Builder, MessageRef, Probing};
+use tegmen::identity::PeerId;
+use tegmen::node::{self, Observers as _, Pacing};
+use tegmen::time::Instant;
+
+/// The most observations of one peer.
+pub(super) const MAX_OBSERVATIONS: usize = 16;
+
+type Observer = node::Observer<OscoreExchange>;
+
+/// The observers of a shard, and when they may be sent notifications that are not confirmable.
+pub(super) struct Observers {
+    by_peer: PerPeer<Observations>,
+    by_path: HashMap<Arc<str>, HashSet<PeerId>>,
+    /// The paths, for those who ask from outside.
+    paths: Arc<ObservedPaths>,
+    /// Observations, and the most.
+    count: usize,
+    most: usize,
+    unconfirmed: u8,
+    /// For the path of a registration.
+    path: String,
+}
+
+/// The observations of one peer.
+#[derive(Default)]
+struct Observations {
+    places: Vec<Place>,
+    /// The place that a search begins with.
+    next: usize,
+    probing: Probing,
+}
+
+struct Place {
+    observer: Observer,
+    /// The request that registered: each notification is the response to it.
+    request: Box<[u8]>,
+    path: Arc<str>,
+}
+
+impl Observers {
+    /// No observers; there may be `most`. At most `unconfirmed` notifications in a row are not confirmable.
+    pub(super) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
+        let (by_peer, by_path, path) = (PerPeer::default(), HashMap::new(), String::new());
+        Self { by_peer, by_path, paths, count: 0, most, unconfirmed, path }
+    }
+
+    /// Returns the number of observations.
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Forgets all observations of a peer.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.remove(peer, |_| true);
+    }
+
+    fn paths(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a peer to those that observe the path of a registration. Returns the path.
+    fn add_path(&mut self, peer: PeerId) -> Arc<str> {
+        if let Some((path, peers)) = self.by_path.get_key_value(self.path.as_str()) {
+            let path = path.clone();
+            if !peers.contains(&peer)
+                && let Some(peers) = self.by_path.get_mut(&path)
+            {
+                peers.insert(peer);
+            }
+            return path;
+        }
+        let path: Arc<str> = self.path.as_str().into();
+        self.paths().insert(path.clone());
+        self.by_path.insert(path.clone(), HashSet::from([peer]));
+        path
+    }
+
+    /// Takes a peer away from those that observe a path.
+    fn remove_path(&mut self, peer: PeerId, path: &Arc<str>) {
+        let Some(peers) = self.by_path.get_mut(path) else { return };
+        peers.remove(&peer);
+        if peers.is_empty() {
+            self.by_path.remove(path);
+            self.paths().remove(path);
+        }
+    }
+}
+
+impl node::Observers<OscoreExchange> for Observers {
+    const PLACES: usize = usize::MAX;
+
+    fn unconfirmed(&self) -> u8 {
+        self.unconfirmed
+    }
+
+    /// The shard forgets the observers that are gone.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full> {
+        let peer = observer.peer;
+        let own = self.by_peer.get(&peer).map_or(0, |observations| observations.places.len());
+        if self.count >= self.most || own >= MAX_OBSERVATIONS {
+            return Err(Full);
+        }
+        request_uri::read(request, &mut self.path).map_err(|_| Full)?;
+        let path = self.add_path(peer);
+        let request = in_clear(request);
+        self.by_peer.entry(peer).or_default().places.push(Place { observer, request, path });
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+        let observations = self.by_peer.get(&peer);
+        observations.is_some_and(|observations| observations.places.iter().any(|place| is_it(&place.observer)))
+    }
+
+    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+        let Observations { places, next, .. } = self.by_peer.get_mut(&peer)?;
+        let (before, behind) = places.split_at(places.len().min(*next));
+        let found = match behind.iter().position(|place| is_it(&place.observer)) {
+            Some(found) => before.len() + found,
+            None => before.iter().position(|place| is_it(&place.observer))?,
+        };
+        *next = found + 1;
+        let Place { observer, request, .. } = places.get_mut(found)?;
+        Some((observer, request))
+    }
+
+    fn mark(&mut self, path: &str, mut on_change: impl FnMut(PeerId)) {
+        let Self { by_peer, by_path, .. } = self;
+        for peer in by_path.get(path).into_iter().flatten() {
+            let Some(observations) = by_peer.get_mut(peer) else { continue };
+            for place in observations.places.iter_mut().filter(|place| &*place.path == path) {
+                place.observer.changed = true;
+            }
+            on_change(*peer);
+        }
+    }
+
+    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) {
+        let Some(observations) = self.by_peer.get_mut(&peer) else { return };
+        let mut removed = Vec::new();
+        observations.places.retain_mut(|place| {
+            let is_removed = is_it(&place.observer);
+            if is_removed {
+                removed.push(place.path.clone());
+            }
+            !is_removed
+        });
+        self.count -= removed.len();
+        removed.retain(|path| observations.places.iter().all(|place| place.path != *path));
+        if observations.places.is_empty() {
+            self.by_peer.remove(&peer);
+        }
+        for path in removed {
+            self.remove_path(peer, &path);
+        }
+    }
+
+    fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
+        let gone: Vec<PeerId> = self.by_peer.keys().copied().filter(|peer| !is_there(*peer)).collect();
+        for peer in gone {
+            self.forget(peer);
+        }
+    }
+}
+
+impl Pacing for Observers {
+    fn sent(&mut self, now: Instant, peer: PeerId, len: usize) {
+        if let Some(observations) = self.by_peer.get_mut(&peer) {
+            observations.probing.sent(now, len);
+        }
+    }
+
+    #[inline]
+    fn heard(&mut self, peer: PeerId) {
+        if let Some(observations) = self.by_peer.get_mut(&peer) {
+            observations.probing.heard();
+        }
+    }
+
+    fn next(&self, peer: PeerId) -> Instant {
+        self.by_peer.get(&peer).map_or(Instant::AT_ONCE, |observations| observations.probing.next())
+    }
+}
+
+/// A request as if nothing had protected it, to be answered again for each notification.
+fn in_clear(message: &MessageRef<'_>) -> Box<[u8]> {
+    let options: usize = message.options().map(|(_, value)| value.len() + 5).sum();
+    let mut storage = vec![0; 4 + 8 + options + 1 + message.payload().len()];
+    let mut frame = Frame::new(&mut storage, 0);
+    let built = Builder::new(&mut frame, message.message_type(), message.code(), message.message_id(), message.token());
+    let _ = built.and_then(|mut builder| {
+        message.options().try_for_each(|(number, value)| builder.option(number, value))?;
+        builder.payload(message.payload())
+    });
+    frame.bytes().into()
+}

@@ -1,0 +1,265 @@
+//! OSCORE at a server (RFC 8613): the contexts that all shards share, and protected requests that a proxy has cut into
+//! blocks.
+
+use super::bodies::ServerBodies;
+use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
+use std::sync::MutexGuard;
+use tegmen::buf::Frame;
+use tegmen::coap::{
+    Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, RequestId, Token, uint_bytes,
+};
+use tegmen::crypto::Crypto;
+use tegmen::identity::{Identity, PeerId};
+use tegmen::node::{Bodies as _, Opened, Operation, Oscore, Outer, SendError};
+use tegmen::oscore::{FirstRequest, OscoreOption, ProtectError, RequestBinding, RequestNonce, UnprotectError};
+use tegmen::time::Instant;
+
+/// A request that was opened: its context, which request it was, and the keys under which it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OscoreExchange {
+    place: u32,
+    request: RequestBinding,
+    generation: u64,
+}
+
+/// The contexts, and the requests that proxies cut.
+pub(super) struct ServerOscore {
+    contexts: Contexts,
+    /// Blocks of protected requests. Nothing authenticates them, so they are few and short.
+    blocks: ServerBodies,
+    /// The first request of a derivation of new keys, until its response is written (RFC 8613, appendix B.2).
+    first: Option<FirstRequest>,
+    /// The reasons why contexts could not be used, for the operator.
+    pub(super) problems: Vec<ContextError>,
+    /// Requests that were answered without being opened.
+    pub(super) unopened: u64,
+}
+
+impl ServerOscore {
+    /// The contexts of a server; `blocks` keeps the requests that proxies cut.
+    pub(super) const fn new(contexts: Contexts, blocks: ServerBodies) -> Self {
+        Self { contexts, blocks, first: None, problems: Vec::new(), unopened: 0 }
+    }
+
+    /// Forgets the blocks of requests that nobody continues, and those of peers that are gone.
+    pub(super) fn sweep(&mut self, now: Instant, is_there: impl FnMut(PeerId) -> bool) {
+        self.blocks.sweep(now, is_there);
+    }
+
+    fn open<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        datagram: &'r mut [u8],
+    ) -> Result<Opened<'r, OscoreExchange>, UnprotectError> {
+        let outside = MessageRef::parse(datagram).map_err(|_| UnprotectError::Malformed)?;
+        // A copy, because the datagram is decrypted in place.
+        let mut storage = [0; MAX_OPTION];
+        let option = outside.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
+        let option = OscoreOption::parse(copy(option, &mut storage).ok_or(UnprotectError::BadOption)?)?;
+        if option.kid.is_none() || option.partial_iv.is_none() {
+            return Err(UnprotectError::BadOption);
+        }
+        let context = self.contexts.find(&option).ok_or(UnprotectError::UnknownContext)?;
+        let mut stored = context.lock();
+        let taken = stored.check_expiry().map_err(Untaken::NotKept);
+        let taken = taken.and_then(|()| stored.take_request(crypto, &option, datagram));
+        let generation = stored.generation();
+        drop(stored);
+        let (place, principal) = (context.place(), context.principal());
+        let received = taken.map_err(|untaken| match untaken {
+            Untaken::Refused(refused) => refused,
+            Untaken::NotKept(problem) => {
+                self.problems.push(problem);
+                UnprotectError::UnknownContext
+            }
+        })?;
+        let exchange = OscoreExchange { place, request: received.binding(), generation };
+        Ok(match received {
+            Received::Fresh(message, nonce) => Opened::Fresh { message, principal, exchange, nonce },
+            Received::Unverified(message, _) => Opened::Unverified { message: Some(message), principal, exchange },
+            Received::First(first) => {
+                self.first = Some(first);
+                Opened::Unverified { message: None, principal, exchange }
+            }
+        })
+    }
+
+    /// Locks the context of a request, if it still has the keys under which the request came: under others its nonce may be
+    /// that of another request, and the response would be bound to that.
+    fn stored(&self, exchange: &OscoreExchange) -> Result<MutexGuard<'_, StoredContext>, ProtectError> {
+        let stored = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?.lock();
+        if stored.generation() == exchange.generation { Ok(stored) } else { Err(ProtectError::Exhausted) }
+    }
+}
+
+impl Oscore for ServerOscore {
+    const OVERHEAD: usize = OVERHEAD;
+    const GATHERS: bool = true;
+    type Exchange = OscoreExchange;
+    type Whole = Vec<u8>;
+
+    fn protect_request<C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: PeerId,
+        _: RequestId,
+        _: &mut Frame<'_>,
+    ) -> Result<(), SendError> {
+        // A server asks nothing.
+        Err(SendError::Oscore(ProtectError::Unsupported))
+    }
+
+    fn gather(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        (identity, is_unverified): (Identity, bool),
+        datagram: &[u8],
+        head: (MessageType, u16),
+        frame: &mut Frame<'_>,
+    ) -> Outer<Vec<u8>> {
+        let Ok(message) = MessageRef::parse(datagram) else { return Outer::Answered };
+        let mut answer = |code: Code, option: Option<(OptionNumber, u32)>| {
+            self.unopened += 1;
+            let built = Builder::new(frame, head.0, code, head.1, message.token());
+            let _ = built.and_then(|mut builder| option.map_or(Ok(()), |(number, value)| builder.uint(number, value)));
+            Outer::Answered
+        };
+        let block = match message.block(OptionNumber::BLOCK1) {
+            Err(code) => return answer(code, None),
+            Ok(block) => block.filter(|block| block.more || block.number > 0),
+        };
+        let Some(block) = block else { return Outer::Uncut };
+        let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse);
+        if !option.is_some_and(|option| option.is_ok_and(|option| self.contexts.find(&option).is_some())) {
+            return answer(Code::UNAUTHORIZED, Some((OptionNumber::MAX_AGE, 0)));
+        }
+        if is_unverified {
+            return answer(Code::SERVICE_UNAVAILABLE, None);
+        }
+        let operation = Operation::of(peer, &Request::new(message, identity));
+        let announced = message.uint(OptionNumber::SIZE1).unwrap_or(0) as usize;
+        match self.blocks.upload(now, &operation, (block, message.payload()), announced) {
+            Ok(false) => answer(Code::CONTINUE, Some((OptionNumber::BLOCK1, block.value()))),
+            Ok(true) => {
+                let body = self.blocks.body(&operation);
+                let mut whole = vec![0; datagram.len() + body.len()];
+                let mut whole = Frame::new(&mut whole, 0);
+                let composed = compose(&mut whole, &message, body).map(drop);
+                self.blocks.release(&operation);
+                match composed {
+                    Ok(()) => Outer::Whole { message: whole.bytes().to_vec(), last: block },
+                    Err(_) => answer(Code::REQUEST_ENTITY_TOO_LARGE, None),
+                }
+            }
+            Err(Code::REQUEST_ENTITY_TOO_LARGE) => {
+                let most = (OptionNumber::SIZE1, MAX_UNFRAGMENTED_SIZE as u32);
+                answer(Code::REQUEST_ENTITY_TOO_LARGE, Some(most))
+            }
+            Err(code) => answer(code, None),
+        }
+    }
+
+    fn acknowledge(&self, last: Block, frame: &mut Frame<'_>) {
+        let bytes = frame.bytes().to_vec();
+        let Ok(response) = MessageRef::parse(&bytes) else { return };
+        // An acknowledgement alone says nothing of blocks.
+        if response.code() == Code::EMPTY {
+            return;
+        }
+        frame.truncate(0);
+        let mut value = [0; 4];
+        let value = uint_bytes(last.value(), &mut value);
+        let built = compose(frame, &response, response.payload());
+        if built.and_then(|mut builder| builder.insert(OptionNumber::BLOCK1, value)).is_err() {
+            frame.truncate(0);
+            let _ = frame.append(&bytes);
+        }
+    }
+
+    fn unprotect_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        _: PeerId,
+        datagram: &'r mut [u8],
+    ) -> Result<Opened<'r, OscoreExchange>, UnprotectError> {
+        let opened = self.open(crypto, datagram);
+        if !matches!(opened, Ok(Opened::Fresh { .. } | Opened::Unverified { message: Some(_), .. })) {
+            self.unopened += 1;
+        }
+        opened
+    }
+
+    fn protect_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &OscoreExchange,
+        nonce: Option<RequestNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let mut stored = self.stored(exchange)?;
+        if nonce.is_none() {
+            stored.lease_one()?;
+        }
+        stored.context.protect_response(crypto, &exchange.request, nonce, frame)
+    }
+
+    fn write_challenge<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        exchange: &OscoreExchange,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        if let Some(first) = self.first.take() {
+            let context = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?;
+            return context.lock().answer_first(crypto, &first, head, token, frame);
+        }
+        let mut stored = self.stored(exchange)?;
+        stored.lease_one()?;
+        stored.context.write_challenge(crypto, &exchange.request, head, token, frame)
+    }
+
+    fn is_protected(&self, _: PeerId, _: RequestId) -> bool {
+        false
+    }
+
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: PeerId,
+        _: RequestId,
+        _: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        Err(UnprotectError::UnknownContext)
+    }
+
+    fn retain(&mut self, _: impl FnMut(PeerId, RequestId) -> bool) {}
+}
+
+/// Bytes of the longest OSCORE option (RFC 8613, section 2).
+const MAX_OPTION: usize = 255;
+
+/// Copies `bytes` into `storage`; `None` if they are longer.
+fn copy<'s>(bytes: &[u8], storage: &'s mut [u8]) -> Option<&'s [u8]> {
+    let storage = storage.get_mut(..bytes.len())?;
+    storage.copy_from_slice(bytes);
+    Some(storage)
+}
+
+/// Writes a message without the options of its block and with another payload.
+fn compose<'f, 't>(
+    frame: &'f mut Frame<'t>,
+    message: &MessageRef<'_>,
+    payload: &[u8],
+) -> Result<Builder<'f, 't>, BuildError> {
+    let (message_type, code) = (message.message_type(), message.code());
+    let mut builder = Builder::new(frame, message_type, code, message.message_id(), message.token())?;
+    let is_kept = |number: OptionNumber| number != OptionNumber::BLOCK1 && number != OptionNumber::SIZE1;
+    for (number, value) in message.options().filter(|(number, _)| is_kept(*number)) {
+        builder.option(number, value)?;
+    }
+    builder.payload(payload)?;
+    Ok(builder)
+}
