@@ -27,6 +27,7 @@ mod port;
 mod request;
 mod response;
 mod resumption;
+mod serving;
 mod transfer;
 
 pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientState, ClientTrust};
@@ -48,6 +49,7 @@ use connection::Connection;
 use endpoint::Stored;
 use engine::Shared;
 use port::Port;
+use serving::ServingBuilder;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,14 +58,14 @@ use std::time::Duration;
 use tegmen::address::Path;
 use tegmen::coap::Code;
 use tegmen::cx::Counters;
-use tegmen::dtls::{CipherSuite, ClientOnly, ConnectionIds, Extended, Resuming};
+use tegmen::dtls::{CipherSuite, ConnectionIds, Extended, Resuming};
 use tegmen::endpoint::Peers as _;
 use tegmen::time::Instant;
 use zeroize::Zeroizing;
 
 type Table = Slab<self::io::Attached, 8>;
 
-type Role = tegmen::dtls::PublicKeys<Extended<Resuming<ClientOnly, resumption::AcceptsTickets>>, PublicKeys>;
+type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
 type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing>>;
 
@@ -210,7 +212,7 @@ impl Session {
         let port = Port::connected(remote, stored.port(), None).await;
         let port = port.map_err(|source| ClientError::Unreachable { remote, source })?;
         let (path, config) = (crate::udp::path(port.local(), remote), Arc::new(config));
-        let endpoint = Endpoint::open(&config, vec![port])?;
+        let endpoint = Endpoint::open(&config, vec![port], ServingBuilder::NONE)?;
         endpoint.begin(&config, path, scheme.protection(), stored, Some(endpoint.clone())).await
     }
 

@@ -1,12 +1,15 @@
 //! The replies that datagrams bring.
 
 use super::Response;
+use super::serving::Serving;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use tegmen::buf::Frame;
+use tegmen::coap::Repeat;
 use tegmen::coap::{Builder, MessageRef, MessageType, OptionNumber, Probing, RequestId};
+use tegmen::coap::{Handler, Policy};
 use tegmen::identity::PeerId;
-use tegmen::node::{Application, Pacing, Reply};
+use tegmen::node::{Answer, Application, DeferredRequest, Incoming, Pacing, Refusal, Reply};
 use tegmen::time::Instant;
 
 /// PROBING_RATE for each peer (RFC 7252, section 4.7), and the peers that were heard.
@@ -51,6 +54,8 @@ pub(super) struct Arrivals {
     pub(super) protected_peers: HashSet<PeerId>,
     /// The protected ones, behind one another.
     pub(super) protected: Vec<u8>,
+    /// The serving side, if the endpoint serves.
+    pub(super) serving: Option<Box<Serving>>,
 }
 
 pub(super) enum Arrival {
@@ -63,6 +68,24 @@ pub(super) enum Arrival {
 }
 
 impl Application for Arrivals {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        self.serving.as_mut().map(|serving| serving.parts())
+    }
+
+    fn admit(&mut self, incoming: &Incoming<'_>, _: Option<&mut ()>) -> Result<(), Refusal> {
+        self.serving.as_mut().map_or(Ok(()), |serving| serving.admit(incoming.message))
+    }
+
+    fn on_answered(&mut self, _: &Incoming<'_>, _: Answer, _: &[u8], repeat: Repeat) -> Repeat {
+        self.serving.as_ref().map_or(repeat, |serving| serving.effect(repeat))
+    }
+
+    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
+        if let Some(serving) = &mut self.serving {
+            serving.keep(request);
+        }
+    }
+
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
         let is_protected = !self.protected_peers.is_empty() && self.protected_peers.contains(&peer);
         let arrival = match reply {

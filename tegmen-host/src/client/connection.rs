@@ -26,7 +26,7 @@ use tegmen::address::Path;
 use tegmen::coap::RequestId;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{CipherSuite, Fatal};
-use tegmen::identity::{PeerId, Protection};
+use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
 /// No peer of a table.
@@ -56,6 +56,12 @@ pub(super) struct SessionEntry {
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
+    /// The principal of the server, if it asks us.
+    pub(super) principal: Principal,
+    /// The peer opened the session.
+    pub(super) is_accepted: bool,
+    /// The peer became the client of our handshake with it, and proved that it is the server that was meant.
+    pub(super) is_proved: bool,
     /// True once the session was closed by its owner.
     pub(super) is_shut: bool,
     pub(super) established: bool,
@@ -102,6 +108,9 @@ impl SessionEntry {
             remote: path.remote.into(),
             protection,
             peer: nobody(),
+            principal: Principal(0),
+            is_accepted: false,
+            is_proved: false,
             is_shut: false,
             established: false,
             handshake_timeout: config.dtls.handshake_timeout,
@@ -195,8 +204,12 @@ impl Connection<'_> {
     /// Takes the peer of the session out of the table. Requests that were sent to it are ended.
     pub(super) fn leave_peer(&mut self) {
         let Self { io, entry } = self;
-        io.remove(entry.peer);
-        entry.peer = nobody();
+        if entry.is_accepted {
+            io.detach(entry.peer)
+        } else {
+            io.remove(entry.peer)
+        }
+        (entry.peer, entry.is_proved) = (nobody(), false);
         (entry.established, entry.closed, entry.failure, entry.refusal) = (false, None, None, None);
         entry.is_answered();
         if let Some(oscore) = &mut entry.oscore {

@@ -52,6 +52,10 @@ impl Engine {
             none => *none = Some(cx.waker().clone()),
         }
         for _ in 0..AT_ONCE {
+            if let Some(Poll::Ready(Some(command))) = self.commands.as_mut().map(|commands| commands.poll_recv(cx)) {
+                self.on_command(command);
+                continue;
+            }
             let now = clock::now();
             if self.io.next_wake() <= now {
                 self.run_due();

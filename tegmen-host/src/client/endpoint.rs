@@ -1,24 +1,28 @@
 //! An endpoint: any number of sessions over the same sockets.
 
-use super::connection::SessionEntry;
+use super::connection::{Connection, SessionEntry};
 use super::engine::{Engine, Shared};
 use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::port::Port;
 use super::resumption::ResumptionStore;
+use super::serving::{MayServe, Serving, ServingBuilder};
 use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, establish};
 use crate::contexts::StoredContext;
+use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
+use crate::server::{AnyPolicy, Router};
 use crate::udp::Socket;
 use crate::uri::{Scheme, Uri};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 use tegmen::address::Path;
-use tegmen::cx::Counters;
-use tegmen::cx::Environment;
-use tegmen::dtls::Config;
-use tegmen::identity::Protection;
+use tegmen::coap::Policy;
+use tegmen::cx::{Counters, Environment};
+use tegmen::dtls::{Config, Rank};
+use tegmen::endpoint::{Peers as _, Phase};
+use tegmen::identity::{PeerId, Principal, Protection};
 
 /// Sockets, and the sessions with any number of servers over them. Clones are the same endpoint.
 ///
@@ -41,6 +45,7 @@ impl Drop for Owner {
 pub struct EndpointBuilder {
     config: ClientConfig,
     addresses: Vec<String>,
+    serving: ServingBuilder,
 }
 
 impl EndpointBuilder {
@@ -69,6 +74,36 @@ impl EndpointBuilder {
         self
     }
 
+    /// Serves the requests of peers with these handlers, over the same sockets: of peers that open a session with the endpoint, and
+    /// of those that it opened a session with. Bodies of requests must fit a message, and so must deferred responses; other
+    /// responses go in blocks. No resource can be observed.
+    pub fn serve(mut self, router: Router) -> Self {
+        self.serving.router = Some(router);
+        self
+    }
+
+    /// Sets the identities, keys and rights of the peers that may open a session and make requests, as those of a
+    /// [`Server`](crate::server::ServerBuilder::credentials).
+    ///
+    /// A peer that the endpoint opened a session with has the rights of the identity that the endpoint used, if the credentials
+    /// have the same key for it, or those of the name in its certificate. Otherwise it has the rights of nobody.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.serving.credentials = Some(credentials);
+        self
+    }
+
+    /// Sets the policy that decides on each request. The default is the rights of [`Self::credentials`].
+    pub fn policy(mut self, policy: impl Policy + Send + Sync + 'static) -> Self {
+        self.serving.policy = Some(AnyPolicy(Arc::new(policy)));
+        self
+    }
+
+    /// Serves requests without protection, too, of at most 1024 peers at the same time.
+    pub const fn allow_plain(mut self) -> Self {
+        self.serving.plain_allowed = true;
+        self
+    }
+
     /// Adds the address of a further socket, as [`Self::bind`] does.
     pub fn and_at(mut self, address: &str) -> Self {
         self.addresses.push(address.to_owned());
@@ -82,13 +117,13 @@ impl EndpointBuilder {
     /// [`ClientError`], whose text names the next step.
     #[expect(clippy::unused_async, reason = "the endpoint runs in the runtime of this future")]
     pub async fn bind(self, address: &str) -> Result<Endpoint, ClientError> {
-        let Self { config, mut addresses } = self;
+        let Self { config, mut addresses, serving } = self;
         addresses.insert(0, address.to_owned());
         let open = |text: &String| {
             let address = text.parse().map_err(|_| ClientError::Address { address: text.clone() })?;
             Socket::bind(address, false).map(Port::Open).map_err(ClientError::Bind)
         };
-        Endpoint::open(&Arc::new(config), addresses.iter().map(open).collect::<Result<_, _>>()?)
+        Endpoint::open(&Arc::new(config), addresses.iter().map(open).collect::<Result<_, _>>()?, serving)
     }
 }
 
@@ -126,13 +161,19 @@ impl Endpoint {
 
     /// Returns a builder with these settings. Each session has them.
     pub const fn with(config: ClientConfig) -> EndpointBuilder {
-        EndpointBuilder { config, addresses: Vec::new() }
+        EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::NONE }
     }
 
-    pub(super) fn open(config: &Arc<ClientConfig>, ports: Vec<Port>) -> Result<Self, ClientError> {
+    pub(super) fn open(
+        config: &Arc<ClientConfig>,
+        ports: Vec<Port>,
+        serving: ServingBuilder,
+    ) -> Result<Self, ClientError> {
         let mut environment = Environment::new(super::provider(config).map_err(ClientError::System)?);
-        let endpoint = establish::new_endpoint(&mut environment, config);
-        let engine = Engine::new(config.clone(), endpoint, environment, ports);
+        let serving = serving.build();
+        let role = MayServe(serving.as_ref().map(|_| Serving::limits()));
+        let endpoint = establish::new_endpoint(&mut environment, config, role);
+        let engine = Engine::new(config.clone(), endpoint, environment, ports, serving);
         let shared = Arc::new(Shared::new(engine));
         tokio::spawn(driver::drive(shared.clone()));
         Ok(Self(Arc::new(Owner(shared))))
@@ -170,6 +211,25 @@ impl Endpoint {
         self.session(remote, scheme, ClientConfig::clone(&config)).await
     }
 
+    /// Returns the session that the peer at an address opened with this endpoint; `None` if there is none. The credentials of the
+    /// endpoint admitted the peer, and [`Session::server`] is its identity. The session ends with the peer's: it is not opened again.
+    pub fn accepted(&self, remote: SocketAddr) -> Option<Session> {
+        let path = self.path_to(remote).ok()?;
+        if let Some(handle) = self.lock().find(&path).map(|entry| entry.handle.upgrade()) {
+            return handle.map(Session);
+        }
+        let (peer, principal) = self.accepted_peer(&path)?;
+        let config = self.config();
+        Some(self.take(&config, path, (peer, principal)))
+    }
+
+    /// Returns the addresses of the peers that opened a session with this endpoint.
+    pub fn clients(&self) -> Vec<SocketAddr> {
+        let engine = self.lock();
+        let peers = engine.io.node.endpoint.peers.iter().filter(|(_, peer)| is_client(peer));
+        peers.map(|(_, peer)| peer.path().remote.into()).collect()
+    }
+
     /// Returns the addresses that the sockets are bound to.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.lock().io.ports.iter().map(Port::local).collect()
@@ -196,8 +256,11 @@ impl Endpoint {
     async fn session(&self, remote: SocketAddr, scheme: Scheme, config: ClientConfig) -> Result<Session, ClientError> {
         let path = self.path_to(remote)?;
         let protection = scheme.protection();
-        let known =
-            self.lock().find(&path).map(|entry| (entry.handle.upgrade(), entry.key, entry.is_for(&config, protection)));
+        let principal = self.principal_of(&config);
+        let known = self.lock().find(&path).map(|entry| {
+            let is_meant = !entry.is_accepted || entry.principal == principal && principal != Principal::NOBODY;
+            (entry.handle.upgrade(), entry.key, is_meant && entry.is_for(&config, protection))
+        });
         match known {
             Some((Some(handle), _, is_same)) => {
                 let session = Session(handle);
@@ -212,7 +275,45 @@ impl Endpoint {
             None => {}
         }
         let stored = Stored::open(&config, remote, scheme)?;
-        self.begin(&Arc::new(config), path, protection, stored, None).await
+        let config = Arc::new(config);
+        // A peer that proved our own identity and key is the server that is meant.
+        let accepted =
+            self.accepted_peer(&path).filter(|(_, proved)| *proved == principal && principal != Principal::NOBODY);
+        match accepted.filter(|_| protection == Protection::Dtls) {
+            Some(accepted) => Ok(self.take(&config, path, accepted)),
+            None => self.begin(&config, path, protection, stored, None).await,
+        }
+    }
+
+    /// Returns the principal that a server with the key of these settings has, if it asks us.
+    fn principal_of(&self, config: &ClientConfig) -> Principal {
+        let engine = self.lock();
+        match (&engine.io.arrivals.serving, &config.trust.key) {
+            (None, _) => Principal(0),
+            (Some(serving), Some(key)) => serving.principal_of(&key.identity, &key.key),
+            (Some(_), None) => Principal::NOBODY,
+        }
+    }
+
+    /// Returns the peer that opened a session over this path, and the principal that it proved.
+    fn accepted_peer(&self, path: &Path) -> Option<(PeerId, Principal)> {
+        let peers = &mut self.lock().io.node.endpoint.peers;
+        let peer = peers.find(path, Phase::Established)?;
+        let entry = peers.peer(peer).filter(|entry| is_client(entry))?;
+        Some((peer, entry.principal()))
+    }
+
+    /// Takes the session that a peer opened.
+    fn take(&self, config: &Arc<ClientConfig>, path: Path, (peer, principal): (PeerId, Principal)) -> Session {
+        let config = ClientConfig::clone(config).with(|config| config.recovery.reconnect = false);
+        let (session, ()) = self.enter(&Arc::new(config), (path, Protection::Dtls), None, |connection| {
+            connection.talk_to(peer);
+            let name =
+                connection.io.arrivals.serving.as_ref().and_then(|serving| serving.credentials.name_of(principal));
+            let entry = &mut connection.entry;
+            (entry.is_accepted, entry.established, entry.principal, entry.server) = (true, true, principal, name);
+        });
+        session
     }
 
     /// The path to `remote` from the first socket that can reach it.
@@ -236,28 +337,47 @@ impl Endpoint {
         stored: Stored,
         owner: Option<Self>,
     ) -> Result<Session, ClientError> {
-        let (session, begun) = {
-            let mut engine = self.lock();
-            engine.io.allow_nstart(config.coap.nstart.max(1));
-            let key = engine.take(|key| SessionEntry::new(key, config, (path, protection)));
-            let remote = path.remote.into();
-            let (shared, renewal) = (self.0.0.clone(), tokio::sync::Mutex::new(()));
-            let handle = Arc::new(Handle { shared, key, config: config.clone(), remote, renewal, owner });
-            let begun = engine.with(key, |connection| {
-                let Stored { oscore, resumption, kept } = stored;
-                connection.io.kept += usize::from(kept.is_some());
-                let entry = &mut connection.entry;
-                (entry.resumption, entry.kept, entry.handle) = (resumption, kept, Arc::downgrade(&handle));
-                entry.oscore = oscore.map(OscoreClient::new);
-                match protection {
-                    Protection::Dtls => connection.restore(),
-                    Protection::Plain | Protection::Oscore => connection.begin_plain(),
-                }
-            });
-            (Session(handle), begun)
-        };
+        let principal = self.principal_of(config);
+        let (session, begun) = self.enter(config, (path, protection), owner, |connection| {
+            let Stored { oscore, resumption, kept } = stored;
+            connection.io.kept += usize::from(kept.is_some());
+            let entry = &mut connection.entry;
+            (entry.resumption, entry.kept, entry.principal) = (resumption, kept, principal);
+            entry.oscore = oscore.map(OscoreClient::new);
+            match protection {
+                Protection::Dtls => connection.restore(),
+                Protection::Plain | Protection::Oscore => connection.begin_plain(),
+            }
+        });
         begun?;
         session.stand().await?;
         Ok(session)
     }
+
+    /// Takes an entry for a session, and lets `begin` begin it. `owner` is the endpoint if it is for this session alone.
+    fn enter<T>(
+        &self,
+        config: &Arc<ClientConfig>,
+        (path, protection): (Path, Protection),
+        owner: Option<Self>,
+        begin: impl FnOnce(&mut Connection<'_>) -> T,
+    ) -> (Session, T) {
+        let mut engine = self.lock();
+        engine.io.allow_nstart(config.coap.nstart.max(1));
+        let key = engine.take(|key| SessionEntry::new(key, config, (path, protection)));
+        let remote = path.remote.into();
+        let (shared, renewal) = (self.0.0.clone(), tokio::sync::Mutex::new(()));
+        let handle = Arc::new(Handle { shared, key, config: config.clone(), remote, renewal, owner });
+        let begun = engine.with(key, |connection| {
+            connection.entry.handle = Arc::downgrade(&handle);
+            begin(connection)
+        });
+        (Session(handle), begun)
+    }
+}
+
+/// True for a peer that opened a session with us.
+fn is_client(peer: &tegmen::endpoint::Peer) -> bool {
+    let is_established = peer.phase() == Phase::Established && peer.protection() == Protection::Dtls;
+    is_established && !matches!(peer.rank(), Rank::Ours | Rank::OursAsServer)
 }

@@ -1,12 +1,16 @@
 //! The node of an endpoint with its sockets, and the sessions with its peers: everything behind its lock.
 
+mod serve;
+
 use super::connection::{Connection, SessionEntry};
 use super::io::Io;
 use super::port::Port;
+use super::serving::Serving;
 use super::{ClientConfig, ClientError, Node, Role, Table};
 use crate::clock;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
+use crate::server::Command;
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +21,7 @@ use tegmen::endpoint::{Event, Peers as _, Phase};
 use tegmen::identity::PeerId;
 use tegmen::node::Parts;
 use tegmen::time::Instant;
+use tokio::sync::mpsc;
 
 /// Bytes of the pool for requests that wait for their acknowledgement.
 const POOL_BYTES: usize = 16 << 20;
@@ -50,6 +55,8 @@ pub(super) struct Engine {
     pub(super) io: Io,
     sessions: Sessions,
     pub(super) config: Arc<ClientConfig>,
+    /// Responses that were deferred, if the endpoint serves.
+    pub(super) commands: Option<mpsc::UnboundedReceiver<Command>>,
 }
 
 impl Engine {
@@ -58,10 +65,13 @@ impl Engine {
         endpoint: tegmen::endpoint::Endpoint<Table, Role>,
         environment: Environment<HostCrypto>,
         ports: Vec<Port>,
+        serving: Option<(Serving, mpsc::UnboundedReceiver<Command>)>,
     ) -> Self {
         let node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
-        let io = Io::new(node, environment, config.log.tap.clone(), ports);
-        Self { io, sessions: Sessions::default(), config }
+        let mut io = Io::new(node, environment, config.log.tap.clone(), ports);
+        let (serving, commands) = serving.unzip();
+        io.arrivals.serving = serving.map(Box::new);
+        Self { io, sessions: Sessions::default(), config, commands }
     }
 
     /// Takes an entry for a session.
@@ -181,8 +191,9 @@ impl Engine {
     fn on_plain(&mut self, path: &Path, datagram: &mut [u8]) {
         self.io.tap(false, path, datagram);
         let Io { node, environment, arrivals, out, .. } = &mut self.io;
-        // Nobody but the peers of our sessions is heard.
-        if node.endpoint.peers.find(path, Phase::Established).is_none() {
+        // Nobody else than the peers of our sessions is heard, unless the endpoint serves requests in clear.
+        let is_known = node.endpoint.peers.find(path, Phase::Established).is_some();
+        if !is_known && !arrivals.serving.as_ref().is_some_and(|serving| serving.plain_allowed) {
             let counters = &mut environment.counters;
             counters.unknown_peer = counters.unknown_peer.saturating_add(1);
             return;
@@ -190,6 +201,9 @@ impl Engine {
         let mut cx = environment.at(clock::now());
         if let Some(Event::Transmit { len, .. }) = node.handle_plain(&mut cx, path, datagram, arrivals, out) {
             self.transmit(path, len.into());
+        }
+        if !is_known && let Some(peer) = self.io.node.endpoint.peers.find(path, Phase::Established) {
+            self.io.adopt_stranger(peer);
         }
     }
 
@@ -205,8 +219,8 @@ impl Engine {
             // What waited behind one question may lead to the next.
             while let Some(Event::Need(peer)) = event {
                 event = match self.io.session_of(peer) {
-                    Some(key) => self.with(key, |connection| connection.on_need()),
-                    None => None,
+                    Some(key) if self.io.is_server(peer) => self.with(key, |connection| connection.on_need()),
+                    _ => self.on_client_need(peer),
                 };
             }
             if let Some(datagram) = untapped.take() {
@@ -224,8 +238,11 @@ impl Engine {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Established(peer) => {
-                let Some(key) = self.io.session_of(peer) else { return };
+                let Some(key) = self.io.session_of(peer) else { return self.io.adopt(peer) };
                 self.with(key, |connection| {
+                    if connection.is_unproved() {
+                        return connection.refuse();
+                    }
                     connection.entry.established = true;
                     if let Err(error) = connection.on_established() {
                         connection.fail_here(error);
@@ -258,6 +275,7 @@ impl Engine {
                 self.with(key, |connection| connection.deliver(request, arrival));
             }
         }
+        self.respond_again();
     }
 
     /// Sends what is due.
@@ -279,6 +297,7 @@ impl Engine {
         }
         self.io.give_back();
         self.deliver();
+        self.give_up_deferred();
     }
 
     /// The buffer for output holds a datagram to a peer, which is due at `now`.

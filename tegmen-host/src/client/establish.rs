@@ -1,7 +1,8 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
 use super::connection::Connection;
-use super::resumption::{self, Offer, ResumptionStore};
+use super::resumption::{self, Offer};
+use super::serving::MayServe;
 use super::{ClientConfig, ClientError, Request, Response, Role, Session, Table, transfer};
 use crate::clock;
 use crate::provider::HostCrypto;
@@ -12,9 +13,8 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Environment;
-use tegmen::dtls::{ClientOnly, Extended, Fatal, Handle, Keys as _, Rank, Resuming};
+use tegmen::dtls::{Extended, Fatal, Handle, Keys as _, Rank, Resuming};
 use tegmen::endpoint::Endpoint;
-use tegmen::identity::Principal;
 use tegmen::time::Instant;
 
 /// Time limit of one handshake of a reconnection: a server that starts meanwhile is found by the next one.
@@ -51,10 +51,14 @@ pub(super) fn no_room() -> ClientError {
 }
 
 /// Returns an endpoint of the core without peers.
-pub(super) fn new_endpoint(environment: &mut Environment<HostCrypto>, config: &ClientConfig) -> Endpoint<Table, Role> {
+pub(super) fn new_endpoint(
+    environment: &mut Environment<HostCrypto>,
+    config: &ClientConfig,
+    role: MayServe,
+) -> Endpoint<Table, Role> {
     let dtls = config.dtls;
     let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
-    let role = Resuming { role: ClientOnly, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
+    let role = Resuming { role, sessions: resumption::AcceptsTickets(config.state.resume.is_some()) };
     let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut environment.at(clock::now()), Table::with_blocks(CAPACITY), dtls, role)
 }
@@ -71,7 +75,7 @@ impl Connection<'_> {
             return Ok(());
         };
         let mut cx = io.environment.at(clock::now());
-        let Ok(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, Principal(0), &session) else {
+        let Ok(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, entry.principal, &session) else {
             return Ok(());
         };
         io.node.endpoint.lease_session(peer, lease_end);
@@ -125,7 +129,10 @@ impl Session {
     /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
     /// answer it, a full handshake follows.
     pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
-        let offer = self.with(|connection| connection.entry.resumption.as_ref().and_then(ResumptionStore::offer));
+        let offer = self.with(|connection| {
+            let principal = connection.entry.principal;
+            connection.entry.resumption.as_ref()?.offer(principal)
+        });
         if let Some(offer) = offer {
             let timeout = timeout / 3;
             self.with(|connection| connection.hello(Some(&offer), timeout))?;

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::places::Arrived;
 use super::{ClientError, Session};
 use crate::clock;
+use crate::digest::Digest;
 use crate::provider::public::draw_premaster;
 use crate::x509::{CertificateInfo, Purpose};
 use std::time::Duration;
@@ -134,7 +135,10 @@ impl Connection<'_> {
                 let keys = self.entry.config.trust.public_keys.clone().unwrap_or_default();
                 let verified = keys.verify(certificate_type, &content, purpose);
                 let answer = match &verified {
-                    Ok(verified) => Answer::Peer { public_key: verified.spki, principal: Principal(0) },
+                    Ok(verified) => {
+                        let principal = self.principal_of(&verified.name, certificate_type, verified.digest);
+                        Answer::Peer { public_key: verified.spki, principal }
+                    }
                     Err(refusal) => Answer::Refused(refusal.alert()),
                 };
                 let event = self.answer(answer);
@@ -160,12 +164,20 @@ impl Connection<'_> {
             Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
         }
         let answer = match &self.entry.config.trust.key {
-            Some(key) => Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: Principal(0) },
+            Some(key) => {
+                Answer::Psk { identity: key.identity.as_bytes(), key: &key.key, principal: self.entry.principal }
+            }
             None => Answer::Unknown,
         };
         // As [`Self::answer`], while the key is borrowed.
         let mut cx = self.io.environment.at(clock::now());
         self.io.node.endpoint.resume(&mut cx, self.entry.peer, answer)
+    }
+
+    /// Returns the principal that a server with this name and proof is known as, if it asks us.
+    fn principal_of(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
+        let serving = self.io.arrivals.serving.as_ref();
+        serving.map_or(self.entry.principal, |serving| serving.credentials.certified_as(name, kind, digest))
     }
 
     fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {

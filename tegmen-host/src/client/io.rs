@@ -14,12 +14,16 @@ use std::task::Waker;
 use tegmen::address::Path;
 use tegmen::coap::{Exchanges, PeerExchanges};
 use tegmen::cx::Environment;
+use tegmen::dtls::Rank;
 use tegmen::endpoint::Peers as _;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
 /// Datagrams that wait for the system; others are lost, as on the way.
 const MAX_UNSENT: usize = 256;
+
+/// Peers in clear that are served at the same time.
+const MAX_STRANGERS: usize = 1024;
 
 /// The exchanges of peers that are not in the table any more, and whose place in the pool is not given back yet.
 type Forgotten = Arc<Mutex<Vec<Exchanges<ExchangePool>>>>;
@@ -30,6 +34,8 @@ pub(super) struct Attached {
     exchanges: Exchanges<ExchangePool>,
     session: Option<usize>,
     forgotten: Option<Forgotten>,
+    /// The peer has sent a message.
+    is_heard: bool,
 }
 
 impl PeerExchanges for Attached {
@@ -38,6 +44,10 @@ impl PeerExchanges for Attached {
 
     fn exchanges(&mut self) -> Option<&mut Exchanges<ExchangePool>> {
         Some(&mut self.exchanges)
+    }
+
+    fn heard(&mut self, _: Instant) {
+        self.is_heard = true;
     }
 }
 
@@ -60,6 +70,8 @@ pub(super) struct Io {
     pub(super) tap: Option<Tap>,
     /// For datagrams that are sent.
     pub(super) out: Vec<u8>,
+    /// Peers in clear that began to talk by themselves.
+    strangers: VecDeque<PeerId>,
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
     forgotten: Forgotten,
@@ -84,6 +96,7 @@ impl Io {
             arrivals: Arrivals::default(),
             tap,
             out: vec![0; MAX_DATAGRAM],
+            strangers: VecDeque::new(),
             unsent: VecDeque::new(),
             forgotten: Arc::default(),
             kept: 0,
@@ -98,13 +111,42 @@ impl Io {
     /// Lets a session use a peer, whose messages begin with this Message ID.
     pub(super) fn attach(&mut self, peer: PeerId, session: usize, first_id: u16, is_protected: bool) {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
-            let forgotten = Some(self.forgotten.clone());
-            *attached = Attached { exchanges: Exchanges::new(first_id), session: Some(session), forgotten };
+            (attached.session, attached.forgotten) = (Some(session), Some(self.forgotten.clone()));
+            if !attached.is_heard {
+                attached.exchanges = Exchanges::new(first_id);
+            }
         }
         if is_protected {
             self.arrivals.protected_peers.insert(peer);
         }
         self.give_back();
+    }
+
+    /// Keeps the place of a peer in the pool in mind, which began to talk by itself.
+    pub(super) fn adopt(&mut self, peer: PeerId) {
+        if let Some(attached) = self.node.endpoint.peers.attached(peer) {
+            attached.forgotten.get_or_insert_with(|| self.forgotten.clone());
+        }
+    }
+
+    /// Keeps a peer in clear, which began to talk by itself, in place of the oldest one.
+    pub(super) fn adopt_stranger(&mut self, peer: PeerId) {
+        self.adopt(peer);
+        self.strangers.push_back(peer);
+        if self.strangers.len() > MAX_STRANGERS
+            && let Some(oldest) = self.strangers.pop_front()
+            && self.session_of(oldest).is_none()
+        {
+            self.remove(oldest);
+        }
+    }
+
+    /// Leaves a peer that opened its session to itself.
+    pub(super) fn detach(&mut self, peer: PeerId) {
+        if let Some(attached) = self.node.endpoint.peers.attached(peer) {
+            attached.session = None;
+        }
+        self.arrivals.protected_peers.remove(&peer);
     }
 
     /// Removes a peer without a message to it.
@@ -135,6 +177,11 @@ impl Io {
 
     pub(super) fn session_of(&mut self, peer: PeerId) -> Option<usize> {
         self.node.endpoint.peers.attached(peer)?.session
+    }
+
+    /// True if the peer is the server of the association.
+    pub(super) fn is_server(&mut self, peer: PeerId) -> bool {
+        self.node.endpoint.peers.peer(peer).is_some_and(|peer| peer.rank() == Rank::Ours)
     }
 
     pub(super) fn path_of(&mut self, peer: PeerId) -> Option<Path> {
@@ -171,7 +218,8 @@ impl Io {
 
     /// The time at which the driver has to do something.
     pub(super) fn next_wake(&self) -> Instant {
-        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER);
+        let overdue = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.next());
+        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(overdue);
         self.due.peek().map_or(alarm, |Reverse((at, _))| alarm.min(*at))
     }
 

@@ -85,11 +85,11 @@ impl ResumptionStore {
     }
 
     /// What is offered to the server, and by what.
-    pub(super) fn offer(&self) -> Option<Offer> {
+    pub(super) fn offer(&self, principal: Principal) -> Option<Offer> {
         let kept = self.kept.as_ref()?;
         let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
         let master = Secret::new(<[u8; MASTER_LEN]>::try_from(master.as_slice()).ok()?);
-        let (cipher_suite, principal) = (CipherSuite(kept.cipher_suite), Principal(0));
+        let cipher_suite = CipherSuite(kept.cipher_suite);
         let session = SessionState { cipher_suite, master, principal, since: None };
         let handle = kept.ticket.as_ref().or(kept.session_id.as_ref()).and_then(|text| from_hex(text))?;
         Some((session, kept.ticket.is_some(), handle))

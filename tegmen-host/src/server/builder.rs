@@ -103,7 +103,7 @@ impl ServerBuilder {
 
 /// The policy of a server, whatever its type.
 #[derive(Clone)]
-pub(super) struct AnyPolicy(pub(super) Arc<dyn Policy + Send + Sync>);
+pub(crate) struct AnyPolicy(pub(crate) Arc<dyn Policy + Send + Sync>);
 
 impl Policy for AnyPolicy {
     fn allows(&self, request: &Request<'_>) -> bool {

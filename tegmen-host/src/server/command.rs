@@ -10,7 +10,7 @@ use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 
 /// A message to a shard from outside its sockets.
-pub(super) enum Command {
+pub(crate) enum Command {
     /// The response of the responder with this number.
     Respond(u64, Reply),
     /// Send a list of the sessions.
@@ -37,7 +37,7 @@ pub(super) enum Command {
 }
 
 /// The answer of a key store.
-pub(super) struct FoundKey {
+pub(crate) struct FoundKey {
     pub(super) peer: PeerId,
     pub(super) identity: String,
     pub(super) found: Option<StoredKey>,

@@ -19,7 +19,7 @@ pub(super) enum Asked {
 }
 
 /// The result of an [`Operation`].
-pub(super) enum Worked {
+pub(crate) enum Worked {
     /// `None` if what holds the key did not sign.
     Signature(Option<Vec<u8>>),
     Premaster(Secret<PREMASTER_LEN>),

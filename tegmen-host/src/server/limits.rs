@@ -29,7 +29,7 @@ impl Default for HelloLimits {
 const PREFIXES: usize = 4096;
 
 /// The state behind [`HelloLimits`], of fixed size and the same for all shards.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     limits: HelloLimits,
     /// With keys that nobody outside knows, so that nobody chooses whom to share with.
     hasher: RandomState,
@@ -62,7 +62,14 @@ impl Gate {
 }
 
 /// A server that answers no more ClientHellos than its gate admits.
-pub(super) struct Limited(pub(super) Arc<Gate>);
+pub(crate) struct Limited(pub(super) Arc<Gate>);
+
+impl Limited {
+    /// A server with a gate of its own.
+    pub(crate) fn with(limits: HelloLimits) -> Self {
+        Self(Arc::new(Gate::new(limits)))
+    }
+}
 
 impl Roles for Limited {
     const CLIENT: bool = false;

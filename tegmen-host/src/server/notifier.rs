@@ -50,6 +50,11 @@ pub struct Notifier {
 }
 
 impl Notifier {
+    /// A notifier of one shard, whose commands come through `commands`.
+    pub(crate) fn of(commands: &mpsc::UnboundedSender<Command>) -> Self {
+        Self { shards: [Changes::new(commands.clone())].into() }
+    }
+
     /// The representation at `path`, without a slash in front, changed. Each observer is sent the newest one: the
     /// application is asked for it again with the request that registered. Changes that come faster than a client
     /// acknowledges become one notification.

@@ -7,9 +7,9 @@ use tegmen::coap::{Code, OptionNumber, uint_bytes};
 /// one message (RFC 7959).
 #[derive(Clone, Debug)]
 pub struct Reply {
-    pub(super) code: Code,
-    pub(super) options: Vec<(OptionNumber, Vec<u8>)>,
-    pub(super) payload: Vec<u8>,
+    pub(crate) code: Code,
+    pub(crate) options: Vec<(OptionNumber, Vec<u8>)>,
+    pub(crate) payload: Vec<u8>,
     pub(super) cause: Option<String>,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct CoapServer<A> {
 }
 
 /// The application of the server, and the request that it is being asked.
-pub(super) struct Resources<A> {
+pub(crate) struct Resources<A> {
     pub(super) application: A,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) notifier: Notifier,
@@ -280,8 +280,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     }
 
     fn on_deferred(&mut self, request: node::DeferredRequest<'_, OscoreExchange>) {
-        // Without a responder the request is answered when its time is over.
-        let number = self.resources.deferred.take().unwrap_or_else(|| self.resources.next_responder());
+        let number = self.resources.take_responder();
         let (method, received) = (request.message.code(), request.message.payload().len());
         let path = self.resources.path.clone();
         let request = DeferredRequest { at: clock::now(), deferred: request.keep(), method, path, received };
@@ -290,7 +289,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
 }
 
 impl<A: Application> Resources<A> {
-    pub(super) fn new(application: A, commands: mpsc::UnboundedSender<Command>, notifier: Notifier) -> Self {
+    pub(crate) fn new(application: A, commands: mpsc::UnboundedSender<Command>, notifier: Notifier) -> Self {
         Self {
             application,
             commands,
@@ -308,13 +307,24 @@ impl<A: Application> Resources<A> {
     /// # Errors
     /// [`request_uri::InvalidUri`]; the report then has the path with its invalid bytes replaced.
     #[inline]
-    fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
+    pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
         request_uri::read(message, &mut self.path)
     }
 }
 
 impl<A> Resources<A> {
+    /// True if the application has executed the request.
+    pub(crate) const fn is_executed(&self) -> bool {
+        self.executed.is_some()
+    }
+
+    /// Takes the number of the responder of a deferred response. Without a responder, the request is answered when its time is
+    /// over.
+    pub(crate) fn take_responder(&self) -> u64 {
+        self.deferred.take().unwrap_or_else(|| self.next_responder())
+    }
+
     /// Returns the number of a new responder.
     fn next_responder(&self) -> u64 {
         self.responders.update(|number| number + 1);
