@@ -9,8 +9,7 @@
 //! 1. [`node::Node::handle`], by [`endpoint::Endpoint::handle`], finds out who sent it, and opens it in place
 //!    ([`dtls::record`]);
 //! 2. [`coap::Exchanges::receive`] parses it into a view and knows whether it was seen before;
-//! 3. [`coap::handler::serve`] and [`coap::handler::respond`] take a request through the policy to the handler, which writes
-//!    the response; an application with its own features does so in [`node::Application::answer`];
+//! 3. [`coap::handler::serve`] takes a request through the policy to the handler, which writes the response;
 //! 4. [`endpoint::Endpoint::seal`] protects it.
 //!
 //! [`endpoint::Endpoint::poll`] sends what is due, the first time and again. Ciphers, hashes and randomness come
