@@ -412,7 +412,10 @@ fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindEr
 /// becomes a number that all shards can bind; the socket that took it is kept until they have, so that nobody else does.
 fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
     let _guard = runtimes.first().and_then(|runtime| runtime.0.as_ref()).map(tokio::runtime::Runtime::enter);
-    let bind = |listen: &Listen| Socket::bind(listen.address, listen.address.port() == 0);
+    let bind = |listen: &Listen| match listen.address.port() {
+        0 => Socket::bind_first(listen.address),
+        _ => Socket::bind(listen.address, false),
+    };
     let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     let listens = config.listen.iter().zip(&sockets);
     let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), scheme: listen.scheme }).collect();

@@ -6,7 +6,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use rustix::net::sockopt::Ipv4PathMtuDiscovery;
 #[cfg(target_os = "linux")]
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, addr::SocketAddrArg};
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
@@ -119,6 +119,20 @@ impl Socket {
             Self::new(socket, None)
         };
         open().map_err(|source| BindError::new(address, source))
+    }
+
+    /// Binds to `address` alone; port 0 takes any free port. Afterwards other sockets of this user can share the port, if
+    /// they are bound with `shared`.
+    ///
+    /// A socket that is bound to port 0 with `shared` may get a port that another shared socket has.
+    ///
+    /// # Errors
+    /// [`BindError`], which says what to do.
+    pub fn bind_first(address: SocketAddr) -> Result<Self, BindError> {
+        let socket = Self::bind(address, false)?;
+        #[cfg(unix)]
+        SockRef::from(&socket.io).set_reuse_port(true).map_err(|source| BindError::new(address, source))?;
+        Ok(socket)
     }
 
     /// Joins a group: a socket that receives what is sent to it at this port. Answers go out by the socket that is bound

@@ -20,6 +20,18 @@ async fn two_sockets_with_one_port_each_send_from_their_own_address() {
 }
 
 #[tokio::test]
+async fn sockets_with_any_free_port_have_different_ports_and_share_them_afterwards() {
+    // Among as many sockets two have the same port with a probability above 98 %, if each may share a port from the beginning.
+    let sockets: Vec<_> = (0..500).map(|_| Socket::bind_first((Ipv4Addr::LOCALHOST, 0).into()).unwrap()).collect();
+    let ports: std::collections::HashSet<_> = sockets.iter().map(|socket| socket.local().port()).collect();
+    assert_eq!(ports.len(), sockets.len());
+    for socket in sockets.iter().take(5) {
+        assert_eq!(Socket::bind(socket.local(), true).unwrap().local(), socket.local());
+        assert!(matches!(Socket::bind(socket.local(), false), Err(BindError::InUse { .. })));
+    }
+}
+
+#[tokio::test]
 async fn datagrams_to_many_peers_arrive_whole_whatever_cannot_be_sent_between_them() {
     let sockets = [Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap()];
     let receivers: Vec<_> = (0..70).map(|_| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
