@@ -114,13 +114,28 @@ impl<'k> Protection<'k> {
             (cipher, gcm, _) => {
                 let (explicit, body) = fragment.split_first_chunk_mut().ok_or(Discard::Malformed)?;
                 let with = (self.key.key.expose().as_slice(), &nonce(self.key.salt, *explicit));
-                let tag_len = if cipher.is_gcm::<C>() { GCM_TAG_LEN } else { TAG_LEN };
-                let aead = if gcm.is_some() { None } else { Some(C::AES_128_CCM) };
+                // One call where code must be short, and one for each algorithm where it must be fast.
+                let (aead, tag_len) = match (cipher, gcm) {
+                    (Cipher::Ccm8, _) if FAST => {
+                        let aead = (Some(C::AES_128_CCM), TAG_LEN);
+                        return open_aead(crypto, aead, with, failed, limit, associated_data, body);
+                    }
+                    (Cipher::Gcm, Some(gcm)) if FAST => {
+                        let aead = (Some(gcm), GCM_TAG_LEN);
+                        return open_aead(crypto, aead, with, failed, limit, associated_data, body);
+                    }
+                    (Cipher::Gcm, Some(_)) => (None, GCM_TAG_LEN),
+                    (_, Some(_)) => (None, TAG_LEN),
+                    (_, None) => (Some(C::AES_128_CCM), TAG_LEN),
+                };
                 open_aead(crypto, (aead, tag_len), with, failed, limit, associated_data, body)
             }
         }
     }
 }
+
+/// True where a call for each algorithm is worth its place.
+const FAST: bool = cfg!(target_pointer_width = "64");
 
 /// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
 // With constants as lengths, a provider does not check them for each record.
