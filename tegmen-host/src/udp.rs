@@ -96,7 +96,7 @@ impl Socket {
     /// Binds `address`; with `shared`, several sockets of this process may, and the kernel spreads peers over them.
     ///
     /// # Errors
-    /// [`BindError`], which says what to do.
+    /// [`BindError`], whose text names the next step.
     pub fn bind(address: SocketAddr, shared: bool) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -127,7 +127,7 @@ impl Socket {
     /// A socket that is bound to port 0 with `shared` may get a port that another shared socket has.
     ///
     /// # Errors
-    /// [`BindError`], which says what to do.
+    /// [`BindError`], whose text names the next step.
     pub fn bind_first(address: SocketAddr) -> Result<Self, BindError> {
         let socket = Self::bind(address, false)?;
         #[cfg(unix)]
@@ -139,7 +139,7 @@ impl Socket {
     /// to `answers_from`.
     ///
     /// # Errors
-    /// [`BindError`], which says what to do.
+    /// [`BindError`], whose text names the next step.
     pub fn join(group: &Group, port: u16, answers_from: SocketAddr) -> Result<Self, BindError> {
         let address = group.at(port);
         let open = || -> io::Result<Self> {
