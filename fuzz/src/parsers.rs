@@ -14,9 +14,9 @@ pub fn records(data: &[u8]) {
     let mut datagram = data.to_vec();
     let mut records = Records::new(&mut datagram);
     let mut at = 0;
-    while let Some(outcome) = records.next_record(0) {
+    while let Some(outcome) = records.next_record() {
         let Ok(record) = outcome else {
-            assert!(records.next_record(0).is_none());
+            assert!(records.next_record().is_none());
             return;
         };
         at += 13;
@@ -75,7 +75,7 @@ fn record_of_cbc<const LEN: usize>(suite: CipherSuite, with_code: bool, text: &[
     let mut datagram = [&header[..], &[9; 16], &text].concat();
     let mut server = suite.channel(false, &KEY_BLOCK, false).unwrap();
     let mut records = Records::new(&mut datagram);
-    let record = records.next_record(0).unwrap().unwrap();
+    let record = records.next_record().unwrap().unwrap();
     assert_eq!(server.open(crypto, record).ok().map(|opened| opened.to_vec()), content);
 }
 

@@ -328,7 +328,7 @@ impl Seen {
         let (mut messages, mut repeated) = (Vec::new(), true);
         let their_id_len = self.choice.and_then(|choice| choice.connection_id_len).unwrap_or(0);
         let id_len = if sent { their_id_len } else { self.our_id_len };
-        while let Some(record) = records.next_record(id_len) {
+        while let Some(record) = records.next_record_with_id(id_len) {
             let Ok(record) = record else {
                 messages.push("something that is no record".to_owned());
                 continue;

@@ -16,5 +16,5 @@ use tegmen::dtls::Records;
 fn records(datagram: &[u8]) -> usize {
     let mut datagram = datagram.to_vec();
     let mut records = Records::new(&mut datagram);
-    std::iter::from_fn(|| records.next_record(0)?.ok().map(|_| ())).count()
+    std::iter::from_fn(|| records.next_record()?.ok().map(|_| ())).count()
 }

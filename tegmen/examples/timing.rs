@@ -187,7 +187,7 @@ impl OpenRecord for Channel {
     #[inline(never)]
     fn open_record(&mut self, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
         let mut records = Records::new(datagram);
-        let Some(Ok(record)) = records.next_record(0) else { return false };
+        let Some(Ok(record)) = records.next_record() else { return false };
         self.open(crypto, record).is_ok()
     }
 }

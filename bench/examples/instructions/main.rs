@@ -131,7 +131,7 @@ fn records(
         let mut opened = 0;
         opening(&mut || {
             let mut records = Records::new(&mut record);
-            let record = records.next_record(0).expect("a record").expect("with a header");
+            let record = records.next_record().expect("a record").expect("with a header");
             opened = server.open(&mut other, record).expect("authentic").len();
         });
         assert_eq!(opened, len);

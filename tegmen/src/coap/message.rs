@@ -155,7 +155,7 @@ impl<'a> MessageRef<'a> {
     }
 
     /// Returns the last message of a block-wise transfer, with the whole body instead of its own block.
-    pub const fn with_body(self, body: &'a [u8]) -> Self {
+    pub(crate) const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }
 

@@ -149,12 +149,16 @@ impl<'d> Records<'d> {
         Self { datagram, at: 0 }
     }
 
-    /// Returns the next record, `None` at the end. A connection id in a record has `id_len` bytes (RFC 9146, section 4).
-    /// A record that does not parse ends the datagram.
-    pub fn next_record(&mut self, id_len: usize) -> Option<Result<Record<'_>, Discard>> {
+    /// Returns the next record, `None` at the end. A record that does not parse ends the datagram.
+    pub fn next_record(&mut self) -> Option<Result<Record<'_>, Discard>> {
+        (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed))
+    }
+
+    /// Does the same as [`Self::next_record`]; a connection id in a record has `len` bytes (RFC 9146, section 4).
+    pub fn next_record_with_id(&mut self, len: usize) -> Option<Result<Record<'_>, Discard>> {
         match self.has_connection_id() {
-            true => Some(self.take_with_id(id_len).map(|(_, record)| record).ok_or(Discard::Malformed)),
-            false => (!self.is_empty()).then(|| self.take().ok_or(Discard::Malformed)),
+            true => Some(self.take_with_id(len).map(|(_, record)| record).ok_or(Discard::Malformed)),
+            false => self.next_record(),
         }
     }
 

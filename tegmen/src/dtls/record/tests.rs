@@ -45,7 +45,7 @@ fn sealed(channel: &mut Channel, content_type: ContentType, content: &[u8]) -> R
 
 fn opened(channel: &mut Channel, mut datagram: Vec<u8>) -> Result<Vec<u8>, Discard> {
     let mut records = Records::new(&mut datagram);
-    let record = records.next_record(0).unwrap()?;
+    let record = records.next_record().unwrap()?;
     channel.open(&mut RustCrypto::new([0; 32]), record).map(|content| content.to_vec())
 }
 
@@ -279,7 +279,7 @@ proptest! {
         let whole = datagram.clone();
         let mut at = 0;
         let mut records = Records::new(&mut datagram);
-        while let Some(outcome) = records.next_record(0) {
+        while let Some(outcome) = records.next_record() {
             match outcome {
                 Ok(record) => {
                     let len = HEADER_LEN + record.body.len();
@@ -288,7 +288,7 @@ proptest! {
                     at += len;
                 }
                 Err(_) => {
-                    prop_assert!(records.next_record(0).is_none(), "what does not parse ends the datagram");
+                    prop_assert!(records.next_record().is_none(), "what does not parse ends the datagram");
                     at = whole.len();
                 }
             }
