@@ -95,12 +95,12 @@ impl Code {
     }
 
     /// A method.
-    pub const fn is_request(self) -> bool {
+    pub(crate) const fn is_request(self) -> bool {
         self.class() == 0 && self.0 != 0
     }
 
     /// A method that changes nothing, whose response may be asked for again.
-    pub const fn is_safe(self) -> bool {
+    pub(crate) const fn is_safe(self) -> bool {
         matches!(self, Self::GET | Self::FETCH)
     }
 

@@ -24,7 +24,7 @@ impl<'r> Request<'r> {
 
     /// A request whose sender may become an observer, if it asks for that and the handler lets it; the response then
     /// carries this number in its Observe option (RFC 7641, section 4.1).
-    pub(crate) const fn observable(self, number: u32) -> Self {
+    pub const fn observable(self, number: u32) -> Self {
         Self { notification: Some(number), ..self }
     }
 
