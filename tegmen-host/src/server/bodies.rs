@@ -58,7 +58,7 @@ impl Ledger {
     }
 }
 
-/// What somebody has of a [`Ledger`].
+/// The bytes of a [`Ledger`] that one peer or transfer uses.
 #[derive(Debug)]
 pub(super) struct Share {
     ledger: Arc<Ledger>,

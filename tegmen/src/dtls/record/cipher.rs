@@ -208,7 +208,7 @@ impl Mode {
         }
     }
 
-    /// True if a body of so many bytes may be a record: whole blocks, and room for what is in each.
+    /// True if a record may have a body of `body` bytes: whole blocks, with space for the code and the padding.
     pub(super) const fn fits(self, body: usize) -> bool {
         let encrypted = match self.order {
             Order::MacThenEncrypt => body,
