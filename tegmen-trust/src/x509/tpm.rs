@@ -511,7 +511,7 @@ fn parse_file(contents: &[u8]) -> Option<(Private, Public)> {
     };
     let mut octets = || der::value(&mut key, OCTET_STRING).ok().and_then(sized);
     let (public, private) = (octets()?, octets()?);
-    if !loadable || !of_owner || !key.is_empty() {
+    if !loadable || !of_owner || !key.rest().is_empty() {
         return None;
     }
     Some((Private::try_from(private).ok()?, Public::unmarshall(&public).ok()?))
