@@ -169,6 +169,7 @@ impl<A: Application> Shard<A> {
         let mut inbound = Inbound::default();
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
+        let mut is_more_due = false;
         loop {
             let alarm = self.node.endpoint.next_alarm().into_iter().chain(self.held.next()).min();
             let readable = std::future::poll_fn(|cx| {
@@ -203,6 +204,8 @@ impl<A: Application> Shard<A> {
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 Some(passed) = passed.recv() => self.on_passed(passed),
+                // A timer would wait for the next millisecond.
+                () = tokio::task::yield_now(), if is_more_due => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
             }
@@ -213,7 +216,7 @@ impl<A: Application> Shard<A> {
                 self.on_second(reload);
             }
             self.on_held(now);
-            self.poll();
+            is_more_due = self.poll();
             self.outbox.flush(&sockets).await;
         }
         self.park();
