@@ -67,7 +67,7 @@ type Table = Slab<self::io::Attached, 8>;
 
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
-type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing>>;
+type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore>>;
 
 /// The identity and key of a client.
 #[derive(Clone)]

@@ -454,7 +454,7 @@ impl node::Application<(u16, RequestBinding)> for Application {
                 }
                 _ => Outcome::Answered,
             },
-            Reply::Refused { .. } | Reply::Reset | Reply::NotSent(_) => Outcome::Refused,
+            Reply::Refused { .. } | Reply::Reset | Reply::NotSent(_) | Reply::Cut(_) => Outcome::Refused,
             Reply::TimedOut => Outcome::TimedOut,
             Reply::Acknowledged => return,
         };

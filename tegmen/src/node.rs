@@ -448,7 +448,8 @@ fn on_reply<F: Features, S>(
 }
 
 /// Opens the response to a request that was protected. A response that does not open ends the exchange. If more responses
-/// follow, because the request is a registration, it is dropped: it is late, or forged.
+/// follow, because the request is a registration, it is dropped: it is late, or forged. A block of a response that a proxy
+/// cut is not opened.
 fn on_protected_response<C: Crypto, O: Oscore, S>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
@@ -456,11 +457,23 @@ fn on_protected_response<C: Crypto, O: Oscore, S>(
     (datagram, (code, is_open)): (&mut [u8], (Code, bool)),
     application: &mut impl Application<O::Exchange, S>,
 ) {
+    if O::GATHERS
+        && let Ok(response) = MessageRef::parse(datagram)
+        && is_cut(&response)
+    {
+        return application.on_reply(peer, request, Reply::Cut(&response));
+    }
     match oscore.unprotect_response(cx.crypto, peer, request, datagram) {
         Ok(response) => application.on_reply(peer, request, Reply::Response(&response)),
         Err(reason) if is_open => cx.counters.discard(serve::discard(reason)),
         Err(reason) => application.on_reply(peer, request, Reply::Refused { reason, code }),
     }
+}
+
+/// Returns true for a block of a protected response that somebody on the way cut (RFC 8613, section 4.1.3.4.2).
+fn is_cut(response: &MessageRef<'_>) -> bool {
+    let block = response.block(OptionNumber::BLOCK2).ok().flatten();
+    response.option(OptionNumber::OSCORE).is_some() && block.is_some_and(|block| block.more || block.number > 0)
 }
 
 /// The least length of a token that no earlier response has by chance.

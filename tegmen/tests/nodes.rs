@@ -123,7 +123,7 @@ impl Application for App {
             Reply::Reset => Outcome::Reset,
             Reply::TimedOut => Outcome::TimedOut,
             Reply::NotSent(error) => Outcome::NotSent(error),
-            Reply::Refused { .. } => panic!("nothing is protected with OSCORE"),
+            Reply::Refused { .. } | Reply::Cut(_) => panic!("nothing is protected with OSCORE"),
         };
         assert_eq!(self.outcomes.insert(request, outcome), None, "one reply to a request");
     }

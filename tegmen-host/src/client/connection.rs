@@ -16,6 +16,7 @@ use super::places::{Arrived, Places};
 use super::resumption::ResumptionStore;
 use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
+use crate::contexts::StoredContext;
 use crate::x509::{CertificateInfo, Refusal};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -82,7 +83,6 @@ pub(super) struct SessionEntry {
     pub(super) resumption: Option<ResumptionStore>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
-    pub(super) oscore: Option<OscoreClient>,
     pub(super) places: Places,
     /// Longest datagram in bytes.
     pub(super) mtu: u16,
@@ -126,7 +126,6 @@ impl SessionEntry {
             resumption: None,
             resumed: false,
             cipher_suite: None,
-            oscore: None,
             places: Places::default(),
             mtu: config.dtls.mtu,
             first_repeat: None,
@@ -197,8 +196,7 @@ impl Connection<'_> {
         self.entry.peer = peer;
         let mut first_id = [0; 2];
         self.io.environment.crypto.random(&mut first_id);
-        let (key, is_protected) = (self.entry.key, self.entry.oscore.is_some());
-        self.io.attach(peer, key, u16::from_ne_bytes(first_id), is_protected);
+        self.io.attach(peer, self.entry.key, u16::from_ne_bytes(first_id));
     }
 
     /// Takes the peer of the session out of the table. Requests that were sent to it are ended.
@@ -212,7 +210,7 @@ impl Connection<'_> {
         (entry.peer, entry.is_proved) = (nobody(), false);
         (entry.established, entry.closed, entry.failure, entry.refusal) = (false, None, None, None);
         entry.is_answered();
-        if let Some(oscore) = &mut entry.oscore {
+        if let Some(oscore) = io.node.features.oscore.get_mut(entry.key) {
             oscore.forget_all();
         }
         let remote = entry.remote;
@@ -232,7 +230,19 @@ impl Connection<'_> {
 
     /// True if new OSCORE keys are to be derived before anything is asked.
     pub(super) fn has_lost_keys(&self) -> bool {
-        self.entry.oscore.as_ref().is_some_and(OscoreClient::is_lost)
+        self.io.node.features.oscore.get(self.entry.key).is_some_and(OscoreClient::is_lost)
+    }
+
+    /// Protects the requests of the session with this context, if there is one.
+    pub(super) fn protect_with(&mut self, oscore: Option<StoredContext>) {
+        if let Some(oscore) = oscore {
+            self.io.node.features.oscore.insert(self.entry.key, oscore);
+        }
+    }
+
+    /// Returns the OSCORE context of the session, if its requests are protected.
+    pub(super) fn oscore(&mut self) -> Option<&mut OscoreClient> {
+        self.io.node.features.oscore.get_mut(self.entry.key)
     }
 
     /// The error of a session that is over; `None` if it is not.
@@ -280,8 +290,8 @@ impl Connection<'_> {
     fn cancel(&mut self, request: Option<RequestId>) {
         let Some(request) = request else { return };
         self.io.node.cancel(self.entry.peer, request);
-        if let Some(oscore) = &mut self.entry.oscore {
-            oscore.forget(request);
+        if let Some(oscore) = self.oscore() {
+            oscore.retain(|other| other != request);
         }
     }
 
@@ -315,7 +325,8 @@ impl Connection<'_> {
         if entry.kept.take().is_some() {
             io.kept -= 1;
         }
-        (entry.oscore, entry.resumption) = (None, None);
+        entry.resumption = None;
+        io.node.features.oscore.remove(entry.key);
         let remote = entry.remote;
         entry.places.end_all(|| ClientError::Closed { remote });
     }

@@ -2,7 +2,6 @@
 
 use super::connection::{Connection, SessionEntry};
 use super::engine::{Engine, Shared};
-use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::port::Port;
 use super::resumption::ResumptionStore;
@@ -343,7 +342,7 @@ impl Endpoint {
             connection.io.kept += usize::from(kept.is_some());
             let entry = &mut connection.entry;
             (entry.resumption, entry.kept, entry.principal) = (resumption, kept, principal);
-            entry.oscore = oscore.map(OscoreClient::new);
+            connection.protect_with(oscore);
             match protection {
                 Protection::Dtls => connection.restore(),
                 Protection::Plain | Protection::Oscore => connection.begin_plain(),

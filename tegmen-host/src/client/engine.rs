@@ -254,7 +254,7 @@ impl Engine {
                 if let Some(key) = self.io.session_of(peer) {
                     self.with(key, |connection| connection.on_closed(reason));
                 }
-                self.io.arrivals.protected_peers.remove(&peer);
+                self.io.node.features.oscore.detach(peer);
                 self.io.node.features.pacing.forget(peer);
             }
             _ => {}

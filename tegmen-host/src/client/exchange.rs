@@ -47,7 +47,7 @@ impl Session {
     /// requests that come meanwhile wait for it.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
-        let is_begun = self.with(|Connection { io, entry }| match &mut entry.oscore {
+        let is_begun = self.with(|Connection { io, entry }| match io.node.features.oscore.get_mut(entry.key) {
             Some(oscore) if oscore.is_lost() => oscore.begin_rederivation(&mut io.environment.crypto).map(|()| true),
             _ => Ok(false),
         })?;

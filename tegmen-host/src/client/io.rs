@@ -109,16 +109,14 @@ impl Io {
     }
 
     /// Lets a session use a peer, whose messages begin with this Message ID.
-    pub(super) fn attach(&mut self, peer: PeerId, session: usize, first_id: u16, is_protected: bool) {
+    pub(super) fn attach(&mut self, peer: PeerId, session: usize, first_id: u16) {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
             (attached.session, attached.forgotten) = (Some(session), Some(self.forgotten.clone()));
             if !attached.is_heard {
                 attached.exchanges = Exchanges::new(first_id);
             }
         }
-        if is_protected {
-            self.arrivals.protected_peers.insert(peer);
-        }
+        self.node.features.oscore.attach(peer, session);
         self.give_back();
     }
 
@@ -146,14 +144,14 @@ impl Io {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
             attached.session = None;
         }
-        self.arrivals.protected_peers.remove(&peer);
+        self.node.features.oscore.detach(peer);
     }
 
     /// Removes a peer without a message to it.
     pub(super) fn remove(&mut self, peer: PeerId) {
         self.node.endpoint.peers.remove(peer);
         self.node.features.pacing.forget(peer);
-        self.arrivals.protected_peers.remove(&peer);
+        self.node.features.oscore.detach(peer);
         self.give_back();
     }
 

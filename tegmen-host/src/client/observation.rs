@@ -39,7 +39,7 @@ impl Observation {
         let (place, taken, _) = register(session, request, &token).await?;
         session.with(|connection| connection.entry.observations += 1);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
-        let (state, alive) = (node::Observation::new(), Instant::NEVER);
+        let (state, alive) = (unregistered(&session), Instant::NEVER);
         let mut observation = Self { session, request, place, token, state, alive, first: None, last: [0; 32], since };
         observation.on_response(&taken.response);
         let reply = observation.whole(taken).await?;
@@ -130,7 +130,7 @@ impl Observation {
         };
         self.place = place;
         // A server that restarted counts from the beginning.
-        self.state = node::Observation::new();
+        self.state = unregistered(&self.session);
         self.on_response(&taken.response);
         Ok((taken, is_challenged || self.since > before))
     }
@@ -169,6 +169,14 @@ impl<'a> Request<'a, &'a Session> {
     pub async fn observe(self) -> Result<Observation, ClientError> {
         self.check()?;
         Observation::begin(self.session, &self.without_session()).await
+    }
+}
+
+/// The state of an observation that is not registered.
+fn unregistered(session: &Session) -> node::Observation {
+    match session.with(|connection| connection.oscore().is_some()) {
+        true => node::Observation::new().with_oscore(),
+        false => node::Observation::new(),
     }
 }
 

@@ -1,16 +1,110 @@
-//! Requests with OSCORE (RFC 8613), at the client.
+//! OSCORE at an endpoint (RFC 8613): the context of each session that protects its requests, and what was asked under it.
 
-use super::{ClientError, Response};
-use crate::contexts::{StoredContext, Untaken};
+use super::ClientError;
+use crate::contexts::{ContextError, OVERHEAD, StoredContext, Untaken};
 use crate::provider::HostCrypto;
+use std::collections::HashMap;
+use std::convert::Infallible;
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
+use tegmen::crypto::Crypto;
+use tegmen::identity::PeerId;
+use tegmen::node::{Oscore, SendError};
 use tegmen::oscore::{Pending, ProtectError, UnprotectError};
 
-/// The context of a client, and what was asked under it.
+/// The contexts of the sessions of an endpoint.
+#[derive(Default)]
+pub(super) struct EndpointOscore {
+    /// By the key of the session.
+    clients: HashMap<usize, OscoreClient>,
+    /// The sessions of peers.
+    sessions: HashMap<PeerId, usize>,
+}
+
+impl EndpointOscore {
+    /// Protects the requests of a session with this context.
+    pub(super) fn insert(&mut self, session: usize, stored: StoredContext) {
+        self.clients.insert(session, OscoreClient::new(stored));
+    }
+
+    /// Closes the context of a session.
+    pub(super) fn remove(&mut self, session: usize) {
+        if self.clients.remove(&session).is_some() {
+            self.sessions.retain(|_, other| *other != session);
+        }
+    }
+
+    /// Returns the context of a session, if its requests are protected.
+    pub(super) fn get(&self, session: usize) -> Option<&OscoreClient> {
+        self.clients.get(&session)
+    }
+
+    /// Does the same as [`Self::get`], to change it.
+    pub(super) fn get_mut(&mut self, session: usize) -> Option<&mut OscoreClient> {
+        self.clients.get_mut(&session)
+    }
+
+    /// The session has this peer from now on.
+    pub(super) fn attach(&mut self, peer: PeerId, session: usize) {
+        if self.clients.contains_key(&session) {
+            self.sessions.insert(peer, session);
+        }
+    }
+
+    /// The peer has no session any more.
+    pub(super) fn detach(&mut self, peer: PeerId) {
+        self.sessions.remove(&peer);
+    }
+
+    fn client_of(&mut self, peer: PeerId) -> Option<&mut OscoreClient> {
+        self.clients.get_mut(self.sessions.get(&peer)?)
+    }
+}
+
+impl Oscore for EndpointOscore {
+    const OVERHEAD: usize = OVERHEAD;
+    const GATHERS: bool = true;
+    /// An endpoint opens no requests.
+    type Exchange = Infallible;
+    type Whole = [u8; 0];
+
+    fn protect_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SendError> {
+        let client = self.client_of(peer).ok_or(SendError::Oscore(ProtectError::Unsupported))?;
+        Ok(client.protect(crypto, request, frame)?)
+    }
+
+    /// All requests of a session with a context are protected.
+    fn is_protected(&self, peer: PeerId, _: RequestId) -> bool {
+        !self.sessions.is_empty() && self.sessions.contains_key(&peer)
+    }
+
+    fn unprotect_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        peer: PeerId,
+        request: RequestId,
+        datagram: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        self.client_of(peer).ok_or(UnprotectError::UnknownContext)?.unprotect(crypto, request, datagram)
+    }
+}
+
+/// The context of a session, and what was asked under it.
 pub(super) struct OscoreClient {
     stored: StoredContext,
     asked: Vec<Asked>,
+    /// Requests that are to be sent again under other keys: the server did not execute them.
+    again: Vec<RequestId>,
+    /// The reason why the context could not be used, for the owner of the session.
+    problem: Option<ContextError>,
+    /// The memory of an option for the next request.
+    spare: Vec<u8>,
 }
 
 struct Asked {
@@ -18,13 +112,11 @@ struct Asked {
     pending: Pending,
     /// What those on the way saw of it: its code, and its OSCORE option.
     outside: (Code, Vec<u8>),
-    /// Responses so far; it stands for the number of a notification, which is authentic and rises.
-    responses: u32,
 }
 
 impl OscoreClient {
-    pub(super) fn new(stored: StoredContext) -> Self {
-        Self { stored, asked: Vec::new() }
+    const fn new(stored: StoredContext) -> Self {
+        Self { stored, asked: Vec::new(), again: Vec::new(), problem: None, spare: Vec::new() }
     }
 
     /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
@@ -34,84 +126,115 @@ impl OscoreClient {
 
     /// Prepares for request #1.
     pub(super) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ClientError> {
-        self.asked.clear();
+        self.forget_all();
         self.stored.begin_rederivation(crypto).map_err(unprotectable)
     }
 
-    /// Protects the request in `frame`.
-    pub(super) fn protect(&mut self, crypto: &mut HostCrypto, frame: &mut Frame<'_>) -> Result<Pending, ClientError> {
-        self.stored.check_expiry().map_err(ClientError::Context)?;
-        if self.stored.context.lease().left() == 0 {
-            self.stored.renew().map_err(ClientError::Context)?;
+    /// Protects the request in `frame`, and keeps what its response is to be compared with until the request is forgotten.
+    fn protect<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        request: RequestId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let checked = self.stored.check_expiry().and_then(|()| match self.stored.context.lease().left() {
+            0 => self.stored.renew(),
+            _ => Ok(()),
+        });
+        if let Err(problem) = checked {
+            self.problem = Some(problem);
+            return Err(ProtectError::LeaseSpent);
         }
-        self.stored.context.protect_request(crypto, frame).map_err(|stop| match stop {
-            ProtectError::Full => ClientError::TooLong { max: frame.room() },
-            other => unprotectable(other),
-        })
+        let pending = self.stored.context.protect_request(crypto, frame)?;
+        let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
+        let mut option = std::mem::take(&mut self.spare);
+        option.clear();
+        option.extend_from_slice(message.option(OptionNumber::OSCORE).unwrap_or(&[]));
+        self.asked.push(Asked { request, pending, outside: (message.code(), option) });
+        Ok(())
     }
 
-    /// Keeps what the response to a request is to be compared with, until the request is forgotten.
-    pub(super) fn wait(&mut self, request: RequestId, pending: Pending, message: &MessageRef<'_>) {
-        let outside = (message.code(), message.option(OptionNumber::OSCORE).unwrap_or(&[]).to_vec());
-        self.asked.push(Asked { request, pending, outside, responses: 0 });
-    }
-
-    /// What those on the way saw of a request that waits.
+    /// Returns what those on the way saw of a request that waits.
     pub(super) fn outside(&self, request: RequestId) -> Option<&(Code, Vec<u8>)> {
         self.asked.iter().find(|asked| asked.request == request).map(|asked| &asked.outside)
     }
 
-    pub(super) fn forget(&mut self, request: RequestId) {
-        self.asked.retain(|asked| asked.request != request);
+    /// Forgets all requests for which `is_open` returns false.
+    pub(super) fn retain(&mut self, mut is_open: impl FnMut(RequestId) -> bool) {
+        let Self { asked, spare, .. } = self;
+        asked.retain_mut(|asked| {
+            let is_kept = is_open(asked.request);
+            if !is_kept {
+                *spare = std::mem::take(&mut asked.outside.1);
+            }
+            is_kept
+        });
+        self.again.retain(|request| is_open(*request));
     }
 
     /// Forgets all requests.
     pub(super) fn forget_all(&mut self) {
-        self.asked.clear();
+        self.retain(|_| false);
     }
 
-    /// Returns the content of a response, and true if the request is to be sent again under other keys: the server did not
-    /// execute it.
-    pub(super) fn unprotect(
+    /// Returns true if the request of the response that was opened last, or refused, is to be sent again under other keys.
+    pub(super) fn is_again(&self, request: RequestId) -> bool {
+        self.again.contains(&request)
+    }
+
+    /// Takes the reason why the context could not be used.
+    pub(super) const fn take_problem(&mut self) -> Option<ContextError> {
+        self.problem.take()
+    }
+
+    /// Opens a response.
+    fn unprotect<'r, C: Crypto>(
         &mut self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         request: RequestId,
-        datagram: &mut [u8],
-    ) -> (Result<Response, Untaken>, bool) {
+        datagram: &'r mut [u8],
+    ) -> Result<MessageRef<'r>, UnprotectError> {
         let code = MessageRef::parse(datagram).map(|message| message.code());
         let is_refused = matches!(code, Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST));
+        self.again.retain(|other| *other != request);
         let Some(index) = self.asked.iter().position(|asked| asked.request == request) else {
             // The keys under which it was sent are replaced since then.
-            return (Err(UnprotectError::Replayed.into()), is_refused);
+            if is_refused {
+                self.again.push(request);
+            }
+            return Err(UnprotectError::Replayed);
         };
-        let Some(asked) = self.asked.get_mut(index) else {
-            return (Err(UnprotectError::Replayed.into()), false);
-        };
-        let (message, rederived) = match self.stored.take_response(crypto, &mut asked.pending, datagram) {
+        let Some(asked) = self.asked.get_mut(index) else { return Err(UnprotectError::Replayed) };
+        let (message, is_rederived) = match self.stored.take_response(crypto, &mut asked.pending, datagram) {
             Ok(taken) => taken,
             Err(untaken) => {
                 if is_refused && matches!(untaken, Untaken::Refused(UnprotectError::Unprotected)) {
                     // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
                     self.stored.lose();
                 }
-                return (Err(untaken), self.stored.is_lost());
+                if self.stored.is_lost() {
+                    self.again.push(request);
+                }
+                return Err(match untaken {
+                    Untaken::Refused(reason) => reason,
+                    Untaken::NotKept(problem) => {
+                        self.problem = Some(problem);
+                        UnprotectError::UnknownContext
+                    }
+                });
             }
         };
-        let mut reply = Response::new(&message);
-        asked.responses = asked.responses.wrapping_add(1);
-        let number = asked.responses.to_be_bytes();
-        match reply.option(OptionNumber::OBSERVE) {
-            // Inside it is empty: the order is that of the authentic numbers (RFC 8613, section 4.1.3.5.2).
-            Some(_) => reply.replace_option(OptionNumber::OBSERVE, number.get(1..).unwrap_or(&[])),
-            None => {
-                self.asked.swap_remove(index);
-            }
+        if message.code() == Code::UNAUTHORIZED && is_rederived {
+            self.again.push(request);
         }
-        let again = reply.code == Code::UNAUTHORIZED && rederived;
-        (Ok(reply), again)
+        if message.option(OptionNumber::OBSERVE).is_none() {
+            self.spare = self.asked.swap_remove(index).outside.1;
+        }
+        Ok(message)
     }
 }
 
+/// The error of a request that cannot be protected.
 pub(super) fn unprotectable(stop: ProtectError) -> ClientError {
     ClientError::System(std::io::Error::other(format!("the request cannot be protected: {stop:?}")))
 }

@@ -27,9 +27,8 @@ impl Session {
         let wrong = |detail| ClientError::Blocks { remote, detail };
         let gone = || wrong("the request is forgotten");
         let (request, outside) = self.with(|connection| {
-            let entry = &mut *connection.entry;
-            let request = entry.places.get(place.at()).and_then(|place| place.request).ok_or_else(gone)?;
-            let oscore = entry.oscore.as_ref().ok_or_else(|| wrong("nothing protected was asked for"))?;
+            let request = connection.entry.places.get(place.at()).and_then(|place| place.request).ok_or_else(gone)?;
+            let oscore = connection.oscore().ok_or_else(|| wrong("nothing protected was asked for"))?;
             Ok::<_, ClientError>((request, oscore.outside(request).cloned().ok_or_else(gone)?))
         })?;
         let deadline = clock::now().after(self.config().coap.timeout);

@@ -64,18 +64,6 @@ impl Response {
         self.uint(OptionNumber::CONTENT_FORMAT)
     }
 
-    /// Replaces the value of the first option of this number, if it is there.
-    pub(super) fn replace_option(&mut self, number: OptionNumber, value: &[u8]) {
-        let mut replaced = PackedOptions::default();
-        let mut is_replaced = false;
-        for (each, old) in self.options.iter() {
-            let is_it = each == number && !is_replaced;
-            is_replaced |= is_it;
-            replaced.push(each, if is_it { value } else { old });
-        }
-        self.options = replaced;
-    }
-
     /// Removes all options of this number.
     pub(super) fn remove_options(&mut self, number: OptionNumber) {
         let mut rest = PackedOptions::default();

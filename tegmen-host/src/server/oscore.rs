@@ -6,11 +6,11 @@ use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, R
 use std::sync::MutexGuard;
 use tegmen::buf::Frame;
 use tegmen::coap::{
-    Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, RequestId, Token, uint_bytes,
+    Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
 };
 use tegmen::crypto::Crypto;
 use tegmen::identity::{Identity, PeerId};
-use tegmen::node::{Bodies as _, Opened, Operation, Oscore, Outer, SendError};
+use tegmen::node::{Bodies as _, Opened, Operation, Oscore, Outer};
 use tegmen::oscore::{FirstRequest, OscoreOption, ProtectError, RequestBinding, RequestNonce, UnprotectError};
 use tegmen::time::Instant;
 
@@ -97,17 +97,6 @@ impl Oscore for ServerOscore {
     const GATHERS: bool = true;
     type Exchange = OscoreExchange;
     type Whole = Vec<u8>;
-
-    fn protect_request<C: Crypto>(
-        &mut self,
-        _: &mut C,
-        _: PeerId,
-        _: RequestId,
-        _: &mut Frame<'_>,
-    ) -> Result<(), SendError> {
-        // A server asks nothing.
-        Err(SendError::Oscore(ProtectError::Unsupported))
-    }
 
     fn gather(
         &mut self,
@@ -220,22 +209,6 @@ impl Oscore for ServerOscore {
         stored.lease_one()?;
         stored.context.write_challenge(crypto, &exchange.request, head, token, frame)
     }
-
-    fn is_protected(&self, _: PeerId, _: RequestId) -> bool {
-        false
-    }
-
-    fn unprotect_response<'r, C: Crypto>(
-        &mut self,
-        _: &mut C,
-        _: PeerId,
-        _: RequestId,
-        _: &'r mut [u8],
-    ) -> Result<MessageRef<'r>, UnprotectError> {
-        Err(UnprotectError::UnknownContext)
-    }
-
-    fn retain(&mut self, _: impl FnMut(PeerId, RequestId) -> bool) {}
 }
 
 /// Bytes of the longest OSCORE option (RFC 8613, section 2).

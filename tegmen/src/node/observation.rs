@@ -86,7 +86,7 @@ impl Observation {
             Reply::Response(response) => {
                 self.on_response(now, response.code(), |number| response.option(number), random)
             }
-            Reply::Acknowledged => Notification::Acknowledged,
+            Reply::Acknowledged | Reply::Cut(_) => Notification::Acknowledged,
             Reply::Reset | Reply::TimedOut | Reply::NotSent(_) | Reply::Refused { .. } => {
                 self.registration = None;
                 self.refresh = now.after_millis(spread(random));

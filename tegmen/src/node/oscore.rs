@@ -16,6 +16,8 @@ use core::convert::Infallible;
 /// The node calls them between its exchanges and the protection of the datagram: a repeated request is answered again
 /// before it is opened, and a response is protected before it is kept for that. `()` is a node without OSCORE: it has
 /// neither size nor code, and the node then refuses requests with an OSCORE option.
+///
+/// The default operations refuse. A node that only asks, or only serves with OSCORE, supplies those of its side.
 pub trait Oscore {
     /// True unless this is `()`.
     const IS_ON: bool = true;
@@ -23,7 +25,8 @@ pub trait Oscore {
     const OVERHEAD: usize;
     /// A request that was opened: its context, and what a response is protected with.
     type Exchange: Copy;
-    /// True if [`Self::gather`] puts requests together that a proxy cut into blocks.
+    /// True if protected messages are put together that a proxy cut into blocks: requests by [`Self::gather`], and responses
+    /// by the application, which receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
     /// The memory of a protected request that was put together of blocks.
     type Whole: AsMut<[u8]>;
@@ -38,7 +41,10 @@ pub trait Oscore {
         peer: PeerId,
         request: RequestId,
         frame: &mut Frame<'_>,
-    ) -> Result<(), SendError>;
+    ) -> Result<(), SendError> {
+        let _ = (crypto, peer, request, frame);
+        Err(SendError::Oscore(ProtectError::Unsupported))
+    }
 
     /// Takes a request from `peer` before it is opened. If it is a block of a protected request that a proxy cut (RFC 8613,
     /// section 4.1.3.4.2), puts it to the others. Blocks are not authentic: `is_unverified` is true if this one may be a
@@ -65,13 +71,16 @@ pub trait Oscore {
     /// Opens a request that came from `peer`.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the node answers with its code.
+    /// [`UnprotectError`]; the node answers with its code. The default is 4.02, as where OSCORE is not known.
     fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
         peer: PeerId,
         datagram: &'r mut [u8],
-    ) -> Result<Opened<'r, Self::Exchange>, UnprotectError>;
+    ) -> Result<Opened<'r, Self::Exchange>, UnprotectError> {
+        let _ = (crypto, peer, datagram);
+        Err(UnprotectError::BadOption)
+    }
 
     /// Protects the response in `frame`, under the nonce of the request if that is given.
     ///
@@ -83,7 +92,10 @@ pub trait Oscore {
         exchange: &Self::Exchange,
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
-    ) -> Result<(), ProtectError>;
+    ) -> Result<(), ProtectError> {
+        let _ = (crypto, exchange, nonce, frame);
+        Err(ProtectError::Unsupported)
+    }
 
     /// Writes the response to a request that is perhaps a replay: a challenge that the client is to repeat (RFC 8613,
     /// appendix B.1.2).
@@ -97,10 +109,17 @@ pub trait Oscore {
         head: (MessageType, u16),
         token: &Token,
         frame: &mut Frame<'_>,
-    ) -> Result<(), ProtectError>;
+    ) -> Result<(), ProtectError> {
+        let _ = (crypto, exchange, head, token, frame);
+        Err(ProtectError::Unsupported)
+    }
 
     /// Returns true if the request was protected, so that its response must be.
-    fn is_protected(&self, peer: PeerId, request: RequestId) -> bool;
+    #[inline]
+    fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
+        let _ = (peer, request);
+        false
+    }
 
     /// Opens the response to a request that was protected.
     ///
@@ -112,10 +131,17 @@ pub trait Oscore {
         peer: PeerId,
         request: RequestId,
         datagram: &'r mut [u8],
-    ) -> Result<MessageRef<'r>, UnprotectError>;
+    ) -> Result<MessageRef<'r>, UnprotectError> {
+        let _ = (crypto, peer, request, datagram);
+        Err(UnprotectError::UnknownContext)
+    }
 
-    /// Forgets all requests for which `is_open` returns false: they have had their last response, or have none.
-    fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool);
+    /// Forgets all requests for which `is_open` returns false: they have had their last response, or have none. The default
+    /// is for an owner that forgets each request itself.
+    #[inline]
+    fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool) {
+        let _ = is_open;
+    }
 }
 
 /// A request that was opened.
@@ -165,69 +191,6 @@ impl Oscore for () {
     const OVERHEAD: usize = 0;
     type Exchange = Infallible;
     type Whole = [u8; 0];
-
-    #[inline]
-    fn protect_request<C: Crypto>(
-        &mut self,
-        _: &mut C,
-        _: PeerId,
-        _: RequestId,
-        _: &mut Frame<'_>,
-    ) -> Result<(), SendError> {
-        Err(SendError::Oscore(ProtectError::Unsupported))
-    }
-
-    #[inline]
-    fn unprotect_request<'r, C: Crypto>(
-        &mut self,
-        _: &mut C,
-        _: PeerId,
-        _: &'r mut [u8],
-    ) -> Result<Opened<'r, Infallible>, UnprotectError> {
-        Err(UnprotectError::UnknownContext)
-    }
-
-    #[inline]
-    fn protect_response<C: Crypto>(
-        &mut self,
-        _: &mut C,
-        exchange: &Infallible,
-        _: Option<RequestNonce>,
-        _: &mut Frame<'_>,
-    ) -> Result<(), ProtectError> {
-        match *exchange {}
-    }
-
-    #[inline]
-    fn write_challenge<C: Crypto>(
-        &mut self,
-        _: &mut C,
-        exchange: &Infallible,
-        _: (MessageType, u16),
-        _: &Token,
-        _: &mut Frame<'_>,
-    ) -> Result<(), ProtectError> {
-        match *exchange {}
-    }
-
-    #[inline]
-    fn is_protected(&self, _: PeerId, _: RequestId) -> bool {
-        false
-    }
-
-    #[inline]
-    fn unprotect_response<'r, C: Crypto>(
-        &mut self,
-        _: &mut C,
-        _: PeerId,
-        _: RequestId,
-        _: &'r mut [u8],
-    ) -> Result<MessageRef<'r>, UnprotectError> {
-        Err(UnprotectError::UnknownContext)
-    }
-
-    #[inline]
-    fn retain(&mut self, _: impl FnMut(PeerId, RequestId) -> bool) {}
 }
 
 /// One security context, as a mote has it, with at most `REQUESTS` requests of ours that wait for responses. Any peer may

@@ -194,7 +194,7 @@ impl Transfer {
         if self.request != Some((peer, request)) {
             return None;
         }
-        if let Reply::Acknowledged = reply {
+        if let Reply::Acknowledged | Reply::Cut(_) = reply {
             return Some(Ok(TransferStep::Acknowledged));
         }
         self.request = None;

@@ -118,7 +118,7 @@ impl Application<RequestBinding> for App {
             Reply::Refused { reason, code } => Outcome::Refused(reason, code),
             Reply::TimedOut => Outcome::TimedOut,
             Reply::NotSent(error) => panic!("there is no queue: {error:?}"),
-            Reply::Acknowledged => return,
+            Reply::Acknowledged | Reply::Cut(_) => return,
             // The client does not wait for a deferred response any more.
             Reply::Reset => Outcome::Reset,
         };

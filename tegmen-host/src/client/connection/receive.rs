@@ -1,12 +1,13 @@
 //! The replies to the requests of a session.
 
 use super::super::arrivals::Arrival;
+use super::super::oscore::OscoreClient;
 use super::super::places::Arrived;
 use super::Connection;
 use crate::client::{ClientError, Response};
-use crate::contexts::Untaken;
 use std::net::SocketAddr;
 use tegmen::coap::{Code, MessageRef, RequestId};
+use tegmen::node::Oscore as _;
 use tegmen::oscore::UnprotectError;
 
 impl Connection<'_> {
@@ -20,14 +21,13 @@ impl Connection<'_> {
             }
             Arrival::Response(response) => {
                 self.is_tried();
+                self.note_repetition(at, request);
                 Arrived::Response(response)
             }
-            Arrival::Protected(range) => {
+            Arrival::Refused(reason, code) => {
                 self.is_tried();
-                let mut protected = std::mem::take(&mut self.io.arrivals.protected);
-                let opened = self.open(at, request, protected.get_mut(range).unwrap_or(&mut []));
-                self.io.arrivals.protected = protected;
-                opened.map_or_else(Arrived::Refused, Arrived::Response)
+                self.note_repetition(at, request);
+                Arrived::Refused(self.refused(reason, code))
             }
             Arrival::Reset => Arrived::Refused(ClientError::Reset { remote: self.entry.remote }),
             Arrival::TimedOut => Arrived::Unanswered,
@@ -35,32 +35,45 @@ impl Connection<'_> {
         self.entry.places.deliver(at, arrived);
     }
 
-    /// Opens a protected response to the request of a place.
+    /// Opens a protected response that a proxy cut, and whose blocks have all come, to the request of a place.
     pub(in crate::client) fn open(
         &mut self,
         at: usize,
         request: RequestId,
         message: &mut [u8],
     ) -> Result<Response, ClientError> {
-        let Some(oscore) = &mut self.entry.oscore else {
-            return Err(ClientError::Closed { remote: self.entry.remote });
-        };
         let code = MessageRef::parse(message).map_or(Code::EMPTY, |message| message.code());
-        let (opened, again) = oscore.unprotect(&mut self.io.environment.crypto, request, message);
+        let (oscore, crypto) = (&mut self.io.node.features.oscore, &mut self.io.environment.crypto);
+        let opened = oscore.unprotect_response(crypto, self.entry.peer, request, message);
+        let opened = opened.map(|message| Response::new(&message));
+        self.note_repetition(at, request);
+        opened.map_err(|reason| self.refused(reason, code))
+    }
+
+    /// Notes at a place whether its request is to be sent again under other keys.
+    fn note_repetition(&mut self, at: usize, request: RequestId) {
+        let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {
             place.again = again;
         }
-        opened.map_err(|untaken| refused(self.entry.remote, untaken, code))
+    }
+
+    /// The reason why a response to a protected request is not taken.
+    fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
+        match self.oscore().map(OscoreClient::take_problem) {
+            Some(Some(problem)) => ClientError::Context(problem),
+            Some(None) => refused(self.entry.remote, reason, code),
+            None => {
+                let detail = "a response with OSCORE to a request without it";
+                ClientError::NotProtected { remote: self.entry.remote, detail }
+            }
+        }
     }
 }
 
-/// Why a response to a protected request is not taken.
-fn refused(remote: SocketAddr, untaken: Untaken, code: Code) -> ClientError {
-    let refused = match untaken {
-        Untaken::Refused(refused) => refused,
-        Untaken::NotKept(error) => return ClientError::Context(error),
-    };
-    if refused != UnprotectError::Unprotected {
+/// The reason why a response does not open.
+fn refused(remote: SocketAddr, reason: UnprotectError, code: Code) -> ClientError {
+    if reason != UnprotectError::Unprotected {
         return ClientError::NotProtected { remote, detail: "a response that is not authentic" };
     }
     let detail = match code {

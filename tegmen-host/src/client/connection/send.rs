@@ -8,12 +8,12 @@ use crate::clock;
 use crate::contexts::OVERHEAD;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
-use tegmen::buf::Frame;
-use tegmen::coap::{Block, BuildError, Builder, Code, HEADER_LEN, MessageRef, MessageType, OptionNumber, RequestId};
+use tegmen::coap::{Block, BuildError, Builder, Code, HEADER_LEN, OptionNumber, RequestId};
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
 use tegmen::node::{Pacing as _, RequestHead, SendError};
+use tegmen::oscore::ProtectError;
 use tegmen::time::Instant;
 
 /// A message that begins an exchange.
@@ -104,27 +104,38 @@ impl Connection<'_> {
                     builder.option(OptionNumber::OSCORE, option)?;
                     builder.uint(OptionNumber::BLOCK2, block.value())
                 };
-                self.write_request(now, (*code, token), true, write)
+                let most = self.most() + OVERHEAD;
+                self.write_request(now, (RequestHead::new(*code), token), most, write)
             }
-            Message::Rederivation(request) => self.write_protected(now, request, token, Part::default(), confirmable),
-            Message::Request(request, part) if self.entry.oscore.is_some() => {
-                self.write_protected(now, request, part.token.unwrap_or(token), *part, confirmable)
-            }
-            Message::Request(request, part) => {
-                let head = (request.method, part.token.unwrap_or(token));
-                self.write_request(now, head, confirmable, |builder| request.write(builder, *part))
-            }
+            Message::Rederivation(request) => self.write_part(now, request, Part::default(), token, confirmable),
+            Message::Request(request, part) => self.write_part(now, request, *part, token, confirmable),
         }
     }
 
+    /// Writes a request. OSCORE protects it if the session has a context. `drawn` is its token unless the part has one.
+    fn write_part(
+        &mut self,
+        now: Instant,
+        request: &Request<'_>,
+        part: Part<'_>,
+        drawn: &[u8],
+        confirmable: bool,
+    ) -> Result<Option<(RequestId, usize)>, ClientError> {
+        let head = RequestHead::new(request.method);
+        let head = if confirmable { head } else { head.non_confirmable() };
+        let head = if self.oscore().is_some() { head.with_oscore() } else { head };
+        let most = self.most();
+        self.write_request(now, (head, part.token.unwrap_or(drawn)), most, |builder| request.write(builder, part))
+    }
+
+    /// Writes a request of at most `most` bytes before its protection.
     fn write_request(
         &mut self,
         now: Instant,
-        (code, token): (Code, &[u8]),
-        confirmable: bool,
+        (head, token): (RequestHead<'_>, &[u8]),
+        most: usize,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
     ) -> Result<Option<(RequestId, usize)>, ClientError> {
-        let most = self.most() + if self.entry.oscore.is_some() { OVERHEAD } else { 0 };
         let write = |builder: &mut Builder<'_, '_>| {
             let before = builder.room();
             write(builder)?;
@@ -132,51 +143,30 @@ impl Connection<'_> {
             if len > most { Err(BuildError::Full) } else { Ok(()) }
         };
         let mut cx = self.io.environment.at(now);
-        let head = RequestHead::new(code).with_token(token);
-        let head = if confirmable { head } else { head.non_confirmable() };
-        let sent = self.io.node.request(&mut cx, self.entry.peer, head, write, &mut self.io.out);
+        let sent = self.io.node.request(&mut cx, self.entry.peer, head.with_token(token), write, &mut self.io.out);
         self.sent(sent)
     }
 
-    /// Protects a request with OSCORE, and writes it.
-    fn write_protected(
-        &mut self,
-        now: Instant,
-        request: &Request<'_>,
-        token: &[u8],
-        part: Part<'_>,
-        confirmable: bool,
-    ) -> Result<Option<(RequestId, usize)>, ClientError> {
-        let most = self.most();
-        let mut storage = [0; MAX_DATAGRAM];
-        let mut frame = Frame::new(storage.get_mut(..OVERHEAD + most).unwrap_or(&mut []), OVERHEAD);
-        Builder::new(&mut frame, MessageType::Confirmable, request.method, 0, token)
-            .and_then(|mut builder| request.write(&mut builder, part))
-            .map_err(|_| ClientError::TooLong { max: most })?;
-        let len = frame.len();
-        let mut frame = Frame::around(&mut storage, OVERHEAD, OVERHEAD + len);
-        let Some(oscore) = &mut self.entry.oscore else { return Ok(None) };
-        let pending = oscore.protect(&mut self.io.environment.crypto, &mut frame)?;
-        let too_long = |_| ClientError::TooLong { max: most };
-        let protected = MessageRef::parse(frame.bytes()).map_err(too_long)?;
-        let write = |builder: &mut Builder<'_, '_>| {
-            protected.options().try_for_each(|(number, value)| builder.option(number, value))?;
-            builder.payload(protected.payload())
-        };
-        let sent = self.write_request(now, (protected.code(), token), confirmable, write)?;
-        if let (Some((request, _)), Some(oscore)) = (sent, &mut self.entry.oscore) {
-            oscore.wait(request, pending, &protected);
-        }
-        Ok(sent)
-    }
-
     fn sent(&mut self, sent: Result<(RequestId, usize), SendError>) -> Result<Option<(RequestId, usize)>, ClientError> {
-        match sent {
-            Ok(sent) => Ok(Some(sent)),
-            Err(SendError::Busy) => Ok(None),
-            Err(SendError::TooLong) => Err(ClientError::TooLong { max: self.most() }),
-            Err(SendError::Oscore(stop)) => Err(unprotectable(stop)),
-            Err(SendError::Misuse(_)) => {
+        let error = match sent {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(error) => error,
+        };
+        // A request that was protected and not sent is not waited for.
+        let Self { io, entry } = self;
+        let oscore = io.node.features.oscore.get_mut(entry.key);
+        let problem = oscore.and_then(|oscore| {
+            oscore.retain(|request| entry.places.find(request).is_some());
+            oscore.take_problem()
+        });
+        match (error, problem) {
+            (SendError::Busy, _) => Ok(None),
+            (SendError::Oscore(_), Some(problem)) => Err(ClientError::Context(problem)),
+            (SendError::TooLong | SendError::Oscore(ProtectError::Full), _) => {
+                Err(ClientError::TooLong { max: self.most() })
+            }
+            (SendError::Oscore(stop), None) => Err(unprotectable(stop)),
+            (SendError::Misuse(_), _) => {
                 let detail = "its key has sealed as many records as it may".to_owned();
                 Err(ClientError::Ended { remote: self.entry.remote, detail })
             }
@@ -194,7 +184,7 @@ impl Connection<'_> {
         };
         let datagram = usize::from(self.entry.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = peers.peer(self.entry.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record).saturating_sub(if self.entry.oscore.is_some() { OVERHEAD } else { 0 })
+        datagram.min(record).saturating_sub(if self.oscore().is_some() { OVERHEAD } else { 0 })
     }
 
     /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.

@@ -136,9 +136,9 @@ impl StoredContext {
 
     /// Returns the content of the response to a request of ours, and whether it is response #1. After a response #1
     /// that does not answer the request, the request must be sent again.
-    pub(crate) fn take_response<'r>(
+    pub(crate) fn take_response<'r, C: Crypto>(
         &mut self,
-        crypto: &mut HostCrypto,
+        crypto: &mut C,
         pending: &mut Pending,
         datagram: &'r mut [u8],
     ) -> Result<(MessageRef<'r>, bool), Untaken> {

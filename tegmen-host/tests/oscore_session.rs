@@ -1,0 +1,144 @@
+//! A session whose requests OSCORE protects: responses that others forge, and a context that cannot be used any more.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
+use tegmen::oscore::Aead;
+use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::contexts::{self, ContextFile, Contexts, LEASE};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::Server;
+use tegmen_host::uri::Scheme;
+use tokio::net::UdpSocket;
+
+/// Both ends of a context in a directory that is gone at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-session-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let context = ContextFile {
+            sender_id: vec![1],
+            recipient_id: vec![2],
+            master_secret: vec![7; 16].into(),
+            master_salt: Vec::new(),
+            id_context: None,
+            aead: Aead::AesCcm16_64_128,
+            created: contexts::now(),
+            expires: None,
+            allow: None,
+            rederivation: false,
+        };
+        contexts::create(&dir.join("client"), &context).unwrap();
+        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
+        Self(dir)
+    }
+
+    fn serve(&self) -> (Server, SocketAddr) {
+        let credentials = Credentials::default();
+        let contexts = Contexts::open(&[self.0.join("server")], |name, _| credentials.learn(name, None)).unwrap();
+        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).oscore(contexts);
+        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+        let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
+        let address = server.addresses()[0].address;
+        (server, address)
+    }
+
+    fn client(&self) -> ClientConfig {
+        ClientConfig::default().with(|config| {
+            config.oscore = Some(self.0.join("client"));
+            config.coap.timeout = Duration::from_secs(20);
+        })
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A proxy for one client and one server, which sends an unprotected response with the same token before each notification,
+/// and each notification twice, under two Message IDs.
+async fn forging(server: SocketAddr) -> SocketAddr {
+    let (front, back) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = front.local_addr().unwrap();
+    back.connect(server).await.unwrap();
+    tokio::spawn(async move {
+        let (mut from_client, mut from_server) = (vec![0; 2000], vec![0; 2000]);
+        let (mut client, mut id) = (None, 0x4000);
+        loop {
+            tokio::select! {
+                received = front.recv_from(&mut from_client) => {
+                    let (len, from) = received.unwrap();
+                    client = Some(from);
+                    back.send(&from_client[..len]).await.unwrap();
+                }
+                received = back.recv(&mut from_server) => {
+                    let (len, client) = (received.unwrap(), client.unwrap());
+                    let message = MessageRef::parse(&from_server[..len]).unwrap();
+                    if message.message_type() == MessageType::Confirmable {
+                        for payload in [&b"forged"[..], message.payload()] {
+                            id += 1;
+                            let mut storage = [0; 2000];
+                            let mut frame = Frame::new(&mut storage, 0);
+                            let is_forged = payload == b"forged";
+                            let code = if is_forged { Code::CONTENT } else { message.code() };
+                            let head = MessageType::NonConfirmable;
+                            let mut builder = Builder::new(&mut frame, head, code, id, message.token()).unwrap();
+                            for (number, value) in message.options() {
+                                if !is_forged || number == OptionNumber::OBSERVE {
+                                    builder.option(number, value).unwrap();
+                                }
+                            }
+                            builder.payload(payload).unwrap();
+                            front.send_to(frame.bytes(), client).await.unwrap();
+                        }
+                    }
+                    front.send_to(&from_server[..len], client).await.unwrap();
+                }
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn responses_that_are_forged_or_repeated_do_not_end_an_observation() {
+    let scene = Scene::new("forged");
+    let (_server, address) = scene.serve();
+    let client = Session::connect_to(forging(address).await, Scheme::Coap, scene.client()).await.unwrap();
+    let mut observation = client.get("/value").observe().await.unwrap();
+    assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
+    for value in [b"second", b"third!", b"fourth"] {
+        assert_eq!(client.put("/value", value).await.unwrap().code, Code::CHANGED);
+        assert_eq!(observation.next().await.unwrap().unwrap().payload, value);
+    }
+    assert_eq!(observation.cancel().await.unwrap().payload, b"fourth");
+}
+
+#[tokio::test]
+async fn a_request_without_a_number_that_may_be_used_fails_with_the_reason() {
+    let scene = Scene::new("numbers");
+    let (_server, address) = scene.serve();
+    let client = Session::connect_to(address, Scheme::Coap, scene.client()).await.unwrap();
+    let numbers = scene.0.join("client/numbers.toml");
+    let kept = std::fs::read(&numbers).unwrap();
+    std::fs::remove_file(&numbers).unwrap();
+    std::fs::write(&numbers, kept).unwrap();
+    let mut answered = 0;
+    let error = loop {
+        match client.get("/value").await {
+            Ok(response) => assert_eq!(response.payload, b"first"),
+            Err(error) => break error,
+        }
+        answered += 1;
+        assert!(answered <= LEASE, "more requests than numbers");
+    };
+    assert!(matches!(error, ClientError::Context(_)), "{error:?}");
+    assert!(error.to_string().contains("another process uses the context"), "{error}");
+}
