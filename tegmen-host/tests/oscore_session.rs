@@ -6,13 +6,15 @@ use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::Aead;
-use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::client::{ClientConfig, ClientError, Endpoint, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts, LEASE};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::Server;
-use tegmen_host::uri::Scheme;
+use tegmen_host::server::{Router, Server};
+use tegmen_host::uri::{Scheme, Uri};
 use tokio::net::UdpSocket;
+
+const KEY: &[u8] = b"0123456789abcdef";
 
 /// Both ends of a context in a directory that is gone at the end.
 struct Scene(PathBuf);
@@ -141,4 +143,23 @@ async fn a_request_without_a_number_that_may_be_used_fails_with_the_reason() {
     };
     assert!(matches!(error, ClientError::Context(_)), "{error:?}");
     assert!(error.to_string().contains("another process uses the context"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_that_the_peer_opened_is_used_with_oscore_if_the_settings_say_so() {
+    let scene = Scene::new("accepted");
+    let endpoint = async |identity: &str| {
+        let config = ClientConfig::psk(identity, KEY).with(|config| config.coap.timeout = Duration::from_secs(20));
+        let router = Router::new().get("/name", |_, response| response.payload(b"unprotected"));
+        let builder = Endpoint::with(config).serve(router).credentials(Credentials::single(identity, KEY));
+        builder.bind("127.0.0.1:0").await.unwrap()
+    };
+    let (gateway, device) = (endpoint("pair").await, endpoint("pair").await);
+    let _there = device.connect_to(gateway.addresses()[0], Scheme::Coaps).await.unwrap();
+    let uri = Uri::parse(&format!("coaps://{}", device.addresses()[0])).unwrap();
+    let config = ClientConfig::psk("pair", KEY).with(|config| config.oscore = scene.client().oscore);
+    let session = gateway.connect_with(&uri, config).await.unwrap();
+    // The device has no context.
+    let refused = session.get("/name").await;
+    assert!(matches!(refused, Err(ClientError::NotProtected { .. })), "{refused:?}");
 }

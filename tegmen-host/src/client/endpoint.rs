@@ -219,7 +219,7 @@ impl Endpoint {
         }
         let (peer, principal) = self.accepted_peer(&path)?;
         let config = self.config();
-        Some(self.take(&config, path, (peer, principal)))
+        Some(self.take(&config, path, (peer, principal), None))
     }
 
     /// Returns the addresses of the peers that opened a session with this endpoint.
@@ -279,7 +279,7 @@ impl Endpoint {
         let accepted =
             self.accepted_peer(&path).filter(|(_, proved)| *proved == principal && principal != Principal::NOBODY);
         match accepted.filter(|_| protection == Protection::Dtls) {
-            Some(accepted) => Ok(self.take(&config, path, accepted)),
+            Some(accepted) => Ok(self.take(&config, path, accepted, stored.oscore)),
             None => self.begin(&config, path, protection, stored, None).await,
         }
     }
@@ -302,10 +302,17 @@ impl Endpoint {
         Some((peer, entry.principal()))
     }
 
-    /// Takes the session that a peer opened.
-    fn take(&self, config: &Arc<ClientConfig>, path: Path, (peer, principal): (PeerId, Principal)) -> Session {
+    /// Takes the session that a peer opened. Protects its requests with `oscore`.
+    fn take(
+        &self,
+        config: &Arc<ClientConfig>,
+        path: Path,
+        (peer, principal): (PeerId, Principal),
+        oscore: Option<StoredContext>,
+    ) -> Session {
         let config = ClientConfig::clone(config).with(|config| config.recovery.reconnect = false);
         let (session, ()) = self.enter(&Arc::new(config), (path, Protection::Dtls), None, |connection| {
+            connection.protect_with(oscore);
             connection.talk_to(peer);
             let name =
                 connection.io.arrivals.serving.as_ref().and_then(|serving| serving.credentials.name_of(principal));
