@@ -63,8 +63,8 @@ impl Plain {
 struct Everybody;
 
 impl Policy for Everybody {
-    fn allows(&self, _: &Request<'_>) -> bool {
-        true
+    fn decide(&self, _: &Request<'_>) -> Option<bool> {
+        Some(true)
     }
 }
 
@@ -133,8 +133,8 @@ fn without_a_policy_the_rights_of_the_credentials_decide_and_a_policy_replaces_t
     struct Only(Code, &'static str);
 
     impl Policy for Only {
-        fn allows(&self, request: &Request<'_>) -> bool {
-            request.message.code() == self.0 && request.message.path_is(self.1)
+        fn decide(&self, request: &Request<'_>) -> Option<bool> {
+            Some(request.message.code() == self.0 && request.message.path_is(self.1))
         }
     }
 

@@ -312,14 +312,13 @@ pub struct FilePolicy {
 }
 
 impl Policy for FilePolicy {
-    fn allows(&self, request: &Request<'_>) -> bool {
-        match request.identity.protection {
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        Some(match request.identity.protection {
             Protection::Plain => self.plain_allowed,
-            Protection::Dtls | Protection::Oscore => {
-                let Ok(path) = Path::of(&request.message) else { return false };
+            Protection::Dtls | Protection::Oscore => Path::of(&request.message).is_ok_and(|path| {
                 self.credentials.allows(request.identity.principal, request.message.code(), path.bytes())
-            }
-        }
+            }),
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 //! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
+//! * [`Node::decide`] takes the decision on a request that a policy answered later;
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
 //! With [`Oscore`] among its features, a node opens the requests that have an OSCORE option and protects their responses,
@@ -20,6 +21,7 @@ mod application;
 mod ask;
 mod blockwise;
 mod bodies;
+mod decide;
 mod error;
 mod features;
 mod leisure;

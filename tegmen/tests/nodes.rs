@@ -1,10 +1,14 @@
 //! Two CoAP nodes that serve and ask each other at the same time, with a fake clock and a network that loses, repeats,
 //! delays and so reorders.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use tegmen::address::{Address, Path};
-use tegmen::coap::handler::{Anybody, Policy};
-use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, RequestId, Response};
+use tegmen::buf::Frame;
+use tegmen::coap::handler::Policy;
+use tegmen::coap::{
+    Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, Request, RequestId, Response,
+};
 use tegmen::crypto::RustCrypto;
 use tegmen::cx::Counters;
 use tegmen::cx::Cx;
@@ -19,6 +23,8 @@ use tegmen::time::{Duration, Instant};
 
 #[path = "nodes/bodies.rs"]
 mod bodies;
+#[path = "nodes/decisions.rs"]
+mod decisions;
 #[path = "nodes/observe.rs"]
 mod observe;
 #[path = "nodes/oscore.rs"]
@@ -75,16 +81,58 @@ impl Handler for Counter {
     }
 }
 
+/// The number of a response that has none.
+const NO_NUMBER: u32 = u32::MAX;
+
 fn number_of(message: &MessageRef<'_>) -> Option<u32> {
     message.payload().try_into().ok().map(u32::from_be_bytes)
+}
+
+/// A copy of a message, as an application keeps it until the policy has decided.
+fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
+    let mut bytes = [0; 500];
+    let mut frame = Frame::new(&mut bytes, 0);
+    message.write(&mut frame).expect("a short message");
+    frame.bytes().to_vec()
+}
+
+/// A policy that allows everything at once, or answers later.
+#[derive(Default)]
+struct Gate {
+    is_later: bool,
+    /// The number of times that it was asked, by the number of the request.
+    asked: RefCell<HashMap<u32, u32>>,
+}
+
+impl Policy for Gate {
+    const LATER: bool = true;
+
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        if let Some(number) = number_of(&request.message) {
+            *self.asked.borrow_mut().entry(number).or_default() += 1;
+        }
+        (!self.is_later).then_some(true)
+    }
+}
+
+/// The decision on the request with this number: `None` if there never is one.
+fn decision_on(number: u32) -> Option<bool> {
+    match number % 5 {
+        2 => Some(false),
+        3 => None,
+        _ => Some(true),
+    }
 }
 
 /// The application of one end.
 struct App {
     serves: bool,
+    policy: Gate,
     counter: Counter,
     /// Requests to be answered later, with their numbers.
     deferred: VecDeque<(Deferred, u32)>,
+    /// Requests to be decided on later, with a copy of each.
+    undecided: VecDeque<(Deferred, Vec<u8>)>,
     outcomes: HashMap<RequestId, Outcome>,
     now: Instant,
     observation: Option<Observation>,
@@ -97,12 +145,15 @@ struct App {
 
 impl Application for App {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
-        self.serves.then_some((&Anybody, &mut self.counter))
+        self.serves.then_some((&self.policy, &mut self.counter))
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_>) {
-        let number = number_of(request.message).expect("a number");
-        self.deferred.push_back((request.keep(), number));
+        let message = request.message;
+        match request.is_undecided {
+            true => self.undecided.push_back((request.keep(), copy_of(message))),
+            false => self.deferred.push_back((request.keep(), number_of(message).expect("a number"))),
+        }
     }
 
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
@@ -118,7 +169,7 @@ impl Application for App {
             (None, _) => {}
         }
         let outcome = match reply {
-            Reply::Response(message) => Outcome::Response(message.code(), number_of(message).expect("a number")),
+            Reply::Response(message) => Outcome::Response(message.code(), number_of(message).unwrap_or(NO_NUMBER)),
             Reply::Acknowledged => return,
             Reply::Reset => Outcome::Reset,
             Reply::TimedOut => Outcome::TimedOut,
@@ -151,7 +202,10 @@ impl<F: Features<Oscore = ()>> End<F> {
         let (deferred, outcomes, observation) = (VecDeque::new(), HashMap::new(), None);
         let (seen, others) = (Vec::new(), Vec::new());
         let transfer = None;
-        let app = App { serves: true, counter, deferred, outcomes, now, observation, seen, others, transfer };
+        let (policy, undecided) = (Gate::default(), VecDeque::new());
+        let serves = true;
+        let app =
+            App { serves, policy, counter, deferred, undecided, outcomes, now, observation, seen, others, transfer };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
         let node = Node::with_features(endpoint, Fixed, features);
@@ -248,7 +302,30 @@ impl<F: Features<Oscore = ()>> End<F> {
                 Err((other, _)) => panic!("{other:?}"),
             }
         }
+        if answer {
+            sent.extend(self.decide(now));
+        }
         sent
+    }
+
+    /// Takes the decision of [`decision_on`] on the oldest request that waits for it. One
+    /// without a number is allowed.
+    fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let (undecided, copy) = self.app.undecided.pop_front()?;
+        let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);
+        let (mut cx, mut out) = (Cx { now, crypto: &mut self.crypto, counters: &mut self.counters }, [0; 400]);
+        let sent = match decision {
+            Some(allows) => self.node.decide(&mut cx, undecided, &copy, allows, &mut self.app, &mut out),
+            None => self.node.respond(&mut cx, undecided, Code::SERVICE_UNAVAILABLE, |_| Ok(()), &mut out),
+        };
+        match sent {
+            Ok(len) => (len > 0).then(|| out[..len].to_vec()),
+            Err((SendError::Busy, undecided)) => {
+                self.app.undecided.push_front((undecided, copy));
+                None
+            }
+            Err((other, _)) => panic!("{other:?}"),
+        }
     }
 
     /// A power cut: a copy restores the session, and its replay window and the exchanges are lost.
@@ -380,7 +457,7 @@ impl<F: Features<Oscore = ()>> World<F> {
                 assert!(self.ends[end].outstanding() <= self.nstart, "more than NSTART exchanges at the same time");
             }
             let arrival = self.flying.iter().map(|flying| flying.0).min();
-            let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty());
+            let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty() || !end.app.undecided.is_empty());
             let answer = waits.then_some(self.next_answer);
             let alarms = self.ends.iter().filter_map(|end| end.node.endpoint.next_alarm());
             let observations = self.ends.iter().filter(|end| refreshes && end.peer.is_some());
@@ -401,8 +478,8 @@ impl<F: Features<Oscore = ()>> World<F> {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many.
-fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
+/// Thousands of seeds; `TEGMEN_SEEDS` sets how many. The policy of each end allows everything, or answers later.
+fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let mut answered = 0;
     for seed in 0..seeds {
@@ -411,6 +488,7 @@ fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
         for end in &mut world.ends {
             end.to_ask.extend(0..8);
             end.node.set_nstart(world.nstart);
+            end.app.policy.is_later = is_later;
         }
         world.run();
         for asking in 0..2 {
@@ -422,9 +500,18 @@ fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
             for (number, request) in &asker.asked {
                 let executed = server.app.counter.executed.get(number).copied().unwrap_or(0);
                 assert!(executed <= 1, "seed {seed}: request {number} was executed {executed} times");
+                let asked = server.app.policy.asked.borrow().get(number).copied().unwrap_or(0);
+                assert!(asked <= 1, "seed {seed}: the policy was asked {asked} times about request {number}");
+                let denial = if secure { Code::FORBIDDEN } else { Code::UNAUTHORIZED };
+                let expected = match if is_later { decision_on(*number) } else { Some(true) } {
+                    Some(true) => (Code::CHANGED, *number, 1),
+                    Some(false) => (denial, NO_NUMBER, 0),
+                    None => (Code::SERVICE_UNAVAILABLE, NO_NUMBER, 0),
+                };
+                assert!(executed <= expected.2, "seed {seed}: request {number} was executed without a decision");
                 match asker.app.outcomes.get(request) {
                     Some(Outcome::Response(code, of)) => {
-                        assert_eq!((*code, of, executed), (Code::CHANGED, number, 1), "seed {seed}");
+                        assert_eq!((*code, *of, executed), expected, "seed {seed}");
                         answered += 1;
                     }
                     Some(Outcome::TimedOut) => {}
@@ -434,6 +521,7 @@ fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
         }
         for end in world.ends.iter_mut().filter(|end| end.peer.is_some()) {
             assert_eq!(end.open(), 0, "seed {seed}: an exchange never ends");
+            assert!(end.app.undecided.is_empty(), "seed {seed}: a request is never decided on");
         }
     }
     assert!(answered > seeds * 12, "of {} requests only {answered} were answered", seeds * 16);
@@ -441,12 +529,12 @@ fn both_ask_and_serve<F: Features<Oscore = ()> + Default>(secure: bool) {
 
 #[test]
 fn every_request_in_clear_has_one_reply_and_is_executed_at_most_once() {
-    both_ask_and_serve::<()>(false);
+    both_ask_and_serve::<()>(false, false);
 }
 
 #[test]
 fn every_request_in_a_session_has_one_reply_and_is_executed_at_most_once() {
-    both_ask_and_serve::<()>(true);
+    both_ask_and_serve::<()>(true, false);
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl EndpointBuilder {
 
     /// Sets the policy that decides on each request. The default is the rights of [`Self::credentials`].
     pub fn policy(mut self, policy: impl Policy + Send + Sync + 'static) -> Self {
-        self.serving.policy = Some(AnyPolicy(Arc::new(policy)));
+        self.serving.policy = Some(AnyPolicy::of(policy));
         self
     }
 

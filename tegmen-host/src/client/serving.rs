@@ -4,7 +4,6 @@ use crate::clock;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::server::{AnyPolicy, Command, HelloLimits, Limited, Notifier, Reply, Resources, Router};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 use tegmen::address::Address;
 use tegmen::coap::{Code, Handler, MessageRef, Policy, Repeat};
@@ -46,7 +45,7 @@ impl ServingBuilder {
         let Self { router, credentials, policy, plain_allowed } = self;
         let (router, credentials) = (router?, credentials.unwrap_or_default());
         let rights = FilePolicy { credentials: credentials.clone(), plain_allowed };
-        let policy = policy.unwrap_or_else(|| AnyPolicy(Arc::new(rights)));
+        let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights));
         let (commands, receiver) = mpsc::unbounded_channel();
         let resources = Resources::new(router, commands.clone(), Notifier::of(&commands));
         let serving =

@@ -41,7 +41,7 @@ impl ServerBuilder {
     /// Sets the policy that decides on each request. The default is the rights of the credentials, and
     /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) for requests without protection. This policy replaces both.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
-        Self { policy: Some(AnyPolicy(Arc::new(policy))), ..self }
+        Self { policy: Some(AnyPolicy::of(policy)), ..self }
     }
 
     /// Sets [`ServerTrust::key_store`](super::ServerTrust::key_store), the source of keys that the credentials do not have.
@@ -96,17 +96,23 @@ impl ServerBuilder {
             return Err(wrong.into());
         }
         let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.trust.plain_allowed };
-        let policy = policy.unwrap_or_else(|| AnyPolicy(Arc::new(rights())));
+        let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights()));
         Server::start(&config, (&credentials, policy), application, events)
     }
 }
 
 /// The policy of a server, whatever its type.
 #[derive(Clone)]
-pub(crate) struct AnyPolicy(pub(crate) Arc<dyn Policy + Send + Sync>);
+pub(crate) struct AnyPolicy(Arc<dyn Fn(&Request<'_>) -> Option<bool> + Send + Sync>);
+
+impl AnyPolicy {
+    pub(crate) fn of(policy: impl Policy + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |request| policy.decide(request)))
+    }
+}
 
 impl Policy for AnyPolicy {
-    fn allows(&self, request: &Request<'_>) -> bool {
-        self.0.allows(request)
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        (self.0)(request)
     }
 }

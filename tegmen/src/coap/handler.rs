@@ -2,7 +2,7 @@
 
 use super::block::{self, Block};
 use super::code::Code;
-use super::message::{BuildError, Builder, MessageRef, MessageType, Token, empty_message};
+use super::message::{Builder, MessageRef, MessageType, Token, empty_message};
 use super::no_response::NoResponse;
 use super::option::{self, OptionNumber};
 pub use super::request::Request;
@@ -13,16 +13,22 @@ use crate::identity::{Identity, Principal, Protection};
 
 /// Decides who may do what.
 pub trait Policy {
-    /// True if the sender may make this request.
-    fn allows(&self, request: &Request<'_>) -> bool;
+    /// True if [`Self::decide`] may return `None`. Otherwise an image links nothing of it, and `None` denies the request.
+    const LATER: bool = false;
+
+    /// Returns true if the sender may make the request; `None` if the decision comes later, because another server has to be
+    /// asked. A [`Node`](crate::node::Node) then gives the request to its application, which calls
+    /// [`Node::decide`](crate::node::Node::decide) once the decision is known. A node asks about each request once, and about
+    /// each notification, with the request that registered.
+    fn decide(&self, request: &Request<'_>) -> Option<bool>;
 }
 
 /// Allows everything to a sender of protected datagrams, and nothing to any other sender.
 pub struct AnyAuthenticated;
 
 impl Policy for AnyAuthenticated {
-    fn allows(&self, request: &Request<'_>) -> bool {
-        request.identity.protection != Protection::Plain
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        Some(request.identity.protection != Protection::Plain)
     }
 }
 
@@ -30,8 +36,34 @@ impl Policy for AnyAuthenticated {
 pub struct Anybody;
 
 impl Policy for Anybody {
-    fn allows(&self, _: &Request<'_>) -> bool {
-        true
+    fn decide(&self, _: &Request<'_>) -> Option<bool> {
+        Some(true)
+    }
+}
+
+/// The decision of a policy that is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Decided {
+    pub(crate) allows: bool,
+}
+
+impl Decided {
+    /// Asks the policy, which [`serve`] does not wait for: a decision that comes later denies the request.
+    #[inline]
+    fn now(policy: &impl Policy, request: &Request<'_>) -> Self {
+        Self { allows: policy.decide(request) == Some(true) }
+    }
+
+    /// Asks the policy. Returns `None` if the decision comes later. There is no decision to wait for if the handler cannot
+    /// act upon the request anyway.
+    #[inline]
+    pub(crate) fn ask<P: Policy, H: Handler>(policy: &P, handler: &H, request: &Request<'_>) -> Option<Self> {
+        let decision = policy.decide(request);
+        // A body is perhaps not put together yet.
+        if P::LATER && decision.is_none() && refusal(&request.with_body(&[]).message, handler).is_none() {
+            return None;
+        }
+        Some(Self { allows: decision == Some(true) })
     }
 }
 
@@ -41,12 +73,12 @@ pub struct Authorized<'r> {
 }
 
 impl<'r> Authorized<'r> {
-    /// Asks the policy.
+    /// Acts upon the decision of the policy.
     ///
     /// # Errors
     /// 4.01 if the sender has proved nothing, 4.03 if it has and may not.
-    pub(crate) fn new(policy: &impl Policy, request: Request<'r>) -> Result<Self, Code> {
-        if policy.allows(&request) {
+    pub(crate) fn new(decided: Decided, request: Request<'r>) -> Result<Self, Code> {
+        if decided.allows {
             return Ok(Self { request });
         }
         let nobody = request.identity.principal == Principal::NOBODY;
@@ -103,8 +135,8 @@ pub enum Served {
         /// The client is an observer now.
         observed: bool,
     },
-    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response comes later, by
-    /// [`separate_response`].
+    /// The frame holds an acknowledgement, or nothing if the request was not confirmable. The response comes later, in a
+    /// confirmable message.
     Deferred {
         /// The token of the response.
         token: Token,
@@ -115,7 +147,8 @@ pub enum Served {
     NoRoom,
 }
 
-/// Takes a request through the policy to the handler, and writes what is to be answered into `frame`.
+/// Takes a request through the policy to the handler, and writes what is to be answered into `frame`. It waits for no
+/// decision: a policy that answers later denies the request.
 ///
 /// A confirmable request is answered in its acknowledgement; any other in a message with `message_id`.
 pub fn serve<P: Policy, H: Handler>(
@@ -125,17 +158,29 @@ pub fn serve<P: Policy, H: Handler>(
     message_id: u16,
     frame: &mut Frame<'_>,
 ) -> Served {
+    let head = heading(&request.message, message_id);
+    serve_as(request, Decided::now(policy, &request), handler, head, frame)
+}
+
+/// Does the same as [`serve`] with a request that the policy has decided on, in a message of this type: an acknowledgement,
+/// a message that is not confirmable, or a separate response to a request that was acknowledged before.
+pub(crate) fn serve_as<H: Handler>(
+    request: Request<'_>,
+    decided: Decided,
+    handler: &mut H,
+    (message_type, message_id): (MessageType, u16),
+    frame: &mut Frame<'_>,
+) -> Served {
     let message = request.message;
-    let confirmable = message.message_type() == MessageType::Confirmable;
     // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
-    if !confirmable && refusal(&message, handler) == Some(Code::BAD_OPTION) {
+    let rejects = message_type == MessageType::NonConfirmable;
+    if rejects && refusal(&message, handler) == Some(Code::BAD_OPTION) {
         return match frame.append(&empty_message(MessageType::Reset, message.message_id())) {
             Ok(()) => Served::Responded { code: Code::EMPTY, observed: false },
             Err(_) => Served::NoRoom,
         };
     }
-    let (message_type, message_id) = heading(&message, message_id);
-    let served = respond(request, policy, handler, message_type, message_id, frame);
+    let served = respond(request, decided, handler, message_type, message_id, frame);
     let silent = match served {
         Served::Deferred { .. } => true,
         Served::Responded { code, .. } => NoResponse::of(&message).suppresses(code),
@@ -143,7 +188,8 @@ pub fn serve<P: Policy, H: Handler>(
     };
     if silent {
         frame.truncate(0);
-        if confirmable && frame.append(&empty_message(MessageType::Acknowledgement, message_id)).is_err() {
+        let acknowledges = message_type == MessageType::Acknowledgement;
+        if acknowledges && frame.append(&empty_message(MessageType::Acknowledgement, message_id)).is_err() {
             return Served::NoRoom;
         }
     }
@@ -152,9 +198,9 @@ pub fn serve<P: Policy, H: Handler>(
 
 /// Writes the response to `request` into `frame`, as a message of this type: what [`serve`] does with a request that
 /// was received, and a server for each notification with the request that registered (RFC 7641, section 4.2).
-pub(crate) fn respond<P: Policy, H: Handler>(
+pub(crate) fn respond<H: Handler>(
     request: Request<'_>,
-    policy: &P,
+    decided: Decided,
     handler: &mut H,
     message_type: MessageType,
     message_id: u16,
@@ -172,7 +218,7 @@ pub(crate) fn respond<P: Policy, H: Handler>(
     let mut response = Response::new(builder, &request, window, H::IN_BLOCKS);
     let handled = match refused {
         Some(code) => Err(code),
-        None => match Authorized::new(policy, request) {
+        None => match Authorized::new(decided, request) {
             Ok(request) => handler.handle(&request, &mut response),
             Err(code) => Err(code),
         },
@@ -239,19 +285,6 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
 
 /// The largest value of a Block2 option that asks for the first block.
 const MAX_FIRST: u32 = 7;
-
-/// Begins a separate response, in a confirmable message.
-///
-/// # Errors
-/// [`BuildError::Full`].
-pub fn separate_response<'f, 't>(
-    frame: &'f mut Frame<'t>,
-    code: Code,
-    message_id: u16,
-    token: &Token,
-) -> Result<Builder<'f, 't>, BuildError> {
-    Builder::new(frame, MessageType::Confirmable, code, message_id, token.as_bytes())
-}
 
 #[cfg(test)]
 mod tests;

@@ -146,7 +146,7 @@ impl<'a> MessageRef<'a> {
     ///
     /// # Errors
     /// [`BuildError::Full`].
-    pub(crate) fn write(&self, frame: &mut Frame<'_>) -> Result<(), BuildError> {
+    pub fn write(&self, frame: &mut Frame<'_>) -> Result<(), BuildError> {
         let mut builder = Builder::new(frame, self.message_type, self.code, self.message_id, self.token)?;
         for (number, value) in self.options().filter(|(number, _)| *number != OptionNumber::OSCORE) {
             builder.option(number, value)?;

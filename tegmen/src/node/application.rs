@@ -51,7 +51,8 @@ pub trait Application<X = Infallible, S = ()> {
         let _ = (peer, state);
     }
 
-    /// Takes a request whose response the handler deferred: see [`DeferredRequest::keep`].
+    /// Takes a request whose response the handler deferred, or on which the policy has not decided yet: see
+    /// [`DeferredRequest`].
     fn on_deferred(&mut self, request: DeferredRequest<'_, X>) {
         let _ = request;
     }
@@ -130,10 +131,11 @@ pub enum Reply<'m> {
     },
 }
 
-/// A request whose response the handler deferred.
+/// A request whose response is deferred: by its handler, or because the policy has not decided on it yet.
 #[derive(Debug)]
 pub struct DeferredRequest<'m, X = Infallible> {
     pub(super) peer: PeerId,
+    pub(super) identity: Identity,
     pub(super) token: Token,
     /// The request.
     pub message: &'m MessageRef<'m>,
@@ -143,24 +145,30 @@ pub struct DeferredRequest<'m, X = Infallible> {
     pub(super) operation: Option<Operation>,
     /// The response makes the client an observer, or is a notification.
     pub(super) observes: bool,
-    /// The owner of the OSCORE context that protects the request.
-    pub(super) owner: Option<Principal>,
     pub(super) to_group: bool,
+    /// True if the policy has not decided on the request yet. [`Node::decide`](super::Node::decide) takes the decision.
+    pub is_undecided: bool,
+    /// The number of the notification that the request is asked about again for.
+    pub(super) notification: Option<u32>,
 }
 
 impl<X> DeferredRequest<'_, X> {
-    /// Returns the right to answer, for [`Node::respond`](super::Node::respond).
+    /// Returns the right to answer, for [`Node::respond`](super::Node::respond). If the request is undecided, the right is for
+    /// [`Node::decide`](super::Node::decide), too, which needs the request again: then keep a copy of [`Self::message`], as
+    /// [`MessageRef::write`] makes it.
     pub fn keep(self) -> Deferred<X> {
         let asked = self.message.block(OptionNumber::BLOCK2).ok().flatten();
         Deferred {
             peer: self.peer,
+            identity: self.identity,
             token: self.token,
             no_response: NoResponse::of(self.message),
             exchange: self.exchange,
             transfer: self.operation.map(|operation| (operation, asked)),
             observes: self.observes,
-            owner: self.owner,
             to_group: self.to_group,
+            is_undecided: self.is_undecided,
+            notification: self.notification,
         }
     }
 }
@@ -169,7 +177,10 @@ impl<X> DeferredRequest<'_, X> {
 #[derive(Debug)]
 #[must_use = "the client waits for its response"]
 pub struct Deferred<X = Infallible> {
-    pub(super) peer: PeerId,
+    /// The peer that waits for the response.
+    pub peer: PeerId,
+    /// The sender, and how its request was protected.
+    pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
     /// The request as OSCORE opened it, and the right to answer under its nonce, until it is used.
@@ -178,16 +189,18 @@ pub struct Deferred<X = Infallible> {
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// The response makes the client an observer, or is a notification.
     pub(super) observes: bool,
-    /// The owner of the OSCORE context that protects the request; `None` without OSCORE.
-    pub owner: Option<Principal>,
     /// Nobody wants an error.
     pub(super) to_group: bool,
+    /// The policy has not decided yet.
+    pub(super) is_undecided: bool,
+    /// The number of the notification that the policy decides on.
+    pub(super) notification: Option<u32>,
 }
 
 impl<X> Deferred<X> {
-    /// Returns the peer that waits for the response.
-    pub const fn peer(&self) -> PeerId {
-        self.peer
+    /// Returns the owner of the OSCORE context that protects the request; `None` without OSCORE.
+    pub(super) fn owner(&self) -> Option<Principal> {
+        self.exchange.as_ref().map(|_| self.identity.principal)
     }
 }
 

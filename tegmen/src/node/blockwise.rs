@@ -7,7 +7,7 @@
 use super::bodies::{Bodies, Operation};
 use crate::buf::Frame;
 use crate::coap::block::{Block, MAX_SIZE};
-use crate::coap::handler::{Handler, Policy, Request, Served, heading, refusal, serve};
+use crate::coap::handler::{Decided, Handler, Request, Served, refusal, serve_as};
 use crate::coap::message::BuildError;
 use crate::coap::option::uint_bytes;
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
@@ -30,12 +30,12 @@ type InBlocks = bool;
 /// Takes a request whose body may come in blocks, or that may ask for a block of a response that is kept. A complete body is
 /// kept until [`Bodies::release`].
 #[inline]
-pub(super) fn take<'r, P: Policy, H: Handler>(
+pub(super) fn take<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
     bodies: &mut impl Bodies,
     request: Request<'r>,
-    policy: &P,
-    handler: &mut H,
+    decided: Decided,
+    handler: &H,
     head: (MessageType, u16),
     frame: &mut Frame<'_>,
 ) -> Step<'r> {
@@ -56,24 +56,33 @@ pub(super) fn take<'r, P: Policy, H: Handler>(
             false => Step::ServeWhole(Operation::of(peer, &request), false),
         };
     }
-    take_block((now, peer), bodies, request, (block.filter(|_| is_part), asked, is_later), policy, handler, head, frame)
+    take_block(
+        (now, peer),
+        bodies,
+        request,
+        (block.filter(|_| is_part), asked, is_later),
+        decided,
+        handler,
+        head,
+        frame,
+    )
 }
 
 /// Takes a block of the body of a request, or a request for a later block of a response.
 #[expect(clippy::too_many_arguments, reason = "those of its caller, and the blocks that it has read")]
-fn take_block<'r, P: Policy, H: Handler>(
+fn take_block<'r, H: Handler>(
     (now, peer): (Instant, PeerId),
     bodies: &mut impl Bodies,
     request: Request<'r>,
     (block, asked, is_later): (Option<Block>, Option<Block>, bool),
-    policy: &P,
-    handler: &mut H,
+    decided: Decided,
+    handler: &H,
     head: (MessageType, u16),
     frame: &mut Frame<'_>,
 ) -> Step<'r> {
     let message = request.message;
     let whole = request.with_body(&[]);
-    if refusal(&whole.message, handler).is_some() || !policy.allows(&request) {
+    if refusal(&whole.message, handler).is_some() || !decided.allows {
         // It is refused without the handler. A client that must not make the request cannot fill our memory with its body.
         return Step::Serve(whole);
     }
@@ -119,13 +128,13 @@ fn refuse(
 }
 
 /// Lets the handler write a response that it cannot write again, and cuts it into blocks if it is long.
-pub(super) fn serve_whole<P: Policy, H: Handler>(
+pub(super) fn serve_whole<H: Handler>(
     now: Instant,
     (operation, in_blocks): (Operation, InBlocks),
     bodies: &mut impl Bodies,
     request: Request<'_>,
-    (policy, handler): (&P, &mut H),
-    message_id: u16,
+    (decided, handler): (Decided, &mut H),
+    head: (MessageType, u16),
     frame: &mut Frame<'_>,
 ) -> Served {
     let message = request.message;
@@ -133,10 +142,10 @@ pub(super) fn serve_whole<P: Policy, H: Handler>(
     let whole = if in_blocks { request.with_body(body) } else { request };
     if space.len() < frame.room() {
         // No long response can be kept: it has to fit the message.
-        return serve(whole, policy, handler, message_id, frame);
+        return serve_as(whole, decided, handler, head, frame);
     }
     let mut written = Frame::new(space, 0);
-    let served = serve(whole, policy, handler, message_id, &mut written);
+    let served = serve_as(whole, decided, handler, head, &mut written);
     let len = written.len();
     let Ok(response) = MessageRef::parse(written.bytes()) else { return served };
     let asked = message.block(OptionNumber::BLOCK2).ok().flatten();
@@ -145,7 +154,6 @@ pub(super) fn serve_whole<P: Policy, H: Handler>(
         return served;
     }
     let kept = bodies.keep(now, &operation, len).ok().and_then(|()| bodies.kept(now, &operation));
-    let head = heading(&message, message_id);
     match kept {
         Some(kept) => write_block(kept, asked, head, message.token(), frame),
         None => respond(head, (message.token(), Code::SERVICE_UNAVAILABLE), None, frame),

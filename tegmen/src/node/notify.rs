@@ -11,7 +11,7 @@ use super::pacing::Pacing as _;
 use super::send::may_begin;
 use crate::buf::Frame;
 use crate::coap::exchange::{Exchanges, PeerExchanges};
-use crate::coap::handler::{Request, Served, respond};
+use crate::coap::handler::{Decided, Policy, Request, Served, respond};
 use crate::coap::observe::{DEREGISTER, REGISTER};
 use crate::coap::storage::ExchangeStorage;
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, RequestId, Token};
@@ -88,7 +88,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let exchange = registration.as_ref().map(|(exchange, _)| exchange);
         let tailroom = indent::<F::Oscore>(exchange, tailroom, frame);
         let mut limited = frame.reserving(tailroom);
-        let renewed = renew(peer, request, (identity, exchange), number, application, head, &mut limited);
+        let decision = &mut observer.decision;
+        let renewed = renew(peer, (request, decision), (identity, exchange), number, application, head, &mut limited);
         let (_, end) = limited.place();
         frame.end_at(end);
         let observers = features.observers();
@@ -134,8 +135,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Ends the deferral of a notification, or of the response to a registration, whose response has this code. Returns the
     /// number for its Observe option; `None` if the client does not observe any more.
     pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
-        let Deferred { peer, token, owner, .. } = deferred;
-        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), *owner);
+        let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
+        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), owner);
         let observers = self.features.observers();
         if !code.is_success() || deferred.no_response.suppresses(code) {
             observers.remove(*peer, is_it);
@@ -146,10 +147,25 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
     /// The deferred notification, or the deferred response to a registration, is sent as the exchange `id`.
     pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
-        let Deferred { peer, token, owner, .. } = deferred;
-        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), *owner);
+        let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
+        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), owner);
         if let Some((observer, _)) = self.features.observers().find(*peer, is_it) {
             (observer.deferred, observer.pending) = (false, Some(id));
+        }
+    }
+
+    /// Takes the decision on the notification with this number. [`Self::poll`] sends it: as the newest representation, or as
+    /// the error that is the last one. The decision is lost if the client does not observe any more.
+    pub(super) fn decide_notification(&mut self, deferred: &Deferred<ExchangeOf<F>>, number: u32, allows: bool) {
+        let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
+        let is_it = |observer: &Observer<_>| {
+            let waits = observer.deferred && observer.observation.number() == number;
+            waits && observer.is_of(*peer, token.as_bytes(), owner)
+        };
+        let Self { endpoint, features, .. } = self;
+        if let Some((observer, _)) = features.observers().find(*peer, is_it) {
+            (observer.deferred, observer.changed, observer.decision) = (false, true, Some(allows));
+            endpoint.peers.schedule(*peer, Instant::AT_ONCE);
         }
     }
 }
@@ -190,14 +206,21 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
 enum Renewed {
     /// It is in the frame. An error is the last notification (RFC 7641, section 4.2).
     Written { is_last: bool },
-    /// The handler deferred it.
+    /// The handler deferred it, or the policy has not decided yet.
     Deferred { observes: bool },
 }
 
-/// Writes the response to a registration again, with `number` in its Observe option.
+/// Takes the decision that came later on a notification, if the policy may answer later.
+fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decided> {
+    let allows = if P::LATER { decision.take() } else { None };
+    allows.map(|allows| Decided { allows })
+}
+
+/// Writes the response to a registration again, with `number` in its Observe option. `decision` is the one on this
+/// notification, if it came later; otherwise the policy is asked.
 fn renew<X: Copy, S>(
     peer: PeerId,
-    request: &[u8],
+    (request, decision): (&[u8], &mut Option<bool>),
     (identity, exchange): (Identity, Option<&X>),
     number: u32,
     application: &mut impl Application<X, S>,
@@ -208,16 +231,28 @@ fn renew<X: Copy, S>(
     application.on_notification(peer, &message);
     let Some((policy, handler)) = application.server() else { return Renewed::Written { is_last: true } };
     let request = Request::new(message, identity).observable(number);
-    match respond(request, policy, handler, head.0, head.1, frame) {
+    let deferred = |observes, is_undecided| DeferredRequest {
+        peer,
+        identity,
+        token: Token::new(message.token()),
+        message: &message,
+        exchange: exchange.map(|exchange| (*exchange, None)),
+        operation: Some(Operation::of(peer, &request)),
+        observes,
+        to_group: false,
+        is_undecided,
+        notification: Some(number),
+    };
+    let decided = take_decision(policy, decision).or_else(|| Decided::ask(policy, handler, &request));
+    let Some(decided) = decided else {
+        application.on_deferred(deferred(true, true));
+        return Renewed::Deferred { observes: true };
+    };
+    match respond(request, decided, handler, head.0, head.1, frame) {
         Served::Responded { observed, .. } => Renewed::Written { is_last: !observed },
-        Served::Deferred { token, observed } => {
-            let operation = Some(Operation::of(peer, &request));
-            let owner = exchange.map(|_| identity.principal);
-            let exchange = exchange.map(|exchange| (*exchange, None));
-            let (message, observes, to_group) = (&message, observed, false);
-            let deferred = DeferredRequest { peer, token, message, exchange, operation, observes, owner, to_group };
-            application.on_deferred(deferred);
-            Renewed::Deferred { observes }
+        Served::Deferred { observed, .. } => {
+            application.on_deferred(deferred(observed, false));
+            Renewed::Deferred { observes: observed }
         }
         Served::NoRoom => {
             fail(message.token(), head, frame);

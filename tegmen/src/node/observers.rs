@@ -18,8 +18,11 @@ pub struct Observer<X = Infallible> {
     pub changed: bool,
     /// The confirmable notification that is not acknowledged yet.
     pub pending: Option<RequestId>,
-    /// The handler deferred the response to the registration, or the last notification, which is not sent yet.
+    /// The response to the registration, or the last notification, is deferred and not sent yet: by the handler, or because
+    /// the policy has not decided.
     pub deferred: bool,
+    /// The decision of the policy on the notification that is due, if the policy answered later.
+    pub decision: Option<bool>,
     /// The Message ID of the last notification, if it was not confirmable.
     pub message_id: Option<u16>,
     /// The registration as OSCORE opened it, which protects each notification, and the owner of its context.
@@ -30,7 +33,8 @@ impl<X> Observer<X> {
     /// A client that has the response to its registration, which carries `number`.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
-        Self { peer, observation, changed: false, pending: None, deferred: false, message_id: None, exchange: None }
+        let (changed, pending, deferred, decision) = (false, None, false, None);
+        Self { peer, observation, changed, pending, deferred, decision, message_id: None, exchange: None }
     }
 
     /// True if the entry is that of this registration; `owner` is the owner of the OSCORE context that protects it. A message

@@ -50,13 +50,32 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             frame.indent(F::Oscore::OVERHEAD);
             self.forget_requests();
         }
+        let confirmable = message_type == MessageType::Confirmable;
+        let (exchanges, waits) = self.place(cx, peer, confirmable, code.is_request())?;
+        let message_id = exchanges.message_id();
+        let mut builder = Builder::new(&mut frame, message_type, code, message_id, token)?;
+        write(&mut self.features, &mut builder)?;
+        self.send_written(cx, peer, (confirmable, waits), protect, random, frame)
+    }
+
+    /// Returns the exchanges of the peer, and true if a message that begins one has to wait.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] if it has to wait and cannot; [`Misuse::NotEstablished`].
+    #[inline]
+    pub(super) fn place<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        confirmable: bool,
+        is_request: bool,
+    ) -> Result<(&mut Exchanges<<P::Attached as PeerExchanges>::Storage>, bool), SendError> {
         let exchanges = self.endpoint.peers.attached(peer).and_then(|attached| {
             attached.begin(cx.now, |random| cx.crypto.random(random));
             attached.exchanges()
         });
         let exchanges = exchanges.ok_or(Misuse::NotEstablished)?;
-        let confirmable = message_type == MessageType::Confirmable;
-        let mut waits = !may_begin(exchanges, &self.storage, self.nstart, code.is_request());
+        let mut waits = !may_begin(exchanges, &self.storage, self.nstart, is_request);
         if !confirmable {
             waits |= self.features.pacing().next(peer) > cx.now;
         }
@@ -66,8 +85,23 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if waits && F::Queue::PLACES == 0 {
             return Err(SendError::Busy);
         }
-        let mut builder = Builder::new(&mut frame, message_type, code, exchanges.message_id(), token)?;
-        write(&mut self.features, &mut builder)?;
+        Ok((exchanges, waits))
+    }
+
+    /// Protects the message in `frame` and keeps it. Returns the name of its exchange, and the length of the datagram to send,
+    /// which is 0 if the message waits.
+    #[inline]
+    pub(super) fn send_written<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        (confirmable, waits): (bool, bool),
+        protect: Protect<'_, ExchangeOf<F>>,
+        random: u8,
+        mut frame: Frame<'_>,
+    ) -> Result<(RequestId, usize), SendError> {
+        let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
+        let exchanges = exchanges.ok_or(Misuse::NotEstablished)?;
         let request = exchanges.request_id();
         if F::Oscore::IS_ON {
             let (oscore, _) = self.features.oscore();
@@ -102,7 +136,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Lets OSCORE forget the requests that have ended, and those to peers that are not in the table any more.
-    fn forget_requests(&mut self) {
+    pub(super) fn forget_requests(&mut self) {
         let Self { endpoint, storage, features, .. } = self;
         let (oscore, queue) = features.oscore();
         oscore.retain(|peer, request| {

@@ -14,8 +14,9 @@ use super::send::Protect;
 use crate::address::Path;
 use crate::buf::Frame;
 use crate::coap::exchange::PeerExchanges;
-use crate::coap::handler::{Request, Served, heading, serve};
+use crate::coap::handler::{Decided, Request, Served, heading, serve_as};
 use crate::coap::message::{BuildError, empty_message};
+use crate::coap::observe::REGISTER;
 use crate::coap::storage::{ExchangeStorage, Repeat};
 use crate::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use crate::counters::Discard;
@@ -125,7 +126,7 @@ pub(super) struct Sender<'p, X> {
     /// The bytes behind the response that its protection takes.
     pub(super) tailroom: usize,
     /// The request as OSCORE opened it, and the right to answer under its nonce.
-    pub(super) exchange: Option<(X, RequestNonce)>,
+    pub(super) exchange: Option<(X, Option<RequestNonce>)>,
     /// The last block of a protected request that a proxy cut.
     pub(super) last: Option<Block>,
 }
@@ -171,21 +172,15 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     let mut answered = match admit(cx, (attached, storage), &incoming, &sender, repeat, application) {
         Ok(()) => {
             let memory = (cx.now, &mut *features);
-            answer_admitted(memory, peer, message, (&mut sender, own_id), application, frame)
+            answer_admitted(memory, peer, message, (&mut sender, head), None, application, frame)
         }
         Err((answer, option)) => {
             write_refusal(head, message.token(), answer, option.as_ref(), frame);
             answer
         }
     };
-    let is_plain = sender.identity.protection == Protection::Plain;
-    if A::VERIFIES
-        && let Some(freshness) = attached.freshness()
-        && !freshness.allows(is_plain, sender.len, frame.len())
-    {
-        frame.truncate(0);
-        answered = Answer::Code(Code::UNAUTHORIZED);
-        write_refusal(head, message.token(), answered, Some(&Challenge::Echo(*freshness.echo())), frame);
+    if let Some(challenged) = challenge_instead(attached, &sender, head, message.token(), frame) {
+        answered = challenged;
     }
     let is_kept = answered != Answer::NoMemory;
     let repeat = application.on_answered(&incoming, answered, frame.bytes(), repeat);
@@ -204,8 +199,29 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
 }
 
+/// Writes a challenge instead of the response in `frame`, if that is too long for an address that nobody has shown to be at
+/// (RFC 9175, section 2.4). Returns the answer that this is.
+#[inline]
+pub(super) fn challenge_instead<A: PeerExchanges, X>(
+    attached: &mut A,
+    sender: &Sender<'_, X>,
+    head: (MessageType, u16),
+    token: &[u8],
+    frame: &mut Frame<'_>,
+) -> Option<Answer> {
+    let is_plain = sender.identity.protection == Protection::Plain;
+    let freshness = attached.freshness().filter(|_| A::VERIFIES)?;
+    if freshness.allows(is_plain, sender.len, frame.len()) {
+        return None;
+    }
+    frame.truncate(0);
+    let challenged = Answer::Code(Code::UNAUTHORIZED);
+    write_refusal(head, token, challenged, Some(&Challenge::Echo(*freshness.echo())), frame);
+    Some(challenged)
+}
+
 /// The option of a response in place of that of the handler.
-enum Challenge {
+pub(super) enum Challenge {
     /// The client has to repeat these bytes (RFC 9175, section 2.3).
     Echo([u8; 8]),
     Uint(OptionNumber, u32),
@@ -246,7 +262,7 @@ fn admit<C: Crypto, A: PeerExchanges, X>(
 }
 
 /// Writes a response in place of that of the handler.
-fn write_refusal(
+pub(super) fn write_refusal(
     (message_type, message_id): (MessageType, u16),
     token: &[u8],
     answer: Answer,
@@ -265,19 +281,24 @@ fn write_refusal(
     });
 }
 
-/// Lets the handler write the response, or the response to a block, into `frame`.
+/// Lets the handler write the response, or the response to a block, into `frame`, as a message of this type. `decided` is the
+/// decision on the request, if it came later; otherwise the policy is asked.
 #[inline]
-fn answer_admitted<F: Features, P>(
+pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),
     peer: PeerId,
     message: MessageRef<'_>,
-    (sender, own_id): (&mut Sender<'_, ExchangeOf<F>>, u16),
+    (sender, head): (&mut Sender<'_, ExchangeOf<F>>, (MessageType, u16)),
+    decided: Option<Decided>,
     application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) -> Answer {
     let Some((policy, handler)) = application.server() else { return Answer::NoRoom };
     let identity = sender.identity;
     let mut request = Request::new(message, identity);
+    let Some(decided) = decided.or_else(|| Decided::ask(policy, handler, &request)) else {
+        return postpone::<F, P>(peer, &message, (sender, head), application, frame);
+    };
     let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
     let owner = registration.as_ref().map(|(_, owner)| *owner);
     let mut registers = false;
@@ -288,20 +309,19 @@ fn answer_admitted<F: Features, P>(
     let served = if F::Bodies::IS_ON {
         let bodies = features.bodies();
         let mut limited = frame.reserving(sender.tailroom);
-        let head = heading(&message, own_id);
-        let served = match blockwise::take((now, peer), bodies, request, policy, handler, head, &mut limited) {
+        let served = match blockwise::take((now, peer), bodies, request, decided, handler, head, &mut limited) {
             Step::Answered(served) => served,
-            Step::Serve(request) => serve(request, policy, handler, own_id, &mut limited),
+            Step::Serve(request) => serve_as(request, decided, handler, head, &mut limited),
             Step::ServeWhole(transfer, has_body) => {
                 (operation, in_blocks) = (Some(transfer), has_body);
-                serve_whole(now, (transfer, has_body), bodies, request, (policy, handler), own_id, &mut limited)
+                serve_whole(now, (transfer, has_body), bodies, request, (decided, handler), head, &mut limited)
             }
         };
         let (_, end) = limited.place();
         frame.end_at(end);
         served
     } else {
-        serve(request, policy, handler, own_id, frame)
+        serve_as(request, decided, handler, head, frame)
     };
     let is_observed = match served {
         Served::Responded { observed, .. } | Served::Deferred { observed, .. } => observed,
@@ -322,10 +342,18 @@ fn answer_admitted<F: Features, P>(
                 message = message.with_body(features.bodies().body(operation));
             }
         }
-        let exchange = sender.exchange.take().map(|(exchange, nonce)| (exchange, Some(nonce)));
-        let message = &message;
-        let request = DeferredRequest { peer, token, message, exchange, operation, observes, owner, to_group };
-        application.on_deferred(request);
+        application.on_deferred(DeferredRequest {
+            peer,
+            identity,
+            token,
+            message: &message,
+            exchange: sender.exchange.take(),
+            operation,
+            observes,
+            to_group,
+            is_undecided: false,
+            notification: None,
+        });
     }
     if let Some(operation) = operation {
         features.bodies().release(&operation);
@@ -337,15 +365,51 @@ fn answer_admitted<F: Features, P>(
     }
 }
 
-/// Keeps the response in `frame` for a random time, if the sender of a request to a group has a use for it: no
-/// acknowledgement, no Reset, no error but a challenge, and nothing empty (RFC 7252, sections 8.1 and 8.2). Nothing is sent
-/// at once.
-fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
-    let is_useful = MessageRef::parse(frame.bytes()).is_ok_and(|response| {
+/// Gives a request to the application on which the policy has not decided yet. The sender has at most an acknowledgement now.
+/// It observes nothing before the decision, and an older registration with the same token stays until then.
+fn postpone<F: Features, P>(
+    peer: PeerId,
+    message: &MessageRef<'_>,
+    (sender, (message_type, message_id)): (&mut Sender<'_, ExchangeOf<F>>, (MessageType, u16)),
+    application: &mut impl Application<ExchangeOf<F>, P>,
+    frame: &mut Frame<'_>,
+) -> Answer {
+    let acknowledges = message_type == MessageType::Acknowledgement;
+    if acknowledges && frame.append(&empty_message(message_type, message_id)).is_err() {
+        return Answer::NoRoom;
+    }
+    let (identity, token, to_group) = (sender.identity, Token::new(message.token()), sender.to_group);
+    let registers = message.code().is_safe() && message.uint(OptionNumber::OBSERVE) == Some(REGISTER);
+    let observes = F::Observers::PLACES > 0 && registers && !to_group;
+    let (exchange, operation) = (sender.exchange.take(), None);
+    application.on_deferred(DeferredRequest {
+        peer,
+        identity,
+        token,
+        message,
+        exchange,
+        operation,
+        observes,
+        to_group,
+        is_undecided: true,
+        notification: None,
+    });
+    Answer::Deferred
+}
+
+/// True if the sender of a request to a group has a use for the response: it is no acknowledgement, no Reset, no error but a
+/// challenge, and not empty (RFC 7252, sections 8.1 and 8.2).
+pub(super) fn is_useful(response: &[u8]) -> bool {
+    MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();
         response.option(OptionNumber::ECHO).is_some() || response.code().is_success() && !is_empty
-    });
-    if is_useful {
+    })
+}
+
+/// Keeps the response in `frame` for a random time, if the sender of a request to a group has a use for it. Nothing is sent
+/// at once.
+fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
+    if is_useful(frame.bytes()) {
         let mut random = [0; 4];
         cx.crypto.random(&mut random);
         let micros = leisure.longest().as_micros() as u64;
@@ -360,14 +424,14 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
 fn protect<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
-    exchange: Option<(O::Exchange, RequestNonce)>,
+    exchange: Option<(O::Exchange, Option<RequestNonce>)>,
     head: (MessageType, u16),
     token: &[u8],
     frame: &mut Frame<'_>,
 ) {
     let Some((exchange, nonce)) = exchange else { return };
     let responds = MessageRef::parse(frame.bytes()).is_ok_and(|message| message.code().is_response());
-    if responds && oscore.protect_response(cx.crypto, &exchange, Some(nonce), frame).is_err() {
+    if responds && oscore.protect_response(cx.crypto, &exchange, nonce, frame).is_err() {
         refuse(Code::INTERNAL_SERVER_ERROR, head, token, frame);
     }
 }
@@ -408,7 +472,7 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
         Ok(Opened::Fresh { message, principal, exchange, nonce }) => {
             sender.identity = Identity { principal, protection: Protection::Oscore };
             sender.tailroom = sender.tailroom.saturating_add(F::Oscore::OVERHEAD);
-            sender.exchange = Some((exchange, nonce));
+            sender.exchange = Some((exchange, Some(nonce)));
             return Some((message, sender));
         }
         Ok(Opened::Unverified { message, principal, exchange }) => {

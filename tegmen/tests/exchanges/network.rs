@@ -4,7 +4,7 @@
 use super::{Storage, storage};
 use std::collections::HashMap;
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Anybody, Request, Served, separate_response, serve};
+use tegmen::coap::handler::{Anybody, Request, Served, serve};
 use tegmen::coap::{
     Authorized, Builder, Code, Due, ExchangeStorage, Exchanges, Handler, MessageRef, MessageType, OptionNumber,
     Received, Repeat, RequestId, Response, Token, empty_message,
@@ -256,7 +256,8 @@ impl World {
             let mut frame = Frame::new(&mut storage, 0);
             let id = self.server.exchanges.message_id();
             if confirmable {
-                let mut builder = separate_response(&mut frame, Code::CHANGED, id, &token).unwrap();
+                let mut builder =
+                    Builder::new(&mut frame, MessageType::Confirmable, Code::CHANGED, id, token.as_bytes()).unwrap();
                 builder.payload(&number.to_be_bytes()).unwrap();
             } else {
                 let kind = MessageType::NonConfirmable;

@@ -44,7 +44,8 @@ fn notifications(world: &World<Observes>) -> Vec<(MessageType, u32)> {
     notifications.filter_map(|it| Some((it.message_type(), it.uint(OptionNumber::OBSERVE)?))).collect()
 }
 
-fn the_client_sees_the_last_state(secure: bool) {
+/// The policy of the server allows everything, or decides on each request and each notification later.
+fn the_client_sees_the_last_state(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let mut all = 0;
     for seed in 0..seeds {
@@ -52,6 +53,7 @@ fn the_client_sees_the_last_state(secure: bool) {
         if world.ends.iter().any(|end| end.peer.is_none()) {
             continue; // the handshake was lost
         }
+        world.ends[1].app.policy.is_later = is_later;
         for round in 0..10 {
             let seconds = world.random.below(20);
             pass(&mut world, seconds);
@@ -71,12 +73,17 @@ fn the_client_sees_the_last_state(secure: bool) {
 
 #[test]
 fn a_client_in_clear_sees_the_last_state_and_none_that_is_older_than_another() {
-    the_client_sees_the_last_state(false);
+    the_client_sees_the_last_state(false, false);
 }
 
 #[test]
 fn a_client_in_a_session_sees_the_last_state_and_none_that_is_older_than_another() {
-    the_client_sees_the_last_state(true);
+    the_client_sees_the_last_state(true, false);
+}
+
+#[test]
+fn a_client_whose_notifications_are_decided_on_later_sees_the_last_state() {
+    the_client_sees_the_last_state(false, true);
 }
 
 #[test]

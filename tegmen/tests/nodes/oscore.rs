@@ -1,7 +1,7 @@
 //! Two nodes that ask each other with OSCORE, in clear and over DTLS, on a network that loses, repeats and reorders. Each
 //! provider knows every nonce that it has seen.
 
-use super::{Counter, Random, Table, number_of};
+use super::{Counter, Random, Table, copy_of, decision_on, number_of};
 use std::collections::{HashMap, HashSet, VecDeque};
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::Policy;
@@ -63,11 +63,19 @@ impl Crypto for Recorder {
 }
 
 /// Allows what the other end of the context asks, and nothing else.
-struct OtherEnd;
+#[derive(Default)]
+struct OtherEnd {
+    is_later: bool,
+}
 
 impl Policy for OtherEnd {
-    fn allows(&self, request: &Request<'_>) -> bool {
-        (request.identity.protection, request.identity.principal) == (Protection::Oscore, OTHER_END)
+    const LATER: bool = true;
+
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        match (request.identity.protection, request.identity.principal) == (Protection::Oscore, OTHER_END) {
+            true if self.is_later => None,
+            allows => Some(allows),
+        }
     }
 }
 
@@ -83,8 +91,11 @@ enum Outcome {
 
 #[derive(Default)]
 struct App {
+    policy: OtherEnd,
     counter: Counter,
     deferred: VecDeque<(Deferred<RequestBinding>, u32)>,
+    /// Requests to be decided on later, with a copy of each.
+    undecided: VecDeque<(Deferred<RequestBinding>, Vec<u8>)>,
     outcomes: HashMap<RequestId, Outcome>,
     observation: Option<Observation>,
     /// The states that were taken for the newest.
@@ -93,12 +104,15 @@ struct App {
 
 impl Application<RequestBinding> for App {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
-        Some((&OtherEnd, &mut self.counter))
+        Some((&self.policy, &mut self.counter))
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_, RequestBinding>) {
-        let number = number_of(request.message).expect("a number");
-        self.deferred.push_back((request.keep(), number));
+        let message = request.message;
+        match request.is_undecided {
+            true => self.undecided.push_back((request.keep(), copy_of(message))),
+            false => self.deferred.push_back((request.keep(), number_of(message).expect("a number"))),
+        }
     }
 
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
@@ -256,7 +270,7 @@ impl End {
             self.to_ask.pop_front();
         }
         if answer && let Some((deferred, number)) = self.app.deferred.pop_front() {
-            assert_eq!(deferred.peer(), peer);
+            assert_eq!(deferred.peer, peer);
             let write = |changed: &mut Builder<'_, '_>| changed.payload(&number.to_be_bytes());
             let cx = &mut self.environment.at(now);
             match self.node.respond(cx, deferred, Code::CHANGED, write, &mut out) {
@@ -265,7 +279,30 @@ impl End {
                 Err((other, _)) => panic!("{other:?}"),
             }
         }
+        if answer {
+            sent.extend(self.decide(now));
+        }
         sent
+    }
+
+    /// Takes the decision of [`decision_on`] on the oldest request that waits for it. One
+    /// without a number is allowed.
+    fn decide(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let (undecided, copy) = self.app.undecided.pop_front()?;
+        let decision = number_of(&MessageRef::parse(&copy).unwrap()).map_or(Some(true), decision_on);
+        let (cx, mut out) = (&mut self.environment.at(now), [0; 400]);
+        let sent = match decision {
+            Some(allows) => self.node.decide(cx, undecided, &copy, allows, &mut self.app, &mut out),
+            None => self.node.respond(cx, undecided, Code::SERVICE_UNAVAILABLE, |_| Ok(()), &mut out),
+        };
+        match sent {
+            Ok(len) => (len > 0).then(|| out[..len].to_vec()),
+            Err((SendError::Busy, undecided)) => {
+                self.app.undecided.push_front((undecided, copy));
+                None
+            }
+            Err((other, _)) => panic!("{other:?}"),
+        }
     }
 
     /// The replay window is lost in a power cut. The numbers continue behind the lease.
@@ -341,7 +378,7 @@ impl World {
                 self.launch(1 - end, sent);
             }
             let arrival = self.flying.iter().map(|flying| flying.0).min();
-            let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty());
+            let waits = self.ends.iter().any(|end| !end.app.deferred.is_empty() || !end.app.undecided.is_empty());
             let answer = waits.then_some(self.next_answer);
             let alarms = self.ends.iter().filter_map(|end| end.node.endpoint.next_alarm());
             let Some(next) = alarms.chain(arrival).chain(answer).min() else { return };
@@ -371,8 +408,9 @@ impl World {
     }
 }
 
-/// Thousands of seeds; `TEGMEN_SEEDS` sets how many. In every second world an end loses its replay window.
-fn both_ask_with_oscore(secure: bool) {
+/// Thousands of seeds; `TEGMEN_SEEDS` sets how many. In every second world an end loses its replay window. The policy of each
+/// end allows everything, or answers later.
+fn both_ask_with_oscore(secure: bool, is_later: bool) {
     let seeds = std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let (mut answered, mut asked) = (0, 0);
     for seed in 0..seeds {
@@ -380,6 +418,7 @@ fn both_ask_with_oscore(secure: bool) {
         for end in &mut world.ends {
             end.to_ask.extend((0..8).map(|number| (number, None)));
             end.node.set_nstart(1 + seed as usize % 2);
+            end.app.policy.is_later = is_later;
         }
         if seed % 2 == 1 {
             let after = Duration::from_millis(world.random.below(20_000));
@@ -395,9 +434,15 @@ fn both_ask_with_oscore(secure: bool) {
                 asked += 1;
                 let executed = server.app.counter.executed.get(number).copied().unwrap_or(0);
                 assert!(executed <= 1, "seed {seed}: request {number} was executed {executed} times");
+                let expected = match if is_later { decision_on(*number) } else { Some(true) } {
+                    Some(true) => (Code::CHANGED, Some(*number), 1),
+                    Some(false) => (Code::FORBIDDEN, None, 0),
+                    None => (Code::SERVICE_UNAVAILABLE, None, 0),
+                };
+                assert!(executed <= expected.2, "seed {seed}: request {number} was executed without a decision");
                 match &asker.app.outcomes[request] {
                     Outcome::Response(code, of) => {
-                        assert_eq!((*code, *of, executed), (Code::CHANGED, Some(*number), 1), "seed {seed}");
+                        assert_eq!((*code, *of, executed), expected, "seed {seed}");
                         answered += 1;
                     }
                     Outcome::TimedOut => {}
@@ -418,13 +463,23 @@ fn both_ask_with_oscore(secure: bool) {
 }
 
 #[test]
+fn every_request_in_clear_is_executed_only_if_it_is_allowed_later() {
+    both_ask_with_oscore(false, true);
+}
+
+#[test]
+fn every_request_in_a_session_is_executed_only_if_it_is_allowed_later() {
+    both_ask_with_oscore(true, true);
+}
+
+#[test]
 fn every_request_with_oscore_in_clear_is_executed_at_most_once_and_no_nonce_is_used_twice() {
-    both_ask_with_oscore(false);
+    both_ask_with_oscore(false, false);
 }
 
 #[test]
 fn every_request_with_oscore_over_dtls_is_executed_at_most_once_and_no_nonce_is_used_twice() {
-    both_ask_with_oscore(true);
+    both_ask_with_oscore(true, false);
 }
 
 #[test]

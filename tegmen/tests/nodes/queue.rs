@@ -13,12 +13,12 @@ type Waits = Parts<QueueArray<8, 100>, PacingArray<1>>;
 
 #[test]
 fn requests_in_clear_that_wait_are_answered_like_others() {
-    both_ask_and_serve::<Waits>(false);
+    both_ask_and_serve::<Waits>(false, false);
 }
 
 #[test]
 fn requests_in_a_session_that_wait_are_answered_like_others() {
-    both_ask_and_serve::<Waits>(true);
+    both_ask_and_serve::<Waits>(true, false);
 }
 
 /// Asks with POST; `write` adds options behind the path. Returns the request, and the datagram if it is sent at once.

@@ -1,9 +1,10 @@
 //! A node that serves: deferred responses in blocks and to observers, requests to a group, and addresses that have to be
 //! shown.
 
+use super::{Gate, copy_of};
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::handler::Policy;
 use tegmen::coap::{
     Authorized, Block, Builder, Code, Exchanges, Fixed, Freshness, Handler, MessageRef, MessageType, OptionNumber,
     PeerExchanges, Response,
@@ -12,13 +13,15 @@ use tegmen::crypto::RustCrypto;
 use tegmen::cx::Environment;
 use tegmen::dtls::{Both, Config, Extended};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
-use tegmen::node::{Application, BodyArray, Deferred, DeferredRequest, LeisureArray, Node, ObserverArray, Parts};
+use tegmen::node::{
+    Application, BodyArray, Deferred, DeferredRequest, LeisureArray, Node, ObserverArray, Parts, SendError,
+};
 use tegmen::time::{Duration, Instant};
 
 type Storage = Fixed<3, 128, 32, 1024>;
 
 /// A peer that has to show its address.
-struct Entry {
+pub(super) struct Entry {
     exchanges: Exchanges<Storage>,
     freshness: Freshness,
 }
@@ -48,16 +51,34 @@ impl PeerExchanges for Entry {
 type Features = Parts<(), (), (), ObserverArray<2, 64>, BodyArray<4, 300, 4>, LeisureArray<2, 100>>;
 type Server = Node<PeerArray<Entry, 2, 1>, Extended<Both>, Features>;
 
-/// Resources: `later` defers each response, `long` is longer than three requests, and any other one counts.
+/// Resources: `later` defers each response, `long` is longer than three requests, `body` returns the length of the body,
+/// `changing` can be observed, `too long` is longer than the storage allows, and any other one counts.
 #[derive(Default)]
-struct App {
-    counted: u8,
-    deferred: Vec<Deferred>,
+pub(super) struct Resources {
+    pub(super) counted: u8,
 }
 
-impl Handler for App {
+#[derive(Default)]
+pub(super) struct App {
+    pub(super) policy: Gate,
+    pub(super) resources: Resources,
+    pub(super) deferred: Vec<Deferred>,
+    /// Requests on which the policy has not decided, with a copy of each.
+    pub(super) undecided: Vec<(Deferred, Vec<u8>)>,
+}
+
+impl Handler for Resources {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         self.counted += 1;
+        if request.message().path_is("body") {
+            return response.payload(&[request.message().payload().len() as u8]);
+        }
+        if request.message().path_is("too long") {
+            return response.payload(&[7; 200]);
+        }
+        if request.message().path_is("changing") {
+            response.observable();
+        }
         if request.message().path_is("later") {
             response.observable();
             response.defer();
@@ -70,40 +91,46 @@ impl Handler for App {
 
 impl Application for App {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
-        Some((&Anybody, self))
+        Some((&self.policy, &mut self.resources))
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_>) {
-        self.deferred.push(request.keep());
+        let message = request.message;
+        match request.is_undecided {
+            true => self.undecided.push((request.keep(), copy_of(message))),
+            false => self.deferred.push(request.keep()),
+        }
     }
 }
 
 /// A server in clear with one client.
-struct Scene {
-    node: Server,
+pub(super) struct Scene {
+    pub(super) node: Server,
     environment: Environment<RustCrypto>,
-    app: App,
-    now: Instant,
+    pub(super) app: App,
+    pub(super) now: Instant,
     message_id: u16,
+    /// The payload of the requests.
+    pub(super) body: Vec<u8>,
 }
 
 /// A message that the server sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Seen {
-    message_type: MessageType,
-    message_id: u16,
-    code: Code,
-    observe: Option<u32>,
-    block: Option<Block>,
-    echo: Vec<u8>,
-    payload: Vec<u8>,
+pub(super) struct Seen {
+    pub(super) message_type: MessageType,
+    pub(super) message_id: u16,
+    pub(super) code: Code,
+    pub(super) observe: Option<u32>,
+    pub(super) block: Option<Block>,
+    pub(super) echo: Vec<u8>,
+    pub(super) payload: Vec<u8>,
 }
 
-const GET: (MessageType, Code) = (MessageType::Confirmable, Code::GET);
-const POST: (MessageType, Code) = (MessageType::Confirmable, Code::POST);
+pub(super) const GET: (MessageType, Code) = (MessageType::Confirmable, Code::GET);
+pub(super) const POST: (MessageType, Code) = (MessageType::Confirmable, Code::POST);
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let now = Instant::from_micros(5_000_000);
         let mut environment = Environment::new(RustCrypto::new([1; 32]));
         let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), Config::default());
@@ -111,18 +138,23 @@ impl Scene {
         let leisure = LeisureArray::new(Duration::from_secs(5));
         let features = Parts { queue: (), pacing: (), oscore: (), observers, bodies, leisure };
         let node = Node::with_features(endpoint, Fixed, features);
-        Self { node, environment, app: App::default(), now, message_id: 0 }
+        Self { node, environment, app: App::default(), now, message_id: 0, body: Vec::new() }
     }
 
     /// A server that the client has shown its address to.
-    fn shown() -> Self {
+    pub(super) fn shown() -> Self {
         let mut scene = Self::new();
         assert_eq!(scene.ask(POST, "n", &[(OptionNumber::ECHO, b"repeat i")]).map(|it| it.code), Some(Code::CONTENT));
-        scene.app.counted = 0;
+        scene.app.resources.counted = 0;
         scene
     }
 
-    fn message(&mut self, head: (MessageType, Code), path: &str, options: &[(OptionNumber, &[u8])]) -> Vec<u8> {
+    pub(super) fn message(
+        &mut self,
+        head: (MessageType, Code),
+        path: &str,
+        options: &[(OptionNumber, &[u8])],
+    ) -> Vec<u8> {
         let mut bytes = [0; 100];
         let mut frame = Frame::new(&mut bytes, 0);
         self.message_id += 1;
@@ -131,6 +163,7 @@ impl Scene {
         for (number, value) in options {
             builder.insert(*number, value).unwrap();
         }
+        builder.payload(&self.body).unwrap();
         frame.bytes().to_vec()
     }
 
@@ -139,31 +172,36 @@ impl Scene {
         Path { local: address(9), remote: address(1) }
     }
 
-    fn receive(&mut self, message: &mut [u8]) -> Option<Seen> {
+    pub(super) fn receive(&mut self, message: &mut [u8]) -> Option<Seen> {
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
         seen(self.node.handle_plain(cx, &Self::path(), message, &mut self.app, &mut out), &out)
     }
 
-    fn ask(&mut self, head: (MessageType, Code), path: &str, options: &[(OptionNumber, &[u8])]) -> Option<Seen> {
+    pub(super) fn ask(
+        &mut self,
+        head: (MessageType, Code),
+        path: &str,
+        options: &[(OptionNumber, &[u8])],
+    ) -> Option<Seen> {
         let mut message = self.message(head, path, options);
         self.receive(&mut message)
     }
 
     /// Asks the group that the server is a member of.
-    fn ask_group(&mut self, head: (MessageType, Code), path: &str) {
+    pub(super) fn ask_group(&mut self, head: (MessageType, Code), path: &str) {
         let mut message = self.message(head, path, &[]);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
         self.node.handle_group(cx, &Self::path(), &mut message, &mut self.app, &mut out);
     }
 
     /// Returns the next message that is due by the clock.
-    fn poll(&mut self) -> Option<Seen> {
+    pub(super) fn poll(&mut self) -> Option<Seen> {
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
         seen(self.node.poll(cx, &mut self.app, &mut out), &out)
     }
 
     /// Answers the oldest request that was deferred.
-    fn respond(&mut self, code: Code, payload: &[u8]) -> Option<Seen> {
+    pub(super) fn respond(&mut self, code: Code, payload: &[u8]) -> Option<Seen> {
         let deferred = self.app.deferred.remove(0);
         let (cx, mut out) = (&mut self.environment.at(self.now), [0; 100]);
         let write = |builder: &mut Builder<'_, '_>| {
@@ -174,7 +212,28 @@ impl Scene {
         (len > 0).then(|| seen_in(&out[..len]))
     }
 
-    fn acknowledge(&mut self, message_id: u16) {
+    /// Takes the decision on the oldest request that the policy has not decided on.
+    pub(super) fn decide(&mut self, allows: bool) -> Option<Seen> {
+        let (undecided, copy) = self.app.undecided.remove(0);
+        let (cx, mut out) = (&mut self.environment.at(self.now), [0; 300]);
+        match self.node.decide(cx, undecided, &copy, allows, &mut self.app, &mut out) {
+            Ok(len) => (len > 0).then(|| seen_in(&out[..len])),
+            Err((error, undecided)) => {
+                assert_eq!(error, SendError::Busy);
+                self.app.undecided.insert(0, (undecided, copy));
+                None
+            }
+        }
+    }
+
+    /// Answers the oldest request that the policy has not decided on, with 5.03.
+    pub(super) fn give_up(&mut self) -> Option<Seen> {
+        let (undecided, _) = self.app.undecided.remove(0);
+        self.app.deferred.insert(0, undecided);
+        self.respond(Code::SERVICE_UNAVAILABLE, b"")
+    }
+
+    pub(super) fn acknowledge(&mut self, message_id: u16) {
         let [high, low] = message_id.to_be_bytes();
         assert_eq!(self.receive(&mut [0x60, 0, high, low]), None);
     }
@@ -217,7 +276,7 @@ fn a_deferred_response_that_is_longer_than_a_message_comes_in_blocks() {
         assert_eq!((next.code, next.block.map(|block| block.number)), (Code::CHANGED, Some(number)));
         got.extend(next.payload);
     }
-    assert_eq!((got, scene.app.counted), (body, 1));
+    assert_eq!((got, scene.app.resources.counted), (body, 1));
 }
 
 #[test]
@@ -271,7 +330,7 @@ fn a_group_is_answered_later_and_never_with_an_error() {
     let mut scene = Scene::shown();
     scene.ask_group(ASK, "n");
     scene.ask_group(GET, "n");
-    assert_eq!(scene.app.counted, 1, "a group is asked with messages that are not confirmable");
+    assert_eq!(scene.app.resources.counted, 1, "a group is asked with messages that are not confirmable");
     let mut answers = Vec::new();
     for _ in 0..60 {
         scene.now = scene.now.after(Duration::from_millis(100));
@@ -290,7 +349,7 @@ fn a_client_shows_its_address_before_it_changes_something_or_is_sent_much() {
     let mut scene = Scene::new();
     let challenge = scene.ask(POST, "n", &[]).unwrap();
     assert_eq!((challenge.code, &challenge.echo[..]), (Code::UNAUTHORIZED, &b"repeat i"[..]));
-    assert_eq!(scene.app.counted, 0);
+    assert_eq!(scene.app.resources.counted, 0);
     assert_eq!(scene.ask(GET, "n", &[]).map(|it| it.code), Some(Code::CONTENT));
     let challenge = scene.ask(GET, "long", &[]).unwrap();
     assert_eq!(

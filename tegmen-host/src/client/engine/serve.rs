@@ -87,7 +87,7 @@ impl Engine {
     }
 
     fn send_deferred(&mut self, Waiting { at, deferred }: Waiting, reply: Reply) {
-        let peer = deferred.peer();
+        let peer = deferred.peer;
         let write = |builder: &mut Builder<'_, '_>| {
             reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
             builder.payload(&reply.payload)

@@ -34,7 +34,7 @@ impl Application for Counter {
 
 /// The rights of nobody.
 fn refusing() -> AnyPolicy {
-    AnyPolicy(Arc::new(FilePolicy { credentials: Credentials::default(), plain_allowed: false }))
+    AnyPolicy::of(FilePolicy { credentials: Credentials::default(), plain_allowed: false })
 }
 
 /// A server behind a node, and the peer that it hears.
@@ -70,7 +70,7 @@ impl Scene {
         };
         let coap_server = CoapServer {
             resources: Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) }),
-            policy: AnyPolicy(Arc::new(FilePolicy { credentials: credentials.clone(), plain_allowed: true })),
+            policy: AnyPolicy::of(FilePolicy { credentials: credentials.clone(), plain_allowed: true }),
             credentials,
             events: Arc::new(|_| {}),
             limits: (&config).into(),

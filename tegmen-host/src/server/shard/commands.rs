@@ -68,8 +68,8 @@ impl<A: Application> Shard<A> {
     fn on_reply(&mut self, number: u64, reply: Reply) {
         let Some(request) = self.coap_server.deferrals.take(number) else { return };
         let deferred = &request.deferred;
-        let Some(entry) = self.node.endpoint.peers.peer(deferred.peer()) else { return };
-        let (remote, principal) = (entry.path().remote.into(), deferred.owner.unwrap_or_else(|| entry.principal()));
+        let Some(entry) = self.node.endpoint.peers.peer(deferred.peer) else { return };
+        let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
         let coap_server = &mut self.coap_server;
         coap_server.resources.cause.set(reply.cause.clone());
         coap_server.resources.path.clone_from(&request.path);
@@ -80,7 +80,7 @@ impl<A: Application> Shard<A> {
 
     /// Sends a deferred response.
     fn respond(&mut self, DeferredRequest { at, deferred, method, path, received }: DeferredRequest, reply: Reply) {
-        let (now, peer) = (clock::now(), deferred.peer());
+        let (now, peer) = (clock::now(), deferred.peer);
         let write = |builder: &mut Builder<'_, '_>| {
             reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
             builder.payload(&reply.payload)

@@ -8,8 +8,8 @@ const NOBODY: Identity = Identity { principal: Principal::NOBODY, protection: Pr
 struct Only(Principal);
 
 impl Policy for Only {
-    fn allows(&self, request: &Request<'_>) -> bool {
-        request.identity.principal == self.0
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        Some(request.identity.principal == self.0)
     }
 }
 
@@ -62,6 +62,17 @@ fn request(kind: MessageType, options: &[u16], payload: &[u8]) -> Vec<u8> {
     frame.finish().to_vec()
 }
 
+/// Answers later, although nobody waits.
+struct Unsure<const LATER: bool>;
+
+impl<const LATER: bool> Policy for Unsure<LATER> {
+    const LATER: bool = LATER;
+
+    fn decide(&self, _: &Request<'_>) -> Option<bool> {
+        None
+    }
+}
+
 struct Answer {
     served: Served,
     bytes: Vec<u8>,
@@ -85,6 +96,19 @@ fn answer_in(room: usize, identity: Identity, policy: &impl Policy, bytes: &[u8]
 
 fn answer(identity: Identity, policy: &impl Policy, bytes: &[u8]) -> Answer {
     answer_in(200, identity, policy, bytes)
+}
+
+#[test]
+fn a_decision_that_nobody_waits_for_is_a_denial() {
+    let post = request(MessageType::Confirmable, &[], b"");
+    for answer in [answer(ALICE, &Unsure::<true>, &post), answer(ALICE, &Unsure::<false>, &post)] {
+        assert_eq!(answer.served, Served::Responded { code: Code::FORBIDDEN, observed: false });
+        assert_eq!(answer.called, 0);
+    }
+    let (message, handler) = (MessageRef::parse(&post).unwrap(), Obedient { called: 0 });
+    let asked = Request::new(message, ALICE);
+    assert_eq!(Decided::ask(&Unsure::<true>, &handler, &asked), None);
+    assert_eq!(Decided::ask(&Unsure::<false>, &handler, &asked), Some(Decided { allows: false }));
 }
 
 /// An error response without payload, with the token of the request; the handler was (not) called.
@@ -165,13 +189,6 @@ fn a_deferred_confirmable_request_is_only_acknowledged() {
     let answer = answer(ALICE, &Anybody, &request(MessageType::Confirmable, &[], b"defer"));
     assert_eq!(answer.served, Served::Deferred { token: Token::new(TOKEN), observed: false });
     assert_eq!(answer.bytes, [0x60, 0, 0x12, 0x34]);
-    let mut storage = [0; 40];
-    let mut frame = Frame::new(&mut storage, 0);
-    let Served::Deferred { token, .. } = answer.served else { unreachable!() };
-    separate_response(&mut frame, Code::CONTENT, 5, &token).unwrap().payload(b"late").unwrap();
-    let message = MessageRef::parse(frame.bytes()).unwrap();
-    assert_eq!((message.message_type(), message.message_id()), (MessageType::Confirmable, 5));
-    assert_eq!((message.code(), message.token(), message.payload()), (Code::CONTENT, TOKEN, &b"late"[..]));
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Takes the decisions of a policy that answers later.
+
+use super::Node;
+use super::application::{Answer, Application, Deferred, Incoming};
+use super::error::SendError;
+use super::features::{ExchangeOf, Features, StateOf};
+use super::observers::Observers as _;
+use super::oscore::Oscore as _;
+use super::send::Protect;
+use super::serve::{Sender, answer_admitted, challenge_instead, is_useful, write_refusal};
+use crate::coap::exchange::PeerExchanges;
+use crate::coap::handler::Decided;
+use crate::coap::storage::Repeat;
+use crate::coap::{Code, MessageRef, MessageType};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::{Misuse, Peers};
+use crate::identity::Protection;
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Takes the decision on a request that is undecided; `request` is the copy of its message. If the sender may
+    /// make the request, the handler writes the response, or defers it, or makes the sender an observer, as if the request
+    /// came now. Otherwise the response is 4.01 or 4.03. Writes the response into `out`, as a separate response, which the node
+    /// sends again until it is acknowledged. To answer without a decision, call [`Self::respond`] instead.
+    ///
+    /// An undecided notification is no request of its own: [`Self::poll`] sends it. Until the decision its client is sent
+    /// nothing and remains an observer. An error ends the observation, so a client whose notification is denied, or is
+    /// answered by [`Self::respond`] with an error, learns that it observes no more.
+    ///
+    /// Returns the length of the datagram to send. It is 0 if nothing is to be sent now: the response waits in the node's
+    /// [`Queue`](super::Queue), the handler defers it, the client does not want it (RFC 7967), or it is for a group and is an
+    /// error or empty (RFC 7252, section 8.2).
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing must then be sent. After [`SendError::Busy`] call this again later, with the right that it
+    /// returns: the handler was not called, or its response is lost, and the next call responds with 5.00 without the handler.
+    /// After any other error the session has ended, or `request` is not a message.
+    pub fn decide<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        mut deferred: Deferred<ExchangeOf<F>>,
+        request: &[u8],
+        allows: bool,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+        out: &mut [u8],
+    ) -> Result<usize, (SendError, Deferred<ExchangeOf<F>>)> {
+        if let Some(number) = deferred.notification.filter(|_| deferred.is_undecided) {
+            self.decide_notification(&deferred, number, allows);
+            return Ok(0);
+        }
+        if deferred.is_undecided {
+            let Ok(message) = MessageRef::parse(request) else { return Err((SendError::TooLong, deferred)) };
+            let decided = Decided { allows };
+            match self.answer_later(cx, &mut deferred, message, (request.len(), decided), application, out) {
+                Ok(len) => return Ok(len),
+                Err(error) if deferred.is_undecided => return Err((error, deferred)),
+                Err(_) => {}
+            }
+        }
+        // The handler was called, and its response cannot be sent.
+        self.respond(cx, deferred, Code::INTERNAL_SERVER_ERROR, |_| Ok(()), out)
+    }
+
+    /// Answers a request that was decided on. Its right is undecided until the handler may have been called.
+    fn answer_later<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        deferred: &mut Deferred<ExchangeOf<F>>,
+        message: MessageRef<'_>,
+        (len, decided): (usize, Decided),
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let (peer, identity, to_group) = (deferred.peer, deferred.identity, deferred.to_group);
+        let mut random = [0];
+        cx.crypto.random(&mut random);
+        let [random] = random;
+        let entry = self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?;
+        let path = *entry.path();
+        // Another session at the same place has another owner.
+        if identity.protection != Protection::Oscore && entry.identity() != identity {
+            return Err(Misuse::NotEstablished.into());
+        }
+        let (exchanges, waits) = self.place(cx, peer, true, false)?;
+        let head = (MessageType::Confirmable, exchanges.message_id());
+        let mut frame = self.frame::<C>(peer, out);
+        let mut tailroom = self.tailroom(peer, &frame);
+        if F::Oscore::IS_ON && deferred.exchange.is_some() {
+            frame.indent(F::Oscore::OVERHEAD);
+            tailroom = tailroom.saturating_add(F::Oscore::OVERHEAD);
+            self.forget_requests();
+        }
+        // From here on the request may have an effect, and nobody decides on it again.
+        deferred.is_undecided = false;
+        let exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));
+        let mut sender =
+            Sender { path: &path, identity, is_unverified: false, to_group, len, tailroom, exchange, last: None };
+        let memory = (cx.now, &mut self.features);
+        let mut answered =
+            answer_admitted(memory, peer, message, (&mut sender, head), Some(decided), application, &mut frame);
+        let token = message.token();
+        if answered == Answer::NoRoom {
+            frame.truncate(0);
+            answered = Answer::Code(Code::INTERNAL_SERVER_ERROR);
+            write_refusal(head, token, answered, None, &mut frame);
+        }
+        if let Some(attached) = self.endpoint.peers.attached(peer)
+            && let Some(challenged) = challenge_instead(attached, &sender, head, token, &mut frame)
+        {
+            answered = challenged;
+        }
+        if to_group && !is_useful(frame.bytes()) {
+            frame.truncate(0);
+        }
+        let incoming = Incoming { now: cx.now, peer, path: &path, identity, message: &message, to_group };
+        application.on_answered(&incoming, answered, frame.bytes(), Repeat::of(message.code()));
+        if frame.is_empty() {
+            return Ok(0);
+        }
+        let protect = match &mut sender.exchange {
+            Some((exchange, nonce)) => Protect::Response(&*exchange, nonce.take()),
+            None => Protect::Nothing,
+        };
+        let (id, len) = self.send_written(cx, peer, (true, waits), protect, random, frame)?;
+        if F::Observers::PLACES > 0 && deferred.observes {
+            self.on_responded(deferred, id);
+        }
+        Ok(len)
+    }
+}
