@@ -5,6 +5,7 @@
 //! * `bodies`, `observers`, `oscore` and `leisure` are the memory of parts of the node.
 //! * `signing` runs operations with private keys on a thread of its own.
 
+mod authorization;
 mod bodies;
 mod builder;
 mod cid_routing;
@@ -33,10 +34,12 @@ mod shard;
 mod shared;
 mod signing;
 
-pub(crate) use builder::AnyPolicy;
+pub(crate) use authorization::{AnyPolicy, Deciding, copy_of};
+pub use authorization::{Authorization, Later};
 pub use builder::ServerBuilder;
 pub(crate) use command::Command;
 pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLog, ServerSessions, ServerTrust};
+pub(crate) use deferred::Outcome;
 pub use event::{Answered, Event, Severity};
 pub use kind::Kind;
 pub use limits::HelloLimits;

@@ -69,8 +69,8 @@ impl Application for Arrivals {
         self.serving.as_mut().map_or(Ok(()), |serving| serving.admit(incoming.message))
     }
 
-    fn on_answered(&mut self, _: &Incoming<'_>, _: Answer, _: &[u8], repeat: Repeat) -> Repeat {
-        self.serving.as_ref().map_or(repeat, |serving| serving.effect(repeat))
+    fn on_answered(&mut self, _: &Incoming<'_>, answer: Answer, _: &[u8], repeat: Repeat) -> Repeat {
+        self.serving.as_ref().map_or(repeat, |serving| serving.effect(answer, repeat))
     }
 
     fn on_deferred(&mut self, request: DeferredRequest<'_>) {

@@ -10,7 +10,7 @@ use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, estab
 use crate::contexts::StoredContext;
 use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
-use crate::server::{AnyPolicy, Router};
+use crate::server::{AnyPolicy, Later, Router};
 use crate::udp::Socket;
 use crate::uri::{Scheme, Uri};
 use std::io;
@@ -94,6 +94,15 @@ impl EndpointBuilder {
     /// Sets the policy that decides on each request. The default is the rights of [`Self::credentials`].
     pub fn policy(mut self, policy: impl Policy + Send + Sync + 'static) -> Self {
         self.serving.policy = Some(AnyPolicy::of(policy));
+        self
+    }
+
+    /// Sets a policy that may decide later, as [`ServerBuilder::policy_later`](crate::server::ServerBuilder::policy_later) does.
+    pub fn policy_later(
+        mut self,
+        policy: impl Fn(&tegmen::coap::Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync + 'static,
+    ) -> Self {
+        self.serving.policy = Some(AnyPolicy::of_later(policy));
         self
     }
 

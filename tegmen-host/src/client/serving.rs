@@ -2,14 +2,16 @@
 
 use crate::clock;
 use crate::credentials::{Credentials, FilePolicy};
-use crate::server::{AnyPolicy, Command, HelloLimits, Limited, Notifier, Reply, Resources, Router};
+use crate::server::{
+    AnyPolicy, Command, Deciding, HelloLimits, Limited, Notifier, Outcome, Resources, Router, copy_of,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use tegmen::address::Address;
 use tegmen::coap::{Code, Handler, MessageRef, Policy, Repeat};
 use tegmen::dtls::Roles;
 use tegmen::identity::Principal;
-use tegmen::node::{Deferred, DeferredRequest, Refusal};
+use tegmen::node::{Answer, Deferred, DeferredRequest, Refusal};
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
@@ -47,6 +49,7 @@ impl ServingBuilder {
         let rights = FilePolicy { credentials: credentials.clone(), plain_allowed };
         let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights));
         let (commands, receiver) = mpsc::unbounded_channel();
+        let policy = Deciding::new(policy, commands.clone());
         let resources = Resources::new(router, commands.clone(), Notifier::of(&commands));
         let serving =
             Serving { policy, credentials, plain_allowed, resources, deferred: HashMap::new(), waiting: Vec::new() };
@@ -56,21 +59,23 @@ impl ServingBuilder {
 
 /// The serving side of an endpoint.
 pub(super) struct Serving {
-    policy: AnyPolicy,
+    policy: Deciding,
     pub(super) credentials: Credentials,
     /// Peers without a session are served, too.
     pub(super) plain_allowed: bool,
     resources: Resources<Router>,
     /// The requests that wait for the response of their responder, by its number.
     deferred: HashMap<u64, Waiting>,
-    /// Responses that there was no space to send.
-    pub(super) waiting: Vec<(Waiting, Reply)>,
+    /// Responses and decisions that there was no space for.
+    pub(super) waiting: Vec<(Waiting, Outcome)>,
 }
 
 /// A request whose response is deferred, and the time at which it came.
 pub(super) struct Waiting {
     pub(super) at: Instant,
     pub(super) deferred: Deferred,
+    /// The message of a request that is undecided.
+    pub(super) copy: Vec<u8>,
 }
 
 impl Serving {
@@ -92,15 +97,26 @@ impl Serving {
         self.resources.begin(message).map_err(|_| Refusal { code: Code::BAD_REQUEST, option: None })
     }
 
-    /// Returns the effect with which the response is kept: that of the request, if a handler executed it.
-    pub(super) const fn effect(&self, repeat: Repeat) -> Repeat {
-        if self.resources.is_executed() { repeat } else { Repeat::Safe }
+    /// Returns the effect with which the response is kept: that of the request, if a handler executed it, or may execute it
+    /// later.
+    pub(super) fn effect(&self, answer: Answer, repeat: Repeat) -> Repeat {
+        if self.resources.is_executed() || answer == Answer::Deferred { repeat } else { Repeat::Safe }
     }
 
-    /// Keeps a request whose response the handler has deferred.
+    /// Reads the path of a request that is decided on.
+    pub(super) fn begin(&mut self, request: &[u8]) {
+        if let Ok(message) = MessageRef::parse(request) {
+            // It was valid when the request came.
+            let _ = self.resources.begin(&message);
+        }
+    }
+
+    /// Keeps a request whose response the handler has deferred, or on which the policy has not decided.
     pub(super) fn keep(&mut self, request: DeferredRequest<'_>) {
-        let number = self.resources.take_responder();
-        self.deferred.insert(number, Waiting { at: clock::now(), deferred: request.keep() });
+        let (message, is_undecided) = (request.message, request.is_undecided);
+        let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
+        let copy = if is_undecided { copy_of(message) } else { Vec::new() };
+        self.deferred.insert(number, Waiting { at: clock::now(), deferred: request.keep(), copy });
     }
 
     /// Takes the request of a responder; `None` if it has its response.

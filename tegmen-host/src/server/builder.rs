@@ -1,5 +1,6 @@
 //! Sets up a server.
 
+use super::authorization::{AnyPolicy, Later};
 use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
@@ -42,6 +43,42 @@ impl ServerBuilder {
     /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) for requests without protection. This policy replaces both.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
         Self { policy: Some(AnyPolicy::of(policy)), ..self }
+    }
+
+    /// Sets a policy that may decide later, because another server has to be asked. It replaces what [`Self::policy`] sets, and
+    /// must return at once: a decision, or `None` after it has taken an [`Authorization`](super::Authorization) from its second
+    /// argument. The client is sent an acknowledgement meanwhile, and the response once there is a decision. The policy is asked
+    /// once for each request, each block, and each notification; until the decision on a notification its client is sent
+    /// nothing, and remains an observer. What the policy learns of a sender it may remember, to decide at once the next time.
+    ///
+    /// ```
+    /// use tegmen_host::server::{Router, Server};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::builder()
+    ///     .listen("coap://127.0.0.1:0")
+    ///     .policy_later(|request, later| {
+    ///         if request.message.path_is("public") {
+    ///             return Some(true);
+    ///         }
+    ///         let (sender, authorization) = (request.identity, later.authorization());
+    ///         std::thread::spawn(move || match is_known_to_the_access_control_server(sender) {
+    ///             true => authorization.allow(),
+    ///             false => authorization.deny(),
+    ///         });
+    ///         None
+    ///     })
+    ///     .serve(Router::new().get("/public", |_, response| response.payload(b"21.5")))?;
+    /// # server.stop();
+    /// # Ok(())
+    /// # }
+    /// # fn is_known_to_the_access_control_server(_: tegmen::identity::Identity) -> bool { true }
+    /// ```
+    pub fn policy_later(
+        self,
+        policy: impl Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync + 'static,
+    ) -> Self {
+        Self { policy: Some(AnyPolicy::of_later(policy)), ..self }
     }
 
     /// Sets [`ServerTrust::key_store`](super::ServerTrust::key_store), the source of keys that the credentials do not have.
@@ -98,21 +135,5 @@ impl ServerBuilder {
         let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.trust.plain_allowed };
         let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights()));
         Server::start(&config, (&credentials, policy), application, events)
-    }
-}
-
-/// The policy of a server, whatever its type.
-#[derive(Clone)]
-pub(crate) struct AnyPolicy(Arc<dyn Fn(&Request<'_>) -> Option<bool> + Send + Sync>);
-
-impl AnyPolicy {
-    pub(crate) fn of(policy: impl Policy + Send + Sync + 'static) -> Self {
-        Self(Arc::new(move |request| policy.decide(request)))
-    }
-}
-
-impl Policy for AnyPolicy {
-    fn decide(&self, request: &Request<'_>) -> Option<bool> {
-        (self.0)(request)
     }
 }

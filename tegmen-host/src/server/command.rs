@@ -13,6 +13,8 @@ use tegmen::time::Instant;
 pub(crate) enum Command {
     /// The response of the responder with this number.
     Respond(u64, Reply),
+    /// The decision of the authorization with this number.
+    Decide(u64, bool),
     /// Send a list of the sessions.
     Sessions(Sender<Vec<Session>>),
     /// End a session, and send whether there was one.

@@ -1,7 +1,7 @@
 //! The application of a shard's node: admits requests, passes them to the application of the server, and reports them.
 
+use super::authorization::{Deciding, copy_of};
 use super::bodies::{Ledger, ServerBodies};
-use super::builder::AnyPolicy;
 use super::coap_peer::{CoapPeer, Forgotten};
 use super::command::Command;
 use super::deferred::{Deferrals, DeferredRequest};
@@ -10,6 +10,7 @@ use super::leisure::Leisure;
 use super::notifier::Notifier;
 use super::observers::Observers;
 use super::oscore::{OscoreExchange, ServerOscore};
+use super::reply::Reply;
 use super::request::Exchange;
 use super::shared::Shared;
 use super::{Answered, Application, Event, ServerConfig};
@@ -32,7 +33,7 @@ use tokio::sync::mpsc;
 /// The parts of a shard that its node calls.
 pub(super) struct CoapServer<A> {
     pub(super) resources: Resources<A>,
-    pub(super) policy: AnyPolicy,
+    pub(super) policy: Deciding,
     pub(super) credentials: Credentials,
     pub(super) events: EventSink,
     pub(super) limits: Limits,
@@ -175,8 +176,8 @@ impl<A: Application> CoapServer<A> {
     pub(super) fn new(shared: &Shared<'_, A>, features: &Features, commands: mpsc::UnboundedSender<Command>) -> Self {
         let Shared { config, credentials, notifier, .. } = shared;
         Self {
+            policy: Deciding::new(shared.policy.clone(), commands.clone()),
             resources: Resources::new(shared.application.clone(), commands, notifier.clone()),
-            policy: shared.policy.clone(),
             credentials: Credentials::clone(credentials),
             events: shared.events.clone(),
             limits: Limits::from(*config),
@@ -265,7 +266,9 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
             self.report_request(remote, principal, incoming.message.code(), code);
         }
         let is_protected = incoming.identity.protection == Protection::Oscore;
-        if executed.is_some() || is_protected { repeat } else { Repeat::Safe }
+        // A request that is undecided may be executed later.
+        let is_open = answer == Answer::Deferred;
+        if executed.is_some() || is_protected || is_open { repeat } else { Repeat::Safe }
     }
 
     fn on_notification(&mut self, _: PeerId, registration: &MessageRef<'_>) {
@@ -280,11 +283,21 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     }
 
     fn on_deferred(&mut self, request: node::DeferredRequest<'_, OscoreExchange>) {
-        let number = self.resources.take_responder();
-        let (method, received) = (request.message.code(), request.message.payload().len());
-        let path = self.resources.path.clone();
-        let request = DeferredRequest { at: clock::now(), deferred: request.keep(), method, path, received };
-        self.deferrals.open(number, request);
+        let (message, is_undecided) = (request.message, request.is_undecided);
+        let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
+        let (method, received) = (message.code(), message.payload().len());
+        let (at, path, deferred) = (clock::now(), self.resources.path.clone(), request.keep());
+        let mut copy = None;
+        if is_undecided {
+            let bytes = copy_of(message);
+            copy = self.bodies.share_of(deferred.identity.protection, bytes.len()).map(|share| (bytes, share));
+            if copy.is_none() {
+                let reply = Reply::new(Code::SERVICE_UNAVAILABLE).because(self.bodies.complaint());
+                // The shard receives its own commands as long as it runs.
+                let _ = self.resources.commands.send(Command::Respond(number, reply));
+            }
+        }
+        self.deferrals.open(number, DeferredRequest { at, deferred, method, path, received, is_undecided, copy });
     }
 }
 

@@ -348,6 +348,7 @@ impl<A: Application> Shard<A> {
         self.coap_server.give_back(&mut self.node.storage, clock::now());
         self.give_up_deferred(clock::now());
         let Node { endpoint, features, .. } = &mut self.node;
+        self.coap_server.deferrals.retain_peers(|peer| endpoint.peers.peer(peer).is_some());
         features.sweep(clock::now(), |peer| {
             endpoint.peers.attached(peer).is_some_and(|attached| attached.coap_peer().is_some())
         });

@@ -1,7 +1,7 @@
 //! The parts of a server that all its shards share.
 
+use super::authorization::AnyPolicy;
 use super::bodies::Ledger;
-use super::builder::AnyPolicy;
 use super::cid_routing::Passed;
 use super::event::EventSink;
 use super::limits::Gate;

@@ -6,7 +6,7 @@ use crate::client::connection::Connection;
 use crate::client::io::Io;
 use crate::client::serving::Waiting;
 use crate::clock;
-use crate::server::{Command, Reply};
+use crate::server::{Command, Outcome, Reply};
 use crate::x509::Purpose;
 use tegmen::coap::{Builder, Code};
 use tegmen::dtls::{Answer, Need, Rank};
@@ -73,8 +73,39 @@ impl Engine {
 
     /// Does what handlers have asked for.
     pub(in crate::client) fn on_command(&mut self, command: Command) {
-        if let Command::Respond(number, reply) = command {
-            self.respond(number, reply);
+        match command {
+            Command::Respond(number, reply) => self.respond(number, reply),
+            Command::Decide(number, allows) => {
+                if let Some(waiting) = self.io.arrivals.serving.as_mut().and_then(|serving| serving.take(number)) {
+                    self.decide(waiting, allows);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the decision on a request.
+    fn decide(&mut self, Waiting { at, deferred, copy }: Waiting, allows: bool) {
+        let peer = deferred.peer;
+        let Io { node, environment, arrivals, out, .. } = &mut self.io;
+        if let Some(serving) = &mut arrivals.serving {
+            serving.begin(&copy);
+        }
+        let mut cx = environment.at(clock::now());
+        match node.decide(&mut cx, deferred, &copy, allows, arrivals, out) {
+            Ok(len) => {
+                if let Some(path) = self.io.path_of(peer).filter(|_| len > 0) {
+                    self.transmit(&path, len);
+                }
+                self.io.rearm_for_alarm();
+            }
+            Err((SendError::Busy, deferred)) => {
+                if let Some(serving) = &mut arrivals.serving {
+                    serving.waiting.push((Waiting { at, deferred, copy }, Outcome::Decision(allows)));
+                }
+            }
+            // The session has ended.
+            Err(_) => {}
         }
     }
 
@@ -86,7 +117,7 @@ impl Engine {
         }
     }
 
-    fn send_deferred(&mut self, Waiting { at, deferred }: Waiting, reply: Reply) {
+    fn send_deferred(&mut self, Waiting { at, deferred, copy }: Waiting, reply: Reply) {
         let peer = deferred.peer;
         let write = |builder: &mut Builder<'_, '_>| {
             reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
@@ -104,24 +135,27 @@ impl Engine {
             }
             Err((SendError::Busy, deferred)) => {
                 if let Some(serving) = &mut arrivals.serving {
-                    serving.waiting.push((Waiting { at, deferred }, reply));
+                    serving.waiting.push((Waiting { at, deferred, copy }, Outcome::Response(reply)));
                 }
             }
             // The client learns at least that there is no response.
             Err((_, deferred)) if reply.code.is_success() => {
-                self.send_deferred(Waiting { at, deferred }, Reply::new(Code::INTERNAL_SERVER_ERROR));
+                self.send_deferred(Waiting { at, deferred, copy }, Reply::new(Code::INTERNAL_SERVER_ERROR));
             }
             Err(_) => {}
         }
     }
 
-    /// Sends the responses that there was no space for.
+    /// Sends the responses, and takes the decisions, that there was no space for.
     pub(super) fn respond_again(&mut self) {
         let Some(serving) = self.io.arrivals.serving.as_mut().filter(|serving| !serving.waiting.is_empty()) else {
             return;
         };
-        for (waiting, reply) in std::mem::take(&mut serving.waiting) {
-            self.send_deferred(waiting, reply);
+        for (waiting, outcome) in std::mem::take(&mut serving.waiting) {
+            match outcome {
+                Outcome::Response(reply) => self.send_deferred(waiting, reply),
+                Outcome::Decision(allows) => self.decide(waiting, allows),
+            }
         }
     }
 

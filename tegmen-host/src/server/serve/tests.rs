@@ -2,6 +2,7 @@ use super::*;
 use crate::contexts::Contexts;
 use crate::credentials::FilePolicy;
 use crate::provider::HostCrypto;
+use crate::server::AnyPolicy;
 use crate::server::coap_peer::Attached;
 use crate::server::observers::MAX_OBSERVATIONS;
 use crate::slab::{Capacity, Slab};
@@ -33,8 +34,13 @@ impl Application for Counter {
 }
 
 /// The rights of nobody.
-fn refusing() -> AnyPolicy {
-    AnyPolicy::of(FilePolicy { credentials: Credentials::default(), plain_allowed: false })
+fn refusing() -> Deciding {
+    deciding(FilePolicy { credentials: Credentials::default(), plain_allowed: false })
+}
+
+fn deciding(policy: FilePolicy) -> Deciding {
+    let (commands, _) = mpsc::unbounded_channel();
+    Deciding::new(AnyPolicy::of(policy), commands)
 }
 
 /// A server behind a node, and the peer that it hears.
@@ -70,7 +76,7 @@ impl Scene {
         };
         let coap_server = CoapServer {
             resources: Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) }),
-            policy: AnyPolicy::of(FilePolicy { credentials: credentials.clone(), plain_allowed: true }),
+            policy: deciding(FilePolicy { credentials: credentials.clone(), plain_allowed: true }),
             credentials,
             events: Arc::new(|_| {}),
             limits: (&config).into(),
@@ -229,6 +235,41 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
     scene.coap_server.policy = refusing();
     assert_eq!(ask(&mut scene, MessageType::NonConfirmable, Code::GET, b"n"), None, "so is what nobody may");
     assert_eq!(scene.coap_server.resources.application.0, 1);
+}
+
+/// A policy that decides on nothing, and commands to its shard.
+fn undecided(scene: &mut Scene) -> mpsc::UnboundedReceiver<Command> {
+    let (commands, receiver) = mpsc::unbounded_channel();
+    scene.coap_server.resources.commands = commands.clone();
+    scene.coap_server.policy = Deciding::new(AnyPolicy::of_later(|_, _| None), commands);
+    receiver
+}
+
+#[test]
+fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
+    let mut scene = Scene::new();
+    let mut commands = undecided(&mut scene);
+    let used = scene.coap_server.bodies.used();
+    assert_eq!(scene.ask(Code::POST, 1).0, Code::EMPTY);
+    assert_eq!(scene.ask(Code::POST, 1).0, Code::EMPTY, "a repetition");
+    assert!(scene.coap_server.bodies.used() > used);
+    let numbers = scene.coap_server.deferrals.overdue(Instant::NEVER);
+    assert!(numbers.len() == 1 && scene.coap_server.deferrals.is_undecided(numbers[0]), "{numbers:?}");
+    scene.coap_server.deferrals.retain_peers(|_| false);
+    assert!(scene.coap_server.deferrals.take(numbers[0]).is_none());
+    assert_eq!((scene.coap_server.bodies.used(), scene.coap_server.resources.application.0), (used, 0));
+    assert!(commands.try_recv().is_err());
+}
+
+#[test]
+fn an_undecided_request_that_there_is_no_memory_for_is_5_03_at_once() {
+    let mut scene = Scene::new();
+    let mut commands = undecided(&mut scene);
+    scene.coap_server.bodies = Ledger::new(0);
+    assert_eq!(scene.ask(Code::GET, 1).0, Code::EMPTY);
+    let numbers = scene.coap_server.deferrals.overdue(Instant::NEVER);
+    let Ok(Command::Respond(number, reply)) = commands.try_recv() else { panic!("no response") };
+    assert_eq!((vec![number], reply.code), (numbers, Code::SERVICE_UNAVAILABLE));
 }
 
 #[test]

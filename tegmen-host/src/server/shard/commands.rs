@@ -4,11 +4,11 @@ use super::Shard;
 use crate::clock;
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
-use crate::server::deferred::DeferredRequest;
+use crate::server::deferred::{DeferredRequest, Outcome};
 use crate::server::notifier::Changes;
 use crate::server::reply::Reply;
 use crate::server::serve::Report;
-use tegmen::coap::{Builder, Code};
+use tegmen::coap::{Builder, Code, MessageRef};
 use tegmen::endpoint::Peers as _;
 use tegmen::node::SendError;
 use tegmen::time::Instant;
@@ -17,6 +17,11 @@ impl<A: Application> Shard<A> {
     pub(super) fn on_command(&mut self, command: Command) {
         match command {
             Command::Respond(number, reply) => self.on_reply(number, reply),
+            Command::Decide(number, allows) => {
+                if let Some(request) = self.coap_server.deferrals.take(number) {
+                    self.decide(request, allows);
+                }
+            }
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
@@ -56,11 +61,17 @@ impl<A: Application> Shard<A> {
         let before = Instant::from_micros(before);
         for number in self.coap_server.deferrals.overdue(before) {
             let seconds = self.response_timeout.as_secs_f64();
-            let cause = format!("the application did not respond within {seconds} s");
+            let cause = match self.coap_server.deferrals.is_undecided(number) {
+                true => format!("the policy did not decide within {seconds} s"),
+                false => format!("the application did not respond within {seconds} s"),
+            };
             self.on_reply(number, Reply::new(Code::SERVICE_UNAVAILABLE).because(cause));
         }
-        for (request, reply) in self.coap_server.deferrals.take_waiting(before) {
-            self.respond(request, reply);
+        for (request, outcome) in self.coap_server.deferrals.take_waiting(before) {
+            match outcome {
+                Outcome::Response(reply) => self.respond(request, reply),
+                Outcome::Decision(allows) => self.decide(request, allows),
+            }
         }
     }
 
@@ -78,8 +89,34 @@ impl<A: Application> Shard<A> {
         self.respond(request, reply);
     }
 
+    /// Takes the decision on a request.
+    fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
+        let Some((copy, share)) = request.copy.take() else {
+            return self.respond(request, Reply::new(Code::SERVICE_UNAVAILABLE));
+        };
+        if let Ok(message) = MessageRef::parse(&copy) {
+            // The path was valid when the request came.
+            let _ = self.coap_server.resources.begin(&message);
+        }
+        self.coap_server.report = Report { received: request.received, sent: 0, block: false };
+        let peer = request.deferred.peer;
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        let cx = &mut environment.at(clock::now());
+        match node.decide(cx, request.deferred, &copy, allows, coap_server, outbox.draft()) {
+            Ok(0) => {}
+            Ok(len) => self.transmit(peer, len as u16),
+            Err((SendError::Busy, deferred)) => {
+                let request = DeferredRequest { deferred, copy: Some((copy, share)), ..request };
+                coap_server.deferrals.postpone(request, Outcome::Decision(allows));
+            }
+            // The session has ended.
+            Err(_) => {}
+        }
+    }
+
     /// Sends a deferred response.
-    fn respond(&mut self, DeferredRequest { at, deferred, method, path, received }: DeferredRequest, reply: Reply) {
+    fn respond(&mut self, request: DeferredRequest, reply: Reply) {
+        let deferred = request.deferred;
         let (now, peer) = (clock::now(), deferred.peer);
         let write = |builder: &mut Builder<'_, '_>| {
             reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
@@ -90,13 +127,13 @@ impl<A: Application> Shard<A> {
             Ok(0) => {}
             Ok(len) => self.transmit(peer, len as u16),
             Err((SendError::Busy, deferred)) => {
-                let request = DeferredRequest { at, deferred, method, path, received };
-                self.coap_server.deferrals.postpone(request, reply);
+                let request = DeferredRequest { deferred, ..request };
+                self.coap_server.deferrals.postpone(request, Outcome::Response(reply));
             }
             Err((error, deferred)) if reply.code.is_success() => {
                 // An observer learns that this was the last response, and any client that there is none.
                 let cause = format!("the response cannot be sent: {error:?}");
-                let request = DeferredRequest { at, deferred, method, path, received };
+                let request = DeferredRequest { deferred, ..request };
                 self.respond(request, Reply::new(Code::INTERNAL_SERVER_ERROR).because(cause));
             }
             Err(_) => {}

@@ -1,0 +1,136 @@
+//! Policies that decide later, because another server has to be asked.
+
+use super::command::Command;
+use super::reply::Reply;
+use std::cell::Cell;
+use std::sync::Arc;
+use tegmen::coap::{Code, MessageRef, Policy, Request};
+use tokio::sync::mpsc;
+
+/// The right to decide on one request, once, from any thread.
+///
+/// A request never remains without a response: the client receives 5.03 at once if the authorization is dropped, and 5.03 if
+/// nothing was decided for [`ServerCoap::response_timeout`](super::ServerCoap::response_timeout). An error ends an
+/// observation, so an observer whose notification is not decided on learns that it observes no more.
+pub struct Authorization {
+    number: u64,
+    commands: Option<mpsc::UnboundedSender<Command>>,
+}
+
+impl Authorization {
+    /// Allows the request: the application serves it now. Nothing happens if the session, the time for a response, or the
+    /// server has ended.
+    pub fn allow(mut self) {
+        self.send(Command::Decide(self.number, true));
+    }
+
+    /// Denies the request: the client receives 4.01 if it has proved nothing, and 4.03 otherwise.
+    pub fn deny(mut self) {
+        self.send(Command::Decide(self.number, false));
+    }
+
+    fn send(&mut self, command: Command) {
+        if let Some(commands) = self.commands.take() {
+            // If the server has ended there is nobody to respond to.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Authorization {
+    fn drop(&mut self) {
+        let reply = Reply::new(Code::SERVICE_UNAVAILABLE).because("the policy dropped its authorization");
+        self.send(Command::Respond(self.number, reply));
+    }
+}
+
+/// Lets a policy decide later: see [`ServerBuilder::policy_later`](super::ServerBuilder::policy_later).
+pub struct Later<'a> {
+    commands: &'a mpsc::UnboundedSender<Command>,
+    last: &'a Cell<u64>,
+    taken: &'a Cell<Option<u64>>,
+}
+
+impl Later<'_> {
+    /// Returns the right to decide on the request later. The policy then returns `None`; if it returns a decision, that
+    /// counts, and the authorization does nothing.
+    pub fn authorization(&self) -> Authorization {
+        self.last.set(self.last.get() + 1);
+        self.taken.set(Some(self.last.get()));
+        Authorization { number: self.last.get(), commands: Some(self.commands.clone()) }
+    }
+}
+
+/// The policy of a server, whatever its type.
+#[derive(Clone)]
+pub(crate) struct AnyPolicy(Arc<dyn Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync>);
+
+impl AnyPolicy {
+    /// A policy that decides at once. One that does not denies the request.
+    pub(crate) fn of(policy: impl Policy + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |request, _| Some(policy.decide(request) == Some(true))))
+    }
+
+    pub(crate) fn of_later(policy: impl Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(policy))
+    }
+
+    fn decide(&self, request: &Request<'_>, later: &Later<'_>) -> Option<bool> {
+        (self.0)(request, later)
+    }
+}
+
+/// The policy of one shard, or of one endpoint.
+pub(crate) struct Deciding {
+    policy: AnyPolicy,
+    commands: mpsc::UnboundedSender<Command>,
+    /// The number of the last authorization.
+    last: Cell<u64>,
+    /// The number of the authorization for the request that was asked about last.
+    taken: Cell<Option<u64>>,
+}
+
+/// The numbers of authorizations are none of responders.
+const FIRST: u64 = 1 << 63;
+
+impl Deciding {
+    pub(crate) const fn new(policy: AnyPolicy, commands: mpsc::UnboundedSender<Command>) -> Self {
+        Self { policy, commands, last: Cell::new(FIRST), taken: Cell::new(None) }
+    }
+
+    /// Takes the number of the authorization for a request that is undecided. Without an authorization, the request is
+    /// answered when its time is over.
+    pub(crate) fn take_number(&self) -> u64 {
+        self.taken.take().unwrap_or_else(|| {
+            self.last.set(self.last.get() + 1);
+            self.last.get()
+        })
+    }
+}
+
+impl Policy for Deciding {
+    const LATER: bool = true;
+
+    fn decide(&self, request: &Request<'_>) -> Option<bool> {
+        let Self { policy, commands, last, taken } = self;
+        taken.set(None);
+        policy.decide(request, &Later { commands, last, taken })
+    }
+}
+
+/// Returns a copy of a request for [`Node::decide`](tegmen::node::Node::decide).
+pub(crate) fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
+    let options: usize = message.options().map(|(_, value)| value.len() + MAX_OPTION_HEAD).sum();
+    let mut bytes = vec![0; MAX_HEAD + options + 1 + message.payload().len()];
+    let mut frame = tegmen::buf::Frame::new(&mut bytes, 0);
+    // It fits completely.
+    let _ = message.write(&mut frame);
+    let len = frame.len();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Header and token of a message.
+const MAX_HEAD: usize = 4 + 8;
+/// Number and length of an option.
+const MAX_OPTION_HEAD: usize = 5;
