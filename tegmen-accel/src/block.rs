@@ -2,7 +2,7 @@
 //!
 //! A block is a `u128` whose lowest byte comes first.
 
-use tegmen::crypto::{NotAuthentic, Unsupported};
+use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
 /// Lengths that were checked, and the blocks that follow from them.
 pub(crate) struct Shape {

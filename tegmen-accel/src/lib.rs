@@ -13,7 +13,7 @@ pub mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use tegmen::crypto::{KEY_LEN, NotAuthentic, Unsupported};
+use tegmen_base::crypto::{KEY_LEN, NotAuthentic, Unsupported};
 
 /// The round keys of one AES-128 key (FIPS 197, section 5.2): 176 bytes, wiped on drop.
 ///

@@ -4,7 +4,7 @@ use crate::KeySchedule;
 use crate::block::{self, HEAD, Shape, short};
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
-use tegmen::crypto::{NotAuthentic, Unsupported};
+use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
 /// As [`crate::seal`].
 ///

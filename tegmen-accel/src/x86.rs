@@ -10,7 +10,7 @@
 
 use crate::block::{self, HEAD, Shape, short};
 use core::arch::x86_64::*;
-use tegmen::crypto::{NotAuthentic, Unsupported};
+use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
 /// Proof that this processor has AES-NI and SSE4.1.
 #[derive(Clone, Copy)]

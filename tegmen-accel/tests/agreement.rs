@@ -7,7 +7,7 @@ use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U8, U12, U13, U16};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tegmen::crypto::{NotAuthentic, Unsupported};
+use tegmen_base::crypto::{NotAuthentic, Unsupported};
 use tegmen_accel::{KeySchedule, open, portable, seal};
 
 /// What the crate `ccm` makes of it, where it has the lengths.

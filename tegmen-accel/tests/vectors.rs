@@ -5,7 +5,7 @@
 mod checks;
 
 use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
-use tegmen::crypto::{Ccm, Compact, Crypto, NotAuthentic, Unsupported};
+use tegmen_base::crypto::{Ccm, Compact, Crypto, NotAuthentic, Unsupported};
 use tegmen_accel::{KeySchedule, open, portable, seal};
 
 enum Path {

@@ -2,8 +2,8 @@
 //! (RFC 4944, sections 5.2 and 11.1), and a record of the frames that were relayed.
 
 use super::frame::LinkAddress;
-use tegmen::buf::{Full, Reader, Truncated, Writer};
-use tegmen::time::{Duration, Instant};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::time::{Duration, Instant};
 
 /// The headers before the payload of a flooded frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
 use crate::ip;
-use tegmen::buf::{Full, Reader, Truncated, Writer};
-use tegmen::time::{Duration, Instant};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::time::{Duration, Instant};
 
 /// A packet on its way out, frame after frame.
 #[derive(Clone, Debug)]

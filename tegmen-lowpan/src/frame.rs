@@ -2,7 +2,7 @@
 //!
 //! Everything on the air is little-endian; addresses here are in the order in which people write them.
 
-use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
 /// An address of the link layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

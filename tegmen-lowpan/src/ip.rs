@@ -2,8 +2,8 @@
 //!
 //! Only what a datagram needs: no fragments, no options, no ICMP. A packet with an extension header is refused.
 
-use tegmen::address::{Address, Path};
-use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::address::{Address, Path};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]

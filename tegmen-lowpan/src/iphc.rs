@@ -4,7 +4,7 @@
 //! headers of a packet, and [`decompress`] restores them. The payload behind them does not change.
 
 use super::frame::LinkAddress;
-use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 
 /// Both ends of the way that a packet takes over the link: what elided addresses are made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

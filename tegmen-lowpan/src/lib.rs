@@ -30,8 +30,8 @@ use fragment::{Fragments, Reassembly};
 use frame::LinkAddress;
 use iphc::{Context, Hop};
 use route::{Decision, Route};
-use tegmen::buf::{Full, Reader, Truncated, Writer};
-use tegmen::time::Instant;
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::time::Instant;
 
 /// The addresses and routes that a node knows; they do not change.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@
 //! packet before.
 
 use core::iter;
-use tegmen::address::Address;
-use tegmen::buf::{Full, Reader, Truncated, Writer};
-use tegmen::secret::Secret;
+use tegmen_base::address::Address;
+use tegmen_base::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::secret::Secret;
 
 /// The bytes that carry `frame` over the line, delimiters on both sides included.
 ///

@@ -2,7 +2,7 @@ use super::*;
 use crate::ip;
 use proptest::prelude::*;
 use std::vec::Vec;
-use tegmen::address::{Address, Path};
+use tegmen_base::address::{Address, Path};
 
 const ROOM: usize = 116;
 const NOW: Instant = Instant::from_micros(1);

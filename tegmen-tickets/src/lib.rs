@@ -20,9 +20,9 @@
 #[cfg(test)]
 extern crate std;
 
-use tegmen::buf::{Full, Reader, Writer};
-use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
-use tegmen::secret::Secret;
+use tegmen_base::buf::{Full, Reader, Writer};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
+use tegmen_base::secret::Secret;
 
 const NAME_LEN: usize = 2;
 const SALT_LEN: usize = 4;

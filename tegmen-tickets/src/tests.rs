@@ -1,6 +1,6 @@
 use super::*;
 use std::vec::Vec;
-use tegmen::crypto::Compact;
+use tegmen_base::crypto::Compact;
 
 fn sealed(keys: &mut TicketKeys, crypto: &mut Compact, state: &[u8]) -> Vec<u8> {
     let mut storage = [0; 200];

@@ -2,7 +2,6 @@
 //!
 //! An image that prints no error links none of them.
 
-use crate::buf::{Full, Truncated};
 use crate::coap::message::BuildError;
 use crate::coap::storage::Busy;
 use crate::dtls::Fatal;
@@ -29,8 +28,6 @@ macro_rules! texts {
 }
 
 texts! {
-    Truncated { Self => "the input ends before the value does", }
-    Full { Self => "the value does not fit the output", }
     BuildError {
         Self::Full => "the message is longer than its buffer",
         Self::Order => "an option has a lower number than the one before, or comes behind the payload",

@@ -29,11 +29,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod address;
-pub mod buf;
 pub mod coap;
 mod counters;
-pub mod crypto;
 pub mod cx;
 pub mod dtls;
 pub mod endpoint;
@@ -43,5 +40,5 @@ mod lease;
 pub mod node;
 pub mod oscore;
 mod replay;
-pub mod secret;
-pub mod time;
+
+pub use tegmen_base::{address, buf, crypto, secret, time};

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
-use tegmen::address::{Address, Path};
+use tegmen_base::address::{Address, Path};
 
 const HOP: Hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
 const OTHER: Hop = Hop { source: LinkAddress::Short(3), destination: LinkAddress::Short(2) };

@@ -2,7 +2,7 @@ use super::*;
 use crate::ip;
 use proptest::prelude::*;
 use std::vec::Vec;
-use tegmen::address::{Address, Path};
+use tegmen_base::address::{Address, Path};
 
 const SHORT: Hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
 const EXTENDED: Hop = Hop {

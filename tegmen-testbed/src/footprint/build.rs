@@ -2,7 +2,8 @@
 
 use super::Error;
 use serde::Serialize;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,9 +36,10 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     let folder = folder(target, provider)?;
     let release = release(&folder);
     delete_old(&release, &names)?;
-    output_of(&mut cargo(project, &folder, provider))?;
+    let place = Place::of(project)?;
+    output_of(&mut cargo(&place, &folder, provider))?;
     // Apart from the others, which are measured as if there were no public keys.
-    let mut with_public_keys = cargo(project, &folder, &format!("{provider},public-keys"));
+    let mut with_public_keys = cargo(&place, &folder, &format!("{provider},public-keys"));
     WITH_PUBLIC_KEYS.iter().for_each(|name| _ = with_public_keys.args(["--bin", name]));
     output_of(&mut with_public_keys)?;
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
@@ -52,7 +54,8 @@ pub(crate) fn chosen_images<const N: usize>(
 ) -> Result<[PathBuf; N], Error> {
     require_tools()?;
     let folder = folder(target, provider)?;
-    let mut cargo = cargo(project, &folder, provider);
+    let place = Place::of(project)?;
+    let mut cargo = cargo(&place, &folder, provider);
     names.iter().for_each(|name| _ = cargo.args(["--bin", name]));
     output_of(&mut cargo)?;
     Ok(names.map(|name| release(&folder).join(name)))
@@ -67,12 +70,42 @@ fn release(folder: &Path) -> PathBuf {
     folder.join(TRIPLE).join("release")
 }
 
+/// The checkout under a path that is the same everywhere, for as long as the value lives. Cargo puts the paths of crates into
+/// the names of symbols, their order follows from the names, and the instructions of an image from the order: in two folders
+/// a handshake differed by 190 instructions.
+struct Place {
+    firmware: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    /// Waits while another process builds images.
+    fn of(project: &Path) -> Result<Self, Error> {
+        let link = PathBuf::from(SAME_PATH);
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| Error::File(path, error)
+        };
+        let lock = link.with_extension("lock");
+        let locked = File::create(&lock).map_err(at(&lock))?;
+        locked.lock().map_err(at(&lock))?;
+        let project = absolute(project)?;
+        if fs::read_link(&link).ok().as_ref() != Some(&project) {
+            let _ = fs::remove_file(&link);
+            symlink(&project, &link).map_err(at(&link))?;
+        }
+        Ok(Self { firmware: link.join("firmware"), _lock: locked })
+    }
+}
+
 /// A build of the images with one provider.
-fn cargo(project: &Path, folder: &Path, provider: &str) -> Command {
+fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
     let mut cargo = Command::new(CARGO);
     cargo
-        .current_dir(project.join("firmware"))
+        .current_dir(&place.firmware)
         .args(["build", "--release", "--quiet", "--locked", "--no-default-features", "--features", provider])
+        .arg("--manifest-path")
+        .arg(place.firmware.join("Cargo.toml"))
         .env("RUSTC", RUSTC)
         .env("RUSTC_BOOTSTRAP", "1") // for -Zbuild-std
         .env("CARGO_TARGET_DIR", folder);
@@ -158,4 +191,5 @@ const WITH_PUBLIC_KEYS: [&str; 2] = ["dtls_rpk", "dtls_x509"];
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";
+const SAME_PATH: &str = "/tmp/tegmen-firmware-sources";
 const TRIPLE: &str = "thumbv7m-none-eabi";

@@ -118,7 +118,7 @@ fn component(krate: &str, at: &str) -> &'static str {
     let module = file.split(['/', '.', ':']).next().unwrap_or_default();
     match krate {
         "tegmen-firmware" => "application",
-        "tegmen" => component_of_module(module),
+        "tegmen" | "tegmen-base" => component_of_module(module),
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
         "tegmen-x509" => "common",
@@ -150,7 +150,7 @@ fn component_of_symbol(name: &str) -> &'static str {
     let path = name.trim_start_matches('<');
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     match krate {
-        "tegmen" => component_of_module(rest.split(':').next().unwrap_or_default()),
+        "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
         "tegmen_x509" => "common",

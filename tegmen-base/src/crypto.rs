@@ -8,8 +8,8 @@
 mod compact;
 #[cfg(feature = "curves")]
 pub mod curves;
-pub(crate) mod hash;
-pub(crate) mod hkdf;
+pub mod hash;
+pub mod hkdf;
 #[cfg(feature = "rustcrypto")]
 mod rustcrypto;
 
@@ -21,7 +21,7 @@ pub use rustcrypto::{Algorithm, RustCrypto};
 /// Length of an AES-128 key in bytes.
 pub const KEY_LEN: usize = 16;
 /// Length of a key of ChaCha20-Poly1305 in bytes.
-pub(crate) const CHACHA20_KEY_LEN: usize = 32;
+pub const CHACHA20_KEY_LEN: usize = 32;
 /// Length of a private key, and of a shared secret, in bytes: those of both groups are as long.
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
@@ -115,7 +115,7 @@ pub trait Crypto {
     ) -> Result<(), NotAuthentic>;
 
     /// True if the provider has AES-128-CBC, for [suites that are off unless they are
-    /// named](crate::dtls::CipherSuite::PSK_WITH_AES_128_CBC_SHA256); a constant as [`Self::AES_128_GCM`] is.
+    /// named](Self); a constant as [`Self::AES_128_GCM`] is.
     const CBC: bool = false;
 
     /// Encrypts `body`, whole blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). Nothing authenticates it.

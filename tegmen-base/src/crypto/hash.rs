@@ -15,7 +15,7 @@ use zeroize::optimization_barrier;
 pub const DIGEST_LEN: usize = 32;
 
 /// Length of a SHA-1 digest in bytes.
-pub(crate) const SHA1_LEN: usize = 20;
+pub const SHA1_LEN: usize = 20;
 
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
@@ -29,7 +29,7 @@ const fn initial<const LEN: usize>() -> [u32; 8] {
 
 /// The compression function of the hash with digests of `LEN` bytes.
 #[inline(always)]
-pub(crate) fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+pub fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
     if LEN == DIGEST_LEN {
         C::sha256_compress(state, blocks);
     } else if let Some(state) = state.first_chunk_mut() {
@@ -53,11 +53,11 @@ pub fn hmac<C: Crypto, const LEN: usize>(key: &[&[u8]], message: &[&[u8]]) -> [u
 }
 
 /// A running SHA-256. Cloning it takes an intermediate digest, as a handshake transcript needs.
-pub(crate) type Sha256 = Running<DIGEST_LEN>;
+pub type Sha256 = Running<DIGEST_LEN>;
 
 /// A running hash with digests of `LEN` bytes: [`DIGEST_LEN`] or [`SHA1_LEN`].
 #[derive(Clone)]
-pub(crate) struct Running<const LEN: usize> {
+pub struct Running<const LEN: usize> {
     state: [u32; 8],
     block: [u8; 64],
     /// Bytes hashed so far; what is not a multiple of 64 waits in `block`.
@@ -66,24 +66,24 @@ pub(crate) struct Running<const LEN: usize> {
 
 impl<const LEN: usize> Running<LEN> {
     /// The empty hash.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { state: const { initial::<LEN>() }, block: [0; 64], len: 0 }
     }
 
     /// A place for a hash; to be begun with [`Self::restart`].
-    pub(crate) const fn none() -> Self {
+    pub const fn none() -> Self {
         Self { state: [0; 8], block: [0; 64], len: 0 }
     }
 
     /// Resets to the empty hash.
     #[inline(never)]
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.state = const { initial::<LEN>() };
         self.len = 0;
     }
 
     /// Adds `data`.
-    pub(crate) fn update<C: Crypto>(&mut self, mut data: &[u8]) {
+    pub fn update<C: Crypto>(&mut self, mut data: &[u8]) {
         let filled = (self.len % 64) as usize;
         self.len = self.len.wrapping_add(data.len() as u32);
         if filled > 0 {
@@ -106,14 +106,14 @@ impl<const LEN: usize> Running<LEN> {
 
     /// Returns the digest of all input; more input may follow.
     #[inline(never)]
-    pub(crate) fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
+    pub fn digest_so_far<C: Crypto>(&self) -> [u8; LEN] {
         let mut hash = self.clone();
         hash.complete::<C>();
         hash.digest()
     }
 
     /// The digest of everything added.
-    pub(crate) fn finish<C: Crypto>(mut self) -> [u8; LEN] {
+    pub fn finish<C: Crypto>(mut self) -> [u8; LEN] {
         self.complete::<C>();
         self.digest()
     }
@@ -191,29 +191,29 @@ fn put(out: &mut [u8], state: &[u32; 8]) {
 }
 
 /// A key of HMAC-SHA-256.
-pub(crate) type HmacKey = Hmac<DIGEST_LEN>;
+pub type HmacKey = Hmac<DIGEST_LEN>;
 
 /// A key of HMAC with a hash of `LEN` bytes, as the states after its two pads: each message saves two compressions.
-pub(crate) struct Hmac<const LEN: usize> {
+pub struct Hmac<const LEN: usize> {
     inner: [u32; 8],
     outer: [u32; 8],
 }
 
 impl<const LEN: usize> Hmac<LEN> {
     /// A place for a key that is not known yet.
-    pub(crate) const fn none() -> Self {
+    pub const fn none() -> Self {
         Self { inner: [0; 8], outer: [0; 8] }
     }
 
     /// Forgets the key.
     #[inline(never)]
-    pub(crate) fn wipe(&mut self) {
+    pub fn wipe(&mut self) {
         (self.inner, self.outer) = ([0; 8], [0; 8]);
         optimization_barrier(self);
     }
 
     /// Prepares `key`, given in parts that are concatenated; a key above 64 bytes is hashed first (RFC 2104, section 2).
-    pub(crate) fn new<C: Crypto>(key: &[&[u8]]) -> Self {
+    pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
         let mut made = Self::none();
         made.set::<C>(key);
         made
@@ -221,7 +221,7 @@ impl<const LEN: usize> Hmac<LEN> {
 
     /// Does the same as [`Self::new`], and replaces the key.
     #[inline(never)]
-    pub(crate) fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
+    pub fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
         let mut hash = Running::<LEN>::none();
         let mut writer = Writer::new(&mut hash.block);
         if !key.iter().all(|part| writer.put(part).is_ok()) {
@@ -241,14 +241,14 @@ impl<const LEN: usize> Hmac<LEN> {
     }
 
     /// The code of a message given in parts.
-    pub(crate) fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
+    pub fn mac<C: Crypto>(&self, message: &[&[u8]]) -> [u8; LEN] {
         let mut code = [0; LEN];
         self.mac_into::<C>(message, &mut code);
         code
     }
 
     /// Writes as much of the code of a message as `out` has room for.
-    pub(crate) fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
+    pub fn mac_into<C: Crypto>(&self, message: &[&[u8]], out: &mut [u8]) {
         let mut hash = Running::<LEN>::none();
         self.run::<C>(&mut hash, &[], message);
         put(out, &hash.state);
@@ -278,12 +278,12 @@ impl<const LEN: usize> Hmac<LEN> {
     }
 
     /// The state before a message: for one whose end must not be known to the code that hashes it.
-    pub(crate) const fn begun(&self) -> [u32; 8] {
+    pub const fn begun(&self) -> [u32; 8] {
         self.inner
     }
 
     /// The code of a message after whose last block the state is this.
-    pub(crate) fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; LEN] {
+    pub fn end<C: Crypto>(&self, state: [u32; 8]) -> [u8; LEN] {
         let mut hash = Running { state, ..Running::none() };
         self.run_outer::<C>(&mut hash);
         let code = hash.digest();
@@ -295,7 +295,7 @@ impl<const LEN: usize> Hmac<LEN> {
 impl HmacKey {
     /// Fills `out` with `PRF(key, label, seed)` of TLS 1.2; label and seed are given as parts that are concatenated.
     #[inline(never)]
-    pub(crate) fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
+    pub fn prf<C: Crypto>(&self, seed: &[&[u8]], out: &mut [u8]) {
         // P_hash of RFC 5246, section 5: A(i) = HMAC(A(i-1)), output HMAC(A(i) + label + seed); A(0) is label + seed.
         let mut hash = Sha256::none();
         let mut a = Secret::<DIGEST_LEN>::zeroed();

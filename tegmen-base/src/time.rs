@@ -42,7 +42,7 @@ impl Instant {
     }
 
     /// In units of 2^20 microseconds, about a second: near enough for what takes minutes, and no division on a mote.
-    pub(crate) const fn coarse(self) -> u32 {
+    pub const fn coarse(self) -> u32 {
         (self.micros >> 20) as u32
     }
 
@@ -54,7 +54,7 @@ impl Instant {
 }
 
 /// A duration in whole milliseconds, at most `u32::MAX` (49 days): the width in which timeouts are kept.
-pub(crate) const fn millis(duration: Duration) -> u32 {
+pub const fn millis(duration: Duration) -> u32 {
     let millis = duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis() as u64);
     if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 }
 }

@@ -30,7 +30,7 @@ impl<const N: usize> Secret<N> {
 
 impl<const N: usize> Secret<N> {
     /// Overwrites the bytes with zeros.
-    pub(crate) fn wipe(&mut self) {
+    pub fn wipe(&mut self) {
         wipe(&mut self.0);
     }
 }

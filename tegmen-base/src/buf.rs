@@ -14,7 +14,7 @@ pub struct Full;
 /// [`Full`] if it does not fit; nothing is copied.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
+pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
     Ok(())
 }
@@ -22,7 +22,7 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
 /// Moves what begins at `from` to `to`, which is not behind it, byte by byte: `copy_within` would bring a place that can
 /// panic into a mote's image. How many bytes that were.
 #[inline(never)]
-pub(crate) fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
+pub fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
     if from > to {
         for i in 0..len {
@@ -53,13 +53,13 @@ impl<'r> Reader<'r> {
     }
 
     /// True when everything has been read.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next `N` bytes, where they lie.
     #[inline]
-    pub(crate) fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
+    pub fn array_ref<const N: usize>(&mut self) -> Result<&'r [u8; N], Truncated> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
         self.rest = rest;
         Ok(head)
@@ -94,24 +94,27 @@ impl<'r> Reader<'r> {
     }
 
     /// Three bytes.
-    pub(crate) fn u24(&mut self) -> Result<u32, Truncated> {
+    #[inline]
+    pub fn u24(&mut self) -> Result<u32, Truncated> {
         self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
     /// Four bytes.
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, Truncated> {
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
 
     /// Reads a length of one byte, and returns as many bytes as it says.
-    pub(crate) fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
+    #[inline]
+    pub fn with_len8(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
     /// Reads a length of two bytes, and returns as many bytes as it says.
-    pub(crate) fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
+    #[inline]
+    pub fn with_len16(&mut self) -> Result<&'r [u8], Truncated> {
         let len = self.u16()?;
         self.take(len.into())
     }
@@ -178,26 +181,26 @@ impl<'t> Writer<'t> {
     }
 
     /// The low three bytes of `value`.
-    pub(crate) fn u24(&mut self, value: u32) -> Result<(), Full> {
+    pub fn u24(&mut self, value: u32) -> Result<(), Full> {
         let [_, a, b, c] = value.to_be_bytes();
         self.put(&[a, b, c])
     }
 
     /// Four bytes.
-    pub(crate) fn u32(&mut self, value: u32) -> Result<(), Full> {
+    pub fn u32(&mut self, value: u32) -> Result<(), Full> {
         self.put(&value.to_be_bytes())
     }
 
     /// Writes `bytes` behind their length in one byte.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u8(u8::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
     }
 
     /// Writes what `body` writes behind its length in `N` bytes, of which there are one to three.
-    pub(crate) fn behind_len<const N: usize>(
+    pub fn behind_len<const N: usize>(
         &mut self,
         body: impl FnOnce(&mut Self) -> Result<(), Full>,
     ) -> Result<(), Full> {
@@ -214,7 +217,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Takes away what was written behind the first `len` bytes.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
@@ -226,14 +229,14 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes `bytes` behind their length in two bytes.
-    pub(crate) fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
     }
 }
 
 /// Room that is written from its end to its front.
-pub(crate) struct Headroom<'t> {
+pub struct Headroom<'t> {
     room: &'t mut [u8],
     /// How much of it is still free.
     left: usize,
@@ -242,14 +245,14 @@ pub(crate) struct Headroom<'t> {
 
 impl<'t> Headroom<'t> {
     /// Starts with the last byte of `room`.
-    pub(crate) const fn new(room: &'t mut [u8]) -> Self {
+    pub const fn new(room: &'t mut [u8]) -> Self {
         let left = room.len();
         Self { room, left, full: false }
     }
 
     /// Puts a byte in front. If the byte does not fit, it is left out, and [`Self::finish`] reports this.
     #[inline]
-    pub(crate) fn push(&mut self, byte: u8) {
+    pub fn push(&mut self, byte: u8) {
         let left = self.left.wrapping_sub(1);
         match self.room.get_mut(left) {
             Some(place) => {
@@ -263,7 +266,7 @@ impl<'t> Headroom<'t> {
     /// Puts bytes in front, one by one: for the few of a field that is less than a call.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    pub fn put(&mut self, bytes: &[u8]) {
         let mut left = self.left;
         for byte in bytes.iter().rev() {
             left = left.wrapping_sub(1);
@@ -277,7 +280,7 @@ impl<'t> Headroom<'t> {
     }
 
     /// Bytes that are still free.
-    pub(crate) const fn left(&self) -> usize {
+    pub const fn left(&self) -> usize {
         self.left
     }
 
@@ -285,7 +288,7 @@ impl<'t> Headroom<'t> {
     ///
     /// # Errors
     /// [`Full`] if not everything had room.
-    pub(crate) const fn finish(self) -> Result<usize, Full> {
+    pub const fn finish(self) -> Result<usize, Full> {
         if self.full { Err(Full) } else { Ok(self.left) }
     }
 }
@@ -300,7 +303,7 @@ pub struct Span {
 impl Span {
     /// The place of `part` in the datagram at address `datagram`.
     #[inline]
-    pub(crate) fn within(datagram: usize, part: &[u8]) -> Self {
+    pub fn within(datagram: usize, part: &[u8]) -> Self {
         Self { start: part.as_ptr().addr().wrapping_sub(datagram) as u16, len: part.len() as u16 }
     }
 
@@ -349,13 +352,13 @@ impl<'t> Frame<'t> {
     }
 
     /// Returns the places of the first byte and behind the last one in the storage.
-    pub(crate) const fn place(&self) -> (usize, usize) {
+    pub const fn place(&self) -> (usize, usize) {
         (self.start, self.end)
     }
 
     /// Splits the frame at the byte `at`. Returns the bytes before it, with all the room before them, and the bytes
     /// from there on.
-    pub(crate) fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
+    pub fn split(&mut self, at: usize) -> Option<(&mut [u8], &mut [u8])> {
         self.storage.get_mut(..self.end)?.split_at_mut_checked(self.start.checked_add(at)?)
     }
 
@@ -364,7 +367,7 @@ impl<'t> Frame<'t> {
     /// # Errors
     /// [`Full`] if the storage ends.
     #[inline]
-    pub(crate) fn extend(&mut self, len: usize) -> Result<&mut [u8], Full> {
+    pub fn extend(&mut self, len: usize) -> Result<&mut [u8], Full> {
         let room = self.storage.get_mut(self.end..).and_then(|room| room.get_mut(..len)).ok_or(Full)?;
         self.end = self.end.wrapping_add(len);
         Ok(room)
@@ -387,7 +390,7 @@ impl<'t> Frame<'t> {
     /// # Errors
     /// [`Full`] if the storage does not have as many bytes; the frame does not change.
     #[inline]
-    pub(crate) fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
+    pub fn widen(&mut self, before: usize, behind: usize) -> Result<&mut [u8], Full> {
         let start = self.start.checked_sub(before).ok_or(Full)?;
         let end = self.end.saturating_add(behind);
         let bytes = self.storage.get_mut(start..end).ok_or(Full)?;
@@ -399,7 +402,7 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// Those of `write`.
-    pub(crate) fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn append_with<E>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut writer = Writer::new(self.storage.get_mut(self.end..).unwrap_or(&mut []));
         write(&mut writer)?;
         let len = writer.len();
@@ -411,7 +414,7 @@ impl<'t> Frame<'t> {
     ///
     /// # Errors
     /// [`Full`] if the storage ends, or the frame before `at + removed`; nothing is changed.
-    pub(crate) fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
+    pub fn splice(&mut self, at: usize, removed: usize, bytes: &[u8]) -> Result<(), Full> {
         let tail = at.checked_add(removed).filter(|tail| *tail <= self.len()).ok_or(Full)?;
         let moved = self.len().wrapping_sub(tail);
         let new_tail = at.checked_add(bytes.len()).ok_or(Full)?;
@@ -439,18 +442,18 @@ impl<'t> Frame<'t> {
     }
 
     /// Returns the frame without the last `len` bytes of its free space. Its end is then the argument of [`Self::end_at`].
-    pub(crate) fn reserving(&mut self, len: usize) -> Frame<'_> {
+    pub fn reserving(&mut self, len: usize) -> Frame<'_> {
         let limit = self.storage.len().saturating_sub(len).max(self.end);
         Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)
     }
 
     /// Takes in what was written into a part of the frame, up to `end`, counted from the first byte of the storage.
-    pub(crate) fn end_at(&mut self, end: usize) {
+    pub fn end_at(&mut self, end: usize) {
         self.end = end.min(self.storage.len()).max(self.start);
     }
 
     /// Leaves `len` more bytes free in front of an empty frame.
-    pub(crate) const fn indent(&mut self, len: usize) {
+    pub const fn indent(&mut self, len: usize) {
         if self.is_empty() && len <= self.room() {
             self.start = self.start.wrapping_add(len);
             self.end = self.start;
@@ -458,7 +461,7 @@ impl<'t> Frame<'t> {
     }
 
     /// Moves the bytes of the frame to the front of its storage.
-    pub(crate) fn move_to_front(&mut self) {
+    pub fn move_to_front(&mut self) {
         let len = self.len();
         if self.start > 0
             && let Some(bytes) = self.storage.get_mut(..self.end)
@@ -469,7 +472,7 @@ impl<'t> Frame<'t> {
     }
 
     /// Takes the last `len` bytes away.
-    pub(crate) fn cut(&mut self, len: usize) {
+    pub fn cut(&mut self, len: usize) {
         self.end = self.end.saturating_sub(len).max(self.start);
     }
 

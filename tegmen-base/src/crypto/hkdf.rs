@@ -9,12 +9,12 @@ pub struct Hkdf(HmacKey);
 
 impl Hkdf {
     /// A place for a key.
-    pub(crate) const fn none() -> Self {
+    pub const fn none() -> Self {
         Self(HmacKey::none())
     }
 
     /// HKDF-Extract: derives the key from `secret`, given in parts, under `salt`, which may be empty.
-    pub(crate) fn extract<C: Crypto>(&mut self, salt: &[u8], secret: &[&[u8]]) {
+    pub fn extract<C: Crypto>(&mut self, salt: &[u8], secret: &[&[u8]]) {
         let mut prk = Secret::<DIGEST_LEN>::zeroed();
         self.0.set::<C>(&[salt]);
         self.0.mac_into::<C>(secret, prk.expose_mut());
@@ -22,7 +22,7 @@ impl Hkdf {
     }
 
     /// HKDF-Expand for the purpose `info`, for at most one digest. Bytes of `out` behind the digest do not change.
-    pub(crate) fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
+    pub fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }
 }

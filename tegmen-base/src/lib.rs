@@ -1,0 +1,22 @@
+//! The ground on which the crates of Tegmen stand: [ciphers and hashes](crypto) behind one trait, [secrets](secret),
+//! [buffers](buf), [addresses](address) and the caller's [clock](time).
+//!
+//! No operating system, no heap, no `unsafe`, and no protocol: the core `tegmen`, the formats `tegmen-coap` and the crates for
+//! motes all use these types, and a crypto provider needs no other crate. The core re-exports each module under its name.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod address;
+pub mod buf;
+pub mod crypto;
+mod error;
+pub mod secret;
+pub mod time;
