@@ -7,8 +7,8 @@ use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U8, U12, U13, U16};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tegmen_base::crypto::{NotAuthentic, Unsupported};
 use tegmen_accel::{KeySchedule, open, portable, seal};
+use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
 /// What the crate `ccm` makes of it, where it has the lengths.
 fn reference(key: &[u8; 16], nonce: &[u8], aad: &[u8], body: &[u8], tag: usize) -> Option<(Vec<u8>, Vec<u8>)> {

@@ -5,8 +5,8 @@
 mod checks;
 
 use checks::{CAVP_CASES, Count, RFC_3610_CASES, WYCHEPROOF_CCM_CASES};
-use tegmen_base::crypto::{Ccm, Compact, Crypto, NotAuthentic, Unsupported};
 use tegmen_accel::{KeySchedule, open, portable, seal};
+use tegmen_base::crypto::{Ccm, Compact, Crypto, NotAuthentic, Unsupported};
 
 enum Path {
     Fast,

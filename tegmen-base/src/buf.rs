@@ -200,10 +200,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes what `body` writes behind its length in `N` bytes, of which there are one to three.
-    pub fn behind_len<const N: usize>(
-        &mut self,
-        body: impl FnOnce(&mut Self) -> Result<(), Full>,
-    ) -> Result<(), Full> {
+    pub fn behind_len<const N: usize>(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
         let at = self.len;
         self.put(&[0; N])?;
         body(self)?;

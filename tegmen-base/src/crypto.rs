@@ -114,8 +114,8 @@ pub trait Crypto {
         tag: &[u8],
     ) -> Result<(), NotAuthentic>;
 
-    /// True if the provider has AES-128-CBC, for [suites that are off unless they are
-    /// named](Self); a constant as [`Self::AES_128_GCM`] is.
+    /// True if the provider has AES-128-CBC, for suites of DTLS that are off unless they are
+    /// named; a constant as [`Self::AES_128_GCM`] is.
     const CBC: bool = false;
 
     /// Encrypts `body`, whole blocks of 16 bytes, in place with AES-128-CBC (NIST SP 800-38A). Nothing authenticates it.
@@ -136,8 +136,8 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// True if the provider has SHA-1, for [the records of one suite that is off unless it is
-    /// named](crate::dtls::CipherSuite::RSA_WITH_AES_128_CBC_SHA); a constant as [`Self::CBC`] is.
+    /// True if the provider has SHA-1, for the records of one suite of DTLS that is off unless it is
+    /// named; a constant as [`Self::CBC`] is.
     const SHA1: bool = false;
 
     /// The compression function of SHA-1 (FIPS 180-4, section 6.1.2), over `blocks` in order, in a time that depends on their

@@ -2,8 +2,6 @@
 //!
 //! An image that prints no error links none of them.
 
-use crate::coap::message::BuildError;
-use crate::coap::storage::Busy;
 use crate::dtls::Fatal;
 use crate::dtls::record::SealError;
 use crate::dtls::session::OpenError;
@@ -28,14 +26,6 @@ macro_rules! texts {
 }
 
 texts! {
-    BuildError {
-        Self::Full => "the message is longer than its buffer",
-        Self::Order => "an option has a lower number than the one before, or comes behind the payload",
-    }
-    Busy {
-        Self::Outstanding => "all space for exchanges is taken; wait for one to end",
-        Self::TooLong => "the message is longer than what can be kept for retransmission",
-    }
     TransferError {
         Self::FirstBlock => "the first block of the response does not have the length in its Block2 option",
         Self::NoBlock2 => "the response to a request for a block has no Block2 option",

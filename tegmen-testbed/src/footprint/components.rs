@@ -119,6 +119,7 @@ fn component(krate: &str, at: &str) -> &'static str {
     match krate {
         "tegmen-firmware" => "application",
         "tegmen" | "tegmen-base" => component_of_module(module),
+        "tegmen-coap" => "CoAP",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
         "tegmen-x509" => "common",
@@ -151,6 +152,7 @@ fn component_of_symbol(name: &str) -> &'static str {
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     match krate {
         "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
+        "tegmen_coap" => "CoAP",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
         "tegmen_x509" => "common",

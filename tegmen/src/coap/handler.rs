@@ -1,13 +1,13 @@
 //! Authorizes a request and passes it to its handler.
 
+use super::Code;
+use super::NoResponse;
 use super::block::{self, Block};
-use super::code::Code;
-use super::message::{Builder, MessageRef, MessageType, Token, empty_message};
-use super::no_response::NoResponse;
 use super::option::{self, OptionNumber};
 pub use super::request::Request;
 pub use super::response::Response;
 use super::response::Window;
+use super::{Builder, MessageRef, MessageType, Token, empty_message};
 use crate::buf::Frame;
 use crate::identity::{Identity, Principal, Protection};
 

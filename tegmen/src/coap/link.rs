@@ -1,6 +1,6 @@
 //! CoRE Link Format (RFC 6690) for `/.well-known/core` (RFC 7252, section 7.2).
 
-use super::code::Code;
+use super::Code;
 use super::handler::{Authorized, Response};
 use super::option::OptionNumber;
 

@@ -1,6 +1,6 @@
 //! A request with its sender.
 
-use super::message::MessageRef;
+use super::MessageRef;
 use super::observe;
 use super::option::OptionNumber;
 use crate::identity::Identity;

@@ -1,10 +1,10 @@
 //! The response that a handler writes, or the requested block of it.
 
+use super::Code;
 use super::block::{Block, Fnv};
-use super::code::Code;
-use super::message::{BuildError, Builder, MessageRef};
 use super::option::{self, OptionNumber};
 use super::request::Request;
+use super::{BuildError, Builder, MessageRef};
 
 /// The response under construction: options by rising number, then the payload.
 ///

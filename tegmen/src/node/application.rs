@@ -3,8 +3,8 @@
 use super::bodies::Operation;
 use super::error::SendError;
 use crate::address::Path;
+use crate::coap::Repeat;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
-use crate::coap::storage::Repeat;
 use crate::coap::{Authorized, Block, Code, MessageRef, NoResponse, OptionNumber, RequestId, Token};
 use crate::identity::{Identity, PeerId, Principal};
 use crate::oscore::{RequestNonce, UnprotectError};
@@ -13,7 +13,7 @@ use core::convert::Infallible;
 
 /// The application of a node. `X` is a request that OSCORE opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `S` is
 /// the state of a peer that the application keeps beside its exchanges: see
-/// [`PeerExchanges::State`](crate::coap::exchange::PeerExchanges::State).
+/// [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
 pub trait Application<X = Infallible, S = ()> {
     /// Returns the policy that decides which requests are allowed, and the handler that answers them; `None` if the
     /// application serves nothing. The node then rejects requests, and an image links no server.

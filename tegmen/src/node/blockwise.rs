@@ -6,9 +6,9 @@
 
 use super::bodies::{Bodies, Operation};
 use crate::buf::Frame;
+use crate::coap::BuildError;
 use crate::coap::block::{Block, MAX_SIZE};
 use crate::coap::handler::{Decided, Handler, Request, Served, refusal, serve_as};
-use crate::coap::message::BuildError;
 use crate::coap::option::uint_bytes;
 use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use crate::identity::PeerId;

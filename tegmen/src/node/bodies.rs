@@ -2,8 +2,8 @@
 //! and responses whose blocks are asked for one after the other.
 
 use crate::buf::{Full, copy};
+use crate::coap::EXCHANGE_LIFETIME;
 use crate::coap::block::{Assembly, Block, Step, etag};
-use crate::coap::storage::EXCHANGE_LIFETIME;
 use crate::coap::{Code, MessageRef, Request};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;

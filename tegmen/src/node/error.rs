@@ -1,7 +1,7 @@
 //! The reason why a message was not sent.
 
-use crate::coap::message::BuildError;
-use crate::coap::storage::Busy;
+use crate::coap::BuildError;
+use crate::coap::Busy;
 use crate::endpoint::Misuse;
 use crate::oscore::ProtectError;
 

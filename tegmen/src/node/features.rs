@@ -6,7 +6,7 @@ use super::observers::Observers;
 use super::oscore::Oscore;
 use super::pacing::Pacing;
 use super::queue::Queue;
-use crate::coap::exchange::PeerExchanges;
+use crate::coap::PeerExchanges;
 use crate::endpoint::Peers;
 
 /// The memory of the parts of a node that an image may leave out. Each part is a type; `()` leaves the part out, and has

@@ -1,8 +1,8 @@
 //! Messages that wait until NSTART and PROBING_RATE allow them (RFC 7252, section 4.7).
 
 use crate::buf::copy;
+use crate::coap::Busy;
 use crate::coap::RequestId;
-use crate::coap::storage::Busy;
 use crate::identity::PeerId;
 
 /// A message that waits to be sent.

@@ -1,7 +1,7 @@
 //! The errors of protection.
 
 use crate::buf::Full;
-use crate::coap::message::BuildError;
+use crate::coap::BuildError;
 
 /// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

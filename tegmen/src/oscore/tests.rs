@@ -4,7 +4,7 @@ use super::id::Id;
 use super::naming::INFO_LEN;
 use super::*;
 use crate::buf::Frame;
-use crate::coap::message::{Builder, MessageRef, MessageType};
+use crate::coap::{Builder, MessageRef, MessageType};
 use crate::coap::{Code, OptionNumber, Token};
 use crate::crypto::Compact;
 use crate::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};

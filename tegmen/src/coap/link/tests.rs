@@ -1,7 +1,7 @@
 use super::*;
 use crate::buf::Frame;
 use crate::coap::handler::{Anybody, Handler, Request, serve};
-use crate::coap::message::{Builder, MessageRef, MessageType};
+use crate::coap::{Builder, MessageRef, MessageType};
 use crate::identity::{Identity, Principal, Protection};
 use std::string::String;
 use std::vec::Vec;

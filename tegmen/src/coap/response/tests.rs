@@ -1,7 +1,7 @@
 use super::*;
 use crate::buf::Frame;
+use crate::coap::MessageType;
 use crate::coap::handler::{Anybody, Authorized, Decided, Handler, Served, respond, serve};
-use crate::coap::message::MessageType;
 use crate::identity::{Identity, Principal, Protection};
 use proptest::prelude::*;
 use std::vec::Vec;

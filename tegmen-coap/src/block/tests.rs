@@ -1,8 +1,8 @@
 use super::*;
-use crate::buf::Frame;
-use crate::coap::message::{Builder, MessageType};
+use crate::message::{Builder, MessageType};
 use proptest::prelude::*;
 use std::vec::Vec;
+use tegmen_base::buf::Frame;
 
 #[test]
 fn the_examples_of_rfc_7959_read_and_write() {

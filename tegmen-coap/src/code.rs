@@ -80,7 +80,7 @@ impl Code {
     pub const HOP_LIMIT_REACHED: Self = Self::new(5, 8);
 
     /// The code `class.detail`; only the low three and five bits count.
-    pub(crate) const fn new(class: u8, detail: u8) -> Self {
+    pub const fn new(class: u8, detail: u8) -> Self {
         Self(class << 5 | detail & 31)
     }
 
@@ -90,17 +90,17 @@ impl Code {
     }
 
     /// The two digits behind it.
-    pub(crate) const fn detail(self) -> u8 {
+    pub const fn detail(self) -> u8 {
         self.0 & 31
     }
 
     /// A method.
-    pub(crate) const fn is_request(self) -> bool {
+    pub const fn is_request(self) -> bool {
         self.class() == 0 && self.0 != 0
     }
 
     /// A method that changes nothing, whose response may be asked for again.
-    pub(crate) const fn is_safe(self) -> bool {
+    pub const fn is_safe(self) -> bool {
         matches!(self, Self::GET | Self::FETCH)
     }
 

@@ -7,9 +7,9 @@ use super::message::{Malformed, MessageRef, MessageType, Token, empty_message};
 use super::observe;
 use super::option::OptionNumber;
 use super::storage::{Busy, ExchangeStorage, Outgoing, Repeat, RequestId, Waiting};
-use crate::buf::Frame;
-use crate::crypto::Crypto;
-use crate::time::{Duration, Instant};
+use tegmen_base::buf::Frame;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::time::{Duration, Instant};
 
 /// ACK_TIMEOUT (RFC 7252, section 4.8).
 pub(crate) const ACK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -135,14 +135,14 @@ impl<S: ExchangeStorage> Default for Exchanges<S> {
 
 impl<S: ExchangeStorage> Exchanges<S> {
     /// No exchanges. The first message is sent with this Message ID, which is best drawn at random. A
-    /// [`Node`](crate::node::Node) draws it for the exchanges of [`Self::default`].
+    /// A node draws it for the exchanges of [`Self::default`].
     pub fn new(first_message_id: u16) -> Self {
         Self { next_message_id: first_message_id, is_drawn: true, ..Self::default() }
     }
 
     /// Draws the first Message ID unless there is one (RFC 7252, section 4.4).
     #[inline]
-    pub(crate) fn draw_message_id<C: Crypto>(&mut self, crypto: &mut C) {
+    pub fn draw_message_id<C: Crypto>(&mut self, crypto: &mut C) {
         if !self.is_drawn {
             let mut id = [0; 2];
             crypto.random(&mut id);
@@ -290,7 +290,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Returns a new name, for [`Self::sent_as`].
-    pub(crate) const fn request_id(&mut self) -> RequestId {
+    pub const fn request_id(&mut self) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request = self.next_request.wrapping_add(1);
         id
@@ -301,7 +301,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     /// # Errors
     /// [`Busy`]; the message must then not be sent.
     #[inline]
-    pub(crate) fn sent_as(
+    pub fn sent_as(
         &mut self,
         storage: &mut S,
         now: Instant,
@@ -362,7 +362,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Returns true if a request with this token has not ended.
-    pub(crate) fn awaits(&self, storage: &S, token: &[u8]) -> bool {
+    pub fn awaits(&self, storage: &S, token: &[u8]) -> bool {
         storage.exchanges(&self.kept).any(|o| o.is_open() && o.is_request && o.token.as_bytes() == token)
     }
 
@@ -372,7 +372,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Returns true until the exchange ends.
-    pub(crate) fn is_open(&self, storage: &S, id: RequestId) -> bool {
+    pub fn is_open(&self, storage: &S, id: RequestId) -> bool {
         storage.exchanges(&self.kept).any(|o| o.id == id && o.is_open())
     }
 

@@ -8,8 +8,8 @@ pub use fixed::Fixed;
 use super::code::Code;
 use super::message::{MessageRef, Token};
 use super::option::OptionNumber;
-use crate::buf::{Frame, Full};
-use crate::time::{Duration, Instant};
+use tegmen_base::buf::{Frame, Full};
+use tegmen_base::time::{Duration, Instant};
 
 /// EXCHANGE_LIFETIME: the time in which a Message ID means the same message (RFC 7252, section 4.8.2).
 pub const EXCHANGE_LIFETIME: Duration = Duration::from_secs(247);
@@ -95,7 +95,7 @@ impl Outgoing {
 
     /// Returns true unless the exchange is over.
     #[inline]
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.waiting != Waiting::Nothing
     }
 

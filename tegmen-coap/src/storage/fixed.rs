@@ -1,8 +1,8 @@
 //! Exchanges of a peer in arrays of fixed sizes.
 
 use super::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Outgoing, Repeat, RequestId};
-use crate::buf::{Frame, Full, copy};
-use crate::time::Instant;
+use tegmen_base::buf::{Frame, Full, copy};
+use tegmen_base::time::Instant;
 
 /// The storage of a mote, which keeps the exchanges of each peer in the peer's entry. It has no size itself.
 ///

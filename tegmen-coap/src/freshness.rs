@@ -2,7 +2,7 @@
 
 use super::message::MessageRef;
 use super::option::OptionNumber;
-use crate::secret;
+use tegmen_base::secret;
 
 /// The proof that a peer is where its messages come from, and that its requests are no replays.
 #[derive(Clone, Copy, Debug)]
@@ -29,19 +29,19 @@ impl Freshness {
     }
 
     /// Returns true once the peer has repeated the value.
-    pub(crate) const fn is_shown(&self) -> bool {
+    pub const fn is_shown(&self) -> bool {
         self.is_shown
     }
 
     /// Returns the value of the Echo option in a challenge.
-    pub(crate) const fn echo(&self) -> &[u8; 8] {
+    pub const fn echo(&self) -> &[u8; 8] {
         &self.echo
     }
 
     /// Returns false if the request must be answered with a challenge. `is_unverified` is true if it may be a replay, and
     /// `is_plain` if nothing protects it.
     #[inline]
-    pub(crate) fn admits(&mut self, request: &MessageRef<'_>, is_unverified: bool, is_plain: bool) -> bool {
+    pub fn admits(&mut self, request: &MessageRef<'_>, is_unverified: bool, is_plain: bool) -> bool {
         let is_unproven = is_plain && self.verifies_address;
         if self.is_shown || !is_unverified && !is_unproven {
             return true;
@@ -52,7 +52,7 @@ impl Freshness {
 
     /// Returns false if a response of `len` bytes is too long for an address that nobody has shown to be at.
     #[inline]
-    pub(crate) const fn allows(&self, is_plain: bool, request_len: usize, len: usize) -> bool {
+    pub const fn allows(&self, is_plain: bool, request_len: usize, len: usize) -> bool {
         let is_unproven = is_plain && self.verifies_address && !self.is_shown;
         !is_unproven || len <= request_len.saturating_mul(AMPLIFICATION)
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::coap::storage::Waiting;
+use crate::storage::Waiting;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;

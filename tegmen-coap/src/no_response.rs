@@ -6,25 +6,25 @@ use super::option::OptionNumber;
 
 /// The classes of responses that a client does not want (RFC 7967, section 2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NoResponse(u32);
+pub struct NoResponse(u32);
 
 impl NoResponse {
     /// No response is wanted, be it of class 2, 4 or 5.
-    pub(crate) const ALL: Self = Self(0b1_1010);
+    pub const ALL: Self = Self(0b1_1010);
 
     /// Reads the option of a request; without it, every response is wanted.
-    pub(crate) fn of(request: &MessageRef<'_>) -> Self {
+    pub fn of(request: &MessageRef<'_>) -> Self {
         Self(request.uint(OptionNumber::NO_RESPONSE).unwrap_or(0))
     }
 
     /// Returns true if the client does not want a response with this code.
-    pub(crate) fn suppresses(self, code: Code) -> bool {
+    pub fn suppresses(self, code: Code) -> bool {
         let class = u32::from(code.class()).saturating_sub(1);
         code.is_response() && self.0.checked_shr(class).unwrap_or(0) & 1 == 1
     }
 
     /// Returns true if the client wants no response, whatever its code.
-    pub(crate) const fn suppresses_all(self) -> bool {
+    pub const fn suppresses_all(self) -> bool {
         self.0 & Self::ALL.0 == Self::ALL.0
     }
 }

@@ -1,7 +1,7 @@
 //! Observing a resource (RFC 7641): the number of a notification, and the order of two notifications.
 
 use super::message::Token;
-use crate::time::{Duration, Instant};
+use tegmen_base::time::{Duration, Instant};
 
 /// Value of the Observe option that registers.
 pub const REGISTER: u32 = 0;
@@ -13,19 +13,19 @@ const NUMBER_MASK: u32 = 0xff_ffff;
 
 /// The order of the notifications of one observation, at the client (RFC 7641, section 3.4).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
+pub struct Order {
     number: u32,
     at: Instant,
 }
 
 impl Order {
     /// Begins with the response to the registration.
-    pub(crate) const fn new(number: u32, at: Instant) -> Self {
+    pub const fn new(number: u32, at: Instant) -> Self {
         Self { number: number & NUMBER_MASK, at }
     }
 
     /// True if a notification that arrives now is newer than those before; then it is the one to compare with.
-    pub(crate) fn is_newer(&mut self, number: u32, now: Instant) -> bool {
+    pub fn is_newer(&mut self, number: u32, now: Instant) -> bool {
         let ahead = number.wrapping_sub(self.number) & NUMBER_MASK;
         let newer = ahead != 0 && ahead < 1 << 23 || now.since(self.at) > FRESH_AFTER;
         if newer {
@@ -46,25 +46,25 @@ pub struct Observation {
 
 impl Observation {
     /// A registration whose response carries `number`. If it renews an older one, that must be newer than all before.
-    pub(crate) const fn new(token: Token, number: u32) -> Self {
+    pub const fn new(token: Token, number: u32) -> Self {
         Self { token, number: number & NUMBER_MASK, unconfirmed: 0 }
     }
 
     /// The Observe option of what was sent last, 24 bits.
-    pub(crate) const fn number(&self) -> u32 {
+    pub const fn number(&self) -> u32 {
         self.number
     }
 
     /// The Observe option of the next notification. One notification is made for each change at most, so 2^23 of them
     /// take longer than the 128 seconds in which a client compares numbers.
-    pub(crate) const fn next(&mut self) -> u32 {
+    pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number
     }
 
     /// True if the next notification is to be confirmable: after `most` that were not, for only an acknowledgement
     /// tells that the client is still there (RFC 7641, section 4.5).
-    pub(crate) const fn confirm(&mut self, most: u8) -> bool {
+    pub const fn confirm(&mut self, most: u8) -> bool {
         let confirm = self.unconfirmed >= most;
         self.unconfirmed = if confirm { 0 } else { self.unconfirmed.wrapping_add(1) };
         confirm

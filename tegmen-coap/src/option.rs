@@ -1,6 +1,6 @@
 //! Options (RFC 7252, sections 3.1 and 5.10).
 
-use crate::buf::{Full, Reader, Truncated, Writer, copy, shift_left};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer, copy, shift_left};
 
 /// An option number (IANA CoAP Option Numbers registry).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -8,7 +8,7 @@ pub struct OptionNumber(pub u16);
 
 /// The class of an option for OSCORE (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Class {
+pub enum Class {
     /// Encrypted: the option goes inside. This is the class of every option without another definition.
     Encrypted,
     /// Unprotected: stays outside, for proxies to read.
@@ -66,7 +66,7 @@ impl OptionNumber {
     pub const REQUEST_TAG: Self = Self(292);
 
     /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
-    pub(crate) const fn is_critical(self) -> bool {
+    pub const fn is_critical(self) -> bool {
         self.0 & 1 == 1
     }
 
@@ -77,7 +77,7 @@ impl OptionNumber {
 
     /// The class of options that are not both (RFC 8613, figure 5).
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) const fn class(self) -> Class {
+    pub const fn class(self) -> Class {
         match self {
             Self::URI_HOST | Self::URI_PORT | Self::OSCORE | Self::PROXY_URI | Self::PROXY_SCHEME => Class::Unprotected,
             // RFC 8768, section 5.
@@ -88,7 +88,7 @@ impl OptionNumber {
 }
 
 /// Reads one option behind the option `previous`; the payload marker is not an option and must be looked for first.
-pub(crate) fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
+pub fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
     let first = reader.u8()?;
     let (delta, len) = (first >> 4, first & 15);
     let delta = if delta < 13 { delta.into() } else { read_extended(reader, delta)? };
@@ -98,7 +98,7 @@ pub(crate) fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(Option
 }
 
 /// The value of the first option of this number in a run that a parser has walked.
-pub(crate) fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
+pub fn find(run: &[u8], wanted: OptionNumber) -> Option<&[u8]> {
     let (mut reader, mut previous) = (Reader::new(run), 0);
     loop {
         let (number, value) = read(&mut reader, previous).ok()?;
@@ -119,7 +119,7 @@ fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> 
 }
 
 /// Writes one option, whose number is `delta` more than that of the one before.
-pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
+pub fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
     if value.len() > MAX_VALUE {
         return Err(Full);
     }
@@ -131,7 +131,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result
 const MAX_VALUE: usize = 65_804;
 
 /// The bytes before the value of an option.
-pub(crate) struct Header {
+pub struct Header {
     /// The first five, of which some count.
     bytes: [u8; 8],
     len: usize,
@@ -140,7 +140,7 @@ pub(crate) struct Header {
 impl Header {
     /// For a value of `len` bytes, 65,804 at most.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn new(delta: u16, len: usize) -> Self {
+    pub fn new(delta: u16, len: usize) -> Self {
         let mut header = Self { bytes: [0; 8], len: 1 };
         let nibbles = header.nibble(delta.into()) << 4 | header.nibble(len);
         let [first, ..] = &mut header.bytes;
@@ -171,14 +171,15 @@ impl Header {
         }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// Returns the bytes of the header.
+    pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len & 7).unwrap_or(&[])
     }
 }
 
 /// The options of an OSCORE message that [`retain`] keeps (RFC 8613, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     /// Outer options that belong there: class U, except OSCORE itself.
     Outside,
     /// Inner options of a request: class E.
@@ -201,7 +202,7 @@ impl Part {
 /// Removes options from a run that a parser has validated, in place. Returns the remaining length.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(crate) fn retain(run: &mut [u8], part: Part) -> usize {
+pub fn retain(run: &mut [u8], part: Part) -> usize {
     let (mut from, mut to) = (0usize, 0usize);
     let (mut number, mut last) = (0u16, 0u16);
     loop {
@@ -258,7 +259,7 @@ impl<'a> Run<'a> {
 
 impl<'a> Options<'a> {
     /// Both runs, already checked by a parser.
-    pub(crate) fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
+    pub fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
         Self { outer: Run::new(outer), inner: Run::new(inner) }
     }
 }

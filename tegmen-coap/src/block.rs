@@ -1,6 +1,6 @@
 //! Block-wise transfer (RFC 7959): the Block options, and the assembly of a request body.
 //!
-//! A response body needs nothing here: [`super::handler::Response`] keeps of what the handler writes the block that was
+//! A response body needs nothing here: `Response` of the crate `tegmen` keeps of what the handler writes the block that was
 //! asked for, so that a server holds no state between the blocks.
 
 use super::code::Code;
@@ -58,7 +58,7 @@ impl Block {
     }
 
     /// Returns the same position in the body with blocks of at most `size` bytes.
-    pub(crate) fn limited(self, size: usize) -> Self {
+    pub fn limited(self, size: usize) -> Self {
         let size_exponent = self.size_exponent.min(Self::first(size).size_exponent);
         let number = self.number << self.size_exponent.saturating_sub(size_exponent);
         Self { number, size_exponent, ..self }
@@ -98,21 +98,23 @@ impl MessageRef<'_> {
 
 /// The hash FNV-1a. A peer that finds two operations with the same fingerprint confuses only its own transfers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fnv(u64);
+pub struct Fnv(u64);
 
 impl Fnv {
-    pub(crate) const fn new() -> Self {
+    /// The hash of no bytes.
+    pub const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    /// Adds bytes to those hashed.
+    pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 
     /// Returns the hash in 32 bits.
-    pub(crate) const fn short(self) -> u32 {
+    pub const fn short(self) -> u32 {
         (self.0 >> 32) as u32 ^ self.0 as u32
     }
 }
@@ -141,7 +143,7 @@ pub enum Step {
 
 impl Assembly {
     /// Returns the number of bytes of the body received.
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
     }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::buf::Frame;
-use crate::coap::{Builder, Code, MessageType};
+use crate::{Builder, Code, MessageType};
+use tegmen_base::buf::Frame;
 
 const ECHO: [u8; 8] = *b"12345678";
 

@@ -1,9 +1,9 @@
 //! Limits the rate of messages to an endpoint that does not answer (PROBING_RATE; RFC 7252, section 4.7).
 
-use crate::time::{Duration, Instant};
+use tegmen_base::time::{Duration, Instant};
 
 /// PROBING_RATE (RFC 7252, section 4.8): bytes a second, on average.
-pub(crate) const PROBING_RATE: u32 = 1;
+const PROBING_RATE: u32 = 1;
 
 /// The time at which the next message without acknowledgement may be sent to an endpoint.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl Default for Probing {
 
 impl Probing {
     /// Nothing was sent yet.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { next: Instant::AT_ONCE }
     }
 

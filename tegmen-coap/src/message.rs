@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::option::{self, OptionNumber, Options};
-use crate::buf::{Frame, Full, Reader, Writer};
+use tegmen_base::buf::{Frame, Full, Reader, Writer};
 
 /// The type of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ impl MessageType {
 }
 
 /// Longest token in bytes.
-pub(crate) const MAX_TOKEN: usize = 8;
+pub const MAX_TOKEN: usize = 8;
 /// Bytes before the token.
 pub const HEADER_LEN: usize = 4;
 const VERSION: u8 = 1;
@@ -44,7 +44,7 @@ pub struct Token {
 
 impl Token {
     /// The token of no bytes.
-    pub(crate) const fn new_empty() -> Self {
+    pub const fn new_empty() -> Self {
         Self { bytes: [0; MAX_TOKEN], len: 0 }
     }
 
@@ -133,7 +133,7 @@ impl<'a> MessageRef<'a> {
 
     /// Does the same as [`Self::with_plaintext`], in place.
     #[inline]
-    pub(crate) fn enclose(&mut self, plaintext: &'a [u8]) -> Result<(), Malformed> {
+    pub fn enclose(&mut self, plaintext: &'a [u8]) -> Result<(), Malformed> {
         let malformed = Malformed::Message { message_type: self.message_type, message_id: self.message_id };
         let (&code, rest) = plaintext.split_first().ok_or(malformed)?;
         let (inner, payload, present) = split_payload(rest).ok_or(malformed)?;
@@ -155,12 +155,12 @@ impl<'a> MessageRef<'a> {
     }
 
     /// Returns the last message of a block-wise transfer, with the whole body instead of its own block.
-    pub(crate) const fn with_body(self, body: &'a [u8]) -> Self {
+    pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }
 
     /// True if the payload is a whole body, put together from blocks.
-    pub(crate) const fn is_assembled(&self) -> bool {
+    pub const fn is_assembled(&self) -> bool {
         self.assembled
     }
 
@@ -190,7 +190,7 @@ impl<'a> MessageRef<'a> {
     }
 
     /// Bytes of the options outside, as they are encoded.
-    pub(crate) const fn options_len(&self) -> usize {
+    pub const fn options_len(&self) -> usize {
         self.outer.len()
     }
 
@@ -208,7 +208,7 @@ impl<'a> MessageRef<'a> {
     }
 
     /// False if it has certainly no option of class U (RFC 8613, section 4.1), OSCORE not counted.
-    pub(crate) const fn may_have_unprotected(&self) -> bool {
+    pub const fn may_have_unprotected(&self) -> bool {
         self.present & UNPROTECTED != 0
     }
 
@@ -343,7 +343,7 @@ impl<'f, 't> Builder<'f, 't> {
     }
 
     /// The code that the message goes out with.
-    pub(crate) fn code(&self) -> Code {
+    pub fn code(&self) -> Code {
         Code(self.frame.bytes().get(self.start.wrapping_add(1)).copied().unwrap_or(0))
     }
 
@@ -354,7 +354,7 @@ impl<'f, 't> Builder<'f, 't> {
     }
 
     /// Takes `len` bytes of the payload away again.
-    pub(crate) fn cut(&mut self, len: usize) {
+    pub fn cut(&mut self, len: usize) {
         self.frame.cut(len);
     }
 
@@ -465,7 +465,7 @@ impl<'f, 't> Builder<'f, 't> {
     }
 
     /// Forgets options and payload, so that another response can be written.
-    pub(crate) fn restart(&mut self, token_len: usize) {
+    pub fn restart(&mut self, token_len: usize) {
         self.frame.truncate(self.start.wrapping_add(HEADER_LEN).wrapping_add(token_len));
         (self.last, self.has_payload) = (0, false);
     }

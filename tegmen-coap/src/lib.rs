@@ -1,0 +1,43 @@
+//! Messages and message layer of CoAP (RFC 7252).
+//!
+//! [`MessageRef`] parses into a view and [`Builder`] builds in place; [`Exchanges`] is the message layer of one peer
+//! (retransmission, deduplication, matching of responses), and [`ExchangeStorage`] its memory; [`block`] has the option of
+//! Block-wise transfer (RFC 7959), [`observe`] the numbers of notifications (RFC 7641); [`Freshness`] proves that a client is
+//! at its address (RFC 9175); [`Probing`] limits messages to peers that do not answer.
+//!
+//! No operating system, no heap, no socket, no `unsafe`, and nothing here can panic. Requests, their rights and their
+//! protection are in the crate `tegmen`, which re-exports these items as `tegmen::coap`.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod block;
+mod code;
+mod error;
+mod exchange;
+mod freshness;
+mod message;
+mod no_response;
+pub mod observe;
+pub mod option;
+mod probing;
+mod storage;
+
+pub use block::Block;
+pub use code::Code;
+pub use exchange::{Due, Exchanges, PeerExchanges, Received};
+pub use freshness::Freshness;
+pub use message::{
+    BuildError, Builder, HEADER_LEN, MAX_TOKEN, Malformed, MessageRef, MessageType, Token, empty_message,
+};
+pub use no_response::NoResponse;
+pub use option::{OptionNumber, Options, uint, uint_bytes};
+pub use probing::Probing;
+pub use storage::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Fixed, Outgoing, Repeat, RequestId, Waiting};
