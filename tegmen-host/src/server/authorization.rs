@@ -63,7 +63,9 @@ impl Later<'_> {
 
 /// The policy of a server, whatever its type.
 #[derive(Clone)]
-pub(crate) struct AnyPolicy(Arc<dyn Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync>);
+pub(crate) struct AnyPolicy(Arc<Decide>);
+
+type Decide = dyn Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync;
 
 impl AnyPolicy {
     /// A policy that decides at once. One that does not denies the request.

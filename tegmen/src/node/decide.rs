@@ -82,8 +82,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if identity.protection != Protection::Oscore && entry.identity() != identity {
             return Err(Misuse::NotEstablished.into());
         }
-        let (exchanges, waits) = self.place(cx, peer, true, false)?;
-        let head = (MessageType::Confirmable, exchanges.message_id());
+        let (message_id, waits) = self.place(cx, peer, true, false)?;
+        let head = (MessageType::Confirmable, message_id);
         let mut frame = self.frame::<C>(peer, out);
         let mut tailroom = self.tailroom(peer, &frame);
         if F::Oscore::IS_ON && deferred.exchange.is_some() {

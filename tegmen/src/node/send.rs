@@ -51,14 +51,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.forget_requests();
         }
         let confirmable = message_type == MessageType::Confirmable;
-        let (exchanges, waits) = self.place(cx, peer, confirmable, code.is_request())?;
-        let message_id = exchanges.message_id();
+        let (message_id, waits) = self.place(cx, peer, confirmable, code.is_request())?;
         let mut builder = Builder::new(&mut frame, message_type, code, message_id, token)?;
         write(&mut self.features, &mut builder)?;
         self.send_written(cx, peer, (confirmable, waits), protect, random, frame)
     }
 
-    /// Returns the exchanges of the peer, and true if a message that begins one has to wait.
+    /// Returns the Message ID of a message that begins an exchange with the peer, and true if it has to wait.
     ///
     /// # Errors
     /// [`SendError::Busy`] if it has to wait and cannot; [`Misuse::NotEstablished`].
@@ -69,7 +68,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         peer: PeerId,
         confirmable: bool,
         is_request: bool,
-    ) -> Result<(&mut Exchanges<<P::Attached as PeerExchanges>::Storage>, bool), SendError> {
+    ) -> Result<(u16, bool), SendError> {
         let exchanges = self.endpoint.peers.attached(peer).and_then(|attached| {
             attached.begin(cx.now, |random| cx.crypto.random(random));
             attached.exchanges()
@@ -85,7 +84,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if waits && F::Queue::PLACES == 0 {
             return Err(SendError::Busy);
         }
-        Ok((exchanges, waits))
+        Ok((exchanges.message_id(), waits))
     }
 
     /// Protects the message in `frame` and keeps it. Returns the name of its exchange, and the length of the datagram to send,
