@@ -7,7 +7,7 @@ use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::Policy;
 use tegmen::coap::{
-    Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, Request, RequestId, Response,
+    Authorized, Code, Exchanges, Fixed, Handler, MessageRef, OptionNumber, PeerExchanges, Request, RequestId, Response,
 };
 use tegmen::crypto::RustCrypto;
 use tegmen::cx::Counters;
@@ -38,7 +38,12 @@ mod tokens;
 #[path = "nodes/transfers.rs"]
 mod transfers;
 
-type Table = PeerArray<Exchanges<Fixed<3, 64, 32, 512>>, 2, 1>;
+type Storage = Fixed<3, 64, 32, 512>;
+type Table = PeerArray<Exchanges<Storage>, 2, 1>;
+
+/// The entry of a peer at the ends of a world.
+trait Entry: PeerExchanges<Storage = Storage, State = ()> + Default {}
+impl<E: PeerExchanges<Storage = Storage, State = ()> + Default> Entry for E {}
 
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,8 +185,10 @@ impl Application for App {
     }
 }
 
-struct End<F: Features> {
-    node: Node<Table, Extended<Both>, F>,
+type End<F> = EndOf<F, Exchanges<Storage>>;
+
+struct EndOf<F: Features, E: Entry> {
+    node: Node<PeerArray<E, 2, 1>, Extended<Both>, F>,
     crypto: RustCrypto,
     counters: Counters,
     local: Address,
@@ -191,13 +198,13 @@ struct End<F: Features> {
     asked: HashMap<u32, RequestId>,
 }
 
-impl<F: Features<Oscore = ()>> End<F> {
+impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
     fn new(last: u8, seed: u64, now: Instant, features: F) -> Self {
         let mut bytes = [last; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let (mut crypto, mut counters) = (RustCrypto::new(bytes), Counters::default());
         let mut cx = Cx { now, crypto: &mut crypto, counters: &mut counters };
-        let endpoint = Endpoint::new(&mut cx, Table::new(), Config::default());
+        let endpoint = Endpoint::new(&mut cx, PeerArray::new(), Config::default());
         let counter = Counter { temperature: Some(0), ..Counter::default() };
         let (deferred, outcomes, observation) = (VecDeque::new(), HashMap::new(), None);
         let (seen, others) = (Vec::new(), Vec::new());
@@ -355,12 +362,12 @@ impl<F: Features<Oscore = ()>> End<F> {
     /// The number of messages for which nothing was received: see NSTART.
     fn outstanding(&mut self) -> usize {
         let attached = self.peer.and_then(|peer| self.node.endpoint.peers.attached(peer));
-        attached.map_or(0, |exchanges| exchanges.outstanding(&Fixed))
+        attached.and_then(PeerExchanges::exchanges).map_or(0, |exchanges| exchanges.outstanding(&Fixed))
     }
 
     fn open(&mut self) -> usize {
         let peer = self.peer.expect("a peer");
-        self.node.endpoint.peers.attached(peer).expect("a peer").open(&Fixed)
+        self.node.endpoint.peers.attached(peer).expect("a peer").exchanges().expect("exchanges").open(&Fixed)
     }
 }
 
@@ -375,12 +382,14 @@ impl Random {
     }
 }
 
-struct World<F: Features> {
+type World<F> = WorldOf<F, Exchanges<Storage>>;
+
+struct WorldOf<F: Features, E: Entry> {
     now: Instant,
     random: Random,
     loss: u64,
     secure: bool,
-    ends: [End<F>; 2],
+    ends: [EndOf<F, E>; 2],
     nstart: usize,
     /// Arrival, order, the end that receives it, bytes.
     flying: Vec<(Instant, usize, usize, Vec<u8>)>,
@@ -391,17 +400,17 @@ struct World<F: Features> {
     next_answer: Instant,
 }
 
-impl<F: Features<Oscore = ()> + Default> World<F> {
+impl<F: Features<Oscore = ()> + Default, E: Entry> WorldOf<F, E> {
     fn new(seed: u64, secure: bool) -> Self {
         Self::with_features(seed, secure, F::default)
     }
 }
 
-impl<F: Features<Oscore = ()>> World<F> {
+impl<F: Features<Oscore = ()>, E: Entry> WorldOf<F, E> {
     fn with_features(seed: u64, secure: bool, features: impl Fn() -> F) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let now = Instant::from_micros(5_000_000);
-        let mut ends = [1, 2].map(|last| End::new(last, seed, now, features()));
+        let mut ends = [1, 2].map(|last| EndOf::new(last, seed, now, features()));
         for (number, end) in ends.iter_mut().enumerate() {
             let path = end.path();
             let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };

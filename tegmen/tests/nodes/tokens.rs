@@ -1,9 +1,10 @@
 //! The tokens and Message IDs that a node draws, and what the response to a request proves.
 
-use super::{APPLICATION_DATA, Outcome, World};
+use super::{APPLICATION_DATA, Entry, Outcome, Storage, World, WorldOf};
 use std::collections::HashSet;
-use tegmen::coap::{Code, MessageRef};
+use tegmen::coap::{Code, Exchanges, Freshness, MessageRef, PeerExchanges};
 use tegmen::cx::Cx;
+use tegmen::node::RequestHead;
 
 /// Sends requests in clear, one in each of `seeds` worlds. Returns their tokens and Message IDs.
 fn drawn(seeds: u64) -> Vec<(Vec<u8>, u16)> {
@@ -41,7 +42,7 @@ fn a_node_that_only_serves_in_clear_draws_its_first_message_id() {
 }
 
 /// Datagrams with application data that were sent to an end.
-fn recorded(world: &World<()>, end: usize) -> Vec<Vec<u8>> {
+fn recorded<E: Entry>(world: &WorldOf<(), E>, end: usize) -> Vec<Vec<u8>> {
     let sent = world.launched.iter().filter(|(to, datagram)| *to == end && datagram[0] == APPLICATION_DATA);
     sent.map(|(_, datagram)| datagram.clone()).collect()
 }
@@ -81,4 +82,59 @@ fn only_the_response_to_a_new_request_verifies_a_session_whose_replay_window_was
     world.ends[1].to_ask.push_back(2);
     world.run();
     assert_eq!(world.ends[0].app.counter.executed[&2], 1);
+}
+
+/// A peer that can be challenged.
+struct Challenged(Exchanges<Storage>, Freshness);
+
+impl Default for Challenged {
+    fn default() -> Self {
+        Self(Exchanges::default(), Freshness::new(*b"repeat i"))
+    }
+}
+
+impl PeerExchanges for Challenged {
+    type Storage = Storage;
+    type State = ();
+    const VERIFIES: bool = true;
+
+    fn exchanges(&mut self) -> Option<&mut Exchanges<Storage>> {
+        Some(&mut self.0)
+    }
+
+    fn freshness(&mut self) -> Option<&mut Freshness> {
+        Some(&mut self.1)
+    }
+}
+
+#[test]
+fn a_node_that_challenges_its_peers_takes_no_recorded_response() {
+    let mut world = WorldOf::<(), Challenged>::new(1, true);
+    world.loss = 0;
+    world.run();
+    // With a token that is short, so that a later request may have the same one.
+    let ask = |world: &mut WorldOf<(), Challenged>| {
+        let (now, end, mut out) = (world.now, &mut world.ends[0], [0; 400]);
+        let mut cx = Cx { now, crypto: &mut end.crypto, counters: &mut end.counters };
+        let head = RequestHead::new(Code::POST).with_token(b"t");
+        let write = |post: &mut tegmen::coap::Builder<'_, '_>| {
+            post.path("now")?;
+            post.payload(&[0; 4])
+        };
+        let (_, len) = end.node.request(&mut cx, end.peer.unwrap(), head, write, &mut out).unwrap();
+        out[..len].to_vec()
+    };
+    let request = ask(&mut world);
+    world.launch(1, vec![request]);
+    world.run();
+    let now = world.now;
+    let [mut old] = recorded(&world, 0).try_into().unwrap();
+    assert_eq!(world.ends[0].app.outcomes.len(), 1);
+    world.ends[0].lose_replay_window(now);
+    world.ends[0].app.outcomes.clear();
+    ask(&mut world);
+    let replayed = world.ends[0].counters.replayed;
+    assert_eq!(world.ends[0].receive(now, true, &mut old), Vec::<Vec<u8>>::new());
+    assert!(world.ends[0].app.outcomes.is_empty(), "a recorded response was taken");
+    assert_eq!(world.ends[0].counters.replayed, replayed + 1);
 }

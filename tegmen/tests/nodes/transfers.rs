@@ -1,10 +1,11 @@
 //! Bodies that are longer than a message, at both ends (RFC 7959, RFC 9175).
 
-use super::{Random, Table, World};
+use super::{Entry, Random, World};
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId, Response};
 use tegmen::crypto::RustCrypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::{Both, Extended};
+use tegmen::endpoint::PeerArray;
 use tegmen::identity::PeerId;
 use tegmen::node::{
     BodyArray, Features, Node, PacingArray, Parts, QueueArray, Reply, SendError, Transfer, TransferError, TransferStep,
@@ -101,9 +102,9 @@ impl Asking {
     }
 
     /// Sends the next message, if it is due and NSTART allows it.
-    pub(crate) fn send<F: Features>(
+    pub(crate) fn send<F: Features, E: Entry>(
         &mut self,
-        node: &mut Node<Table, Extended<Both>, F>,
+        node: &mut Node<PeerArray<E, 2, 1>, Extended<Both>, F>,
         cx: &mut Cx<'_, RustCrypto>,
         peer: PeerId,
     ) -> Option<Vec<u8>> {
