@@ -33,6 +33,8 @@ mod session;
 mod shard;
 mod shared;
 mod signing;
+mod tried;
+mod unauthenticated;
 
 pub(crate) use authorization::{AnyPolicy, Deciding, copy_of};
 pub use authorization::{Authorization, Later};

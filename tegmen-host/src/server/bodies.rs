@@ -18,13 +18,13 @@ const MAX_HEAD: usize = 1024;
 
 /// Bytes held for all peers.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     used: AtomicUsize,
     limit: usize,
 }
 
 impl Ledger {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), limit })
     }
 
@@ -119,7 +119,7 @@ impl Transfers {
 }
 
 /// The transfers of all peers of a shard.
-pub(super) struct ServerBodies {
+pub(crate) struct ServerBodies {
     limit: usize,
     ledger: Arc<Ledger>,
     by_peer: PerPeer<Transfers>,
@@ -131,17 +131,17 @@ pub(super) struct ServerBodies {
 
 impl ServerBodies {
     /// Bodies of at most `limit` bytes, whose shares `ledger` gives.
-    pub(super) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
         Self { limit, ledger, by_peer: PerPeer::default(), space: Vec::new(), refused: Arc::default() }
     }
 
-    /// Returns the place that is set when the ledger refuses a share.
-    pub(super) fn refused(&self) -> Arc<AtomicBool> {
-        self.refused.clone()
+    /// Returns the ledger, and the place that is set when it refuses a share.
+    pub(super) fn ledger(&self) -> (Arc<Ledger>, Arc<AtomicBool>) {
+        (self.ledger.clone(), self.refused.clone())
     }
 
     /// Forgets the transfers that nobody continued during EXCHANGE_LIFETIME, and those of peers that are gone.
-    pub(super) fn sweep(&mut self, now: Instant, mut is_there: impl FnMut(PeerId) -> bool) {
+    pub(crate) fn sweep(&mut self, now: Instant, mut is_there: impl FnMut(PeerId) -> bool) {
         self.by_peer.retain(|peer, Transfers { uploads, kept }| {
             uploads.retain(|upload| now.since(upload.last) < EXCHANGE_LIFETIME);
             kept.retain(|kept| now.since(kept.last) < EXCHANGE_LIFETIME);

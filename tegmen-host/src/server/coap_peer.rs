@@ -7,15 +7,15 @@ use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Freshness};
 use tegmen::time::{Duration, Instant};
 
 /// The exchanges of one peer of a server, whose messages lie in the pool of the shard.
-pub(super) type PeerExchanges = Exchanges<ExchangePool>;
+type PeerExchanges = Exchanges<ExchangePool>;
 
 /// Exchanges of peers that are not remembered any more, and whose place in the pool is not given back yet.
 #[derive(Clone, Default)]
-pub(super) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
+pub(crate) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
 
 impl Forgotten {
     /// Gives back what they have in the pool.
-    pub(super) fn give_back(&self, pool: &mut ExchangePool) {
+    pub(crate) fn give_back(&self, pool: &mut ExchangePool) {
         let forgotten = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for mut exchanges in forgotten {
             exchanges.forget(pool);
@@ -25,7 +25,7 @@ impl Forgotten {
 
 /// The entry of a peer: empty until the peer has sent a message.
 #[derive(Default)]
-pub(super) struct Attached(Option<Box<Heard>>);
+pub(crate) struct Attached(Option<Box<Heard>>);
 
 /// A peer that has sent a message.
 struct Heard {
@@ -33,15 +33,29 @@ struct Heard {
     coap_peer: CoapPeer,
 }
 
-impl Attached {
-    /// Returns the state of the peer, if there is any.
-    pub(super) fn coap_peer(&mut self) -> Option<&mut CoapPeer> {
-        self.0.as_mut().map(|heard| &mut heard.coap_peer)
-    }
+/// The entry of a peer whose exchanges can be forgotten.
+pub(crate) trait Forgettable {
+    /// Returns true if there are exchanges that can be forgotten.
+    fn is_remembered(&mut self) -> bool;
 
     /// Forgets exchanges and state of the peer.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self);
+}
+
+impl Forgettable for Attached {
+    fn is_remembered(&mut self) -> bool {
+        self.0.is_some()
+    }
+
+    fn forget(&mut self) {
         self.0 = None;
+    }
+}
+
+impl Attached {
+    /// Returns the state of the peer, if there is any.
+    pub(crate) fn coap_peer(&mut self) -> Option<&mut CoapPeer> {
+        self.0.as_mut().map(|heard| &mut heard.coap_peer)
     }
 }
 
@@ -110,12 +124,12 @@ impl Drop for Heard {
 }
 
 /// The state of a peer beside its exchanges.
-pub(super) struct CoapPeer {
+pub(crate) struct CoapPeer {
     /// Receives the exchanges when the peer is forgotten.
-    pub(super) forgotten: Forgotten,
+    pub(crate) forgotten: Forgotten,
     /// Time of the last message from the peer.
     last: Instant,
-    pub(super) freshness: Freshness,
+    pub(crate) freshness: Freshness,
     /// Requests since the second began.
     second: Instant,
     requests: u32,

@@ -4,14 +4,19 @@ use super::bodies::Share;
 use super::oscore::OscoreExchange;
 use super::reply::Reply;
 use std::collections::HashMap;
-use tegmen::coap::Code;
+use std::time::Duration;
+use tegmen::coap::{Builder, Code, PeerExchanges};
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
+use tegmen::dtls::Roles;
+use tegmen::endpoint::Peers;
 use tegmen::identity::PeerId;
-use tegmen::node::Deferred;
+use tegmen::node::{Deferred, Features, Node, Oscore, SendError};
 use tegmen::time::Instant;
 
 /// The requests of a shard that wait for their response, by the number of their responder or authorization.
 #[derive(Default)]
-pub(super) struct Deferrals {
+pub(crate) struct Deferrals {
     open: HashMap<u64, DeferredRequest>,
     /// Responses and decisions that there is no space to act upon yet.
     waiting: Vec<(DeferredRequest, Outcome)>,
@@ -28,29 +33,78 @@ impl Deferrals {
         self.open.remove(&number)
     }
 
-    /// True if the request of this number waits for the decision of the policy.
-    pub(super) fn is_undecided(&self, number: u64) -> bool {
-        self.open.get(&number).is_some_and(|request| request.is_undecided)
+    /// Returns the responders that have not responded within `timeout`, with the responses in their place, and the time by
+    /// which their requests came.
+    pub(crate) fn overdue(&self, now: Instant, timeout: Duration) -> (Instant, Vec<(u64, Reply)>) {
+        let before = now.as_micros().checked_sub(timeout.as_micros() as u64).map(Instant::from_micros);
+        let late = |request: &DeferredRequest| {
+            let seconds = timeout.as_secs_f64();
+            let cause = match request.is_undecided {
+                true => format!("the policy did not decide within {seconds} s"),
+                false => format!("the application did not respond within {seconds} s"),
+            };
+            Reply::new(Code::SERVICE_UNAVAILABLE).because(cause)
+        };
+        let is_overdue = |request: &DeferredRequest| before.is_some_and(|before| request.at <= before);
+        let overdue = self
+            .open
+            .iter()
+            .filter(|(_, request)| is_overdue(request))
+            .map(|(number, request)| (*number, late(request)));
+        (before.unwrap_or(Instant::AT_ONCE), overdue.collect())
+    }
+
+    /// Writes a deferred response into `out`, or keeps it until there is space to send it. Returns the peer, and the length of
+    /// the datagram to send.
+    pub(crate) fn respond<P, R, F, C>(
+        &mut self,
+        node: &mut Node<P, R, F>,
+        cx: &mut Cx<'_, C>,
+        request: DeferredRequest,
+        reply: Reply,
+        out: &mut [u8],
+    ) -> Option<(PeerId, usize)>
+    where
+        P: Peers<Attached: PeerExchanges>,
+        R: Roles,
+        F: Features<Oscore: Oscore<Exchange = OscoreExchange>>,
+        C: Crypto,
+    {
+        let deferred = request.deferred;
+        let peer = deferred.peer;
+        let write = |builder: &mut Builder<'_, '_>| {
+            reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
+            builder.payload(&reply.payload)
+        };
+        match node.respond(cx, deferred, reply.code, write, out) {
+            Ok(len) => (len > 0).then_some((peer, len)),
+            Err((SendError::Busy, deferred)) => {
+                self.waiting.push((DeferredRequest { deferred, ..request }, Outcome::Response(reply)));
+                None
+            }
+            Err((error, deferred)) if reply.code.is_success() => {
+                // An observer learns that this was the last response, and any client that there is none.
+                let cause = format!("the response cannot be sent: {error:?}");
+                let request = DeferredRequest { deferred, ..request };
+                self.respond(node, cx, request, Reply::new(Code::INTERNAL_SERVER_ERROR).because(cause), out)
+            }
+            Err(_) => None,
+        }
     }
 
     /// Forgets the requests of peers that are gone.
-    pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
+    pub(crate) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
         self.open.retain(|_, request| is_there(request.deferred.peer));
         self.waiting.retain(|(request, _)| is_there(request.deferred.peer));
     }
 
-    /// Returns the numbers of the requests that came at `before` or earlier.
-    pub(super) fn overdue(&self, before: Instant) -> Vec<u64> {
-        self.open.iter().filter(|(_, request)| request.at <= before).map(|(number, _)| *number).collect()
-    }
-
-    /// Keeps a response or a decision until there is space for it.
-    pub(super) fn postpone(&mut self, request: DeferredRequest, outcome: Outcome) {
+    /// Keeps a decision until there is space for it.
+    pub(crate) fn postpone(&mut self, request: DeferredRequest, outcome: Outcome) {
         self.waiting.push((request, outcome));
     }
 
     /// Takes the responses and decisions that waited, except those on requests that came at `before` or earlier.
-    pub(super) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Outcome)> {
+    pub(crate) fn take_waiting(&mut self, before: Instant) -> Vec<(DeferredRequest, Outcome)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|(request, _)| request.at > before);
         waiting
@@ -65,7 +119,7 @@ pub(crate) enum Outcome {
 }
 
 /// The parts of a request that its deferred response needs.
-pub(super) struct DeferredRequest {
+pub(crate) struct DeferredRequest {
     /// The time at which the request came.
     pub(super) at: Instant,
     pub(super) deferred: Deferred<OscoreExchange>,

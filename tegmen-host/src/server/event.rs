@@ -15,7 +15,7 @@ use tegmen::coap::Code;
 use tegmen::dtls::{AlertDescription, Fatal};
 
 /// Takes the events of a server.
-pub(super) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
+pub(crate) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An event of the server, for its operator. It contains no secret.
 ///

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
 /// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
-pub(super) struct Changes {
+pub(crate) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
     commands: mpsc::UnboundedSender<Command>,
     /// Paths that the shard's peers observe.
-    pub(super) observed: Arc<ObservedPaths>,
+    pub(crate) observed: Arc<ObservedPaths>,
 }
 
-pub(super) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
+pub(crate) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
 
 impl Changes {
     pub(super) fn new(commands: mpsc::UnboundedSender<Command>) -> Self {
@@ -38,7 +38,7 @@ impl Changes {
         let _ = self.commands.send(command);
     }
 
-    pub(super) fn take(&self) -> HashSet<Arc<str>> {
+    pub(crate) fn take(&self) -> HashSet<Arc<str>> {
         std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -46,7 +46,7 @@ impl Changes {
 /// Notifies observers (RFC 7641) that what they observe has changed. It can be cloned and used from any thread.
 #[derive(Clone)]
 pub struct Notifier {
-    pub(super) shards: Arc<[Changes]>,
+    pub(crate) shards: Arc<[Changes]>,
 }
 
 impl Notifier {

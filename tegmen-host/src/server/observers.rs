@@ -18,7 +18,7 @@ pub(super) const MAX_OBSERVATIONS: usize = 16;
 type Observer = node::Observer<OscoreExchange>;
 
 /// The observers of a shard, and when they may be sent notifications that are not confirmable.
-pub(super) struct Observers {
+pub(crate) struct Observers {
     by_peer: PerPeer<Observations>,
     by_path: HashMap<Arc<str>, HashSet<PeerId>>,
     /// The paths, for those who ask from outside.
@@ -49,7 +49,7 @@ struct Place {
 
 impl Observers {
     /// No observers; there may be `most`. At most `unconfirmed` notifications in a row are not confirmable.
-    pub(super) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
+    pub(crate) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
         let (by_peer, by_path, path) = (PerPeer::default(), HashMap::new(), String::new());
         Self { by_peer, by_path, paths, count: 0, most, unconfirmed, path }
     }

@@ -16,7 +16,7 @@ use tegmen::time::Instant;
 
 /// A request that was opened: its context, which request it was, and the keys under which it came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OscoreExchange {
+pub(crate) struct OscoreExchange {
     place: u32,
     request: RequestBinding,
     generation: u64,

@@ -1,8 +1,8 @@
 //! The application of a shard's node: admits requests, passes them to the application of the server, and reports them.
 
-use super::authorization::{Deciding, copy_of};
+use super::authorization::{AnyPolicy, Deciding, copy_of};
 use super::bodies::{Ledger, ServerBodies};
-use super::coap_peer::{CoapPeer, Forgotten};
+use super::coap_peer::{CoapPeer, Forgettable, Forgotten};
 use super::command::Command;
 use super::deferred::{Deferrals, DeferredRequest};
 use super::event::EventSink;
@@ -13,7 +13,8 @@ use super::oscore::{OscoreExchange, ServerOscore};
 use super::reply::Reply;
 use super::request::Exchange;
 use super::shared::Shared;
-use super::{Answered, Application, Event, ServerConfig};
+use super::unauthenticated::Unauthenticated;
+use super::{Answered, Application, Event, ServerCoap};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::credentials::Credentials;
@@ -24,18 +25,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tegmen::coap::handler::{Authorized, Handler, Policy};
-use tegmen::coap::{Code, MessageRef, OptionNumber, Repeat, Response};
+use tegmen::coap::{Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber, Repeat, Response};
+use tegmen::endpoint::Peers;
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::node::{self, Answer, Incoming, Refusal};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// The parts of a shard that its node calls.
-pub(super) struct CoapServer<A> {
-    pub(super) resources: Resources<A>,
+/// The time between two events that there is no space for handshakes or peers.
+const FULL_EVENTS_EVERY: Duration = Duration::from_secs(10);
+
+/// The parts of a shard, or of an endpoint that serves, that the node calls.
+pub(crate) struct CoapServer<A> {
+    pub(crate) resources: Resources<A>,
     pub(super) policy: Deciding,
-    pub(super) credentials: Credentials,
-    pub(super) events: EventSink,
+    pub(crate) credentials: Credentials,
+    pub(crate) events: EventSink,
     pub(super) limits: Limits,
     /// Bytes of bodies.
     pub(super) bodies: Arc<Ledger>,
@@ -46,20 +51,24 @@ pub(super) struct CoapServer<A> {
     /// Of these, the requests that were answered 5.03 because the pool was full.
     pub(super) refused: u64,
     /// Requests whose response is deferred.
-    pub(super) deferrals: Deferrals,
+    pub(crate) deferrals: Deferrals,
     /// Exchanges of those that are not remembered any more.
-    pub(super) forgotten: Forgotten,
+    pub(crate) forgotten: Forgotten,
     /// The details of the request that is being answered, for the operator.
     pub(super) report: Report,
     /// The peers whose exchanges have begun, and that the shard has not handled yet.
-    pub(super) begun: Vec<PeerId>,
+    begun: Vec<PeerId>,
+    /// The peers in clear.
+    unauthenticated: Unauthenticated,
+    /// ClientHellos for which there was no place, up to the last event that reports them, and the time of the next event.
+    full: (u32, Instant),
 }
 
 /// The application of the server, and the request that it is being asked.
 pub(crate) struct Resources<A> {
-    pub(super) application: A,
+    pub(crate) application: A,
     pub(super) commands: mpsc::UnboundedSender<Command>,
-    pub(super) notifier: Notifier,
+    pub(crate) notifier: Notifier,
     /// The path of the request, without a slash in front.
     pub(super) path: String,
     pub(super) cause: Cell<Option<String>>,
@@ -81,19 +90,17 @@ pub(super) struct Report {
 
 /// Of the settings, those that apply to each request.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     pub(super) verify_addresses: bool,
     pub(super) requests_per_second: u32,
     pub(super) report_requests: bool,
 }
 
-impl From<&ServerConfig> for Limits {
-    fn from(config: &ServerConfig) -> Self {
-        Self {
-            verify_addresses: config.coap.verify_addresses,
-            requests_per_second: config.coap.requests_per_second,
-            report_requests: config.log.report_requests,
-        }
+impl Limits {
+    /// The limits of these settings. Reports each request if `report_requests` is true, and otherwise those with a 5.xx response.
+    pub(crate) const fn new(config: &ServerCoap, report_requests: bool) -> Self {
+        let ServerCoap { verify_addresses, requests_per_second, .. } = *config;
+        Self { verify_addresses, requests_per_second, report_requests }
     }
 }
 
@@ -172,30 +179,93 @@ impl node::Features for Features {
 }
 
 impl<A: Application> CoapServer<A> {
-    /// Returns the server of a shard whose commands come through `commands`, and whose node has `features`.
-    pub(super) fn new(shared: &Shared<'_, A>, features: &Features, commands: mpsc::UnboundedSender<Command>) -> Self {
-        let Shared { config, credentials, notifier, .. } = shared;
+    /// Returns the application of a node that has these bodies.
+    pub(crate) fn new(
+        resources: Resources<A>,
+        (policy, credentials): (AnyPolicy, Credentials),
+        events: EventSink,
+        (limits, unauthenticated): (Limits, Unauthenticated),
+        bodies: &ServerBodies,
+    ) -> Self {
+        let (bodies, bodies_refused) = bodies.ledger();
         Self {
-            policy: Deciding::new(shared.policy.clone(), commands.clone()),
-            resources: Resources::new(shared.application.clone(), commands, notifier.clone()),
-            credentials: Credentials::clone(credentials),
-            events: shared.events.clone(),
-            limits: Limits::from(*config),
-            bodies: shared.bodies.clone(),
-            bodies_refused: features.bodies.refused(),
+            policy: Deciding::new(policy, resources.commands.clone()),
+            resources,
+            credentials,
+            events,
+            limits,
+            bodies,
+            bodies_refused,
             requests: 0,
             refused: 0,
             deferrals: Deferrals::default(),
             forgotten: Forgotten::default(),
             report: Report::default(),
             begun: Vec::new(),
+            unauthenticated,
+            full: (0, Instant::AT_ONCE),
+        }
+    }
+
+    /// Does the rest of the work for a datagram: peers whose exchanges have begun.
+    #[inline]
+    pub(crate) fn on_handled(
+        &mut self,
+        now: Instant,
+        peers: &mut impl Peers<Attached: Forgettable>,
+        observers: &mut Observers,
+    ) {
+        while let Some(peer) = self.begun.pop() {
+            peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
+            if peers.peer(peer).is_some_and(|entry| entry.protection() == Protection::Plain) {
+                self.unauthenticated.add(peers, observers, peer);
+            }
+        }
+    }
+
+    /// Begins with a peer whose exchanges have begun.
+    pub(crate) fn begin(&self, coap_peer: &mut CoapPeer) {
+        coap_peer.forgotten = self.forgotten.clone();
+        coap_peer.freshness.verify_address(self.limits.verify_addresses);
+    }
+
+    /// Calls the application each second, and reads the credentials again if their file changed.
+    pub(crate) fn every_second(&mut self) {
+        let Resources { application, notifier, .. } = &mut self.resources;
+        application.every_second(notifier);
+        match self.credentials.reload_if_changed() {
+            Ok(None) => {}
+            Ok(Some(identities)) => (self.events)(Event::Reloaded { identities }),
+            Err(error) => (self.events)(Event::ReloadFailed { error }),
+        }
+    }
+
+    /// Reports from time to time the ClientHellos for which there was no place, of which there were `table_full` in all.
+    pub(crate) fn report_full(&mut self, now: Instant, table_full: u32) {
+        let (reported, next) = self.full;
+        if table_full != reported && now >= next {
+            self.full = (table_full, now.after(FULL_EVENTS_EVERY));
+            (self.events)(Event::Full { unanswered: table_full.wrapping_sub(reported) });
         }
     }
 
     /// Gives back what the pool holds for peers that are not remembered any more, and replies that are too old.
-    pub(super) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
+    pub(crate) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
         self.forgotten.give_back(pool);
         pool.tick(now);
+    }
+
+    /// Takes the request of a responder, and reports its response; `None` if it has its response, or its peer is gone.
+    pub(crate) fn conclude(&mut self, number: u64, reply: &Reply, peers: &mut impl Peers) -> Option<DeferredRequest> {
+        let request = self.deferrals.take(number)?;
+        let deferred = &request.deferred;
+        let entry = peers.peer(deferred.peer)?;
+        let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
+        self.resources.cause.set(reply.cause.clone());
+        self.resources.path.clone_from(&request.path);
+        self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
+        self.report_request(remote, principal, request.method, reply.code);
+        Some(request)
     }
 
     /// Reports an answered request to the operator, or the response to one that was deferred. The path is the one that was
@@ -277,8 +347,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     }
 
     fn on_begun(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
-        coap_peer.forgotten = self.forgotten.clone();
-        coap_peer.freshness.verify_address(self.limits.verify_addresses);
+        self.begin(coap_peer);
         self.begun.push(peer);
     }
 
@@ -364,8 +433,8 @@ impl<A: Application> Handler for Resources<A> {
 }
 
 /// The part of a shard in the bytes for exchanges: a quarter is for messages that wait for an acknowledgement.
-pub(super) fn pool(config: &ServerConfig, shards: usize) -> ExchangePool {
-    let bytes = config.coap.max_exchange_bytes / shards.max(1);
+pub(crate) fn pool(config: &ServerCoap, shards: usize) -> ExchangePool {
+    let bytes = config.max_exchange_bytes / shards.max(1);
     ExchangePool::new(bytes - bytes / 4, bytes / 4)
 }
 

@@ -3,19 +3,20 @@
 mod commands;
 mod persistence;
 mod session;
-mod unauthenticated;
 
 use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::Attached;
 use super::command::Command;
 use super::held::Held;
 use super::limits::{Gate, Limited};
-use super::serve::{CoapServer, Features, pool};
+use super::serve::{CoapServer, Features, Limits, Resources, pool};
 use super::shared::Shared;
 use super::signing::Signing;
+use super::tried::Tried;
+use super::unauthenticated::Unauthenticated;
 use super::{Application, Event, Kind, Signatures, StartError, Totals};
 use crate::clock;
-use crate::credentials::KeyStore;
+use crate::credentials::{Credentials, KeyStore};
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
@@ -23,12 +24,11 @@ use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
 use crate::uri::Scheme;
 use persistence::Persistence;
-use session::Tried;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
 use tegmen::address::Path;
-use tegmen::coap::{EXCHANGE_LIFETIME, PeerExchanges as _};
+use tegmen::coap::PeerExchanges as _;
 use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{AlertDescription, Extended, Records, Resuming};
@@ -37,13 +37,12 @@ use tegmen::identity::{PeerId, Protection};
 use tegmen::node::Node;
 use tegmen::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use unauthenticated::Unauthenticated;
 
 /// The level of a fatal alert (RFC 5246, section 7.2).
 const FATAL: u8 = 2;
 
 /// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
-fn refusal(answer: &[u8]) -> Option<AlertDescription> {
+pub(crate) fn refusal(answer: &[u8]) -> Option<AlertDescription> {
     match *answer {
         [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
             Some(AlertDescription(description))
@@ -72,8 +71,6 @@ pub(super) struct Shard<A> {
     ends: [Option<(SystemTime, bool)>; 2],
     /// Of the credentials by which sessions were looked at last.
     version: u64,
-    /// ClientHellos for which there was no place, up to the last event that reports them.
-    unanswered: u32,
     gate: Arc<Gate>,
     store: Option<Arc<dyn KeyStore>>,
     store_answers_every: Duration,
@@ -84,7 +81,6 @@ pub(super) struct Shard<A> {
     tried: Tried,
     /// The time that an application has for a deferred response.
     response_timeout: std::time::Duration,
-    unauthenticated: Unauthenticated,
     cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
     persistence: Option<Persistence>,
@@ -94,8 +90,6 @@ pub(super) struct Shard<A> {
 const BATCHES: usize = 16;
 /// So that a tick which comes a little early still counts.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
-/// Seconds between two events that there is no space for handshakes or peers.
-const FULL_EVENTS_EVERY: u32 = 10;
 /// Messages that are sent by the clock, notifications among them, before datagrams are received again.
 const POLLED: usize = 256;
 /// Commands that are done between two batches.
@@ -119,8 +113,12 @@ impl<A: Application> Shard<A> {
         let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let features = Features::new(shared, number);
-        let coap_server = CoapServer::new(shared, &features, commands.clone());
-        let mut node = Node::with_features(endpoint, pool(config, shards), features);
+        let resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
+        let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
+        let limits = (Limits::new(&config.coap, config.log.report_requests), unauthenticated);
+        let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));
+        let coap_server = CoapServer::new(resources, rights, shared.events.clone(), limits, &features.bodies);
+        let mut node = Node::with_features(endpoint, pool(&config.coap, shards), features);
         // A client that has several requests at once is sent their deferred responses at once.
         node.set_nstart(usize::MAX);
         let per_second = config.sessions.signatures_per_second.div_ceil(shards as u32);
@@ -145,13 +143,11 @@ impl<A: Application> Shard<A> {
             seconds: 0,
             ends: [None; 2],
             version: shared.credentials.version(),
-            unanswered: 0,
             store: config.trust.key_store.clone(),
             store_answers_every: config.trust.key_store_answers_every,
             held: Held::new(capacity.handshakes),
             tried: Tried::default(),
             response_timeout: config.coap.response_timeout,
-            unauthenticated: Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards)),
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
             gate: shared.gate.clone(),
@@ -306,13 +302,8 @@ impl<A: Application> Shard<A> {
     /// that could not be used.
     #[inline]
     fn on_handled(&mut self, now: Instant, path: &Path) {
-        while let Some(peer) = self.coap_server.begun.pop() {
-            let Node { endpoint, features, .. } = &mut self.node;
-            endpoint.peers.schedule(peer, now.after(EXCHANGE_LIFETIME));
-            if endpoint.peers.peer(peer).is_some_and(|entry| entry.protection() == Protection::Plain) {
-                self.unauthenticated.add(&mut endpoint.peers, &mut features.observers, peer);
-            }
-        }
+        let Node { endpoint, features, .. } = &mut self.node;
+        self.coap_server.on_handled(now, &mut endpoint.peers, &mut features.observers);
         while let Some(problem) = self.node.features.oscore.problems.pop() {
             (self.coap_server.events)(Event::Context { remote: path.remote.into(), problem });
         }
@@ -355,13 +346,9 @@ impl<A: Application> Shard<A> {
         if self.seconds.is_multiple_of(64) {
             self.sweep_persisted(clock::now());
         }
-        if self.seconds.is_multiple_of(FULL_EVENTS_EVERY) && self.environment.counters.table_full != self.unanswered {
-            let unanswered = self.environment.counters.table_full.wrapping_sub(self.unanswered);
-            self.unanswered = self.environment.counters.table_full;
-            (self.coap_server.events)(Event::Full { unanswered });
-        }
+        self.coap_server.report_full(clock::now(), self.environment.counters.table_full);
         if reload {
-            self.coap_server.resources.application.every_second(&self.coap_server.resources.notifier);
+            self.coap_server.every_second();
             if let Err(error) = self.resumption.tick(&mut self.environment.crypto) {
                 (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
@@ -370,11 +357,6 @@ impl<A: Application> Shard<A> {
                 Ok(false) => {}
                 Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
                 Err(error) => (self.coap_server.events)(Event::TrustReloadFailed { error }),
-            }
-            match self.coap_server.credentials.reload_if_changed() {
-                Ok(None) => {}
-                Ok(Some(identities)) => (self.coap_server.events)(Event::Reloaded { identities }),
-                Err(error) => (self.coap_server.events)(Event::ReloadFailed { error }),
             }
         }
         let version = self.coap_server.credentials.version();

@@ -12,7 +12,7 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Builder, MessageType, PeerExchanges as _};
 use tegmen::cx::Environment;
 use tegmen::dtls::{Rank, ServerOnly};
-use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
+use tegmen::endpoint::{Endpoint, Event as EndpointEvent};
 
 use tegmen::node::Node;
 use tegmen::time::Duration;
@@ -62,33 +62,21 @@ impl Scene {
     fn new() -> Self {
         let (commands, _) = mpsc::unbounded_channel();
         let credentials = Credentials::default();
-        let mut config = ServerConfig::default();
-        config.trust.plain_allowed = true;
+        let config = ServerCoap::default();
         let now = Instant::from_micros(1_000_000_000);
         let ledger = Ledger::new(1 << 20);
         let bodies = |limit| ServerBodies::new(limit, ledger.clone());
         let features = Features {
-            observers: Observers::new(Arc::default(), 100, config.coap.unconfirmed_notifications),
-            bodies: bodies(config.coap.max_body),
+            observers: Observers::new(Arc::default(), 100, config.unconfirmed_notifications),
+            bodies: bodies(config.max_body),
             oscore: ServerOscore::new(Contexts::default(), bodies(MAX_UNFRAGMENTED_SIZE)),
             leisure: Leisure::new(Duration::from_secs(0)),
             queue: (),
         };
-        let coap_server = CoapServer {
-            resources: Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) }),
-            policy: deciding(FilePolicy { credentials: credentials.clone(), plain_allowed: true }),
-            credentials,
-            events: Arc::new(|_| {}),
-            limits: (&config).into(),
-            bodies_refused: features.bodies.refused(),
-            bodies: ledger,
-            requests: 0,
-            refused: 0,
-            deferrals: Deferrals::default(),
-            forgotten: Forgotten::default(),
-            report: Report::default(),
-            begun: Vec::new(),
-        };
+        let resources = Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) });
+        let policy = AnyPolicy::of(FilePolicy { credentials: credentials.clone(), plain_allowed: true });
+        let limits = (Limits::new(&config, true), Unauthenticated::new(config.max_unauthenticated));
+        let coap_server = CoapServer::new(resources, (policy, credentials), Arc::new(|_| {}), limits, &features.bodies);
         let mut environment = Environment::new(HostCrypto::new([0; 32], 4));
         let table = Slab::new(Capacity::default());
         let endpoint = Endpoint::new(&mut environment.at(now), table, tegmen::dtls::Config::default());
@@ -245,6 +233,12 @@ fn undecided(scene: &mut Scene) -> mpsc::UnboundedReceiver<Command> {
     receiver
 }
 
+/// Returns the numbers of all deferred requests.
+fn overdue(scene: &Scene) -> Vec<u64> {
+    let (_, overdue) = scene.coap_server.deferrals.overdue(Instant::NEVER, std::time::Duration::ZERO);
+    overdue.into_iter().map(|(number, _)| number).collect()
+}
+
 #[test]
 fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
     let mut scene = Scene::new();
@@ -253,8 +247,8 @@ fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
     assert_eq!(scene.ask(Code::POST, 1).0, Code::EMPTY);
     assert_eq!(scene.ask(Code::POST, 1).0, Code::EMPTY, "a repetition");
     assert!(scene.coap_server.bodies.used() > used);
-    let numbers = scene.coap_server.deferrals.overdue(Instant::NEVER);
-    assert!(numbers.len() == 1 && scene.coap_server.deferrals.is_undecided(numbers[0]), "{numbers:?}");
+    let numbers = overdue(&scene);
+    assert_eq!(numbers.len(), 1);
     scene.coap_server.deferrals.retain_peers(|_| false);
     assert!(scene.coap_server.deferrals.take(numbers[0]).is_none());
     assert_eq!((scene.coap_server.bodies.used(), scene.coap_server.resources.application.0), (used, 0));
@@ -267,7 +261,7 @@ fn an_undecided_request_that_there_is_no_memory_for_is_5_03_at_once() {
     let mut commands = undecided(&mut scene);
     scene.coap_server.bodies = Ledger::new(0);
     assert_eq!(scene.ask(Code::GET, 1).0, Code::EMPTY);
-    let numbers = scene.coap_server.deferrals.overdue(Instant::NEVER);
+    let numbers = overdue(&scene);
     let Ok(Command::Respond(number, reply)) = commands.try_recv() else { panic!("no response") };
     assert_eq!((vec![number], reply.code), (numbers, Code::SERVICE_UNAVAILABLE));
 }

@@ -8,8 +8,7 @@ use crate::server::deferred::{DeferredRequest, Outcome};
 use crate::server::notifier::Changes;
 use crate::server::reply::Reply;
 use crate::server::serve::Report;
-use tegmen::coap::{Builder, Code, MessageRef};
-use tegmen::endpoint::Peers as _;
+use tegmen::coap::{Code, MessageRef};
 use tegmen::node::SendError;
 use tegmen::time::Instant;
 
@@ -57,15 +56,9 @@ impl<A: Application> Shard<A> {
 
     /// Responds with 5.03 to the requests whose response is overdue, and sends the responses that waited for space.
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
-        let Some(before) = now.as_micros().checked_sub(self.response_timeout.as_micros() as u64) else { return };
-        let before = Instant::from_micros(before);
-        for number in self.coap_server.deferrals.overdue(before) {
-            let seconds = self.response_timeout.as_secs_f64();
-            let cause = match self.coap_server.deferrals.is_undecided(number) {
-                true => format!("the policy did not decide within {seconds} s"),
-                false => format!("the application did not respond within {seconds} s"),
-            };
-            self.on_reply(number, Reply::new(Code::SERVICE_UNAVAILABLE).because(cause));
+        let (before, overdue) = self.coap_server.deferrals.overdue(now, self.response_timeout);
+        for (number, reply) in overdue {
+            self.on_reply(number, reply);
         }
         for (request, outcome) in self.coap_server.deferrals.take_waiting(before) {
             match outcome {
@@ -77,16 +70,10 @@ impl<A: Application> Shard<A> {
 
     /// Sends the response of a request that was deferred, unless it has one.
     fn on_reply(&mut self, number: u64, reply: Reply) {
-        let Some(request) = self.coap_server.deferrals.take(number) else { return };
-        let deferred = &request.deferred;
-        let Some(entry) = self.node.endpoint.peers.peer(deferred.peer) else { return };
-        let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
-        let coap_server = &mut self.coap_server;
-        coap_server.resources.cause.set(reply.cause.clone());
-        coap_server.resources.path.clone_from(&request.path);
-        coap_server.report = Report { received: request.received, sent: reply.payload.len(), block: false };
-        coap_server.report_request(remote, principal, request.method, reply.code);
-        self.respond(request, reply);
+        let peers = &mut self.node.endpoint.peers;
+        if let Some(request) = self.coap_server.conclude(number, &reply, peers) {
+            self.respond(request, reply);
+        }
     }
 
     /// Takes the decision on a request.
@@ -116,27 +103,10 @@ impl<A: Application> Shard<A> {
 
     /// Sends a deferred response.
     fn respond(&mut self, request: DeferredRequest, reply: Reply) {
-        let deferred = request.deferred;
-        let (now, peer) = (clock::now(), deferred.peer);
-        let write = |builder: &mut Builder<'_, '_>| {
-            reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
-            builder.payload(&reply.payload)
-        };
-        let cx = &mut self.environment.at(now);
-        match self.node.respond(cx, deferred, reply.code, write, self.outbox.draft()) {
-            Ok(0) => {}
-            Ok(len) => self.transmit(peer, len as u16),
-            Err((SendError::Busy, deferred)) => {
-                let request = DeferredRequest { deferred, ..request };
-                self.coap_server.deferrals.postpone(request, Outcome::Response(reply));
-            }
-            Err((error, deferred)) if reply.code.is_success() => {
-                // An observer learns that this was the last response, and any client that there is none.
-                let cause = format!("the response cannot be sent: {error:?}");
-                let request = DeferredRequest { deferred, ..request };
-                self.respond(request, Reply::new(Code::INTERNAL_SERVER_ERROR).because(cause));
-            }
-            Err(_) => {}
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        let cx = &mut environment.at(clock::now());
+        if let Some((peer, len)) = coap_server.deferrals.respond(node, cx, request, reply, outbox.draft()) {
+            self.transmit(peer, len as u16);
         }
     }
 }

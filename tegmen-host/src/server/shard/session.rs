@@ -8,7 +8,6 @@ use crate::server::held::Found;
 use crate::server::key_operation::{Asked, Operation, Worked};
 use crate::server::{Application, Event, Kind, Session, SessionId};
 use crate::x509::Purpose;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{Answer, CertificateType, Fatal, Need};
@@ -16,26 +15,6 @@ use tegmen::endpoint::{Event as EndpointEvent, Peer, Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
-
-/// The pre-shared identities of the last handshakes: for the operator, where one turns out to be unknown.
-#[derive(Default)]
-pub(super) struct Tried(VecDeque<(PeerId, String)>);
-
-/// Handshakes whose identity is remembered.
-const TRIED: usize = 256;
-
-impl Tried {
-    fn add(&mut self, peer: PeerId, identity: &[u8]) {
-        if self.0.len() >= TRIED {
-            self.0.pop_front();
-        }
-        self.0.push_back((peer, String::from_utf8_lossy(identity).into_owned()));
-    }
-
-    fn of(&self, peer: PeerId) -> Option<String> {
-        self.0.iter().rev().find(|(known, _)| *known == peer).map(|(_, identity)| identity.clone())
-    }
-}
 
 /// True for an established DTLS session.
 fn is_session(peer: &Peer) -> bool {

@@ -1,31 +1,36 @@
 //! Peers without protection for which CoAP keeps state. A limit prevents an attacker with forged addresses from
 //! filling the memory.
 
-use super::Table;
-use crate::server::observers::Observers;
-use tegmen::endpoint::Peers as _;
+use super::coap_peer::Forgettable;
+use super::observers::Observers;
+use tegmen::endpoint::Peers;
 use tegmen::identity::PeerId;
 use tegmen::node::Observers as _;
 
 /// In the order in which they came; some are forgotten meanwhile.
-pub(super) struct Unauthenticated {
+pub(crate) struct Unauthenticated {
     peers: Vec<PeerId>,
     max: usize,
 }
 
 impl Unauthenticated {
-    pub(super) const fn new(max: usize) -> Self {
+    pub(crate) const fn new(max: usize) -> Self {
         Self { peers: Vec::new(), max }
     }
 
     /// One more. At twice as many as are wanted all but so many are forgotten: those first that observe nothing, and of
     /// these those that came first.
-    pub(super) fn add(&mut self, table: &mut Table, observers: &mut Observers, peer: PeerId) {
+    pub(super) fn add(
+        &mut self,
+        table: &mut impl Peers<Attached: Forgettable>,
+        observers: &mut Observers,
+        peer: PeerId,
+    ) {
         self.peers.push(peer);
         if self.peers.len() <= 2 * self.max {
             return;
         }
-        self.peers.retain(|peer| table.attached(*peer).is_some_and(|attached| attached.coap_peer().is_some()));
+        self.peers.retain(|peer| table.attached(*peer).is_some_and(|attached| attached.is_remembered()));
         for even_observers in [false, true] {
             let mut too_many = self.peers.len().saturating_sub(self.max);
             self.peers.retain(|peer| {

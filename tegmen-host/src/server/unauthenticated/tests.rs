@@ -1,5 +1,6 @@
 use super::*;
-use crate::slab::Capacity;
+use crate::server::coap_peer::Attached;
+use crate::slab::{Capacity, Slab};
 use std::net::SocketAddr;
 use tegmen::address::Path;
 use tegmen::coap::{MessageRef, PeerExchanges as _, Token};
@@ -8,6 +9,8 @@ use tegmen::endpoint::{NewPeer, Phase};
 use tegmen::identity::Protection;
 use tegmen::node::Observer;
 use tegmen::time::Instant;
+
+type Table = Slab<Attached>;
 
 fn is_remembered(table: &mut Table, peer: PeerId) -> bool {
     table.attached(peer).is_some_and(|attached| attached.coap_peer().is_some())
