@@ -42,6 +42,7 @@ use crate::clock;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::server::ServerBodies;
 use crate::slab::Slab;
 use crate::uri::{Scheme, Uri};
 use crate::x509::CertificateInfo;
@@ -67,7 +68,10 @@ type Table = Slab<self::io::Attached, 8>;
 
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
-type Node = tegmen::node::Node<Table, Role, tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore>>;
+type Features =
+    tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, crate::server::Observers, ServerBodies>;
+
+type Node = tegmen::node::Node<Table, Role, Features>;
 
 /// The identity and key of a client.
 #[derive(Clone)]
@@ -212,7 +216,7 @@ impl Session {
         let port = Port::connected(remote, stored.port(), None).await;
         let port = port.map_err(|source| ClientError::Unreachable { remote, source })?;
         let (path, config) = (crate::udp::path(port.local(), remote), Arc::new(config));
-        let endpoint = Endpoint::open(&config, vec![port], ServingBuilder::NONE)?;
+        let endpoint = Endpoint::open(&config, vec![port], ServingBuilder::default())?;
         endpoint.begin(&config, path, scheme.protection(), stored, Some(endpoint.clone())).await
     }
 

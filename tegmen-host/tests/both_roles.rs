@@ -1,12 +1,13 @@
 //! Endpoints that ask and serve each other over the same sockets.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
-use tegmen_host::client::{ClientConfig, ClientError, Endpoint, Session};
+use tegmen_host::client::{ClientConfig, ClientError, Endpoint, EndpointBuilder, Observation, Session};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Reply, Responder, Router};
+use tegmen_host::server::{Event, Reply, Responder, Router, ServerCoap};
 use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
@@ -171,4 +172,200 @@ async fn a_responder_that_outlives_its_endpoint_does_no_harm() {
     for responder in kept.lock().unwrap().drain(..) {
         responder.send(Reply::new(Code::CONTENT).option(OptionNumber::ETAG, b"x"));
     }
+}
+
+/// The events of an endpoint.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<(String, serde_json::Value)>>>);
+
+impl Events {
+    fn add(&self, event: &Event) {
+        self.0.lock().unwrap().push((event.to_string(), serde_json::to_value(event).unwrap()));
+    }
+
+    fn names(&self) -> Vec<String> {
+        let events = self.0.lock().unwrap();
+        events.iter().map(|(_, event)| event["event"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Returns the event of the request with this method and path that is not a block.
+    fn request(&self, method: &str, path: &str) -> serde_json::Value {
+        let events = self.0.lock().unwrap();
+        let is_it = |event: &&(String, serde_json::Value)| {
+            event.1["method"] == method && event.1["path"] == path && event.1["block"] == false
+        };
+        events.iter().find(is_it).map(|(_, event)| event.clone()).unwrap_or_default()
+    }
+
+    /// Waits until an event has this name.
+    async fn wait_for(&self, name: &str) {
+        while !self.names().iter().any(|each| each == name) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// The settings of an endpoint that has a resource which can be written and observed.
+fn stores(value: &Arc<Mutex<Vec<u8>>>, events: &Events) -> EndpointBuilder {
+    let (read, written, events) = (value.clone(), value.clone(), events.clone());
+    let router = Router::new()
+        .get("/value", move |_, response| {
+            response.observable();
+            response.payload(&read.lock().unwrap())
+        })
+        .put("/value", move |request, response| {
+            *written.lock().unwrap() = request.payload().to_vec();
+            request.changed("value");
+            response.set_code(Code::CHANGED);
+            Ok(())
+        })
+        .post("/echo", |request, response| response.payload(request.payload()))
+        .get("/long", |_, response| response.payload(&[7; 3000]));
+    let config = ClientConfig::psk("pair", KEY).with(|config| config.coap.timeout = Duration::from_secs(20));
+    let builder = Endpoint::with(config).serve(router).credentials(credentials("pair"));
+    builder.on_event(move |event| events.add(&event))
+}
+
+async fn next(observation: &mut Observation) -> Vec<u8> {
+    observation.next().await.unwrap().unwrap().payload
+}
+
+#[tokio::test]
+async fn both_take_bodies_in_blocks_and_observe_each_other() {
+    let (left_value, right_value) = (Arc::new(Mutex::new(b"l".to_vec())), Arc::new(Mutex::new(b"r".to_vec())));
+    let (left_events, right_events) = (Events::default(), Events::default());
+    let left = stores(&left_value, &left_events).bind("127.0.0.1:0").await.unwrap();
+    let right = stores(&right_value, &right_events).bind("127.0.0.1:0").await.unwrap();
+    let to_right = left.connect_to(address(&right), Scheme::Coaps).await.unwrap();
+    let mut of_right = to_right.get("/value").observe().await.unwrap();
+    assert_eq!(next(&mut of_right).await, b"r");
+    let to_left = right.accepted(address(&left)).unwrap();
+    let mut of_left = to_left.get("/value").observe().await.unwrap();
+    assert_eq!(next(&mut of_left).await, b"l");
+
+    let body: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
+    let (put, echoed) = tokio::join!(to_right.put("/value", &body), to_left.post("/echo", &body));
+    assert_eq!((put.unwrap().code, echoed.unwrap().payload), (Code::CHANGED, body.clone()));
+    assert_eq!(*right_value.lock().unwrap(), body);
+    assert_eq!(next(&mut of_right).await, body);
+
+    for round in 0..10u8 {
+        *left_value.lock().unwrap() = vec![round];
+        left.notifier().changed("value");
+        assert_eq!(next(&mut of_left).await, [round]);
+        right.notifier().changed("value");
+        *right_value.lock().unwrap() = vec![round; 2000];
+        right.notifier().changed("value");
+        while next(&mut of_right).await != [round; 2000] {}
+    }
+    assert!(right.notifier().is_observed("value") && !right.notifier().is_observed("echo"));
+    of_right.cancel().await.unwrap();
+    of_left.cancel().await.unwrap();
+    assert!(!right.notifier().is_observed("value"));
+
+    let put = right_events.request("PUT", "/value");
+    assert_eq!((&put["identity"], &put["code"], &put["request_bytes"]), (&"pair".into(), &"2.04".into(), &5000.into()));
+    let echo = left_events.request("POST", "/echo");
+    assert_eq!((&echo["request_bytes"], &echo["identity"]), (&5000.into(), &"pair".into()));
+    to_right.close();
+    right_events.wait_for("closed").await;
+    assert_eq!(right_events.names().first().unwrap(), "established");
+    let text = right_events.0.lock().unwrap()[0].0.clone();
+    assert_eq!(text, format!("{} authenticated as pair", address(&left)));
+    // Nobody opened a session with the left one.
+    assert!(left_events.names().iter().all(|name| name == "request"), "{:?}", left_events.names());
+}
+
+#[tokio::test]
+async fn the_limits_of_a_server_hold_at_an_endpoint() {
+    let (value, events) = (Arc::new(Mutex::new(b"v".to_vec())), Events::default());
+    let limits = |coap: &mut ServerCoap| {
+        (coap.max_body, coap.max_observations, coap.response_timeout) = (2000, 1, Duration::from_millis(100));
+    };
+    let server = stores(&value, &events).limits(limits).bind("127.0.0.1:0").await.unwrap();
+    let session = endpoint("client", "pair", "pair").await;
+    let session = session.connect_to(address(&server), Scheme::Coaps).await.unwrap();
+    assert_eq!(session.put("/value", &[1; 2000]).await.unwrap().code, Code::CHANGED);
+    assert_eq!(session.put("/value", &[1; 2001]).await.unwrap().code, Code::REQUEST_ENTITY_TOO_LARGE);
+    let first = session.get("/value").observe().await.unwrap();
+    assert!(first.is_registered());
+    assert!(!session.get("/value").observe().await.unwrap().is_registered());
+}
+
+#[tokio::test]
+async fn a_deferred_response_that_is_late_is_answered_for_it() {
+    let kept: Arc<Mutex<Vec<Responder>>> = Arc::default();
+    let (keep, events) = (kept.clone(), Events::default());
+    let seen = events.clone();
+    let router = Router::new().get("/never", move |request, response| {
+        keep.lock().unwrap().push(request.defer(response));
+        Ok(())
+    });
+    let server = Endpoint::builder().serve(router).allow_plain().on_event(move |event| seen.add(&event));
+    let server = server.limits(|coap| coap.response_timeout = Duration::from_millis(100));
+    let server = server.bind("127.0.0.1:0").await.unwrap();
+    let client = Endpoint::builder().bind("127.0.0.1:0").await.unwrap();
+    let session = client.connect_to(address(&server), Scheme::Coap).await.unwrap();
+    assert_eq!(session.get("/never").await.unwrap().code, Code::SERVICE_UNAVAILABLE);
+    let cause = events.request("GET", "/never")["cause"].clone();
+    assert_eq!(cause, "the application did not respond within 0.1 s");
+}
+
+#[tokio::test]
+async fn a_peer_in_clear_shows_its_address_and_does_not_ask_too_often() {
+    let (value, events) = (Arc::new(Mutex::new(b"v".to_vec())), Events::default());
+    let limits = |coap: &mut ServerCoap| (coap.verify_addresses, coap.requests_per_second) = (true, 6);
+    let server = stores(&value, &events).allow_plain().limits(limits).bind("127.0.0.1:0").await.unwrap();
+    let client = Endpoint::builder().bind("127.0.0.1:0").await.unwrap();
+    let session = client.connect_to(address(&server), Scheme::Coap).await.unwrap();
+    assert_eq!(session.get("/long").await.unwrap().payload, [7; 3000]);
+    let challenged = events.0.lock().unwrap().iter().filter(|(_, event)| event["code"] == "4.01").count();
+    assert_eq!(challenged, 1, "a client that has shown its address is not asked again");
+    let mut codes = Vec::new();
+    for _ in 0..50 {
+        codes.push(session.get("/value").await.unwrap().code);
+    }
+    assert!(codes.contains(&Code::TOO_MANY_REQUESTS), "{codes:?}");
+    assert!(codes.contains(&Code::CONTENT));
+}
+
+#[tokio::test]
+async fn a_peer_that_is_refused_is_reported() {
+    let (value, events) = (Arc::new(Mutex::new(b"v".to_vec())), Events::default());
+    let server = stores(&value, &events).bind("127.0.0.1:0").await.unwrap();
+    let stranger = endpoint("stranger", "stranger", "pair").await;
+    assert!(stranger.connect_to(address(&server), Scheme::Coaps).await.is_err());
+    events.wait_for("failed").await;
+    let (text, event) = events.0.lock().unwrap()[0].clone();
+    assert_eq!(event["identity"], "stranger");
+    assert!(text.starts_with(&format!("{} (\"stranger\"): connection failed", address(&stranger))), "{text}");
+}
+
+#[tokio::test]
+async fn a_session_whose_key_is_taken_from_the_credentials_ends() {
+    let dir = std::env::temp_dir().join(format!("tegmen-both-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("credentials.toml");
+    // Files of different lengths, because a change within the same moment may have the same time.
+    let write = |identity: &str| {
+        let entry = format!("[[psk]]\nidentity = \"{identity}\"\nkey_text = \"0123456789abcdef\"\n");
+        std::fs::write(&file, entry).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("pair");
+    let (credentials, events) = (Credentials::from_file(&file).unwrap(), Events::default());
+    let seen = events.clone();
+    let server = Endpoint::builder().serve(router("server")).credentials(credentials);
+    let server = server.on_event(move |event| seen.add(&event)).bind("127.0.0.1:0").await.unwrap();
+    let client = endpoint("client", "pair", "pair").await;
+    let session = client.connect_to(address(&server), Scheme::Coaps).await.unwrap();
+    assert_eq!(name_of(&session).await, "server");
+    let back = server.accepted(address(&client)).unwrap();
+    write("another");
+    events.wait_for("outdated").await;
+    let over = back.get("/name").await;
+    assert!(matches!(over, Err(ClientError::Ended { .. })), "{over:?}");
+    assert!(events.names().contains(&"reloaded".to_owned()));
+    assert!(server.clients().is_empty());
+    std::fs::remove_dir_all(&dir).unwrap();
 }

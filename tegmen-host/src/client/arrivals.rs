@@ -2,8 +2,9 @@
 
 use super::Response;
 use super::serving::Serving;
+use crate::server::{CoapPeer, CoapServer, OscoreExchange, Router};
 use std::collections::{HashMap, VecDeque};
-use tegmen::coap::{Code, Handler, Policy, Probing, Repeat, RequestId};
+use tegmen::coap::{Code, Handler, MessageRef, Policy, Probing, Repeat, RequestId};
 use tegmen::identity::PeerId;
 use tegmen::node::{Answer, Application, DeferredRequest, Incoming, Pacing, Refusal, Reply};
 use tegmen::oscore::UnprotectError;
@@ -20,6 +21,11 @@ pub(super) struct PeerPacing {
 impl PeerPacing {
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.probing.remove(&peer);
+    }
+
+    /// Forgets the peers that are gone.
+    pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
+        self.probing.retain(|peer, _| is_there(*peer));
     }
 }
 
@@ -44,7 +50,6 @@ impl Pacing for PeerPacing {
 }
 
 /// The replies that one datagram brought.
-#[derive(Default)]
 pub(super) struct Arrivals {
     list: VecDeque<(PeerId, RequestId, Arrival)>,
     /// The serving side, if the endpoint serves.
@@ -60,22 +65,35 @@ pub(super) enum Arrival {
     TimedOut,
 }
 
-impl Application for Arrivals {
+impl Application<OscoreExchange, CoapPeer> for Arrivals {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
-        self.serving.as_mut().map(|serving| serving.parts())
+        self.coap_server()?.server()
     }
 
-    fn admit(&mut self, incoming: &Incoming<'_>, _: Option<&mut ()>) -> Result<(), Refusal> {
-        self.serving.as_mut().map_or(Ok(()), |serving| serving.admit(incoming.message))
+    fn admit(&mut self, incoming: &Incoming<'_>, coap_peer: Option<&mut CoapPeer>) -> Result<(), Refusal> {
+        self.coap_server().map_or(Ok(()), |coap_server| coap_server.admit(incoming, coap_peer))
     }
 
-    fn on_answered(&mut self, _: &Incoming<'_>, answer: Answer, _: &[u8], repeat: Repeat) -> Repeat {
-        self.serving.as_ref().map_or(repeat, |serving| serving.effect(answer, repeat))
+    fn on_answered(&mut self, incoming: &Incoming<'_>, answer: Answer, response: &[u8], repeat: Repeat) -> Repeat {
+        let coap_server = self.coap_server();
+        coap_server.map_or(repeat, |coap_server| coap_server.on_answered(incoming, answer, response, repeat))
     }
 
-    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
-        if let Some(serving) = &mut self.serving {
-            serving.keep(request);
+    fn on_notification(&mut self, peer: PeerId, registration: &MessageRef<'_>) {
+        if let Some(coap_server) = self.coap_server() {
+            coap_server.on_notification(peer, registration);
+        }
+    }
+
+    fn on_begun(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
+        if let Some(coap_server) = self.coap_server() {
+            coap_server.on_begun(peer, coap_peer);
+        }
+    }
+
+    fn on_deferred(&mut self, request: DeferredRequest<'_, OscoreExchange>) {
+        if let Some(coap_server) = self.coap_server() {
+            coap_server.on_deferred(request);
         }
     }
 
@@ -94,6 +112,15 @@ impl Application for Arrivals {
 }
 
 impl Arrivals {
+    /// No replies.
+    pub(super) const fn new(serving: Option<Box<Serving>>) -> Self {
+        Self { list: VecDeque::new(), serving }
+    }
+
+    fn coap_server(&mut self) -> Option<&mut CoapServer<Router>> {
+        self.serving.as_mut().map(|serving| &mut serving.coap_server)
+    }
+
     /// Returns the next reply.
     pub(super) fn take(&mut self) -> Option<(PeerId, RequestId, Arrival)> {
         self.list.pop_front()

@@ -25,7 +25,6 @@ use std::task::Waker;
 use std::time::SystemTime;
 use tegmen::address::Path;
 use tegmen::coap::RequestId;
-use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{CipherSuite, Fatal};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::{Duration, Instant};
@@ -194,9 +193,7 @@ impl Connection<'_> {
     /// Talks to `peer` of the endpoint from now on.
     pub(super) fn talk_to(&mut self, peer: PeerId) {
         self.entry.peer = peer;
-        let mut first_id = [0; 2];
-        self.io.environment.crypto.random(&mut first_id);
-        self.io.attach(peer, self.entry.key, u16::from_ne_bytes(first_id));
+        self.io.attach(peer, self.entry.key);
     }
 
     /// Takes the peer of the session out of the table. Requests that were sent to it are ended.

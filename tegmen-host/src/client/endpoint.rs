@@ -5,12 +5,12 @@ use super::engine::{Engine, Shared};
 use super::persistence::PersistentSession;
 use super::port::Port;
 use super::resumption::ResumptionStore;
-use super::serving::{MayServe, Serving, ServingBuilder};
+use super::serving::{MayServe, Serving, ServingBuilder, is_client};
 use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, establish};
 use crate::contexts::StoredContext;
 use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
-use crate::server::{AnyPolicy, Later, Router};
+use crate::server::{AnyPolicy, Event, Later, Notifier, Router, ServerCoap};
 use crate::udp::Socket;
 use crate::uri::{Scheme, Uri};
 use std::io;
@@ -19,7 +19,7 @@ use std::sync::{Arc, MutexGuard};
 use tegmen::address::Path;
 use tegmen::coap::Policy;
 use tegmen::cx::{Counters, Environment};
-use tegmen::dtls::{Config, Rank};
+use tegmen::dtls::Config;
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 
@@ -74,8 +74,8 @@ impl EndpointBuilder {
     }
 
     /// Serves the requests of peers with these handlers, over the same sockets: of peers that open a session with the endpoint, and
-    /// of those that it opened a session with. Bodies of requests must fit a message, and so must deferred responses; other
-    /// responses go in blocks. No resource can be observed.
+    /// of those that it opened a session with. As a [`Server`](crate::server::Server), it takes bodies in blocks, and its resources can
+    /// be observed: [`Endpoint::notifier`] notifies their observers.
     pub fn serve(mut self, router: Router) -> Self {
         self.serving.router = Some(router);
         self
@@ -106,7 +106,21 @@ impl EndpointBuilder {
         self
     }
 
-    /// Serves requests without protection, too, of at most 1024 peers at the same time.
+    /// Changes the limits of the requests that the endpoint serves. The defaults are those of a server. An endpoint is in no
+    /// group, so it does not use [`ServerCoap::leisure`].
+    pub fn limits(mut self, change: impl FnOnce(&mut ServerCoap)) -> Self {
+        change(&mut self.serving.coap);
+        self
+    }
+
+    /// Sets the function that takes the events of the serving side: sessions that peers open, and their requests. It is called
+    /// within the endpoint, so it must return quickly, and must not use the endpoint or its sessions.
+    pub fn on_event(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        self.serving.events = Some(Arc::new(events));
+        self
+    }
+
+    /// Serves requests without protection, too, of at most [`ServerCoap::max_unauthenticated`] peers.
     pub const fn allow_plain(mut self) -> Self {
         self.serving.plain_allowed = true;
         self
@@ -168,8 +182,8 @@ impl Endpoint {
     }
 
     /// Returns a builder with these settings. Each session has them.
-    pub const fn with(config: ClientConfig) -> EndpointBuilder {
-        EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::NONE }
+    pub fn with(config: ClientConfig) -> EndpointBuilder {
+        EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::default() }
     }
 
     pub(super) fn open(
@@ -178,10 +192,10 @@ impl Endpoint {
         serving: ServingBuilder,
     ) -> Result<Self, ClientError> {
         let mut environment = Environment::new(super::provider(config).map_err(ClientError::System)?);
-        let serving = serving.build();
-        let role = MayServe(serving.as_ref().map(|_| Serving::limits()));
+        let built = serving.build();
+        let role = MayServe(built.serving.as_ref().map(|_| Serving::limits()));
         let endpoint = establish::new_endpoint(&mut environment, config, role);
-        let engine = Engine::new(config.clone(), endpoint, environment, ports, serving);
+        let engine = Engine::new(config.clone(), endpoint, environment, ports, built);
         let shared = Arc::new(Shared::new(engine));
         tokio::spawn(driver::drive(shared.clone()));
         Ok(Self(Arc::new(Owner(shared))))
@@ -241,6 +255,13 @@ impl Endpoint {
     /// Returns the addresses that the sockets are bound to.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.lock().io.ports.iter().map(Port::local).collect()
+    }
+
+    /// Returns the notifier of the observers of resources. Without [`EndpointBuilder::serve`] there are none.
+    pub fn notifier(&self) -> Notifier {
+        let engine = self.lock();
+        let serving = engine.io.arrivals.serving.as_ref();
+        serving.map_or_else(|| Notifier { shards: Arc::new([]) }, |serving| serving.notifier())
     }
 
     /// Returns the counters of all sessions.
@@ -324,7 +345,7 @@ impl Endpoint {
             connection.protect_with(oscore);
             connection.talk_to(peer);
             let name =
-                connection.io.arrivals.serving.as_ref().and_then(|serving| serving.credentials.name_of(principal));
+                connection.io.arrivals.serving.as_ref().and_then(|serving| serving.credentials().name_of(principal));
             let entry = &mut connection.entry;
             (entry.is_accepted, entry.established, entry.principal, entry.server) = (true, true, principal, name);
         });
@@ -389,10 +410,4 @@ impl Endpoint {
         });
         (Session(handle), begun)
     }
-}
-
-/// True for a peer that opened a session with us.
-fn is_client(peer: &tegmen::endpoint::Peer) -> bool {
-    let is_established = peer.phase() == Phase::Established && peer.protection() == Protection::Dtls;
-    is_established && !matches!(peer.rank(), Rank::Ours | Rank::OursAsServer)
 }

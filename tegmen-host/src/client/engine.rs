@@ -5,10 +5,9 @@ mod serve;
 use super::connection::{Connection, SessionEntry};
 use super::io::Io;
 use super::port::Port;
-use super::serving::Serving;
+use super::serving::Built;
 use super::{ClientConfig, ClientError, Node, Role, Table};
 use crate::clock;
-use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::server::Command;
 use std::cmp::Reverse;
@@ -19,12 +18,9 @@ use tegmen::cx::Environment;
 use tegmen::dtls::Records;
 use tegmen::endpoint::{Event, Peers as _, Phase};
 use tegmen::identity::PeerId;
-use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// Bytes of the pool for requests that wait for their acknowledgement.
-const POOL_BYTES: usize = 16 << 20;
 /// The first byte of a record (RFC 6347, RFC 9146); that of a CoAP message is 64 or more (RFC 7252, section 3).
 const RECORDS: std::ops::RangeInclusive<u8> = 20..=63;
 /// Content types of application data, without and with a connection id.
@@ -55,7 +51,7 @@ pub(super) struct Engine {
     pub(super) io: Io,
     sessions: Sessions,
     pub(super) config: Arc<ClientConfig>,
-    /// Responses that were deferred, if the endpoint serves.
+    /// Deferred responses and changes of resources, if the endpoint serves.
     pub(super) commands: Option<mpsc::UnboundedReceiver<Command>>,
 }
 
@@ -65,12 +61,10 @@ impl Engine {
         endpoint: tegmen::endpoint::Endpoint<Table, Role>,
         environment: Environment<HostCrypto>,
         ports: Vec<Port>,
-        serving: Option<(Serving, mpsc::UnboundedReceiver<Command>)>,
+        Built { serving, commands, features, pool }: Built,
     ) -> Self {
-        let node = Node::with_features(endpoint, ExchangePool::new(0, POOL_BYTES), Parts::default());
-        let mut io = Io::new(node, environment, config.log.tap.clone(), ports);
-        let (serving, commands) = serving.unzip();
-        io.arrivals.serving = serving.map(Box::new);
+        let node = Node::with_features(endpoint, pool, features);
+        let io = Io::new(node, environment, config.log.tap.clone(), ports, serving);
         Self { io, sessions: Sessions::default(), config, commands }
     }
 
@@ -202,9 +196,6 @@ impl Engine {
         if let Some(Event::Transmit { len, .. }) = node.handle_plain(&mut cx, path, datagram, arrivals, out) {
             self.transmit(path, len.into());
         }
-        if !is_known && let Some(peer) = self.io.node.endpoint.peers.find(path, Phase::Established) {
-            self.io.adopt_stranger(peer);
-        }
     }
 
     fn on_records(&mut self, path: &Path, datagram: &mut [u8]) {
@@ -227,7 +218,11 @@ impl Engine {
                 self.io.tap(false, path, &datagram);
             }
             match event {
-                Some(Event::Answer { len } | Event::Transmit { len, .. }) => self.transmit(path, len.into()),
+                Some(Event::Answer { len }) => {
+                    self.report_refusal(path, len.into());
+                    self.transmit(path, len.into());
+                }
+                Some(Event::Transmit { len, .. }) => self.transmit(path, len.into()),
                 Some(event) => self.on_event(event),
                 None if is_last => return,
                 None => {}
@@ -238,7 +233,7 @@ impl Engine {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Established(peer) => {
-                let Some(key) = self.io.session_of(peer) else { return self.io.adopt(peer) };
+                let Some(key) = self.io.session_of(peer) else { return self.on_client(peer) };
                 self.with(key, |connection| {
                     if connection.is_unproved() {
                         return connection.refuse();
@@ -251,6 +246,7 @@ impl Engine {
                 });
             }
             Event::Closed { peer, reason } => {
+                self.report_end(peer, reason);
                 if let Some(key) = self.io.session_of(peer) {
                     self.with(key, |connection| connection.on_closed(reason));
                 }
@@ -275,7 +271,7 @@ impl Engine {
                 self.with(key, |connection| connection.deliver(request, arrival));
             }
         }
-        self.respond_again();
+        self.on_handled();
     }
 
     /// Sends what is due.
@@ -297,7 +293,7 @@ impl Engine {
         }
         self.io.give_back();
         self.deliver();
-        self.give_up_deferred();
+        self.on_second();
     }
 
     /// The buffer for output holds a datagram to a peer, which is due at `now`.

@@ -177,7 +177,7 @@ impl Connection<'_> {
     /// Returns the principal that a server with this name and proof is known as, if it asks us.
     fn principal_of(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         let serving = self.io.arrivals.serving.as_ref();
-        serving.map_or(self.entry.principal, |serving| serving.credentials.certified_as(name, kind, digest))
+        serving.map_or(self.entry.principal, |serving| serving.credentials().certified_as(name, kind, digest))
     }
 
     fn answer(&mut self, answer: Answer<'_>) -> Option<Event> {

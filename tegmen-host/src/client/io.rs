@@ -2,17 +2,20 @@
 
 use super::arrivals::Arrivals;
 use super::port::Port;
+use super::serving::Serving;
 use super::{Node, Tap, Tapped};
+use crate::clock;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
+use crate::server::{CoapPeer, Forgettable, Forgotten};
 use crate::udp::MAX_DATAGRAM;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use tegmen::address::Path;
-use tegmen::coap::{Exchanges, PeerExchanges};
+use tegmen::coap::{Exchanges, Freshness, PeerExchanges};
+use tegmen::crypto::Crypto as _;
 use tegmen::cx::Environment;
 use tegmen::dtls::Rank;
 use tegmen::endpoint::Peers as _;
@@ -22,41 +25,48 @@ use tegmen::time::Instant;
 /// Datagrams that wait for the system; others are lost, as on the way.
 const MAX_UNSENT: usize = 256;
 
-/// Peers in clear that are served at the same time.
-const MAX_STRANGERS: usize = 1024;
-
-/// The exchanges of peers that are not in the table any more, and whose place in the pool is not given back yet.
-type Forgotten = Arc<Mutex<Vec<Exchanges<ExchangePool>>>>;
-
 /// The part of an endpoint in the entry of a peer.
 #[derive(Default)]
 pub(super) struct Attached {
-    exchanges: Exchanges<ExchangePool>,
+    heard: crate::server::Attached,
     session: Option<usize>,
-    forgotten: Option<Forgotten>,
-    /// The peer has sent a message.
-    is_heard: bool,
 }
 
 impl PeerExchanges for Attached {
     type Storage = ExchangePool;
-    type State = ();
+    type State = CoapPeer;
+    const VERIFIES: bool = true;
 
     fn exchanges(&mut self) -> Option<&mut Exchanges<ExchangePool>> {
-        Some(&mut self.exchanges)
+        self.heard.exchanges()
     }
 
-    fn heard(&mut self, _: Instant) {
-        self.is_heard = true;
+    fn with_state(&mut self) -> Option<(&mut Exchanges<ExchangePool>, &mut CoapPeer)> {
+        self.heard.with_state()
+    }
+
+    fn freshness(&mut self) -> Option<&mut Freshness> {
+        self.heard.freshness()
+    }
+
+    fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
+        self.heard.begin(now, random)
+    }
+
+    fn heard(&mut self, now: Instant) {
+        self.heard.heard(now);
     }
 }
 
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Some(forgotten) = &self.forgotten {
-            let exchanges = std::mem::take(&mut self.exchanges);
-            forgotten.lock().unwrap_or_else(PoisonError::into_inner).push(exchanges);
-        }
+impl Forgettable for Attached {
+    const IS_REMOVED: bool = true;
+
+    fn is_remembered(&mut self) -> bool {
+        self.session.is_none() && self.heard.is_remembered()
+    }
+
+    fn forget(&mut self) {
+        self.heard.forget();
     }
 }
 
@@ -70,8 +80,6 @@ pub(super) struct Io {
     pub(super) tap: Option<Tap>,
     /// For datagrams that are sent.
     pub(super) out: Vec<u8>,
-    /// Peers in clear that began to talk by themselves.
-    strangers: VecDeque<PeerId>,
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
     forgotten: Forgotten,
@@ -88,17 +96,24 @@ pub(super) struct Io {
 }
 
 impl Io {
-    pub(super) fn new(node: Node, environment: Environment<HostCrypto>, tap: Option<Tap>, ports: Vec<Port>) -> Self {
+    pub(super) fn new(
+        node: Node,
+        environment: Environment<HostCrypto>,
+        tap: Option<Tap>,
+        ports: Vec<Port>,
+        serving: Option<Box<Serving>>,
+    ) -> Self {
+        let forgotten =
+            serving.as_ref().map_or_else(Forgotten::default, |serving| serving.coap_server.forgotten.clone());
         Self {
             ports,
             node,
             environment,
-            arrivals: Arrivals::default(),
+            arrivals: Arrivals::new(serving),
             tap,
             out: vec![0; MAX_DATAGRAM],
-            strangers: VecDeque::new(),
             unsent: VecDeque::new(),
-            forgotten: Arc::default(),
+            forgotten,
             kept: 0,
             nstart: 0,
             due: BinaryHeap::new(),
@@ -108,35 +123,21 @@ impl Io {
         }
     }
 
-    /// Lets a session use a peer, whose messages begin with this Message ID.
-    pub(super) fn attach(&mut self, peer: PeerId, session: usize, first_id: u16) {
-        if let Some(attached) = self.node.endpoint.peers.attached(peer) {
-            (attached.session, attached.forgotten) = (Some(session), Some(self.forgotten.clone()));
-            if !attached.is_heard {
-                attached.exchanges = Exchanges::new(first_id);
+    /// Lets a session use a peer.
+    pub(super) fn attach(&mut self, peer: PeerId, session: usize) {
+        let Self { node, environment, arrivals, forgotten, .. } = self;
+        if let Some(attached) = node.endpoint.peers.attached(peer) {
+            attached.session = Some(session);
+            attached.begin(clock::now(), |random| environment.crypto.random(random));
+            if let Some(coap_peer) = attached.heard.coap_peer() {
+                coap_peer.forgotten = forgotten.clone();
+                if let Some(serving) = &arrivals.serving {
+                    serving.coap_server.begin(coap_peer);
+                }
             }
         }
-        self.node.features.oscore.attach(peer, session);
+        node.features.oscore.attach(peer, session);
         self.give_back();
-    }
-
-    /// Keeps the place of a peer in the pool in mind, which began to talk by itself.
-    pub(super) fn adopt(&mut self, peer: PeerId) {
-        if let Some(attached) = self.node.endpoint.peers.attached(peer) {
-            attached.forgotten.get_or_insert_with(|| self.forgotten.clone());
-        }
-    }
-
-    /// Keeps a peer in clear, which began to talk by itself, in place of the oldest one.
-    pub(super) fn adopt_stranger(&mut self, peer: PeerId) {
-        self.adopt(peer);
-        self.strangers.push_back(peer);
-        if self.strangers.len() > MAX_STRANGERS
-            && let Some(oldest) = self.strangers.pop_front()
-            && self.session_of(oldest).is_none()
-        {
-            self.remove(oldest);
-        }
     }
 
     /// Leaves a peer that opened its session to itself.
@@ -157,10 +158,7 @@ impl Io {
 
     /// Gives back what peers that are gone have in the pool.
     pub(super) fn give_back(&mut self) {
-        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        for mut exchanges in forgotten.drain(..) {
-            exchanges.forget(&mut self.node.storage);
-        }
+        self.forgotten.give_back(&mut self.node.storage);
     }
 
     /// Allows as many requests at once to each peer, if fewer were allowed. The places of each session keep its own limit.
@@ -216,8 +214,8 @@ impl Io {
 
     /// The time at which the driver has to do something.
     pub(super) fn next_wake(&self) -> Instant {
-        let overdue = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.next());
-        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(overdue);
+        let second = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.second);
+        let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(second);
         self.due.peek().map_or(alarm, |Reverse((at, _))| alarm.min(*at))
     }
 

@@ -3,8 +3,8 @@
 use super::ClientError;
 use crate::contexts::{ContextError, OVERHEAD, StoredContext, Untaken};
 use crate::provider::HostCrypto;
+use crate::server::OscoreExchange;
 use std::collections::HashMap;
-use std::convert::Infallible;
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
 use tegmen::crypto::Crypto;
@@ -65,7 +65,7 @@ impl Oscore for EndpointOscore {
     const OVERHEAD: usize = OVERHEAD;
     const GATHERS: bool = true;
     /// An endpoint opens no requests.
-    type Exchange = Infallible;
+    type Exchange = OscoreExchange;
     type Whole = [u8; 0];
 
     fn protect_request<C: Crypto>(

@@ -1,22 +1,25 @@
-//! The side of an endpoint that serves: its handlers, and the credentials of the peers that it admits.
+//! The side of an endpoint that serves: its handlers, the credentials of the peers that it admits, and the memory for their
+//! requests.
 
-use crate::clock;
+use super::Features;
 use crate::credentials::{Credentials, FilePolicy};
+use crate::exchange_pool::ExchangePool;
 use crate::server::{
-    AnyPolicy, Command, Deciding, HelloLimits, Limited, Notifier, Outcome, Resources, Router, copy_of,
+    AnyPolicy, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Limits, Notifier, Observers,
+    Resources, Router, ServerBodies, ServerCoap, Tried, Unauthenticated,
 };
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tegmen::address::Address;
-use tegmen::coap::{Code, Handler, MessageRef, Policy, Repeat};
-use tegmen::dtls::Roles;
-use tegmen::identity::Principal;
-use tegmen::node::{Answer, Deferred, DeferredRequest, Refusal};
+use tegmen::dtls::{Rank, Roles};
+use tegmen::endpoint::{Peer, Phase};
+use tegmen::identity::{Principal, Protection};
+use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// The time that a handler has for a deferred response, as the default of a server.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Bytes of the pool for requests that wait for their acknowledgement, where the endpoint does not serve.
+const POOL_BYTES: usize = 16 << 20;
 
 /// Opens handshakes, and answers those of peers if the endpoint serves.
 pub(super) struct MayServe(pub(super) Option<Limited>);
@@ -31,51 +34,80 @@ impl Roles for MayServe {
 }
 
 /// The settings of an endpoint that serves, before it is open.
+#[derive(Default)]
 pub(super) struct ServingBuilder {
     pub(super) router: Option<Router>,
     pub(super) credentials: Option<Credentials>,
     pub(super) policy: Option<AnyPolicy>,
     pub(super) plain_allowed: bool,
+    pub(super) coap: ServerCoap,
+    pub(super) events: Option<EventSink>,
+}
+
+/// The parts of an endpoint that its settings decide on.
+pub(super) struct Built {
+    /// `None` if the endpoint does not serve.
+    pub(super) serving: Option<Box<Serving>>,
+    /// The commands to the serving side.
+    pub(super) commands: Option<mpsc::UnboundedReceiver<Command>>,
+    pub(super) features: Features,
+    pub(super) pool: ExchangePool,
 }
 
 impl ServingBuilder {
-    /// An endpoint that does not serve.
-    pub(super) const NONE: Self = Self { router: None, credentials: None, policy: None, plain_allowed: false };
-
-    /// Returns the serving side, and the commands to it; `None` if the endpoint does not serve.
-    pub(super) fn build(self) -> Option<(Serving, mpsc::UnboundedReceiver<Command>)> {
-        let Self { router, credentials, policy, plain_allowed } = self;
-        let (router, credentials) = (router?, credentials.unwrap_or_default());
+    /// Returns the parts of the endpoint.
+    pub(super) fn build(self) -> Built {
+        let Self { router, credentials, policy, plain_allowed, coap, events } = self;
+        let Some(router) = router else {
+            let observers = Observers::new(Arc::default(), 0, 0);
+            let features = features(observers, ServerBodies::new(0, Ledger::new(0)));
+            return Built { serving: None, commands: None, features, pool: ExchangePool::new(0, POOL_BYTES) };
+        };
+        let credentials = credentials.unwrap_or_default();
         let rights = FilePolicy { credentials: credentials.clone(), plain_allowed };
         let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights));
         let (commands, receiver) = mpsc::unbounded_channel();
-        let policy = Deciding::new(policy, commands.clone());
-        let resources = Resources::new(router, commands.clone(), Notifier::of(&commands));
-        let serving =
-            Serving { policy, credentials, plain_allowed, resources, deferred: HashMap::new(), waiting: Vec::new() };
-        Some((serving, receiver))
+        let notifier = Notifier::of(&commands);
+        let observed = notifier.shards.first().map(|changes| changes.observed.clone()).unwrap_or_default();
+        let observers = Observers::new(observed, coap.max_observations, coap.unconfirmed_notifications);
+        let bodies = ServerBodies::new(coap.max_body, Ledger::new(coap.max_bodies));
+        let limits = (Limits::new(&coap, events.is_some()), Unauthenticated::new(coap.max_unauthenticated));
+        let events = events.unwrap_or_else(|| Arc::new(|_| {}));
+        let resources = Resources::new(router, commands, notifier);
+        let serving = Serving {
+            version: credentials.version(),
+            coap_server: CoapServer::new(resources, (policy, credentials), events, limits, &bodies),
+            plain_allowed,
+            response_timeout: coap.response_timeout,
+            tried: Tried::default(),
+            second: Instant::AT_ONCE,
+        };
+        Built {
+            serving: Some(Box::new(serving)),
+            commands: Some(receiver),
+            features: features(observers, bodies),
+            pool: crate::server::pool(&coap, 1),
+        }
     }
+}
+
+/// The parts of a node with this memory for the requests that it serves.
+fn features(observers: Observers, bodies: ServerBodies) -> Features {
+    Parts { queue: (), pacing: Default::default(), oscore: Default::default(), observers, bodies, leisure: () }
 }
 
 /// The serving side of an endpoint.
 pub(super) struct Serving {
-    policy: Deciding,
-    pub(super) credentials: Credentials,
+    pub(super) coap_server: CoapServer<Router>,
     /// Peers without a session are served, too.
     pub(super) plain_allowed: bool,
-    resources: Resources<Router>,
-    /// The requests that wait for the response of their responder, by its number.
-    deferred: HashMap<u64, Waiting>,
-    /// Responses and decisions that there was no space for.
-    pub(super) waiting: Vec<(Waiting, Outcome)>,
-}
-
-/// A request whose response is deferred, and the time at which it came.
-pub(super) struct Waiting {
-    pub(super) at: Instant,
-    pub(super) deferred: Deferred,
-    /// The message of a request that is undecided.
-    pub(super) copy: Vec<u8>,
+    /// The time that a handler has for a deferred response.
+    pub(super) response_timeout: Duration,
+    pub(super) tried: Tried,
+    /// Of the credentials by which sessions were examined last.
+    pub(super) version: u64,
+    /// The time of the work that is done each second.
+    pub(super) second: Instant,
 }
 
 impl Serving {
@@ -84,60 +116,31 @@ impl Serving {
         Limited::with(HelloLimits::default())
     }
 
-    /// Returns the policy and the handler of requests.
-    pub(super) const fn parts(&mut self) -> (&impl Policy, &mut impl Handler) {
-        (&self.policy, &mut self.resources)
+    /// Returns the credentials of the peers.
+    pub(super) const fn credentials(&self) -> &Credentials {
+        &self.coap_server.credentials
     }
 
-    /// Reads the path and the query of a request.
-    ///
-    /// # Errors
-    /// 4.00 if they are not valid.
-    pub(super) fn admit(&mut self, message: &MessageRef<'_>) -> Result<(), Refusal> {
-        self.resources.begin(message).map_err(|_| Refusal { code: Code::BAD_REQUEST, option: None })
+    /// Returns the notifier of the observers.
+    pub(super) fn notifier(&self) -> Notifier {
+        self.coap_server.resources.notifier.clone()
     }
 
-    /// Returns the effect with which the response is kept: that of the request, if a handler executed it, or may execute it
-    /// later.
-    pub(super) fn effect(&self, answer: Answer, repeat: Repeat) -> Repeat {
-        if self.resources.is_executed() || answer == Answer::Deferred { repeat } else { Repeat::Safe }
-    }
-
-    /// Reads the path of a request that is decided on.
-    pub(super) fn begin(&mut self, request: &[u8]) {
-        if let Ok(message) = MessageRef::parse(request) {
-            // It was valid when the request came.
-            let _ = self.resources.begin(&message);
-        }
-    }
-
-    /// Keeps a request whose response the handler has deferred, or on which the policy has not decided.
-    pub(super) fn keep(&mut self, request: DeferredRequest<'_>) {
-        let (message, is_undecided) = (request.message, request.is_undecided);
-        let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
-        let copy = if is_undecided { copy_of(message) } else { Vec::new() };
-        self.deferred.insert(number, Waiting { at: clock::now(), deferred: request.keep(), copy });
-    }
-
-    /// Takes the request of a responder; `None` if it has its response.
-    pub(super) fn take(&mut self, number: u64) -> Option<Waiting> {
-        self.deferred.remove(&number)
-    }
-
-    /// Returns the responders whose time is over.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<u64> {
-        let is_overdue = |waiting: &Waiting| waiting.at.after(RESPONSE_TIMEOUT) <= now;
-        self.deferred.iter().filter(|(_, waiting)| is_overdue(waiting)).map(|(number, _)| *number).collect()
-    }
-
-    /// Returns the time at which the next responder is overdue.
-    pub(super) fn next(&self) -> Instant {
-        self.deferred.values().map(|waiting| waiting.at.after(RESPONSE_TIMEOUT)).min().unwrap_or(Instant::NEVER)
+    /// Takes the paths whose representation changed.
+    pub(super) fn take_changes(&self) -> impl Iterator<Item = Arc<str>> {
+        let changes = self.coap_server.resources.notifier.shards.first().map(Changes::take);
+        changes.into_iter().flatten()
     }
 
     /// Returns the principal that has this identity and this key; [`Principal::NOBODY`] if there is none.
     pub(super) fn principal_of(&self, identity: &str, key: &[u8]) -> Principal {
-        let known = self.credentials.key_of(identity.as_bytes());
+        let known = self.credentials().key_of(identity.as_bytes());
         known.filter(|(known, _)| known.as_slice() == key).map_or(Principal::NOBODY, |(_, principal)| principal)
     }
+}
+
+/// True for a peer that opened a session with us.
+pub(super) fn is_client(peer: &Peer) -> bool {
+    let is_established = peer.phase() == Phase::Established && peer.protection() == Protection::Dtls;
+    is_established && !matches!(peer.rank(), Rank::Ours | Rank::OursAsServer)
 }

@@ -60,7 +60,7 @@ impl Ledger {
 
 /// The bytes of a [`Ledger`] that one peer or transfer uses.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
     /// It does not grow where all together would have more than this.

@@ -35,6 +35,9 @@ struct Heard {
 
 /// The entry of a peer whose exchanges can be forgotten.
 pub(crate) trait Forgettable {
+    /// True if a peer whose exchanges are forgotten leaves the table.
+    const IS_REMOVED: bool;
+
     /// Returns true if there are exchanges that can be forgotten.
     fn is_remembered(&mut self) -> bool;
 
@@ -43,6 +46,8 @@ pub(crate) trait Forgettable {
 }
 
 impl Forgettable for Attached {
+    const IS_REMOVED: bool = false;
+
     fn is_remembered(&mut self) -> bool {
         self.0.is_some()
     }

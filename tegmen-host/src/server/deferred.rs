@@ -29,7 +29,7 @@ impl Deferrals {
     }
 
     /// Takes the request of a responder; `None` if it has its response.
-    pub(super) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
         self.open.remove(&number)
     }
 
@@ -52,6 +52,11 @@ impl Deferrals {
             .filter(|(_, request)| is_overdue(request))
             .map(|(number, request)| (*number, late(request)));
         (before.unwrap_or(Instant::AT_ONCE), overdue.collect())
+    }
+
+    /// True if a response waits until there is space to send it.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Writes a deferred response into `out`, or keeps it until there is space to send it. Returns the peer, and the length of
@@ -121,15 +126,15 @@ pub(crate) enum Outcome {
 /// The parts of a request that its deferred response needs.
 pub(crate) struct DeferredRequest {
     /// The time at which the request came.
-    pub(super) at: Instant,
-    pub(super) deferred: Deferred<OscoreExchange>,
-    pub(super) method: Code,
+    pub(crate) at: Instant,
+    pub(crate) deferred: Deferred<OscoreExchange>,
+    pub(crate) method: Code,
     /// The path, without a slash in front.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Bytes of the request's body.
-    pub(super) received: usize,
+    pub(crate) received: usize,
     /// The policy has not decided yet.
-    pub(super) is_undecided: bool,
+    pub(crate) is_undecided: bool,
     /// The message of a request that is undecided, and its bytes in the ledger of bodies.
-    pub(super) copy: Option<(Vec<u8>, Share)>,
+    pub(crate) copy: Option<(Vec<u8>, Share)>,
 }

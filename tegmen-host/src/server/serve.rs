@@ -1,7 +1,7 @@
 //! The application of a shard's node: admits requests, passes them to the application of the server, and reports them.
 
 use super::authorization::{AnyPolicy, Deciding, copy_of};
-use super::bodies::{Ledger, ServerBodies};
+use super::bodies::{Ledger, ServerBodies, Share};
 use super::coap_peer::{CoapPeer, Forgettable, Forgotten};
 use super::command::Command;
 use super::deferred::{Deferrals, DeferredRequest};
@@ -268,6 +268,17 @@ impl<A: Application> CoapServer<A> {
         Some(request)
     }
 
+    /// Begins with a request that is decided on. Returns its message; `None` if there was no memory for it.
+    pub(crate) fn begin_decision(&mut self, request: &mut DeferredRequest) -> Option<(Vec<u8>, Share)> {
+        let (copy, share) = request.copy.take()?;
+        if let Ok(message) = MessageRef::parse(&copy) {
+            // The path was valid when the request came.
+            let _ = self.resources.begin(&message);
+        }
+        self.report = Report { received: request.received, sent: 0, block: false };
+        Some((copy, share))
+    }
+
     /// Reports an answered request to the operator, or the response to one that was deferred. The path is the one that was
     /// read last.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
@@ -396,14 +407,9 @@ impl<A: Application> Resources<A> {
 }
 
 impl<A> Resources<A> {
-    /// True if the application has executed the request.
-    pub(crate) const fn is_executed(&self) -> bool {
-        self.executed.is_some()
-    }
-
     /// Takes the number of the responder of a deferred response. Without a responder, the request is answered when its time is
     /// over.
-    pub(crate) fn take_responder(&self) -> u64 {
+    pub(super) fn take_responder(&self) -> u64 {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }
 

@@ -20,9 +20,9 @@ impl Unauthenticated {
 
     /// One more. At twice as many as are wanted all but so many are forgotten: those first that observe nothing, and of
     /// these those that came first.
-    pub(super) fn add(
+    pub(super) fn add<T: Peers<Attached: Forgettable>>(
         &mut self,
-        table: &mut impl Peers<Attached: Forgettable>,
+        table: &mut T,
         observers: &mut Observers,
         peer: PeerId,
     ) {
@@ -40,6 +40,9 @@ impl Unauthenticated {
                 }
                 attached.forget();
                 observers.forget(*peer);
+                if T::Attached::IS_REMOVED {
+                    table.remove(*peer);
+                }
                 too_many -= 1;
                 false
             });

@@ -1,18 +1,21 @@
-//! The engine of an endpoint that serves: the handshakes of its clients, and deferred responses.
+//! The engine of an endpoint that serves: the handshakes of its clients, deferred responses, and the reports to its owner.
 
 use super::Engine;
 use crate::client::ClientError;
 use crate::client::connection::Connection;
 use crate::client::io::Io;
-use crate::client::serving::Waiting;
+use crate::client::serving::is_client;
 use crate::clock;
-use crate::server::{Command, Outcome, Reply};
+use crate::server::{self, Command, DeferredRequest, Outcome, Reply};
 use crate::x509::Purpose;
-use tegmen::coap::{Builder, Code};
-use tegmen::dtls::{Answer, Need, Rank};
+use std::net::SocketAddr;
+use tegmen::address::Path;
+use tegmen::coap::{Code, PeerExchanges as _};
+use tegmen::dtls::{Answer, Fatal, Need, Rank};
 use tegmen::endpoint::{Event, Peers as _};
 use tegmen::identity::{PeerId, Principal};
-use tegmen::node::SendError;
+use tegmen::node::{Observers as _, SendError};
+use tegmen::time::Instant;
 
 impl Engine {
     /// Answers the question of a handshake in which the peer is the client. Where we opened a handshake with it at the same time,
@@ -21,11 +24,12 @@ impl Engine {
         let session = self.io.session_of(peer);
         let mut entry = session.map(|key| &mut self.sessions.all[key]);
         let Io { node, environment, arrivals, .. } = &mut self.io;
-        let serving = arrivals.serving.as_ref()?;
+        let serving = arrivals.serving.as_mut()?;
         let mut cx = environment.at(clock::now());
         match node.endpoint.need(peer)? {
             Need::PskOfClient { identity } => {
-                let mut found = serving.credentials.key_of(identity);
+                let mut found = serving.credentials().key_of(identity);
+                serving.tried.add(peer, identity);
                 if let Some(entry) = &mut entry {
                     let is_meant = |principal| principal == entry.principal && principal != Principal::NOBODY;
                     found = found.filter(|(_, principal)| is_meant(*principal));
@@ -52,14 +56,21 @@ impl Engine {
                 match verified {
                     Ok(verified) => {
                         let name = verified.name;
-                        let principal = serving.credentials.certified_as(&name, certificate_type, verified.digest);
+                        let principal = serving.credentials().certified_as(&name, certificate_type, verified.digest);
                         let spki = verified.spki.to_vec();
                         if let Some(entry) = entry {
                             entry.server = Some(name);
                         }
                         node.endpoint.resume(&mut cx, peer, Answer::Peer { public_key: &spki, principal })
                     }
-                    Err(refusal) => node.endpoint.resume(&mut cx, peer, Answer::Refused(refusal.alert())),
+                    Err(refusal) => {
+                        let alert = refusal.alert();
+                        if let Some(entry) = node.endpoint.peers.peer(peer) {
+                            let remote = entry.path().remote.into();
+                            (serving.coap_server.events)(server::Event::Refused { remote, refusal });
+                        }
+                        node.endpoint.resume(&mut cx, peer, Answer::Refused(alert))
+                    }
                 }
             }
             Need::Sign { credential, digest } => {
@@ -71,28 +82,91 @@ impl Engine {
         }
     }
 
+    /// A peer opened a session with us.
+    pub(super) fn on_client(&mut self, peer: PeerId) {
+        if self.end_if_outdated(peer) {
+            return;
+        }
+        let Io { node, arrivals, .. } = &mut self.io;
+        let resumed = node.endpoint.is_resumed(peer);
+        let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return };
+        let (remote, principal) = (SocketAddr::from(entry.path().remote), entry.principal());
+        let (events, credentials) = (&serving.coap_server.events, serving.credentials());
+        let identity = credentials.name_of(principal).unwrap_or_default();
+        events(server::Event::Established { remote, identity, resumed });
+        if principal == Principal::NOBODY && credentials.is_first_in_vain() {
+            events(server::Event::AnonymousInVain { remote });
+        }
+    }
+
+    /// Reports the end of the session, or of the handshake, of a peer that opened it.
+    pub(super) fn report_end(&mut self, peer: PeerId, reason: Fatal) {
+        let Io { node, arrivals, .. } = &mut self.io;
+        let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return };
+        if matches!(entry.rank(), Rank::Ours | Rank::OursAsServer) {
+            return;
+        }
+        let remote = entry.path().remote.into();
+        let identity = serving.credentials().name_of(entry.principal()).or_else(|| serving.tried.of(peer));
+        (serving.coap_server.events)(match reason {
+            Fatal::Closed | Fatal::Idle => server::Event::Closed { remote, reason },
+            reason => server::Event::Failed { remote, identity, reason },
+        });
+    }
+
+    /// Reports that the answer in the buffer for output, of `len` bytes, refuses a ClientHello, if it does.
+    pub(super) fn report_refusal(&self, path: &Path, len: usize) {
+        if let Some(serving) = &self.io.arrivals.serving
+            && let Some(alert) = self.io.out.get(..len).and_then(server::refusal)
+        {
+            (serving.coap_server.events)(server::Event::HelloRefused { remote: path.remote.into(), alert });
+        }
+    }
+
+    /// Ends the session that a peer opened if its key is not in force any more. True if it is not.
+    fn end_if_outdated(&mut self, peer: PeerId) -> bool {
+        let Io { node, arrivals, .. } = &mut self.io;
+        let (Some(serving), Some(entry)) = (&arrivals.serving, node.endpoint.peers.peer(peer)) else { return false };
+        let (remote, principal) = (entry.path().remote.into(), entry.principal());
+        if serving.credentials().is_current(principal) {
+            return false;
+        }
+        let identity = serving.credentials().name_of(principal).unwrap_or_default();
+        (serving.coap_server.events)(server::Event::Outdated { remote, identity });
+        node.endpoint.close(peer);
+        self.io.is_due = true;
+        if let Some(key) = self.io.session_of(peer) {
+            self.with(key, |connection| connection.on_closed(Fatal::Closed));
+        }
+        true
+    }
+
     /// Does what handlers have asked for.
     pub(in crate::client) fn on_command(&mut self, command: Command) {
+        let Io { node, arrivals, .. } = &mut self.io;
+        let Some(serving) = &mut arrivals.serving else { return };
         match command {
             Command::Respond(number, reply) => self.respond(number, reply),
             Command::Decide(number, allows) => {
-                if let Some(waiting) = self.io.arrivals.serving.as_mut().and_then(|serving| serving.take(number)) {
-                    self.decide(waiting, allows);
+                if let Some(request) = serving.coap_server.deferrals.take(number) {
+                    self.decide(request, allows);
                 }
             }
+            Command::Changed => serving.take_changes().for_each(|path| node.notify(&path)),
             _ => {}
         }
     }
 
     /// Takes the decision on a request.
-    fn decide(&mut self, Waiting { at, deferred, copy }: Waiting, allows: bool) {
-        let peer = deferred.peer;
+    fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
         let Io { node, environment, arrivals, out, .. } = &mut self.io;
-        if let Some(serving) = &mut arrivals.serving {
-            serving.begin(&copy);
-        }
+        let copy = arrivals.serving.as_mut().and_then(|serving| serving.coap_server.begin_decision(&mut request));
+        let Some((copy, share)) = copy else {
+            return self.send_deferred(request, Reply::new(Code::SERVICE_UNAVAILABLE));
+        };
+        let peer = request.deferred.peer;
         let mut cx = environment.at(clock::now());
-        match node.decide(&mut cx, deferred, &copy, allows, arrivals, out) {
+        match node.decide(&mut cx, request.deferred, &copy, allows, arrivals, out) {
             Ok(len) => {
                 if let Some(path) = self.io.path_of(peer).filter(|_| len > 0) {
                     self.transmit(&path, len);
@@ -101,7 +175,8 @@ impl Engine {
             }
             Err((SendError::Busy, deferred)) => {
                 if let Some(serving) = &mut arrivals.serving {
-                    serving.waiting.push((Waiting { at, deferred, copy }, Outcome::Decision(allows)));
+                    let request = DeferredRequest { deferred, copy: Some((copy, share)), ..request };
+                    serving.coap_server.deferrals.postpone(request, Outcome::Decision(allows));
                 }
             }
             // The session has ended.
@@ -109,61 +184,85 @@ impl Engine {
         }
     }
 
+    /// Acts upon a response or a decision that there was no space for.
+    fn act(&mut self, request: DeferredRequest, outcome: Outcome) {
+        match outcome {
+            Outcome::Response(reply) => self.send_deferred(request, reply),
+            Outcome::Decision(allows) => self.decide(request, allows),
+        }
+    }
+
     /// Sends the response of a request that was deferred, unless it has one.
     fn respond(&mut self, number: u64, reply: Reply) {
-        let waiting = self.io.arrivals.serving.as_mut().and_then(|serving| serving.take(number));
-        if let Some(waiting) = waiting {
-            self.send_deferred(waiting, reply);
+        let Io { node, arrivals, .. } = &mut self.io;
+        let serving = arrivals.serving.as_mut();
+        let request =
+            serving.and_then(|serving| serving.coap_server.conclude(number, &reply, &mut node.endpoint.peers));
+        if let Some(request) = request {
+            self.send_deferred(request, reply);
         }
     }
 
-    fn send_deferred(&mut self, Waiting { at, deferred, copy }: Waiting, reply: Reply) {
-        let peer = deferred.peer;
-        let write = |builder: &mut Builder<'_, '_>| {
-            reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
-            builder.payload(&reply.payload)
-        };
+    fn send_deferred(&mut self, request: DeferredRequest, reply: Reply) {
         let Io { node, environment, arrivals, out, .. } = &mut self.io;
+        let Some(serving) = &mut arrivals.serving else { return };
         let mut cx = environment.at(clock::now());
-        match node.respond(&mut cx, deferred, reply.code, write, out) {
-            Ok(0) => {}
-            Ok(len) => {
-                if let Some(path) = self.io.path_of(peer) {
-                    self.transmit(&path, len);
-                    self.io.rearm_for_alarm();
-                }
-            }
-            Err((SendError::Busy, deferred)) => {
-                if let Some(serving) = &mut arrivals.serving {
-                    serving.waiting.push((Waiting { at, deferred, copy }, Outcome::Response(reply)));
-                }
-            }
-            // The client learns at least that there is no response.
-            Err((_, deferred)) if reply.code.is_success() => {
-                self.send_deferred(Waiting { at, deferred, copy }, Reply::new(Code::INTERNAL_SERVER_ERROR));
-            }
-            Err(_) => {}
+        let sent = serving.coap_server.deferrals.respond(node, &mut cx, request, reply, out);
+        if let Some((peer, len)) = sent
+            && let Some(path) = self.io.path_of(peer)
+        {
+            self.transmit(&path, len);
+            self.io.rearm_for_alarm();
         }
     }
 
-    /// Sends the responses, and takes the decisions, that there was no space for.
-    pub(super) fn respond_again(&mut self) {
-        let Some(serving) = self.io.arrivals.serving.as_mut().filter(|serving| !serving.waiting.is_empty()) else {
+    /// Does the rest of the work for a datagram: peers whose exchanges have begun, and responses that there was no space for.
+    pub(super) fn on_handled(&mut self) {
+        let Io { node, arrivals, .. } = &mut self.io;
+        let Some(serving) = &mut arrivals.serving else { return };
+        let (coap_server, now) = (&mut serving.coap_server, clock::now());
+        coap_server.on_handled(now, &mut node.endpoint.peers, &mut node.features.observers);
+        if coap_server.deferrals.is_waiting() {
+            for (request, outcome) in coap_server.deferrals.take_waiting(Instant::AT_ONCE) {
+                self.act(request, outcome);
+            }
+        }
+    }
+
+    /// Does the work of each second, as a server does: responses that are overdue, memory of peers that are gone, files that
+    /// changed, and sessions whose key is not in force any more.
+    pub(super) fn on_second(&mut self) {
+        let Io { node, environment, arrivals, .. } = &mut self.io;
+        let (Some(serving), now) = (&mut arrivals.serving, clock::now()) else { return };
+        if now < serving.second {
             return;
-        };
-        for (waiting, outcome) in std::mem::take(&mut serving.waiting) {
-            match outcome {
-                Outcome::Response(reply) => self.send_deferred(waiting, reply),
-                Outcome::Decision(allows) => self.decide(waiting, allows),
-            }
         }
-    }
-
-    /// Answers requests with 5.03 whose responders have not answered in time.
-    pub(super) fn give_up_deferred(&mut self) {
-        let overdue = self.io.arrivals.serving.as_ref().map(|serving| serving.overdue(clock::now()));
-        for number in overdue.into_iter().flatten() {
-            self.respond(number, Reply::new(Code::SERVICE_UNAVAILABLE));
+        serving.second = now.after_millis(1000);
+        serving.coap_server.every_second();
+        serving.coap_server.report_full(now, environment.counters.table_full);
+        serving.coap_server.give_back(&mut node.storage, now);
+        let tegmen::node::Node { endpoint, features, .. } = node;
+        let mut is_there = |peer| endpoint.peers.attached(peer).is_some_and(|attached| attached.exchanges().is_some());
+        features.observers.retain_peers(&mut is_there);
+        features.pacing.retain_peers(&mut is_there);
+        features.bodies.sweep(now, is_there);
+        serving.coap_server.deferrals.retain_peers(|peer| endpoint.peers.peer(peer).is_some());
+        let (before, overdue) = serving.coap_server.deferrals.overdue(now, serving.response_timeout);
+        let waiting = serving.coap_server.deferrals.take_waiting(before);
+        let version = serving.credentials().version();
+        let is_changed = std::mem::replace(&mut serving.version, version) != version;
+        for (number, reply) in overdue {
+            self.respond(number, reply);
+        }
+        for (request, outcome) in waiting {
+            self.act(request, outcome);
+        }
+        if is_changed {
+            let clients = self.io.node.endpoint.peers.iter().filter(|(_, peer)| is_client(peer));
+            let clients: Vec<PeerId> = clients.map(|(peer, _)| peer).collect();
+            for peer in clients {
+                self.end_if_outdated(peer);
+            }
         }
     }
 }

@@ -7,8 +7,7 @@ use crate::server::command::{Command, FoundKey};
 use crate::server::deferred::{DeferredRequest, Outcome};
 use crate::server::notifier::Changes;
 use crate::server::reply::Reply;
-use crate::server::serve::Report;
-use tegmen::coap::{Code, MessageRef};
+use tegmen::coap::Code;
 use tegmen::node::SendError;
 use tegmen::time::Instant;
 
@@ -78,14 +77,9 @@ impl<A: Application> Shard<A> {
 
     /// Takes the decision on a request.
     fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
-        let Some((copy, share)) = request.copy.take() else {
+        let Some((copy, share)) = self.coap_server.begin_decision(&mut request) else {
             return self.respond(request, Reply::new(Code::SERVICE_UNAVAILABLE));
         };
-        if let Ok(message) = MessageRef::parse(&copy) {
-            // The path was valid when the request came.
-            let _ = self.coap_server.resources.begin(&message);
-        }
-        self.coap_server.report = Report { received: request.received, sent: 0, block: false };
         let peer = request.deferred.peer;
         let Self { node, environment, coap_server, outbox, .. } = self;
         let cx = &mut environment.at(clock::now());

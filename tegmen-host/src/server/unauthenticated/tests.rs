@@ -40,3 +40,35 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
     assert!(all[..3].iter().all(|id| is_remembered(&mut table, *id)), "who observes");
     assert!(is_remembered(&mut table, all[999]), "who came last");
 }
+
+/// An entry that leaves the table.
+#[derive(Default)]
+struct Leaving(bool);
+
+impl Forgettable for Leaving {
+    const IS_REMOVED: bool = true;
+
+    fn is_remembered(&mut self) -> bool {
+        self.0
+    }
+
+    fn forget(&mut self) {
+        self.0 = false;
+    }
+}
+
+#[test]
+fn peers_in_clear_of_an_endpoint_leave_its_table() {
+    let (mut table, mut unauthenticated) = (Slab::<Leaving>::new(Capacity::default()), Unauthenticated::new(10));
+    let mut observers = Observers::new(std::sync::Arc::default(), 100, 0);
+    for port in 0..1000 {
+        let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
+        let path = Path { local: at(5683), remote: at(port) };
+        let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
+        let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
+        let id = table.insert(&new).unwrap().id;
+        table.attached(id).unwrap().0 = true;
+        unauthenticated.add(&mut table, &mut observers, id);
+        assert!(table.len() <= 20, "{} peers", table.len());
+    }
+}
