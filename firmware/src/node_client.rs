@@ -40,7 +40,7 @@ impl<M: Memory> Application<M> for Client {
 
     fn start(start: &Start) -> Option<Self> {
         let blinker = Application::<M>::start(start)?;
-        Some(Self { blinker, server: None, observation: Observation::new(), now: Instant::default() })
+        Some(Self { blinker, server: None, observation: Observation::default(), now: Instant::default() })
     }
 
     fn key(&self, need: Need<'_>) -> Answer<'static> {

@@ -77,8 +77,8 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
 #[inline(always)]
 fn parts(context: Context) -> AllParts {
     Parts {
-        queue: QueueArray::new(),
-        pacing: PacingArray::new(),
+        queue: QueueArray::default(),
+        pacing: PacingArray::default(),
         oscore: OneContext::new(context, THE_OTHER),
         observers: ObserverArray::with_unconfirmed(1),
         bodies: Texts::default(),

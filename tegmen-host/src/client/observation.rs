@@ -175,8 +175,8 @@ impl<'a> Request<'a, &'a Session> {
 /// The state of an observation that is not registered.
 fn unregistered(session: &Session) -> node::Observation {
     match session.with(|connection| connection.oscore().is_some()) {
-        true => node::Observation::new().with_oscore(),
-        false => node::Observation::new(),
+        true => node::Observation::default().with_oscore(),
+        false => node::Observation::default(),
     }
 }
 

@@ -51,11 +51,6 @@ pub enum Notification {
 }
 
 impl Observation {
-    /// An observation that is not registered yet.
-    pub const fn new() -> Self {
-        Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE, with_oscore: false }
-    }
-
     /// OSCORE protects the registration. The number of each notification in the security context gives their order; the node
     /// drops one that is late (RFC 8613, section 4.1.3.5.2).
     pub const fn with_oscore(self) -> Self {
@@ -128,8 +123,9 @@ impl Observation {
 }
 
 impl Default for Observation {
+    /// An observation that is not registered yet.
     fn default() -> Self {
-        Self::new()
+        Self { token: None, registration: None, order: None, refresh: Instant::AT_ONCE, with_oscore: false }
     }
 }
 

@@ -142,11 +142,6 @@ impl<const BYTES: usize, X> Place<BYTES, X> {
 }
 
 impl<const N: usize, const BYTES: usize, X> ObserverArray<N, BYTES, X> {
-    /// No observers. Each notification is confirmable.
-    pub const fn new() -> Self {
-        Self::with_unconfirmed(0)
-    }
-
     /// No observers. At most `unconfirmed` notifications in a row are not confirmable.
     pub const fn with_unconfirmed(unconfirmed: u8) -> Self {
         let places = [const { Place { observer: None, len: 0, bytes: [0; BYTES] } }; N];
@@ -155,8 +150,9 @@ impl<const N: usize, const BYTES: usize, X> ObserverArray<N, BYTES, X> {
 }
 
 impl<const N: usize, const BYTES: usize, X> Default for ObserverArray<N, BYTES, X> {
+    /// No observers. Each notification is confirmable.
     fn default() -> Self {
-        Self::new()
+        Self::with_unconfirmed(0)
     }
 }
 

@@ -37,16 +37,9 @@ pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],
 }
 
-impl<const N: usize> PacingArray<N> {
-    /// No peer was sent anything.
-    pub const fn new() -> Self {
-        Self { peers: [None; N] }
-    }
-}
-
 impl<const N: usize> Default for PacingArray<N> {
     fn default() -> Self {
-        Self::new()
+        Self { peers: [None; N] }
     }
 }
 

@@ -71,16 +71,9 @@ struct Place<const BYTES: usize> {
     bytes: [u8; BYTES],
 }
 
-impl<const N: usize, const BYTES: usize> QueueArray<N, BYTES> {
-    /// An empty queue.
-    pub const fn new() -> Self {
-        Self { places: [const { Place { queued: None, number: 0, len: 0, bytes: [0; BYTES] } }; N], added: 0 }
-    }
-}
-
 impl<const N: usize, const BYTES: usize> Default for QueueArray<N, BYTES> {
     fn default() -> Self {
-        Self::new()
+        Self { places: [const { Place { queued: None, number: 0, len: 0, bytes: [0; BYTES] } }; N], added: 0 }
     }
 }
 

@@ -18,7 +18,7 @@ fn observed(seed: u64, secure: bool, unconfirmed: u8) -> World<Observes> {
     let observers = ObserverArray::with_unconfirmed(unconfirmed);
     let mut world = World::with_features(seed, secure, || Observes { observers, ..Observes::default() });
     world.run();
-    world.ends[0].app.observation = Some(Observation::new());
+    world.ends[0].app.observation = Some(Observation::default());
     world
 }
 
@@ -244,7 +244,7 @@ fn observers_whose_peers_are_gone_leave_their_places_to_others() {
     let mut world = observed(1, false, 0);
     world.loss = 0;
     for round in 0..2 {
-        world.ends[0].app.observation = Some(Observation::new());
+        world.ends[0].app.observation = Some(Observation::default());
         pass(&mut world, 5);
         assert_eq!(observers(&mut world), 1, "round {round}");
         // The server forgets the client, which therefore has another entry next time.
@@ -261,7 +261,7 @@ fn an_observer_for_whom_there_is_no_space_has_a_response_without_observe() {
     let mut world = observed(1, false, 0);
     world.loss = 0;
     for _ in 0..2 {
-        world.ends[0].app.observation = Some(Observation::new());
+        world.ends[0].app.observation = Some(Observation::default());
         pass(&mut world, 5);
     }
     assert_eq!(world.ends[0].app.seen, [0]);
@@ -271,7 +271,7 @@ fn an_observer_for_whom_there_is_no_space_has_a_response_without_observe() {
 
 #[test]
 fn observers_of_one_client_have_their_turn() {
-    let mut observers: ObserverArray<3, 16> = ObserverArray::new();
+    let mut observers: ObserverArray<3, 16> = ObserverArray::default();
     let peer = PeerId::new(0, 1);
     for token in 0..3 {
         let get = [0x41, Code::GET.0, 0, 0, token];

@@ -176,7 +176,7 @@ impl End {
         let recorder = Recorder { inner: RustCrypto::new(bytes), spent: HashSet::new() };
         let mut environment = Environment::new(recorder);
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), Config::default());
-        let (oscore, observers) = (context(last, None), ObserverArray::new());
+        let (oscore, observers) = (context(last, None), ObserverArray::default());
         let features = Parts { queue: (), pacing: (), oscore, observers, bodies: (), leisure: () };
         Self {
             node: Node::with_features(endpoint, Fixed, features),

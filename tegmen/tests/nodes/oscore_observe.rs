@@ -8,7 +8,7 @@ use tegmen::oscore::{ProtectError, RequestBinding};
 fn registration(world: &mut World) -> Vec<u8> {
     let (end, mut out) = (&mut world.ends[0], [0; 400]);
     let (peer, cx) = (end.peer.unwrap(), &mut end.environment.at(world.now));
-    let observation = end.app.observation.insert(Observation::new().with_oscore());
+    let observation = end.app.observation.insert(Observation::default().with_oscore());
     let len = end.node.observe(cx, peer, observation, Code::GET, |get| get.path("temperature"), &mut out);
     world.ends[1].app.counter.temperature = Some(0);
     out[..len.unwrap()].to_vec()

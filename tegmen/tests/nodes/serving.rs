@@ -134,7 +134,7 @@ impl Scene {
         let now = Instant::from_micros(5_000_000);
         let mut environment = Environment::new(RustCrypto::new([1; 32]));
         let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), Config::default());
-        let (observers, bodies) = (ObserverArray::new(), BodyArray::default());
+        let (observers, bodies) = (ObserverArray::default(), BodyArray::default());
         let leisure = LeisureArray::new(Duration::from_secs(5));
         let features = Parts { queue: (), pacing: (), oscore: (), observers, bodies, leisure };
         let node = Node::with_features(endpoint, Fixed, features);
