@@ -154,7 +154,7 @@ impl<const PEERS: usize> Node<PEERS> {
             node: node::Node::with_features(
                 endpoint,
                 Fixed,
-                Parts { oscore, queue: (), pacing: (), observers: (), bodies: (), leisure: () },
+                Parts { oscore, queue: (), pacing: (), observers: (), bodies: (), leisure: (), group_requests: () },
             ),
             environment,
             application: Application { setup, payloads, served: 0, replies: VecDeque::new() },

@@ -8,6 +8,7 @@
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
 //! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
+//! * [`Node::request_group`] asks a group; the response of each member comes to [`Application::on_member_response`];
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
 //! * [`Node::decide`] takes the decision on a request that a policy answered later;
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
@@ -19,11 +20,13 @@
 
 mod application;
 mod ask;
+mod ask_group;
 mod blockwise;
 mod bodies;
 mod decide;
 mod error;
 mod features;
+mod group_requests;
 mod leisure;
 mod notify;
 mod observation;
@@ -40,6 +43,7 @@ pub use application::{Answer, Application, Deferred, DeferredRequest, Incoming, 
 pub use bodies::{Bodies, BodyArray, Operation};
 pub use error::SendError;
 pub use features::{Features, Parts};
+pub use group_requests::{GroupRequestArray, GroupRequests};
 pub use leisure::{Leisure, LeisureArray};
 pub use observation::{Notification, Observation};
 pub use observers::{Observer, ObserverArray, Observers};
@@ -132,6 +136,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
+        if F::GroupRequests::IS_ON
+            && let Some(len) = self.handle_member(cx, path, datagram, application, out)
+        {
+            return (len > 0).then_some(Event::Answer { len: len as u16 });
+        }
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
         self.draw_message_id(cx, peer);
         self.receive(cx, (peer, false), datagram, application, out)

@@ -15,7 +15,7 @@ use tegmen::cx::Cx;
 use tegmen::dtls::record::CHUNK;
 use tegmen::dtls::{Answer, Both, Config, Extended, Rank, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
-use tegmen::identity::{PeerId, Principal};
+use tegmen::identity::{Identity, PeerId, Principal};
 use tegmen::node::{
     Application, Deferred, DeferredRequest, Features, Node, Notification, Observation, Reply, SendError,
 };
@@ -25,6 +25,8 @@ use tegmen::time::{Duration, Instant};
 mod bodies;
 #[path = "nodes/decisions.rs"]
 mod decisions;
+#[path = "nodes/groups.rs"]
+mod groups;
 #[path = "nodes/observe.rs"]
 mod observe;
 #[path = "nodes/oscore.rs"]
@@ -146,6 +148,8 @@ struct App {
     /// Replies to the registration that bring no newest state.
     others: Vec<Notification>,
     transfer: Option<transfers::Asking>,
+    /// The members of a group that sent a response.
+    members: Vec<(Address, Identity)>,
 }
 
 impl Application for App {
@@ -183,6 +187,10 @@ impl Application for App {
         };
         assert_eq!(self.outcomes.insert(request, outcome), None, "one reply to a request");
     }
+
+    fn on_member_response(&mut self, _: RequestId, (path, identity): (&Path, Identity), _: &MessageRef<'_>) {
+        self.members.push((path.remote, identity));
+    }
 }
 
 type End<F> = EndOf<F, Exchanges<Storage>>;
@@ -208,11 +216,23 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         let counter = Counter { temperature: Some(0), ..Counter::default() };
         let (deferred, outcomes, observation) = (VecDeque::new(), HashMap::new(), None);
         let (seen, others) = (Vec::new(), Vec::new());
-        let transfer = None;
+        let (transfer, members) = (None, Vec::new());
         let (policy, undecided) = (Gate::default(), VecDeque::new());
         let serves = true;
-        let app =
-            App { serves, policy, counter, deferred, undecided, outcomes, now, observation, seen, others, transfer };
+        let app = App {
+            serves,
+            policy,
+            counter,
+            deferred,
+            undecided,
+            outcomes,
+            now,
+            observation,
+            seen,
+            others,
+            transfer,
+            members,
+        };
         let local = Address { ip: [last; 16], port: 5684, scope: 0 };
         let (to_ask, asked) = (VecDeque::new(), HashMap::new());
         let node = Node::with_features(endpoint, Fixed, features);

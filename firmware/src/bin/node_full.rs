@@ -83,6 +83,7 @@ fn parts(context: Context) -> AllParts {
         observers: ObserverArray::with_unconfirmed(1),
         bodies: Texts::default(),
         leisure: (),
+        group_requests: (),
     }
 }
 

@@ -93,7 +93,15 @@ impl ServingBuilder {
 
 /// The parts of a node with this memory for the requests that it serves.
 fn features(observers: Observers, bodies: ServerBodies) -> Features {
-    Parts { queue: (), pacing: Default::default(), oscore: Default::default(), observers, bodies, leisure: () }
+    Parts {
+        queue: (),
+        pacing: Default::default(),
+        oscore: Default::default(),
+        observers,
+        bodies,
+        leisure: (),
+        group_requests: (),
+    }
 }
 
 /// The serving side of an endpoint.

@@ -110,8 +110,8 @@ pub(super) struct Features {
     pub(super) bodies: ServerBodies,
     pub(super) oscore: ServerOscore,
     pub(super) leisure: Leisure,
-    /// A server sends no requests that would wait.
-    queue: (),
+    /// A server sends no requests that would wait, and asks no group.
+    nothing: (),
 }
 
 impl Features {
@@ -126,7 +126,7 @@ impl Features {
             bodies: bodies(config.coap.max_body),
             oscore: ServerOscore::new(config.oscore.clone(), bodies(MAX_UNFRAGMENTED_SIZE)),
             leisure: Leisure::new(config.coap.leisure),
-            queue: (),
+            nothing: (),
         }
     }
 
@@ -146,10 +146,11 @@ impl node::Features for Features {
     type Observers = Observers;
     type Bodies = ServerBodies;
     type Leisure = Leisure;
+    type GroupRequests = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
-        &mut self.queue
+        &mut self.nothing
     }
 
     #[inline]
@@ -175,6 +176,11 @@ impl node::Features for Features {
     #[inline]
     fn leisure(&mut self) -> &mut Leisure {
         &mut self.leisure
+    }
+
+    #[inline]
+    fn group_requests(&mut self) -> &mut () {
+        &mut self.nothing
     }
 }
 

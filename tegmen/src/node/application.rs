@@ -61,6 +61,14 @@ pub trait Application<X = Infallible, S = ()> {
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
         let _ = (peer, request, reply);
     }
+
+    /// Takes the response of a member to a request that was sent to its group: see
+    /// [`Node::request_group`](super::Node::request_group). `member` is the path of the response, and the identity that the member
+    /// proved: [`Principal::NOBODY`], because the response is in clear. It may be an error, or ask for an Echo (RFC 9175) in a
+    /// request to this member alone.
+    fn on_member_response(&mut self, request: RequestId, member: (&Path, Identity), response: &MessageRef<'_>) {
+        let _ = (request, member, response);
+    }
 }
 
 /// A request that came: see [`Application::admit`].

@@ -2,6 +2,7 @@
 
 use super::error::SendError;
 use super::features::Features;
+use super::group_requests::GroupRequests as _;
 use super::queue::Queue as _;
 use super::request_head::{RequestHead, RequestToken};
 use super::send::Protect;
@@ -38,7 +39,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let protect = if with_oscore { Protect::Request } else { Protect::Nothing };
         let mut drawn = [0; MAX_TOKEN];
         let token = match token {
-            RequestToken::Given(token) => token,
+            RequestToken::Given(token) => {
+                let requests = self.features.group_requests();
+                if F::GroupRequests::IS_ON && requests.find(cx.now, |_, open| open.as_bytes() == token).is_some() {
+                    return Err(SendError::Busy);
+                }
+                token
+            }
             RequestToken::Drawn => self.draw_token(cx, peer, &mut drawn),
         };
         let write = |_: &mut F, builder: &mut Builder<'_, '_>| write(builder);

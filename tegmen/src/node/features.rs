@@ -1,6 +1,7 @@
 //! The parts of a node that an image may leave out.
 
 use super::bodies::Bodies;
+use super::group_requests::GroupRequests;
 use super::leisure::Leisure;
 use super::observers::Observers;
 use super::oscore::Oscore;
@@ -24,6 +25,8 @@ pub trait Features {
     type Bodies: Bodies;
     /// The responses to requests to a group (RFC 7252, section 8.2).
     type Leisure: Leisure;
+    /// The requests to groups whose responses may still come (RFC 7252, section 8). Without it a node asks no group.
+    type GroupRequests: GroupRequests;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -42,6 +45,9 @@ pub trait Features {
 
     /// Returns the responses to requests to a group.
     fn leisure(&mut self) -> &mut Self::Leisure;
+
+    /// Returns the requests to groups.
+    fn group_requests(&mut self) -> &mut Self::GroupRequests;
 }
 
 /// A node that serves and asks, and nothing more.
@@ -52,6 +58,7 @@ impl Features for () {
     type Observers = ();
     type Bodies = ();
     type Leisure = ();
+    type GroupRequests = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -82,11 +89,16 @@ impl Features for () {
     fn leisure(&mut self) -> &mut () {
         self
     }
+
+    #[inline]
+    fn group_requests(&mut self) -> &mut () {
+        self
+    }
 }
 
 /// The parts of a node, `()` where one is left out.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = ()> {
+pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
@@ -99,10 +111,12 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = ()> {
     pub bodies: B,
     /// The responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
     pub leisure: L,
+    /// The requests to groups: see [`GroupRequestArray`](super::GroupRequestArray).
+    pub group_requests: G,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure> Features
-    for Parts<Q, P, S, O, B, L>
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure, G: GroupRequests> Features
+    for Parts<Q, P, S, O, B, L, G>
 {
     type Queue = Q;
     type Pacing = P;
@@ -110,6 +124,7 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Le
     type Observers = O;
     type Bodies = B;
     type Leisure = L;
+    type GroupRequests = G;
 
     #[inline]
     fn queue(&mut self) -> &mut Q {
@@ -139,6 +154,11 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Le
     #[inline]
     fn leisure(&mut self) -> &mut L {
         &mut self.leisure
+    }
+
+    #[inline]
+    fn group_requests(&mut self) -> &mut G {
+        &mut self.group_requests
     }
 }
 

@@ -39,7 +39,7 @@ impl<'t> RequestHead<'t> {
     }
 
     /// The request has this token of at most 8 bytes. It must differ from the tokens of all other open requests to the same
-    /// peer.
+    /// peer, and from those of open requests to groups.
     ///
     /// Draw a token of 4 or more bytes at random where sessions are restored: the response verifies a session whose replay
     /// window was lost, and a token that an earlier request had would let a recorded response do so.

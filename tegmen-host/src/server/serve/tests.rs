@@ -71,7 +71,7 @@ impl Scene {
             bodies: bodies(config.max_body),
             oscore: ServerOscore::new(Contexts::default(), bodies(MAX_UNFRAGMENTED_SIZE)),
             leisure: Leisure::new(Duration::from_secs(0)),
-            queue: (),
+            nothing: (),
         };
         let resources = Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) });
         let policy = AnyPolicy::of(FilePolicy { credentials: credentials.clone(), plain_allowed: true });
