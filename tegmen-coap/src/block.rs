@@ -77,7 +77,7 @@ impl MessageRef<'_> {
     /// A fingerprint of what makes two requests parts of one operation: method, options of the cache key but for the
     /// Block options, and Request-Tag (RFC 7959, section 2.5; RFC 9175, section 3.3).
     pub fn operation(&self) -> u64 {
-        let mut hash = Fnv::new();
+        let mut hash = Fnv::EMPTY;
         hash.add(&[self.code().0]);
         for (number, value) in self.options() {
             let part_of_key = match number {
@@ -102,9 +102,7 @@ pub struct Fnv(u64);
 
 impl Fnv {
     /// The hash of no bytes.
-    pub const fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
+    pub const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 
     /// Adds bytes to those hashed.
     pub fn add(&mut self, bytes: &[u8]) {
@@ -121,7 +119,7 @@ impl Fnv {
 
 /// An entity tag (RFC 7252, section 5.10.6) made of these bytes.
 pub fn etag(bytes: &[u8]) -> [u8; 4] {
-    let mut hash = Fnv::new();
+    let mut hash = Fnv::EMPTY;
     hash.add(bytes);
     hash.short().to_be_bytes()
 }
@@ -143,7 +141,7 @@ pub enum Step {
 
 impl Assembly {
     /// Returns the number of bytes of the body received.
-    pub const fn len(&self) -> usize {
+    pub const fn received(&self) -> usize {
         self.len
     }
 

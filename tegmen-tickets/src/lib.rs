@@ -7,7 +7,7 @@
 //! AES-128-CCM with 16 bytes of tag. The nonce is a salt that belongs to the key (4) and, of an HMAC over what is drawn for
 //! each ticket and over the state, 9 bytes, so that a clone with the same random generator repeats none for another state:
 //! under one key 2^20 tickets may be sealed, and the chance that two of them share a nonce is then below 2^-32. The state is
-//! what the caller makes of it, such as a [`SessionState`](tegmen::dtls::SessionState).
+//! what the caller makes of it, such as a `tegmen::dtls::SessionState`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -66,7 +66,7 @@ impl<'f, 't> Response<'f, 't> {
             observed: false,
             window,
             written: 0,
-            fingerprint: in_blocks.then(Fnv::new),
+            fingerprint: in_blocks.then_some(Fnv::EMPTY),
         }
     }
 

@@ -175,7 +175,7 @@ impl<const BYTES: usize> Place<BYTES> {
         let place = self.bytes.get_mut(at..).ok_or(Code::REQUEST_ENTITY_TOO_LARGE)?;
         copy(place, bytes).map_err(|Full| Code::REQUEST_ENTITY_TOO_LARGE)?;
         let complete = matches!(step, Step::Complete(_));
-        self.content = if complete { Content::Body(assembly.len() as u16) } else { Content::Upload(assembly) };
+        self.content = if complete { Content::Body(assembly.received() as u16) } else { Content::Upload(assembly) };
         Ok(complete)
     }
 }
