@@ -69,7 +69,7 @@ impl Decided {
 
 /// A request whose sender may make it: only a policy makes one, and only with one does anybody reach a handler.
 pub struct Authorized<'r> {
-    request: Request<'r>,
+    request: &'r Request<'r>,
 }
 
 impl<'r> Authorized<'r> {
@@ -77,7 +77,7 @@ impl<'r> Authorized<'r> {
     ///
     /// # Errors
     /// 4.01 if the sender has proved nothing, 4.03 if it has and may not.
-    pub(crate) fn new(decided: Decided, request: Request<'r>) -> Result<Self, Code> {
+    pub(crate) fn new(decided: Decided, request: &'r Request<'r>) -> Result<Self, Code> {
         if decided.allows {
             return Ok(Self { request });
         }
@@ -159,22 +159,22 @@ pub fn serve<P: Policy, H: Handler>(
     frame: &mut Frame<'_>,
 ) -> Served {
     let head = heading(&request.message, message_id);
-    serve_as(request, Decided::now(policy, &request), handler, head, frame)
+    serve_as(&request, Decided::now(policy, &request), handler, head, frame)
 }
 
 /// Does the same as [`serve`] with a request that the policy has decided on, in a message of this type: an acknowledgement,
 /// a message that is not confirmable, or a separate response to a request that was acknowledged before.
 pub(crate) fn serve_as<H: Handler>(
-    request: Request<'_>,
+    request: &Request<'_>,
     decided: Decided,
     handler: &mut H,
     (message_type, message_id): (MessageType, u16),
     frame: &mut Frame<'_>,
 ) -> Served {
-    let message = request.message;
+    let message = &request.message;
     // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
     let rejects = message_type == MessageType::NonConfirmable;
-    if rejects && refusal(&message, handler) == Some(Code::BAD_OPTION) {
+    if rejects && refusal(message, handler) == Some(Code::BAD_OPTION) {
         return match frame.append(&empty_message(MessageType::Reset, message.message_id())) {
             Ok(()) => Served::Responded { code: Code::EMPTY, observed: false },
             Err(_) => Served::NoRoom,
@@ -183,7 +183,7 @@ pub(crate) fn serve_as<H: Handler>(
     let served = respond(request, decided, handler, message_type, message_id, frame);
     let silent = match served {
         Served::Deferred { .. } => true,
-        Served::Responded { code, .. } => NoResponse::of(&message).suppresses(code),
+        Served::Responded { code, .. } => NoResponse::of(message).suppresses(code),
         Served::NoRoom => false,
     };
     if silent {
@@ -199,23 +199,23 @@ pub(crate) fn serve_as<H: Handler>(
 /// Writes the response to `request` into `frame`, as a message of this type: what [`serve`] does with a request that
 /// was received, and a server for each notification with the request that registered (RFC 7641, section 4.2).
 pub(crate) fn respond<H: Handler>(
-    request: Request<'_>,
+    request: &Request<'_>,
     decided: Decided,
     handler: &mut H,
     message_type: MessageType,
     message_id: u16,
     frame: &mut Frame<'_>,
 ) -> Served {
-    let message = request.message;
+    let message = &request.message;
     let token = message.token();
     let Ok(builder) = Builder::new(frame, message_type, Code::CONTENT, message_id, token) else {
         return Served::NoRoom;
     };
-    let (window, refused) = match window::<H>(&message) {
-        Ok(window) => (window, refusal(&message, handler)),
+    let (window, refused) = match window::<H>(message) {
+        Ok(window) => (window, refusal(message, handler)),
         Err(code) => (Window::Whole, Some(code)),
     };
-    let mut response = Response::new(builder, &request, window, H::IN_BLOCKS);
+    let mut response = Response::new(builder, request, window, H::IN_BLOCKS);
     let handled = match refused {
         Some(code) => Err(code),
         None => match Authorized::new(decided, request) {
@@ -226,7 +226,7 @@ pub(crate) fn respond<H: Handler>(
     let (deferred, observed) = (response.deferred, response.observed);
     let outcome = match handled {
         Ok(()) if deferred => return Served::Deferred { token: Token::new(token), observed },
-        Ok(()) if response.builder.code().is_success() => response.finish(&message, H::IN_BLOCKS),
+        Ok(()) if response.builder.code().is_success() => response.finish(message, H::IN_BLOCKS),
         other => other,
     };
     if let Err(code) = outcome {

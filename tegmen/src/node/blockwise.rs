@@ -142,10 +142,10 @@ pub(super) fn serve_whole<H: Handler>(
     let whole = if in_blocks { request.with_body(body) } else { request };
     if space.len() < frame.room() {
         // No long response can be kept: it has to fit the message.
-        return serve_as(whole, decided, handler, head, frame);
+        return serve_as(&whole, decided, handler, head, frame);
     }
     let mut written = Frame::new(space, 0);
-    let served = serve_as(whole, decided, handler, head, &mut written);
+    let served = serve_as(&whole, decided, handler, head, &mut written);
     let len = written.len();
     let Ok(response) = MessageRef::parse(written.bytes()) else { return served };
     let asked = message.block(OptionNumber::BLOCK2).ok().flatten();

@@ -248,7 +248,7 @@ fn renew<X: Copy, S>(
         application.on_deferred(deferred(true, true));
         return Renewed::Deferred { observes: true };
     };
-    match respond(request, decided, handler, head.0, head.1, frame) {
+    match respond(&request, decided, handler, head.0, head.1, frame) {
         Served::Responded { observed, .. } => Renewed::Written { is_last: !observed },
         Served::Deferred { observed, .. } => {
             application.on_deferred(deferred(observed, false));

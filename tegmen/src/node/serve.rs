@@ -311,7 +311,7 @@ pub(super) fn answer_admitted<F: Features, P>(
         let mut limited = frame.reserving(sender.tailroom);
         let served = match blockwise::take((now, peer), bodies, request, decided, handler, head, &mut limited) {
             Step::Answered(served) => served,
-            Step::Serve(request) => serve_as(request, decided, handler, head, &mut limited),
+            Step::Serve(request) => serve_as(&request, decided, handler, head, &mut limited),
             Step::ServeWhole(transfer, has_body) => {
                 (operation, in_blocks) = (Some(transfer), has_body);
                 serve_whole(now, (transfer, has_body), bodies, request, (decided, handler), head, &mut limited)
@@ -321,7 +321,7 @@ pub(super) fn answer_admitted<F: Features, P>(
         frame.end_at(end);
         served
     } else {
-        serve_as(request, decided, handler, head, frame)
+        serve_as(&request, decided, handler, head, frame)
     };
     let is_observed = match served {
         Served::Responded { observed, .. } | Served::Deferred { observed, .. } => observed,

@@ -150,7 +150,7 @@ fn a_notification_is_the_response_to_the_registration_in_a_message_of_its_own() 
     let mut storage = [0; 100];
     let mut frame = Frame::new(&mut storage, 0);
     let request = Request::new(message, NOBODY).observable(0x01_02_03);
-    let served = respond(request, Decided { allows: true }, &mut body, MessageType::NonConfirmable, 77, &mut frame);
+    let served = respond(&request, Decided { allows: true }, &mut body, MessageType::NonConfirmable, 77, &mut frame);
     assert_eq!(served, Served::Responded { code: Code::CONTENT, observed: true });
     let message = MessageRef::parse(frame.bytes()).unwrap();
     assert_eq!((message.message_type(), message.message_id()), (MessageType::NonConfirmable, 77));
