@@ -1,67 +1,24 @@
 //! A session whose requests OSCORE protects: responses that others forge, and a context that cannot be used any more.
 
+mod oscore_scene;
+
+use oscore_scene::Scene;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen::oscore::Aead;
 use tegmen_host::client::{ClientConfig, ClientError, Endpoint, Session};
-use tegmen_host::contexts::{self, ContextFile, Contexts, LEASE};
+use tegmen_host::contexts::LEASE;
 use tegmen_host::credentials::Credentials;
-use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Router, Server};
+use tegmen_host::server::Router;
 use tegmen_host::uri::{Scheme, Uri};
 use tokio::net::UdpSocket;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// Both ends of a context in a directory that is gone at the end.
-struct Scene(PathBuf);
-
-impl Scene {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("tegmen-session-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        let context = ContextFile {
-            sender_id: vec![1],
-            recipient_id: vec![2],
-            master_secret: vec![7; 16].into(),
-            master_salt: Vec::new(),
-            id_context: None,
-            aead: Aead::AesCcm16_64_128,
-            created: contexts::now(),
-            expires: None,
-            allow: None,
-            rederivation: false,
-        };
-        contexts::create(&dir.join("client"), &context).unwrap();
-        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
-        Self(dir)
-    }
-
-    fn serve(&self) -> (Server, SocketAddr) {
-        let credentials = Credentials::default();
-        let contexts = Contexts::open(&[self.0.join("server")], |name, _| credentials.learn(name, None)).unwrap();
-        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).oscore(contexts);
-        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
-        let address = server.addresses()[0].address;
-        (server, address)
-    }
-
-    fn client(&self) -> ClientConfig {
-        ClientConfig::default().with(|config| {
-            config.oscore = Some(self.0.join("client"));
-            config.coap.timeout = Duration::from_secs(20);
-        })
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The settings of a client with the context of the scene.
+fn settings(scene: &Scene) -> ClientConfig {
+    scene.client().with(|config| config.coap.timeout = Duration::from_secs(20))
 }
 
 /// A proxy for one client and one server, which sends an unprotected response with the same token before each notification,
@@ -113,7 +70,7 @@ async fn forging(server: SocketAddr) -> SocketAddr {
 async fn responses_that_are_forged_or_repeated_do_not_end_an_observation() {
     let scene = Scene::new("forged");
     let (_server, address) = scene.serve();
-    let client = Session::connect_to(forging(address).await, Scheme::Coap, scene.client()).await.unwrap();
+    let client = Session::connect_to(forging(address).await, Scheme::Coap, settings(&scene)).await.unwrap();
     let mut observation = client.get("/value").observe().await.unwrap();
     assert_eq!(observation.next().await.unwrap().unwrap().payload, b"first");
     for value in [b"second", b"third!", b"fourth"] {
@@ -127,8 +84,8 @@ async fn responses_that_are_forged_or_repeated_do_not_end_an_observation() {
 async fn a_request_without_a_number_that_may_be_used_fails_with_the_reason() {
     let scene = Scene::new("numbers");
     let (_server, address) = scene.serve();
-    let client = Session::connect_to(address, Scheme::Coap, scene.client()).await.unwrap();
-    let numbers = scene.0.join("client/numbers.toml");
+    let client = Session::connect_to(address, Scheme::Coap, settings(&scene)).await.unwrap();
+    let numbers = settings(&scene).oscore.unwrap().join("numbers.toml");
     let kept = std::fs::read(&numbers).unwrap();
     std::fs::remove_file(&numbers).unwrap();
     std::fs::write(&numbers, kept).unwrap();
@@ -157,7 +114,7 @@ async fn a_session_that_the_peer_opened_is_used_with_oscore_if_the_settings_say_
     let (gateway, device) = (endpoint("pair").await, endpoint("pair").await);
     let _there = device.connect_to(gateway.addresses()[0], Scheme::Coaps).await.unwrap();
     let uri = Uri::parse(&format!("coaps://{}", device.addresses()[0])).unwrap();
-    let config = ClientConfig::psk("pair", KEY).with(|config| config.oscore = scene.client().oscore);
+    let config = ClientConfig::psk("pair", KEY).with(|config| config.oscore = settings(&scene).oscore);
     let session = gateway.connect_with(&uri, config).await.unwrap();
     // The device has no context.
     let refused = session.get("/name").await;

@@ -1,63 +1,16 @@
 //! A proxy that cuts protected messages into blocks (RFC 8613, section 4.1.3.4.2): both ends put them together.
 
+mod oscore_scene;
+
+use oscore_scene::Scene;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use tegmen::buf::Frame;
 use tegmen::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen::oscore::Aead;
-use tegmen_host::client::{ClientConfig, Response, Session};
-use tegmen_host::contexts::{self, ContextFile, Contexts, MAX_UNFRAGMENTED_SIZE};
-use tegmen_host::credentials::Credentials;
-use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::Server;
+use tegmen_host::client::{Response, Session};
+use tegmen_host::contexts::MAX_UNFRAGMENTED_SIZE;
 use tegmen_host::uri::Scheme;
 use tokio::net::UdpSocket;
-
-/// Both ends of a context in a directory that is gone at the end.
-struct Scene(PathBuf);
-
-impl Scene {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("tegmen-outer-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        let context = ContextFile {
-            sender_id: vec![1],
-            recipient_id: vec![2],
-            master_secret: vec![7; 16].into(),
-            master_salt: Vec::new(),
-            id_context: None,
-            aead: Aead::AesCcm16_64_128,
-            created: contexts::now(),
-            expires: None,
-            allow: None,
-            rederivation: false,
-        };
-        contexts::create(&dir.join("client"), &context).unwrap();
-        contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
-        Self(dir)
-    }
-
-    fn serve(&self) -> (Server, SocketAddr) {
-        let credentials = Credentials::default();
-        let contexts = Contexts::open(&[self.0.join("server")], |name, _| credentials.learn(name, None)).unwrap();
-        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).oscore(contexts);
-        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
-        let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
-        let address = server.addresses()[0].address;
-        (server, address)
-    }
-
-    fn client(&self) -> ClientConfig {
-        ClientConfig::default().with(|config| config.oscore = Some(self.0.join("client")))
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A message with another payload, type, Message ID and one block option more.
 fn written(
