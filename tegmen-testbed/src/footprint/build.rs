@@ -2,7 +2,7 @@
 
 use super::Error;
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -87,7 +87,8 @@ impl Place {
             move |error| Error::File(path, error)
         };
         let lock = link.with_extension("lock");
-        let locked = File::create(&lock).map_err(at(&lock))?;
+        // Not truncated: somebody else's link of this name must not empty a file.
+        let locked = OpenOptions::new().create(true).append(true).open(&lock).map_err(at(&lock))?;
         locked.lock().map_err(at(&lock))?;
         let project = absolute(project)?;
         if fs::read_link(&link).ok().as_ref() != Some(&project) {
