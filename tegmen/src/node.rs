@@ -483,7 +483,7 @@ fn on_protected_response<C: Crypto, O: Oscore, S>(
     }
 }
 
-/// Returns true for a block of a protected response that somebody on the way cut (RFC 8613, section 4.1.3.4.2).
+/// Returns true for a block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2).
 fn is_cut(response: &MessageRef<'_>) -> bool {
     let block = response.block(OptionNumber::BLOCK2).ok().flatten();
     response.option(OptionNumber::OSCORE).is_some() && block.is_some_and(|block| block.more || block.number > 0)

@@ -39,19 +39,19 @@ impl EndpointOscore {
         self.clients.get(&session)
     }
 
-    /// Does the same as [`Self::get`], to change it.
+    /// Returns the context of a session, to change it.
     pub(super) fn get_mut(&mut self, session: usize) -> Option<&mut OscoreClient> {
         self.clients.get_mut(&session)
     }
 
-    /// The session has this peer from now on.
+    /// Notes the peer of a session.
     pub(super) fn attach(&mut self, peer: PeerId, session: usize) {
         if self.clients.contains_key(&session) {
             self.sessions.insert(peer, session);
         }
     }
 
-    /// The peer has no session any more.
+    /// Forgets the session of a peer.
     pub(super) fn detach(&mut self, peer: PeerId) {
         self.sessions.remove(&peer);
     }
@@ -154,7 +154,7 @@ impl OscoreClient {
         Ok(())
     }
 
-    /// Returns what those on the way saw of a request that waits.
+    /// Returns the code and the OSCORE option that a request had outside its protection, while it waits for its response.
     pub(super) fn outside(&self, request: RequestId) -> Option<&(Code, Vec<u8>)> {
         self.asked.iter().find(|asked| asked.request == request).map(|asked| &asked.outside)
     }

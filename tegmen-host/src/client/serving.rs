@@ -112,7 +112,7 @@ pub(super) struct Serving {
     /// The time that a handler has for a deferred response.
     pub(super) response_timeout: Duration,
     pub(super) tried: Tried,
-    /// Of the credentials by which sessions were examined last.
+    /// The version of the credentials that the sessions were last checked against.
     pub(super) version: u64,
     /// The time of the work that is done each second.
     pub(super) second: Instant,

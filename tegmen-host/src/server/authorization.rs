@@ -92,7 +92,7 @@ pub(crate) struct Deciding {
     taken: Cell<Option<u64>>,
 }
 
-/// The numbers of authorizations are none of responders.
+/// The first number of an authorization: no responder has one as large.
 const FIRST: u64 = 1 << 63;
 
 impl Deciding {

@@ -156,7 +156,7 @@ pub struct DeferredRequest<'m, X = Infallible> {
     pub(super) to_group: bool,
     /// True if the policy has not decided on the request yet. [`Node::decide`](super::Node::decide) takes the decision.
     pub is_undecided: bool,
-    /// The number of the notification that the request is asked about again for.
+    /// The number of the notification that the policy is asked about, if it is one.
     pub(super) notification: Option<u32>,
 }
 

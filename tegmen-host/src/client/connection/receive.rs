@@ -50,7 +50,7 @@ impl Connection<'_> {
         opened.map_err(|reason| self.refused(reason, code))
     }
 
-    /// Notes at a place whether its request is to be sent again under other keys.
+    /// Notes at a place if its request is to be sent again under other keys.
     fn note_repetition(&mut self, at: usize, request: RequestId) {
         let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {

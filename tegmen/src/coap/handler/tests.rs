@@ -62,7 +62,7 @@ fn request(kind: MessageType, options: &[u16], payload: &[u8]) -> Vec<u8> {
     frame.finish().to_vec()
 }
 
-/// Answers later, although nobody waits.
+/// A policy that answers later.
 struct Unsure<const LATER: bool>;
 
 impl<const LATER: bool> Policy for Unsure<LATER> {
