@@ -25,6 +25,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// Until the time `until`, the response of each member comes to [`Application::on_member_response`]. Allow for the leisure
     /// of the members and for the delays of the network; there is no event at the end.
+    ///
+    /// A member takes a message for a repetition if it has the Message ID of an earlier one (RFC 7252, section 4.5). The node does
+    /// not know the members, so a request to one of them can have the Message ID of a request to the group, by a chance of 1 to
+    /// 65,536. It then has no response.
+    ///
     /// [`GroupRequests::close`](super::GroupRequests::close) ends the request before.
     ///
     /// # Errors
