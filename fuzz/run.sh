@@ -26,8 +26,9 @@ RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
 -Ccodegen-units=1 --cfg fuzzing" cargo build --release --bins --target "$host"
 
-failed=""
-for target in $targets; do
+# Runs or merges one target. Prints a line, and on a finding the end of its log.
+fuzz() {
+    target=$1
     binary="$target_dir/$host/release/$target"
     found="$target_dir/corpus/$target"
     log="$target_dir/$target.log"
@@ -37,7 +38,7 @@ for target in $targets; do
         "$binary" -merge=1 -max_len=2048 "corpus/$target" "$found" >"$log" 2>&1
         rmdir "artifacts/$target" 2>/dev/null || true
         echo "$target: $(ls "corpus/$target" | wc -l) inputs, $before before"
-        continue
+        return
     fi
     if "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="artifacts/$target/" "$found" "corpus/$target" >"$log" 2>&1; then
@@ -46,11 +47,29 @@ for target in $targets; do
         echo "$target: $runs executions, $covered edges"
         rmdir "artifacts/$target" 2>/dev/null || true
     else
-        failed="$failed $target"
         tail -40 "$log" >&2
         artifact=$(sed -n 's/.*Test unit written to \(.*\)$/\1/p' "$log" | tail -1)
         echo "$target: FAILED. To see it again:  cd fuzz && $binary ${artifact:-}" >&2
+        return 1
     fi
+}
+
+# As many targets at a time as there are cores.
+cores=$(nproc)
+failed="" running=""
+wait_for_one() {
+    set -- $running
+    wait "${1%%:*}" || failed="$failed ${1#*:}"
+    shift
+    running=$*
+}
+for target in $targets; do
+    fuzz "$target" &
+    running="$running $!:$target"
+    [ "$(echo "$running" | wc -w)" -lt "$cores" ] || wait_for_one
+done
+while [ -n "$running" ]; do
+    wait_for_one
 done
 [ -z "$failed" ] || {
     echo "findings in:$failed" >&2
