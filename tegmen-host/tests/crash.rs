@@ -320,10 +320,9 @@ impl Drop for Scratch {
     }
 }
 
-#[test]
-fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_double_starts() {
-    let scratch = Scratch::new("oscore");
-    let (wanted, mut all) = (crashes(), Counts::default());
+/// Contexts of OSCORE: counts until `wanted` events, and how many seeds that took.
+fn oscore(wanted: u64) -> (Counts, u64) {
+    let (scratch, mut all) = (Scratch::new("oscore"), Counts::default());
     let mut seed = 0;
     while all.events < wanted {
         seed += 1;
@@ -353,28 +352,47 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
         all.repeated_nonces += world.crypto.repeated;
         all.most_round_trips = all.most_round_trips.max(counts.most_round_trips);
     }
-    let mut dtls = sessions::Counts::default();
-    let mut dtls_seeds = 0;
-    while dtls.events < wanted / 4 {
-        dtls_seeds += 1;
-        let mut scene = sessions::Scene::new(dtls_seeds, [Box::<Memory>::default(), Box::<Memory>::default()]);
+    (all, seed)
+}
+
+/// DTLS sessions in memory, in the same way.
+fn dtls(wanted: u64) -> (sessions::Counts, u64) {
+    let (mut counts, mut seed) = (sessions::Counts::default(), 0);
+    while counts.events < wanted {
+        seed += 1;
+        let mut scene = sessions::Scene::new(seed, [Box::<Memory>::default(), Box::<Memory>::default()]);
         (0..400).for_each(|_| scene.step());
-        dtls.add(&scene.counts);
+        counts.add(&scene.counts);
     }
-    let scratch = Scratch::new("stores");
-    let mut stores = sessions::Counts::default();
-    let mut stores_seeds = 0;
-    while stores.events < wanted / 4 {
-        stores_seeds += 1;
-        let dir = scratch.0.join(stores_seeds.to_string());
+    (counts, seed)
+}
+
+/// DTLS sessions on disk, in the same way.
+fn dtls_on_disk(wanted: u64) -> (sessions::Counts, u64) {
+    let (scratch, mut counts, mut seed) = (Scratch::new("stores"), sessions::Counts::default(), 0);
+    while counts.events < wanted {
+        seed += 1;
+        let dir = scratch.0.join(seed.to_string());
         let client = Box::new(stores::Client::new(&dir.join("client")));
         let server = Box::new(stores::Server::new(dir.join("server")));
-        let mut scene = sessions::Scene::new(stores_seeds, [client, server]);
+        let mut scene = sessions::Scene::new(seed, [client, server]);
         (0..400).for_each(|_| scene.step());
-        stores.add(&scene.counts);
+        counts.add(&scene.counts);
         drop(scene);
         let _ = std::fs::remove_dir_all(&dir);
     }
+    (counts, seed)
+}
+
+#[test]
+fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_double_starts() {
+    let wanted = crashes();
+    let ((all, seed), (dtls, dtls_seeds), (stores, stores_seeds)) = std::thread::scope(|scope| {
+        let dtls = scope.spawn(|| (dtls(wanted / 4), dtls_on_disk(wanted / 4)));
+        let all = oscore(wanted);
+        let (dtls, stores) = dtls.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (all, dtls, stores)
+    });
     let report = serde_json::json!({
         "oscore": all.json(), "oscore_seeds": seed, "dtls": dtls.json(), "dtls_seeds": dtls_seeds,
         "dtls_on_disk": stores.json(), "dtls_on_disk_seeds": stores_seeds,
