@@ -6,7 +6,7 @@
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
 #   ./ci.sh layers          circles among the modules of a crate; also: layers --update
 #   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
-#   ./ci.sh faults          a line for each class of fault that others had, and whether ours survives it
+#   ./ci.sh faults          every test, and a line for each class of fault that others had: whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
 #   ./ci.sh instructions    instructions of a record, a handshake and a request, beside those of an earlier commit
@@ -82,8 +82,9 @@ step_deny() {
     cargo deny check licenses bans sources
 }
 
+# Every test once. The step faults does that and prints its table; among the tests are those of the step crash.
 step_test() {
-    cargo test --workspace --locked --quiet
+    step_faults
     # With optimization functions are inlined, and the backtrace lists them all the same.
     cargo test --release --locked --quiet -p tegmen-host --test backtrace
     cargo test --doc --workspace --locked --quiet
@@ -176,7 +177,8 @@ step_fuzz() {
     fuzz/run.sh "${TEGMEN_FUZZ_SECONDS:-10}"
 }
 
-# Faults that other implementations had, by the tests that name them; writes target/faults.json.
+# Every test of the workspace, and a line for each fault that other implementations had, by the tests that name it; writes
+# target/faults.json.
 step_faults() {
     cargo run --locked --quiet -p tegmen-testbed --example faults
 }
@@ -209,7 +211,7 @@ step_tpm() {
     TSS2_LOG=all+NONE cargo test --workspace --locked --quiet --features tegmen-cli/tpm --test tpm
 }
 
-# Ten thousand power cuts, restores, copies and double starts; writes target/crash.json.
+# Ten thousand power cuts, restores, copies and double starts; writes target/crash.json. The step test runs it, too.
 step_crash() {
     cargo test --locked --quiet -p tegmen-host --test crash -- --nocapture
 }
@@ -235,7 +237,7 @@ step_bench() {
     done
 }
 
-gate=(format lint house layers words docs package test faults timing seeds crash nostd up readme lab firmware interop tpm instructions fuzz)
+gate=(format lint house layers words docs package test timing seeds nostd up readme lab firmware interop tpm instructions fuzz)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 # The steps with words of their own: red, and these with options.
 if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then

@@ -1,4 +1,5 @@
-//! Runs the tests of `faults.toml` and prints a line for each class: `./ci.sh faults`, which writes target/faults.json.
+//! Runs every test of the workspace once, and prints a line for each class of `faults.toml`: `./ci.sh faults`, which writes
+//! target/faults.json.
 //!
 //! With commits as arguments it runs the tests of their classes on the sources before each commit, where they must fail:
 //! `./ci.sh red COMMIT`.
@@ -8,6 +9,7 @@ mod red;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
 
 #[derive(Deserialize)]
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let Ran { tests: ran, success } = ran;
     let (mut rows, mut bad, mut survived, mut absent) = (Vec::new(), 0, 0, 0);
     for fault in &table.fault {
         // A test that is gone, or that was not run, survives nothing.
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
     let written = std::fs::write(path, Value::from(rows).to_string());
     println!("{survived} survived, {bad} not survived, {absent} do not apply; {path}");
     match written {
-        Ok(()) if bad == 0 => ExitCode::SUCCESS,
+        Ok(()) if bad == 0 && success => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("faults: {path} cannot be written: {error}");
@@ -80,33 +83,57 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every test of the workspace, and whether it passed.
-fn run_tests() -> Result<BTreeMap<String, bool>, String> {
+/// Every test of the workspace and its result, and the exit of `cargo test`.
+struct Ran {
+    /// True for each test that passed, by `target::path`.
+    tests: BTreeMap<String, bool>,
+    success: bool,
+}
+
+/// Runs every test of the workspace once. Prints what cargo prints, without a line for each test that passed.
+fn run_tests() -> Result<Ran, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
-        // The whole workspace, as the step `test` builds it: with fewer packages the dependencies would have other features.
-        .args(["test", "--locked", "--no-fail-fast", "--workspace", "--lib", "--bins", "--tests"])
+    let mut child = Command::new(cargo)
+        // The whole workspace: with fewer packages the dependencies would have other features, and be built again.
+        .args(["test", "--locked", "--no-fail-fast", "--workspace", "--lib", "--bins", "--examples", "--tests"])
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .output()
+        .spawn()
         .map_err(|error| format!("cargo cannot be run: {error}"))?;
-    // Which binary runs stands on standard error, what it says on standard output: both are in the same order.
-    let (stderr, stdout) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    let mut binaries = stderr.lines().filter_map(|line| line.trim().strip_prefix("Running ")).map(|line| {
+    // Cargo writes the name of a test binary to standard error, and the binary its results to standard output. Both are
+    // in the same order.
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let errors = std::thread::spawn(move || lines_of(stderr, |line| eprintln!("{line}")));
+    let output = lines_of(stdout, |line| {
+        let passed = line.starts_with("test ") && line.ends_with(" ... ok");
+        if !passed && !line.is_empty() {
+            println!("{line}");
+        }
+    });
+    let errors = errors.join().map_err(|_| "the reader of cargo's messages panicked")?;
+    let status = child.wait().map_err(|error| format!("cargo cannot be waited for: {error}"))?;
+    let mut binaries = errors.iter().filter_map(|line| line.trim().strip_prefix("Running ")).map(|line| {
         // "unittests src/lib.rs (target/debug/deps/tegmen-0123)" or "tests/faults.rs (...)".
         let file = line.rsplit_once('(').map_or("", |(_, path)| path.trim_end_matches(')'));
         let name = file.rsplit('/').next().unwrap_or("");
         name.rsplit_once('-').map_or(name, |(name, _)| name).to_owned()
     });
-    let (mut ran, mut binary) = (BTreeMap::new(), String::new());
-    for line in stdout.lines() {
+    let (mut tests, mut binary) = (BTreeMap::new(), String::new());
+    for line in &output {
         if line.starts_with("running ") && line.contains(" test") {
             binary = binaries.next().ok_or("cargo's output is not what it was: a test binary has no name")?;
         } else if let Some((name, result)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... ")) {
-            ran.insert(format!("{binary}::{name}"), result.trim() == "ok");
+            tests.insert(format!("{binary}::{name}"), result.trim() == "ok");
         }
     }
-    if ran.is_empty() {
-        return Err(format!("no test was run:\n{stderr}"));
+    if tests.is_empty() {
+        return Err("no test was run".to_owned());
     }
-    Ok(ran)
+    Ok(Ran { tests, success: status.success() })
+}
+
+/// Reads all lines of a pipe, and passes each to `show` as it comes.
+fn lines_of(pipe: Option<impl Read>, show: impl Fn(&str)) -> Vec<String> {
+    let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n')).map_while(Result::ok);
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned()).inspect(|line| show(line)).collect()
 }
