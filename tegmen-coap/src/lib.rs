@@ -3,7 +3,8 @@
 //! [`MessageRef`] parses into a view and [`Builder`] builds in place; [`Exchanges`] is the message layer of one peer
 //! (retransmission, deduplication, matching of responses), and [`ExchangeStorage`] its memory; [`block`] has the option of
 //! Block-wise transfer (RFC 7959), [`observe`] the numbers of notifications (RFC 7641); [`Freshness`] proves that a client is
-//! at its address (RFC 9175); [`Probing`] limits messages to peers that do not answer.
+//! at its address (RFC 9175); [`Probing`] limits messages to peers that do not answer; [`Rule`] is a rule on requests as people
+//! write it.
 //!
 //! No operating system, no heap, no socket, no `unsafe`, and nothing here can panic. Requests, their rights and their
 //! protection are in the crate `tegmen`, which re-exports these items as `tegmen::coap`.
@@ -28,6 +29,7 @@ mod no_response;
 pub mod observe;
 pub mod option;
 mod probing;
+mod rule;
 mod storage;
 
 pub use block::Block;
@@ -40,4 +42,5 @@ pub use message::{
 pub use no_response::NoResponse;
 pub use option::{OptionNumber, Options, uint, uint_bytes};
 pub use probing::Probing;
+pub use rule::{Methods, Rule};
 pub use storage::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Fixed, Outgoing, Repeat, RequestId, Waiting};

@@ -142,7 +142,7 @@ impl ContextFile {
         let allow = parsed.allow.map(|rules| {
             let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
                 true => Ok(rule.into_inner()),
-                false => Err(wrong(rule.span().start, "allow: a method and a path, as \"GET /sensors/*\"".to_owned())),
+                false => Err(wrong(rule.span().start, format!("allow: {}", tegmen::coap::Rule::EXPECTED))),
             };
             rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()
         });

@@ -7,7 +7,7 @@ use crate::reading::Stamp;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
-use tegmen::coap::Code;
+use tegmen::coap::{self, Code, Methods};
 use tegmen::dtls::{CertificateType, MAX_PSK};
 use toml::Spanned;
 use zeroize::Zeroizing;
@@ -101,50 +101,32 @@ pub(super) fn covers(allow: &Allow, code: Code, path: impl Iterator<Item = u8> +
 /// One rule of `allow`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rule {
-    /// `None` is every method.
-    method: Option<Code>,
-    /// With a `*` at the end everything that begins so.
+    methods: Methods,
     path: String,
 }
 
 impl Rule {
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let (method, path) = text.split_once(' ')?;
-        let method = match method {
-            "GET" => Some(Code::GET),
-            "POST" => Some(Code::POST),
-            "PUT" => Some(Code::PUT),
-            "DELETE" => Some(Code::DELETE),
-            "FETCH" => Some(Code::FETCH),
-            "PATCH" => Some(Code::PATCH),
-            "iPATCH" => Some(Code::IPATCH),
-            "*" => None,
-            _ => return None,
-        };
-        path.starts_with('/').then(|| Self { method, path: path.to_owned() })
+        coap::Rule::parse(text).map(|rule| Self { methods: rule.methods, path: rule.path.to_owned() })
+    }
+
+    fn view(&self) -> coap::Rule<'_> {
+        coap::Rule { methods: self.methods, path: &self.path }
     }
 
     pub(super) fn text(&self) -> String {
-        let known = ["GET", "POST", "PUT", "DELETE", "FETCH", "PATCH", "iPATCH"];
-        let same = |name: &&str| Self::parse(&format!("{name} /")).is_some_and(|rule| rule.method == self.method);
-        let method = if self.method.is_none() { "*" } else { known.into_iter().find(same).unwrap_or("*") };
-        format!("{method} {}", self.path)
+        self.view().to_string()
     }
 
     /// True if the rule allows this method at the path of these bytes.
-    pub(super) fn covers(&self, code: Code, mut path: impl Iterator<Item = u8>) -> bool {
-        let method = self.method.is_none_or(|method| method == code);
-        method
-            && match self.path.strip_suffix('*') {
-                Some(prefix) => prefix.bytes().all(|byte| path.next() == Some(byte)),
-                None => path.eq(self.path.bytes()),
-            }
+    pub(super) fn covers(&self, code: Code, path: impl Iterator<Item = u8>) -> bool {
+        self.view().covers(code, path)
     }
 }
 
 /// True if this can stand in `allow`.
 pub fn is_rule(text: &str) -> bool {
-    Rule::parse(text).is_some()
+    coap::Rule::parse(text).is_some()
 }
 
 #[derive(Clone)]
@@ -249,11 +231,8 @@ impl Table {
         })?;
         let allowed = |allow: Option<Vec<Spanned<String>>>| {
             let rule = |rule: &Spanned<String>| {
-                Rule::parse(rule.get_ref()).ok_or_else(|| {
-                    let message =
-                        "allow: a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH or *) and a path, as \"GET /sensors/*\"";
-                    wrong(rule.span().start, message.into())
-                })
+                Rule::parse(rule.get_ref())
+                    .ok_or_else(|| wrong(rule.span().start, format!("allow: {}", coap::Rule::EXPECTED)))
             };
             allow.map(|rules| rules.iter().map(rule).collect::<Result<Vec<_>, _>>()).transpose()
         };

@@ -21,7 +21,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("sender_id = 1\n", "c:1: "),
         (&format!("{TEXT}algorithm = \"AES\"\n"), "c:4: algorithm: one of AES-CCM-16-64-128"),
         (&format!("{TEXT}expires = 2027-12-31T00:00:00\n"), "c:4: expires: a time with its zone"),
-        (&format!("{TEXT}allow = [\"EAT /x\"]\n"), "c:4: allow: a method and a path"),
+        (&format!("{TEXT}allow = [\"EAT /x\"]\n"), "c:4: allow: a method (GET, POST"),
         (&format!("{TEXT}color = 1\n"), "c:4: unknown field"),
         (&TEXT.replace("\"01\"", "\"\""), "c:2: recipient_id: another one"),
         (&TEXT.replace("\"01\"", "\"0102030405060708\""), "c:1: an ID: at most 7 bytes"),

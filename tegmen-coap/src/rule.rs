@@ -1,0 +1,113 @@
+//! Rules on requests, as files and commands write them: the methods and the path, `GET /sensors/*`.
+
+use crate::code::Code;
+use core::fmt;
+
+/// A set of methods. Its low seven bits are the permissions of RFC 9237, section 3 (GET 1, POST 2, PUT 4, DELETE 8, FETCH 16,
+/// PATCH 32, iPATCH 64); bit 7 is every method without a bit of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Methods(pub u8);
+
+/// Methods with a name, and sets of them with a name. The sets come first, because [`Methods`] is written with them.
+const NAMED: [(&str, Methods); 11] = [
+    ("*", Methods::ALL),
+    ("read-write", Methods(Methods::READ.0 | Methods::WRITE.0)),
+    ("read", Methods::READ),
+    ("write", Methods::WRITE),
+    ("GET", Methods(1)),
+    ("POST", Methods(2)),
+    ("PUT", Methods(4)),
+    ("DELETE", Methods(8)),
+    ("FETCH", Methods(16)),
+    ("PATCH", Methods(32)),
+    ("iPATCH", Methods(64)),
+];
+
+impl Methods {
+    /// No method.
+    pub const NONE: Self = Self(0);
+    /// Every method, also those that are not registered yet.
+    pub const ALL: Self = Self(255);
+    /// GET and FETCH, which change nothing.
+    pub const READ: Self = Self(1 | 16);
+    /// POST, PUT, PATCH and iPATCH. Not DELETE: who may write a resource may not therefore remove it.
+    pub const WRITE: Self = Self(2 | 4 | 32 | 64);
+
+    /// The set that a word names: a method, `read`, `write`, `read-write` or `*`.
+    pub fn named(word: &str) -> Option<Self> {
+        NAMED.iter().find(|(name, _)| *name == word).map(|(_, methods)| *methods)
+    }
+
+    /// The set of one method.
+    pub const fn of(code: Code) -> Self {
+        match code.0 {
+            1..=7 => Self(1 << (code.0.wrapping_sub(1))),
+            _ => Self(128),
+        }
+    }
+
+    /// True if each method of `other` is in this set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True if a method is in both sets.
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Display for Methods {
+    /// Writes the name of the set; a set without a name as the names of its methods with commas between.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = NAMED.iter().find(|(_, methods)| methods == self) {
+            return f.write_str(name);
+        }
+        let mut first = true;
+        for (name, _) in NAMED.iter().filter(|(_, one)| one.0.is_power_of_two() && self.contains(*one)) {
+            write!(f, "{}{name}", if first { "" } else { "," })?;
+            first = false;
+        }
+        Ok(())
+    }
+}
+
+/// A rule on requests: methods, and a path or the beginning of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule<'a> {
+    /// The methods.
+    pub methods: Methods,
+    /// The path, which begins with a slash. With a `*` at the end it is everything that begins so.
+    pub path: &'a str,
+}
+
+impl<'a> Rule<'a> {
+    /// The words that say what a rule is, for an error message.
+    pub const EXPECTED: &'static str = "a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH, read, write, read-write or *) and a path, as \
+         \"GET /sensors/*\"";
+
+    /// Reads a rule: the name of a method or of a set of methods, a space, and a path. `None` if the text is none.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (word, path) = text.split_once(' ')?;
+        let methods = Methods::named(word)?;
+        path.starts_with('/').then_some(Self { methods, path })
+    }
+
+    /// True if the rule is on this method at the path of these bytes.
+    pub fn covers(&self, code: Code, mut path: impl Iterator<Item = u8>) -> bool {
+        self.methods.contains(Methods::of(code))
+            && match self.path.strip_suffix('*') {
+                Some(prefix) => prefix.bytes().all(|byte| path.next() == Some(byte)),
+                None => path.eq(self.path.bytes()),
+            }
+    }
+}
+
+impl fmt::Display for Rule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.methods, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests;
