@@ -1,0 +1,209 @@
+//! Policies: one readable file that says who may do what, with its own tests.
+//!
+//! ```toml
+//! [[rule]]
+//! name = "displays read the kitchen"
+//! subject = ["display-*", "tag:display"]   # names, and tags of parties; a * at the end for all that begin so
+//! publisher = "tag:kitchen"
+//! allow = ["GET /sensors/*", "read /status"]
+//!
+//! [[rule]]
+//! subject = "display-9"                    # lent to the workshop
+//! publisher = "*"
+//! deny = "* /*"
+//!
+//! [[test]]
+//! subject = "display-3"
+//! publisher = ["oven", "tag:kitchen"]
+//! request = "GET /sensors/1"
+//! expect = "allow"
+//! by = "displays read the kitchen"
+//! ```
+//!
+//! A request is allowed if a rule allows it and no rule denies it. The order of the rules has no meaning, so a rule that
+//! denies holds wherever it stands, and without any rule nothing is allowed. Methods and paths are written as in the
+//! credentials file ([`tegmen_coap::Rule`]).
+//!
+//! [`Policy::parse`] reads a file; [`Policy::tested`] runs its tests, and only a [`TestedPolicy`] is applied.
+
+mod diff;
+mod explain;
+mod file;
+mod index;
+mod pattern;
+mod rule;
+mod sets;
+mod trial;
+mod trie;
+
+pub use diff::{Change, Diff, MAX_QUESTIONS};
+pub use explain::{Explanation, NearRule, Part};
+pub use file::{MAX_RULES, PolicyError};
+pub use pattern::{MAX_NAME, MAX_TAGS, OwnedParty, Party};
+pub use rule::Effect;
+pub use trial::{FailedTest, TestedPolicy};
+
+use index::Index;
+use rule::{Rule, Test, is_request_path};
+use std::fmt;
+use tegmen_coap::Code;
+
+/// A request about which a policy decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question<'a> {
+    /// The party that asks.
+    pub subject: Party<'a>,
+    /// The party that has the resource.
+    pub publisher: Party<'a>,
+    /// The method.
+    pub method: Code,
+    /// The path, from its first slash on.
+    pub path: &'a str,
+}
+
+impl fmt::Display for Question<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} by {} at {}", self.method.name(), self.path, self.subject, self.publisher)
+    }
+}
+
+/// A rule of a [`Policy`], by its place in the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RuleId(u32);
+
+/// The answer of a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// This rule allows the request.
+    Allowed(RuleId),
+    /// This rule denies the request.
+    Denied(RuleId),
+    /// No rule covers the request.
+    NoRule,
+    /// No request has such a path: it has an empty segment before its end, or a segment `.` or `..`.
+    BadPath,
+    /// A party has more than [`MAX_TAGS`] tags.
+    TooManyTags,
+}
+
+impl Decision {
+    /// True if the request may be made.
+    pub const fn is_allowed(self) -> bool {
+        matches!(self, Self::Allowed(_))
+    }
+
+    /// The consequence.
+    pub const fn effect(self) -> Effect {
+        if self.is_allowed() { Effect::Allow } else { Effect::Deny }
+    }
+
+    /// A word for logs and programs that stays the same in later versions.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Allowed(_) => "allowed",
+            Self::Denied(_) => "denied-by-rule",
+            Self::NoRule => "no-rule",
+            Self::BadPath => "bad-path",
+            Self::TooManyTags => "too-many-tags",
+        }
+    }
+
+    /// The rule that decided.
+    pub const fn rule(self) -> Option<RuleId> {
+        match self {
+            Self::Allowed(rule) | Self::Denied(rule) => Some(rule),
+            _ => None,
+        }
+    }
+}
+
+/// A policy that was read, with its tests. Its decisions count only after [`Self::tested`].
+pub struct Policy {
+    file: String,
+    rules: Vec<Rule>,
+    tests: Vec<Test>,
+    index: Index,
+}
+
+impl Policy {
+    /// Reads the text of a policy file. `file` is its name, for messages.
+    ///
+    /// # Errors
+    /// The line, the key and the correction of the first mistake.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
+        let file::Contents { rules, tests } = file::parse(file, text)?;
+        let index = Index::new(&rules);
+        Ok(Self { file: file.to_owned(), rules, tests, index })
+    }
+
+    /// Decides on a request. Allocates nothing.
+    pub fn decide(&self, question: &Question<'_>) -> Decision {
+        let Question { subject, publisher, method, path } = question;
+        if subject.tags.len() > MAX_TAGS || publisher.tags.len() > MAX_TAGS {
+            return Decision::TooManyTags;
+        }
+        if !is_request_path(path) {
+            return Decision::BadPath;
+        }
+        let Some(place) = self.index.decide(subject, publisher, *method, path) else { return Decision::NoRule };
+        match self.rules.get(place as usize).map(|rule| rule.effect) {
+            Some(Effect::Allow) => Decision::Allowed(RuleId(place)),
+            Some(Effect::Deny) => Decision::Denied(RuleId(place)),
+            None => Decision::NoRule,
+        }
+    }
+
+    /// True if a rule allows this subject anything at this publisher, and none denies it everything there.
+    pub fn connects(&self, subject: &Party<'_>, publisher: &Party<'_>) -> bool {
+        let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);
+        let everything = |rule: &Rule| rule.resources.iter().any(|one| one.methods == 255 && one.path == "/*");
+        let mut named = false;
+        for rule in self.rules.iter().filter(both) {
+            match rule.effect {
+                Effect::Deny if everything(rule) => return false,
+                Effect::Deny => {}
+                Effect::Allow => named = true,
+            }
+        }
+        named && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
+    }
+
+    /// Rules in the file.
+    pub fn rules(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Tests in the file.
+    pub fn tests(&self) -> usize {
+        self.tests.len()
+    }
+
+    /// A rule as an operator finds it: its file and line, its name if it has one, and its content.
+    pub fn describe(&self, rule: RuleId) -> String {
+        self.rules.get(rule.0 as usize).map_or_else(String::new, |rule| self.describe_rule(rule))
+    }
+
+    /// The line of a rule, from 1; 0 if the rule is of another policy.
+    pub fn line_of(&self, rule: RuleId) -> usize {
+        self.rules.get(rule.0 as usize).map_or(0, |rule| rule.line)
+    }
+
+    /// The name of a rule, if it has one.
+    pub fn name_of(&self, rule: RuleId) -> Option<&str> {
+        self.rules.get(rule.0 as usize)?.name.as_deref()
+    }
+
+    fn describe_rule(&self, rule: &Rule) -> String {
+        let name = rule.name.as_ref().map_or_else(String::new, |name| format!(" \"{name}\""));
+        format!("{}:{}{name}: {rule}", self.file, rule.line)
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Policy {} with {} rules", self.file, self.rules.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The compiled form of the rules, for decisions: no search over rules, no allocation.
+//!
+//! Each rule has a number, those that deny first. For each kind of name (subject, publisher, path of a method) a search tree
+//! gives the set of the rules that name it. The decision is the least number that is in a set of all three kinds, so the
+//! rules that deny come before those that allow, and among those of one effect the first in the file decides.
+
+use super::pattern::{MAX_TAGS, Party, Pattern};
+use super::rule::{Effect, Rule};
+use super::sets::{SetId, Sets};
+use super::trie::{Names, Trie};
+use tegmen_coap::{Code, Methods};
+
+/// Sets of one kind: two for the name and two for each tag.
+const MAX_SETS: usize = 2 + 2 * MAX_TAGS;
+
+/// Rules by the parties that they name.
+struct Parties {
+    names: Trie,
+    tags: Trie,
+}
+
+impl Parties {
+    fn find<'s>(&self, party: &Party<'_>, found: &'s mut [SetId; MAX_SETS]) -> &'s [SetId] {
+        let tags = party.tags.iter().flat_map(|tag| self.tags.find(tag));
+        collect(self.names.find(party.name).into_iter().chain(tags), found)
+    }
+}
+
+/// Puts the sets that exist into an array.
+fn collect(sets: impl Iterator<Item = Option<SetId>>, found: &mut [SetId]) -> &[SetId] {
+    let mut len = 0_usize;
+    for set in sets.flatten() {
+        if let Some(place) = found.get_mut(len) {
+            *place = set;
+            len = len.saturating_add(1);
+        }
+    }
+    found.get(..len).unwrap_or(&[])
+}
+
+/// The compiled rules.
+pub(super) struct Index {
+    sets: Sets,
+    subjects: Parties,
+    publishers: Parties,
+    /// Paths for each bit of [`Methods`].
+    paths: [Trie; 8],
+    /// The place in the file of each rule number.
+    places: Vec<u32>,
+    /// A number for an array of sets: the empty set.
+    empty: SetId,
+}
+
+impl Index {
+    pub(super) fn new(rules: &[Rule]) -> Self {
+        let mut sets = Sets::default();
+        let empty = sets.insert(&[]);
+        let of = |effect| (0_u32..).zip(rules).filter(move |(_, rule)| rule.effect == effect).map(|(place, _)| place);
+        let places: Vec<u32> = of(Effect::Deny).chain(of(Effect::Allow)).collect();
+        let mut names: [Names; 4] = Default::default();
+        let mut paths: [Names; 8] = Default::default();
+        for (number, place) in (0_u32..).zip(&places) {
+            let Some(rule) = rules.get(*place as usize) else { continue };
+            let [subjects, subject_tags, publishers, publisher_tags] = &mut names;
+            add_patterns(&rule.subjects, number, subjects, subject_tags);
+            add_patterns(&rule.publishers, number, publishers, publisher_tags);
+            for resource in &rule.resources {
+                let (path, prefix) = match resource.path.strip_suffix('*') {
+                    Some(path) => (path, true),
+                    None => (resource.path.as_str(), false),
+                };
+                for (bit, names) in paths.iter_mut().enumerate() {
+                    if Methods(resource.methods).contains(Methods(1 << bit)) {
+                        names.add(path, prefix, number);
+                    }
+                }
+            }
+        }
+        let [subjects, subject_tags, publishers, publisher_tags] = names.map(|names| names.build(&mut sets));
+        let paths = paths.map(|names| names.build(&mut sets));
+        let subjects = Parties { names: subjects, tags: subject_tags };
+        let publishers = Parties { names: publishers, tags: publisher_tags };
+        Self { sets, subjects, publishers, paths, places, empty }
+    }
+
+    /// The place in the file of the rule that decides, if one covers the request.
+    pub(super) fn decide(&self, subject: &Party<'_>, publisher: &Party<'_>, method: Code, path: &str) -> Option<u32> {
+        let bit = Methods::of(method).0.trailing_zeros() as usize;
+        let mut found = [self.empty; 2];
+        let paths = collect(self.paths.get(bit)?.find(path).into_iter(), &mut found);
+        if paths.is_empty() {
+            return None;
+        }
+        let mut found = [self.empty; MAX_SETS];
+        let subjects = self.subjects.find(subject, &mut found);
+        let mut found = [self.empty; MAX_SETS];
+        let publishers = self.publishers.find(publisher, &mut found);
+        let number = self.sets.first_common([paths, subjects, publishers])?;
+        self.places.get(number as usize).copied()
+    }
+}
+
+fn add_patterns(patterns: &[Pattern], number: u32, names: &mut Names, tags: &mut Names) {
+    for pattern in patterns {
+        let names = if pattern.tag { &mut *tags } else { &mut *names };
+        names.add(&pattern.text, pattern.prefix, number);
+    }
+}

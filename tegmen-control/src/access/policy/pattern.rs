@@ -1,0 +1,149 @@
+//! Parties, and the patterns by which rules name them.
+
+use std::fmt;
+
+/// Tags that a party has at most. A party with more is refused, because a rule that denies could name any of them.
+pub const MAX_TAGS: usize = 16;
+/// Longest name or tag in bytes, as that of a PSK identity (RFC 4279, section 5.3).
+pub const MAX_NAME: usize = 128;
+/// The beginning of a pattern on tags.
+pub(super) const TAG: &str = "tag:";
+
+/// A device or service: the name that it proved, and the tags that an operator gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Party<'a> {
+    /// The name, as the identity of a key or the subject of a certificate.
+    pub name: &'a str,
+    /// The tags, without `tag:` before them.
+    pub tags: &'a [String],
+}
+
+impl<'a> Party<'a> {
+    /// A party without tags.
+    pub const fn named(name: &'a str) -> Self {
+        Self { name, tags: &[] }
+    }
+}
+
+/// The name and the tags of a [`Party`], owned.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct OwnedParty {
+    name: String,
+    tags: Vec<String>,
+}
+
+impl OwnedParty {
+    /// Takes the words by which files and commands name a party: its name, and `tag:TAG` for each of its tags.
+    ///
+    /// # Errors
+    /// The correction, if the words have not exactly one name, an empty or too long word, or too many tags.
+    pub fn from_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, String> {
+        let (tags, names): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| word.starts_with(TAG));
+        let [name] = names[..] else {
+            return Err(format!("one name, and tag:TAG for each tag of it; this has {} names", names.len()));
+        };
+        let mut tags: Vec<String> =
+            tags.into_iter().filter_map(|tag| tag.strip_prefix(TAG)).map(str::to_owned).collect();
+        tags.sort();
+        tags.dedup();
+        if tags.len() > MAX_TAGS {
+            return Err(format!("at most {MAX_TAGS} tags, this has {}", tags.len()));
+        }
+        for word in tags.iter().map(String::as_str).chain([name]) {
+            if word.is_empty() || word.len() > MAX_NAME {
+                return Err(format!("a name and a tag have 1 to {MAX_NAME} bytes, this has {}", word.len()));
+            }
+            if word.ends_with('*') {
+                return Err(format!("one party; {word} with a * is many"));
+            }
+        }
+        Ok(Self { name: name.to_owned(), tags })
+    }
+
+    /// The party.
+    pub fn party(&self) -> Party<'_> {
+        Party { name: &self.name, tags: &self.tags }
+    }
+
+    /// This party with the tags of another as well.
+    pub(super) fn with_tags_of(mut self, other: &Self) -> Self {
+        self.tags.extend(other.tags.iter().cloned());
+        self.tags.sort();
+        self.tags.dedup();
+        self
+    }
+
+    /// This party without one of its tags, for each of them.
+    pub(super) fn with_one_tag_less(&self) -> impl Iterator<Item = Self> {
+        let without = |tag: &String| self.tags.iter().filter(|other| *other != tag).cloned().collect();
+        self.tags.iter().map(move |tag| Self { name: self.name.clone(), tags: without(tag) })
+    }
+}
+
+impl fmt::Display for OwnedParty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.party().fmt(f)
+    }
+}
+
+impl fmt::Display for Party<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.tags.iter().try_for_each(|tag| write!(f, " {TAG}{tag}"))
+    }
+}
+
+/// A word of a rule that stands for parties: a name or `tag:TAG`, each with a `*` at the end for all that begin so.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pattern {
+    /// True if the text is compared with tags, false if with the name.
+    pub(super) tag: bool,
+    /// Without `tag:` and `*`.
+    pub(super) text: String,
+    /// True if the text is the beginning.
+    pub(super) prefix: bool,
+}
+
+impl Pattern {
+    /// Reads a word; the correction if it is none.
+    pub(super) fn parse(word: &str) -> Result<Self, String> {
+        let (tag, rest) = word.strip_prefix(TAG).map_or((false, word), |rest| (true, rest));
+        let (text, prefix) = rest.strip_suffix('*').map_or((rest, false), |text| (text, true));
+        if text.contains('*') {
+            return Err(format!("a * stands only at the end, as in sensor-*; {word} has one before"));
+        }
+        if rest.is_empty() || text.len() > MAX_NAME {
+            return Err(format!("a name, tag:TAG, or * for all, 1 to {MAX_NAME} bytes; this has {}", rest.len()));
+        }
+        Ok(Self { tag, text: text.to_owned(), prefix })
+    }
+
+    fn covers_text(&self, text: &str) -> bool {
+        if self.prefix { text.starts_with(&self.text) } else { text == self.text }
+    }
+
+    /// True if the pattern stands for this party.
+    pub(super) fn covers(&self, party: &Party<'_>) -> bool {
+        match self.tag {
+            true => party.tags.iter().any(|tag| self.covers_text(tag)),
+            false => self.covers_text(party.name),
+        }
+    }
+
+    /// A party for which the pattern stands and of which nothing else is known: `example` behind a beginning, no tags but
+    /// that of the pattern, and no name but that of the pattern.
+    pub(super) fn example(&self) -> OwnedParty {
+        let word = if self.prefix { format!("{}example", self.text) } else { self.text.clone() };
+        match self.tag {
+            true => OwnedParty { name: "example".to_owned(), tags: vec![word] },
+            false => OwnedParty { name: word, tags: Vec::new() },
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tag, star) = (if self.tag { TAG } else { "" }, if self.prefix { "*" } else { "" });
+        write!(f, "{tag}{}{star}", self.text)
+    }
+}

@@ -1,0 +1,110 @@
+//! Rules and tests of a policy, as they stand in its file.
+
+use super::pattern::{OwnedParty, Party, Pattern};
+use std::fmt;
+use tegmen_coap::{self as coap, Code, Methods};
+
+/// The consequence of a rule that covers a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Effect {
+    /// The request is refused, whatever other rules allow.
+    Deny,
+    /// The request is allowed, unless a rule denies it.
+    Allow,
+}
+
+impl Effect {
+    /// The key of the rule's file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+/// Methods and the path, or its beginning, of one entry of `allow` or `deny`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Resource {
+    pub(super) methods: u8,
+    pub(super) path: String,
+}
+
+impl Resource {
+    pub(super) fn new(rule: &coap::Rule<'_>) -> Self {
+        Self { methods: rule.methods.0, path: rule.path.to_owned() }
+    }
+
+    pub(super) fn view(&self) -> coap::Rule<'_> {
+        coap::Rule { methods: Methods(self.methods), path: &self.path }
+    }
+}
+
+/// A `[[rule]]`.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    /// Number of its line, from 1.
+    pub(super) line: usize,
+    pub(super) name: Option<String>,
+    pub(super) subjects: Vec<Pattern>,
+    pub(super) publishers: Vec<Pattern>,
+    pub(super) effect: Effect,
+    pub(super) resources: Vec<Resource>,
+}
+
+impl Rule {
+    pub(super) fn covers_subject(&self, party: &Party<'_>) -> bool {
+        self.subjects.iter().any(|pattern| pattern.covers(party))
+    }
+
+    pub(super) fn covers_publisher(&self, party: &Party<'_>) -> bool {
+        self.publishers.iter().any(|pattern| pattern.covers(party))
+    }
+
+    pub(super) fn covers_request(&self, method: Code, path: &str) -> bool {
+        self.resources.iter().any(|resource| resource.view().covers(method, path.bytes()))
+    }
+}
+
+impl fmt::Display for Rule {
+    /// Writes the content, as `deny display-9 at *: * /*`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resources: Vec<String> = self.resources.iter().map(|resource| resource.view().to_string()).collect();
+        let (subjects, publishers) = (words(&self.subjects), words(&self.publishers));
+        write!(f, "{} {subjects} at {publishers}: {}", self.effect.name(), resources.join(", "))
+    }
+}
+
+/// Patterns with commas between.
+pub(super) fn words(patterns: &[Pattern]) -> String {
+    let words: Vec<String> = patterns.iter().map(Pattern::to_string).collect();
+    words.join(", ")
+}
+
+/// A `[[test]]`.
+#[derive(Clone, Debug)]
+pub(super) struct Test {
+    /// Number of its line, from 1.
+    pub(super) line: usize,
+    pub(super) subject: OwnedParty,
+    pub(super) publisher: OwnedParty,
+    pub(super) method: Code,
+    pub(super) path: String,
+    pub(super) expect: Effect,
+    /// The name of the rule that must decide.
+    pub(super) by: Option<String>,
+}
+
+/// True if a request can have this path: no segment but the last is empty, and none is `.` or `..` (RFC 7252, section
+/// 5.10.1).
+pub(super) fn is_request_path(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('/') else { return false };
+    let mut segments = rest.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        if matches!(segment, "." | "..") || segment.is_empty() && !last {
+            return false;
+        }
+    }
+    true
+}

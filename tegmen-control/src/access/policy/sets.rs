@@ -1,0 +1,112 @@
+//! Sets of rule numbers, and the first number that is in one set of each kind.
+
+/// Words of 64 numbers in a block.
+const WORDS: usize = 64;
+/// Numbers in a block.
+const NUMBERS: u32 = 4096;
+/// Words up to which a block lists them; with more it has all.
+const LISTED: usize = 32;
+
+/// A set of [`Sets`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SetId(u32);
+
+/// One bit for each number of a block.
+type Bits = [u64; WORDS];
+
+/// The numbers of a set that lie in one block.
+struct Block {
+    /// Its first number divided by [`NUMBERS`].
+    index: u32,
+    words: Words,
+}
+
+enum Words {
+    /// Places and values of the words that are not zero.
+    Listed(Box<[(u8, u64)]>),
+    All(Box<Bits>),
+}
+
+impl Block {
+    fn new(index: u32, bits: &Bits) -> Self {
+        let listed: Box<[(u8, u64)]> =
+            (0..).zip(bits).filter(|(_, word)| **word != 0).map(|(at, word)| (at, *word)).collect();
+        let words = if listed.len() > LISTED { Words::All(Box::new(*bits)) } else { Words::Listed(listed) };
+        Self { index, words }
+    }
+
+    /// Adds the numbers to `bits`.
+    fn add_to(&self, bits: &mut Bits) {
+        match &self.words {
+            Words::Listed(words) => {
+                for (at, word) in words {
+                    if let Some(bits) = bits.get_mut(usize::from(*at)) {
+                        *bits |= word;
+                    }
+                }
+            }
+            Words::All(words) => bits.iter_mut().zip(words.iter()).for_each(|(bits, word)| *bits |= word),
+        }
+    }
+}
+
+/// Sets that share one numbering.
+#[derive(Default)]
+pub(super) struct Sets {
+    sets: Vec<Box<[Block]>>,
+    /// Blocks that hold all numbers.
+    blocks: u32,
+}
+
+impl Sets {
+    /// Takes a set of numbers.
+    pub(super) fn insert(&mut self, numbers: &[u32]) -> SetId {
+        let mut numbers = numbers.to_vec();
+        numbers.sort_unstable();
+        let blocks = numbers.chunk_by(|a, b| a / NUMBERS == b / NUMBERS).map(|numbers| {
+            let mut bits = [0; WORDS];
+            for number in numbers {
+                let within = number % NUMBERS;
+                if let Some(word) = bits.get_mut((within / 64) as usize) {
+                    *word |= 1_u64 << (within % 64);
+                }
+            }
+            Block::new(numbers.first().map_or(0, |number| number / NUMBERS), &bits)
+        });
+        let blocks: Box<[Block]> = blocks.collect();
+        self.blocks = self.blocks.max(blocks.last().map_or(0, |block| block.index.saturating_add(1)));
+        self.sets.push(blocks);
+        SetId(self.sets.len().saturating_sub(1) as u32)
+    }
+
+    /// The union of these sets within a block; `None` if it is empty.
+    fn union(&self, sets: &[SetId], index: u32) -> Option<Bits> {
+        let mut bits = None;
+        for set in sets {
+            let blocks = self.sets.get(set.0 as usize).map_or(&[][..], |blocks| blocks);
+            if let Some(block) = blocks.iter().find(|block| block.index == index) {
+                block.add_to(bits.get_or_insert([0; WORDS]));
+            }
+        }
+        bits
+    }
+
+    /// The least number that is in one set of each of the three kinds. Allocates nothing; the time grows with the number of
+    /// sets and of blocks.
+    pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
+        (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
+    }
+
+    fn first_in_block(&self, [first, second, third]: [&[SetId]; 3], index: u32) -> Option<u32> {
+        let mut common = self.union(first, index)?;
+        for kind in [second, third] {
+            let other = self.union(kind, index)?;
+            common.iter_mut().zip(&other).for_each(|(word, other)| *word &= other);
+        }
+        let (at, word) = (0_u32..).zip(&common).find(|(_, word)| **word != 0)?;
+        Some(index.wrapping_mul(NUMBERS).wrapping_add(at.wrapping_mul(64)).wrapping_add(word.trailing_zeros()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Texts, and beginnings of texts, with the set of rules that name them.
+
+use super::sets::{SetId, Sets};
+use std::collections::BTreeMap;
+
+/// Rules by the texts and the beginnings that they name, for building a [`Trie`].
+#[derive(Default)]
+pub(super) struct Names {
+    exact: BTreeMap<String, Vec<u32>>,
+    prefixes: BTreeMap<String, Vec<u32>>,
+}
+
+impl Names {
+    /// The rule of this number names this text, or what begins with it.
+    pub(super) fn add(&mut self, text: &str, prefix: bool, number: u32) {
+        let map = if prefix { &mut self.prefixes } else { &mut self.exact };
+        match map.get_mut(text) {
+            Some(numbers) => numbers.push(number),
+            None => _ = map.insert(text.to_owned(), vec![number]),
+        }
+    }
+
+    /// The search tree, whose sets are put into `sets`.
+    pub(super) fn build(&self, sets: &mut Sets) -> Trie {
+        let texts: Vec<&[u8]> = {
+            let mut texts: Vec<_> = self.exact.keys().chain(self.prefixes.keys()).map(String::as_bytes).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            texts
+        };
+        // What a beginning names is also named by the beginnings of it, so that a search needs the longest alone.
+        let mut prefixes: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+        for (text, numbers) in &self.prefixes {
+            let mut numbers = numbers.clone();
+            let shorter = (0..text.len()).rev().find_map(|len| prefixes.get(text.as_bytes().get(..len)?));
+            numbers.extend(shorter.into_iter().flatten());
+            prefixes.insert(text.as_bytes(), numbers);
+        }
+        let mut trie = Trie { nodes: vec![Node::default()] };
+        // Each place of a node, the texts below it, and its depth: a node's children stand together.
+        let mut open = vec![(0_usize, texts.as_slice(), 0_usize)];
+        while let Some((place, texts, depth)) = open.pop() {
+            let here = texts.first().and_then(|text| text.get(..depth)).unwrap_or(&[]);
+            let exact = std::str::from_utf8(here).ok().and_then(|here| self.exact.get(here));
+            let exact = exact.map(|numbers| sets.insert(numbers));
+            let prefix = prefixes.get(here).map(|numbers| sets.insert(numbers));
+            let first = trie.nodes.len();
+            let longer = texts.iter().position(|text| text.len() > depth).unwrap_or(texts.len());
+            let longer = texts.get(longer..).unwrap_or(&[]);
+            let mut children: u16 = 0;
+            for below in longer.chunk_by(|a, b| a.get(depth) == b.get(depth)) {
+                let byte = below.first().and_then(|text| text.get(depth)).copied().unwrap_or(0);
+                open.push((trie.nodes.len(), below, depth.saturating_add(1)));
+                trie.nodes.push(Node { byte, ..Node::default() });
+                children = children.saturating_add(1);
+            }
+            if let Some(node) = trie.nodes.get_mut(place) {
+                *node = Node { byte: node.byte, children, first: first as u32, exact, prefix };
+            }
+        }
+        trie
+    }
+}
+
+/// A byte of a text.
+#[derive(Default)]
+struct Node {
+    byte: u8,
+    children: u16,
+    /// Place of the first child; the others follow, in the order of their bytes.
+    first: u32,
+    /// The rules that name the text that ends here.
+    exact: Option<SetId>,
+    /// The rules that name what begins with the text up to here.
+    prefix: Option<SetId>,
+}
+
+/// A search tree over bytes.
+pub(super) struct Trie {
+    nodes: Vec<Node>,
+}
+
+impl Trie {
+    /// The sets of the rules that name `text`: as it is, and by its beginning.
+    pub(super) fn find(&self, text: &str) -> [Option<SetId>; 2] {
+        let Some(mut node) = self.nodes.first() else { return [None, None] };
+        let mut longest = node.prefix;
+        for byte in text.bytes() {
+            let children = self.nodes.get(node.first as usize..).unwrap_or(&[]);
+            let children = children.get(..usize::from(node.children)).unwrap_or(&[]);
+            let Some(child) = children.iter().find(|child| child.byte >= byte).filter(|child| child.byte == byte)
+            else {
+                return [None, longest];
+            };
+            node = child;
+            longest = node.prefix.or(longest);
+        }
+        [node.exact, longest]
+    }
+}
+
+#[cfg(test)]
+mod tests;
