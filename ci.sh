@@ -201,6 +201,8 @@ step_timing() {
 step_instructions() {
     need valgrind
     cargo run --release --locked --quiet -p tegmen-bench --example instructions
+    # A decision under 10,000 rules; four minutes, nearly all of it reading the policies under valgrind.
+    cargo run --release --locked --quiet -p tegmen-control --example decisions
 }
 
 # Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.
