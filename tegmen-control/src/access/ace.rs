@@ -1,0 +1,34 @@
+//! Messages of ACE (RFC 9200): tokens, introspection, errors, scopes and revocation lists, as CBOR maps.
+//!
+//! Each type is one message or a part of one. `parse` takes any bytes and returns the message or [`Malformed`]; it skips
+//! what it does not know (RFC 6749, section 3.2), and refuses a label that comes twice. `encode` writes the labels in
+//! ascending order. What [`encode`](IntrospectionResponse::encode) wrote is wiped if it may hold a key.
+//!
+//! Labels are those of the IANA registry "ACE" of RFC 9200, 9201 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
+
+mod cbor;
+mod claims;
+mod error;
+mod hints;
+mod introspection;
+mod key;
+mod scope;
+mod token;
+pub mod trl;
+
+pub use cbor::{MAX_MESSAGE, Malformed};
+pub use claims::Claims;
+pub use error::{ErrorCode, ErrorResponse};
+pub use hints::CreationHints;
+pub use introspection::{Hint, IntrospectionRequest, IntrospectionResponse};
+pub use key::{Confirmation, CoseKey, Material};
+pub use scope::{Aif, MAX_RIGHTS, Right, Scope};
+pub use token::{GrantType, Profile, TokenRequest, TokenResponse, TokenType};
+
+/// CoAP Content-Format of `application/ace+cbor` (RFC 9200, section 8.16).
+pub const ACE_CBOR: u16 = 19;
+/// CoAP Content-Format of `application/ace-trl+cbor` (RFC 9770).
+pub const ACE_TRL_CBOR: u16 = 262;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Maps of CBOR with integers as keys: one reader and one writer for all messages.
+
+use minicbor::data::Type;
+use minicbor::encode::Write;
+use minicbor::{Decoder, Encoder};
+use std::convert::Infallible;
+use zeroize::Zeroizing;
+
+/// Longest message in bytes that is read.
+pub const MAX_MESSAGE: usize = 4096;
+/// Most entries of one map.
+const MAX_ENTRIES: usize = 64;
+
+/// The reason why bytes are no message: they are answered with 4.00 and `invalid_request`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Malformed {
+    /// The bytes are no well-formed CBOR, or a value has the wrong type.
+    #[error("no well-formed message")]
+    Syntax,
+    /// The message is longer than [`MAX_MESSAGE`], or a map has more than 64 entries.
+    #[error("the message is too long")]
+    TooLong,
+    /// The parameter with this label comes twice.
+    #[error("parameter {0} comes twice")]
+    Repeated(i64),
+    /// The parameter with this label is missing.
+    #[error("parameter {0} is missing")]
+    Missing(i64),
+    /// The value of the parameter with this label has the right type and no meaning.
+    #[error("the value of parameter {0} has no meaning")]
+    Value(i64),
+}
+
+impl From<minicbor::decode::Error> for Malformed {
+    fn from(_: minicbor::decode::Error) -> Self {
+        Self::Syntax
+    }
+}
+
+/// Reads a message that is one map. `take` reads the value of a label that it knows, and returns false, without reading, for
+/// another one.
+pub(super) fn read_message<'b>(
+    bytes: &'b [u8],
+    take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
+) -> Result<(), Malformed> {
+    read_message_of(bytes, MAX_MESSAGE, take)
+}
+
+/// Does the same as [`read_message`] for a message of at most `longest` bytes.
+pub(super) fn read_message_of<'b>(
+    bytes: &'b [u8],
+    longest: usize,
+    take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
+) -> Result<(), Malformed> {
+    if bytes.len() > longest {
+        return Err(Malformed::TooLong);
+    }
+    let mut decoder = Decoder::new(bytes);
+    read_map(&mut decoder, take)?;
+    if decoder.position() == bytes.len() { Ok(()) } else { Err(Malformed::Syntax) }
+}
+
+/// Reads one map as [`read_message`] does.
+pub(super) fn read_map<'b>(
+    decoder: &mut Decoder<'b>,
+    mut take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
+) -> Result<(), Malformed> {
+    let mut left = decoder.map()?;
+    let mut seen: Vec<i64> = Vec::new();
+    for entry in 0_usize.. {
+        match &mut left {
+            Some(0) => break,
+            Some(left) => *left = left.saturating_sub(1),
+            None if decoder.datatype()? == Type::Break => {
+                decoder.skip()?;
+                break;
+            }
+            None => {}
+        }
+        if entry >= MAX_ENTRIES {
+            return Err(Malformed::TooLong);
+        }
+        if !is_integer(decoder.datatype()?) {
+            // A key of text has no number in any registry.
+            decoder.skip()?;
+            decoder.skip()?;
+            continue;
+        }
+        let label = decoder.i64()?;
+        if seen.contains(&label) {
+            return Err(Malformed::Repeated(label));
+        }
+        seen.push(label);
+        if !take(label, decoder)? {
+            decoder.skip()?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads an array; `take` reads each element.
+pub(super) fn read_array<'b>(
+    decoder: &mut Decoder<'b>,
+    mut take: impl FnMut(&mut Decoder<'b>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    match decoder.array()? {
+        // Each element has a byte at least, so the end of the bytes ends this loop.
+        Some(len) => (0..len).try_for_each(|_| take(decoder)),
+        None => {
+            while decoder.datatype()? != Type::Break {
+                take(decoder)?;
+            }
+            Ok(decoder.skip()?)
+        }
+    }
+}
+
+/// Reads a value that is null or read by `read`.
+pub(super) fn nullable<'b, T>(
+    decoder: &mut Decoder<'b>,
+    read: impl FnOnce(&mut Decoder<'b>) -> Result<T, minicbor::decode::Error>,
+) -> Result<Option<T>, Malformed> {
+    if decoder.datatype()? == Type::Null {
+        decoder.null()?;
+        return Ok(None);
+    }
+    Ok(Some(read(decoder)?))
+}
+
+/// A type of an integer.
+pub(super) const fn is_integer(datatype: Type) -> bool {
+    use Type::{I8, I16, I32, I64, Int, U8, U16, U32, U64};
+    matches!(datatype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Int)
+}
+
+/// Bytes under construction, wiped on drop. What was written before the bytes had to move is not wiped, so they begin with
+/// room for a message.
+pub(super) type Out = Zeroizing<Vec<u8>>;
+
+/// Result of writing to memory, which cannot fail.
+pub(super) type Written = Result<(), minicbor::encode::Error<Infallible>>;
+
+/// A writer of one value.
+pub(super) struct Sink<'o>(&'o mut Vec<u8>);
+
+impl<'o> Sink<'o> {
+    pub(super) const fn new(out: &'o mut Vec<u8>) -> Self {
+        Self(out)
+    }
+}
+
+impl Write for Sink<'_> {
+    type Error = Infallible;
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A map under construction.
+pub(super) struct MapWriter {
+    entries: Out,
+    count: u64,
+}
+
+impl MapWriter {
+    pub(super) fn new() -> Self {
+        Self { entries: Zeroizing::new(Vec::with_capacity(MAX_MESSAGE)), count: 0 }
+    }
+
+    /// Adds an entry whose value `write` writes.
+    pub(super) fn entry(&mut self, label: i64, write: impl FnOnce(&mut Encoder<Sink<'_>>) -> Written) -> &mut Self {
+        let mut encoder = Encoder::new(Sink(&mut self.entries));
+        let written: Written = encoder.i64(label).map(|_| ());
+        let Ok(()) = written.and_then(|()| write(&mut encoder)) else { return self };
+        self.count = self.count.saturating_add(1);
+        self
+    }
+
+    /// Adds an entry if there is a value.
+    pub(super) fn optional<T>(
+        &mut self,
+        label: i64,
+        value: Option<T>,
+        write: impl FnOnce(&mut Encoder<Sink<'_>>, T) -> Written,
+    ) -> &mut Self {
+        match value {
+            Some(value) => self.entry(label, |encoder| write(encoder, value)),
+            None => self,
+        }
+    }
+
+    /// Adds an entry with a value that is encoded already.
+    pub(super) fn encoded(&mut self, label: i64, value: Option<Out>) -> &mut Self {
+        if let Some(value) = value {
+            self.entry(label, |_| Ok(()));
+            self.entries.extend_from_slice(&value);
+        }
+        self
+    }
+
+    /// The map.
+    pub(super) fn finish(&self) -> Out {
+        let mut out: Out = Zeroizing::new(Vec::with_capacity(MAX_MESSAGE));
+        let written: Written = Encoder::new(Sink(&mut out)).map(self.count).map(|_| ());
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+        out.extend_from_slice(&self.entries);
+        out
+    }
+}
+
+/// Writes a text.
+pub(super) fn text(encoder: &mut Encoder<Sink<'_>>, text: &str) -> Written {
+    encoder.str(text).map(|_| ())
+}
+
+/// Writes a string of bytes.
+pub(super) fn bytes(encoder: &mut Encoder<Sink<'_>>, bytes: &[u8]) -> Written {
+    encoder.bytes(bytes).map(|_| ())
+}
+
+/// Writes an integer.
+pub(super) fn integer(encoder: &mut Encoder<Sink<'_>>, value: i64) -> Written {
+    encoder.i64(value).map(|_| ())
+}
+
+/// Writes a number that is not negative.
+pub(super) fn number(encoder: &mut Encoder<Sink<'_>>, value: u64) -> Written {
+    encoder.u64(value).map(|_| ())
+}

@@ -1,0 +1,105 @@
+//! Claims of a token (RFC 8392, RFC 8747, RFC 9200), in a CWT and in a response to introspection.
+
+use super::cbor::{Malformed, MapWriter, bytes, integer, number, read_message, text};
+use super::key::Confirmation;
+use super::scope::{SCOPE, Scope};
+use super::token::{ACE_PROFILE, CNF, CNONCE, Profile};
+use minicbor::Decoder;
+use zeroize::Zeroizing;
+
+const ISS: i64 = 1;
+const SUB: i64 = 2;
+const AUD: i64 = 3;
+const EXP: i64 = 4;
+const NBF: i64 = 5;
+const IAT: i64 = 6;
+const CTI: i64 = 7;
+/// Between the scope and the other claims, in a response to introspection.
+pub(super) const ACTIVE: i64 = 10;
+const EXI: i64 = 40;
+
+/// The claims of a token. Times are seconds since 1970.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Claims {
+    /// The authorization server.
+    pub issuer: Option<String>,
+    /// The party that the token is about.
+    pub subject: Option<String>,
+    /// The resource server.
+    pub audience: Option<String>,
+    /// The token is not valid from this time on.
+    pub expires: Option<u64>,
+    /// The token is not valid before this time.
+    pub not_before: Option<u64>,
+    /// The time of issue.
+    pub issued_at: Option<u64>,
+    /// The identifier of the token.
+    pub id: Option<Vec<u8>>,
+    /// The key that the token is bound to.
+    pub cnf: Option<Confirmation>,
+    /// The rights.
+    pub scope: Option<Scope>,
+    /// The profile.
+    pub ace_profile: Option<Profile>,
+    /// The nonce of the resource server, by which it knows that the token is fresh.
+    pub cnonce: Option<Vec<u8>>,
+    /// Seconds for which the token is valid after its first use, for a resource server without a clock (RFC 9200, section
+    /// 5.10.3).
+    pub expires_in: Option<u64>,
+}
+
+impl Claims {
+    /// Reads the claims set of a CWT.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut claims = Self::default();
+        read_message(message, |label, decoder| claims.take(label, decoder))?;
+        Ok(claims)
+    }
+
+    /// Writes the claims set.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut map = MapWriter::new();
+        self.write(None, &mut map);
+        map.finish()
+    }
+
+    /// Reads the claim of a label; false if there is none.
+    pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+        match label {
+            ISS => self.issuer = Some(decoder.str()?.to_owned()),
+            SUB => self.subject = Some(decoder.str()?.to_owned()),
+            AUD => self.audience = Some(decoder.str()?.to_owned()),
+            EXP => self.expires = Some(decoder.u64()?),
+            NBF => self.not_before = Some(decoder.u64()?),
+            IAT => self.issued_at = Some(decoder.u64()?),
+            CTI => self.id = Some(decoder.bytes()?.to_owned()),
+            CNF => self.cnf = Some(Confirmation::read(decoder)?),
+            SCOPE => self.scope = Some(Scope::read(decoder)?),
+            ACE_PROFILE => self.ace_profile = Some(Profile(decoder.i64()?)),
+            CNONCE => self.cnonce = Some(decoder.bytes()?.to_owned()),
+            EXI => self.expires_in = Some(decoder.u64()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes the claims, with `active` at its place.
+    pub(super) fn write(&self, active: Option<bool>, map: &mut MapWriter) {
+        map.optional(ISS, self.issuer.as_deref(), text);
+        map.optional(SUB, self.subject.as_deref(), text);
+        map.optional(AUD, self.audience.as_deref(), text);
+        map.optional(EXP, self.expires, number);
+        map.optional(NBF, self.not_before, number);
+        map.optional(IAT, self.issued_at, number);
+        map.optional(CTI, self.id.as_deref(), bytes);
+        map.encoded(CNF, self.cnf.as_ref().map(Confirmation::value));
+        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.optional(ACTIVE, active, |encoder, active| encoder.bool(active).map(|_| ()));
+        map.optional(ACE_PROFILE, self.ace_profile.map(|profile| profile.0), integer);
+        map.optional(CNONCE, self.cnonce.as_deref(), bytes);
+        map.optional(EXI, self.expires_in, number);
+    }
+}

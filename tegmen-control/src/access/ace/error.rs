@@ -1,0 +1,75 @@
+//! Error responses (RFC 9200, section 5.8.3).
+
+use super::cbor::{Malformed, MapWriter, integer, read_message, text};
+
+const ERROR: i64 = 30;
+const DESCRIPTION: i64 = 31;
+const URI: i64 = 32;
+
+/// The code of an error (RFC 9200, section 8.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorCode(pub i64);
+
+impl ErrorCode {
+    /// The request is malformed, or a parameter is missing.
+    pub const INVALID_REQUEST: Self = Self(1);
+    /// The client did not authenticate itself.
+    pub const INVALID_CLIENT: Self = Self(2);
+    /// What the client showed as a grant is not valid.
+    pub const INVALID_GRANT: Self = Self(3);
+    /// The client may not ask so.
+    pub const UNAUTHORIZED_CLIENT: Self = Self(4);
+    /// The grant type is not supported.
+    pub const UNSUPPORTED_GRANT_TYPE: Self = Self(5);
+    /// The client may not have the scope, or the scope is unknown.
+    pub const INVALID_SCOPE: Self = Self(6);
+    /// The resource server does not support the key.
+    pub const UNSUPPORTED_POP_KEY: Self = Self(7);
+    /// Client and resource server have no profile in common.
+    pub const INCOMPATIBLE_ACE_PROFILES: Self = Self(8);
+}
+
+/// The payload of an error response.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ErrorResponse {
+    /// The code.
+    pub error: ErrorCode,
+    /// A text for people.
+    pub description: Option<String>,
+    /// Where people find more.
+    pub uri: Option<String>,
+}
+
+impl ErrorResponse {
+    /// An error without text.
+    pub const fn new(error: ErrorCode) -> Self {
+        Self { error, description: None, uri: None }
+    }
+
+    /// Reads an error.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else, or have no code.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let (mut error, mut description, mut uri) = (None, None, None);
+        read_message(message, |label, decoder| {
+            match label {
+                ERROR => error = Some(ErrorCode(decoder.i64()?)),
+                DESCRIPTION => description = Some(decoder.str()?.to_owned()),
+                URI => uri = Some(decoder.str()?.to_owned()),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Self { error: error.ok_or(Malformed::Missing(ERROR))?, description, uri })
+    }
+
+    /// Writes the error.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut map = MapWriter::new();
+        map.entry(ERROR, |encoder| integer(encoder, self.error.0));
+        map.optional(DESCRIPTION, self.description.as_deref(), text);
+        map.optional(URI, self.uri.as_deref(), text);
+        map.finish().to_vec()
+    }
+}

@@ -1,0 +1,57 @@
+//! AS Request Creation Hints (RFC 9200, section 5.3): where a client without a token gets one.
+
+use super::cbor::{Malformed, MapWriter, bytes, read_message, text};
+use super::scope::{SCOPE, Scope};
+use super::token::CNONCE;
+
+const AUTH_SERVER: i64 = 1;
+const KID: i64 = 2;
+const AUDIENCE: i64 = 5;
+
+/// The payload of a resource server's 4.01 to a request without a token.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CreationHints {
+    /// The URI of the authorization server.
+    pub auth_server: Option<String>,
+    /// The identifier of a key that the client should use.
+    pub kid: Option<Vec<u8>>,
+    /// The audience to ask for.
+    pub audience: Option<String>,
+    /// The scope to ask for.
+    pub scope: Option<Scope>,
+    /// The nonce to hand on, by which the resource server knows that a token is fresh.
+    pub cnonce: Option<Vec<u8>>,
+}
+
+impl CreationHints {
+    /// Reads hints.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut hints = Self::default();
+        read_message(message, |label, decoder| {
+            match label {
+                AUTH_SERVER => hints.auth_server = Some(decoder.str()?.to_owned()),
+                KID => hints.kid = Some(decoder.bytes()?.to_owned()),
+                AUDIENCE => hints.audience = Some(decoder.str()?.to_owned()),
+                SCOPE => hints.scope = Some(Scope::read(decoder)?),
+                CNONCE => hints.cnonce = Some(decoder.bytes()?.to_owned()),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(hints)
+    }
+
+    /// Writes the hints.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut map = MapWriter::new();
+        map.optional(AUTH_SERVER, self.auth_server.as_deref(), text);
+        map.optional(KID, self.kid.as_deref(), bytes);
+        map.optional(AUDIENCE, self.audience.as_deref(), text);
+        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.optional(CNONCE, self.cnonce.as_deref(), bytes);
+        map.finish().to_vec()
+    }
+}

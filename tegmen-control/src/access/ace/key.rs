@@ -1,0 +1,150 @@
+//! Confirmation of a key (RFC 8747, section 3), and COSE keys (RFC 9052, section 7).
+
+use super::cbor::{Malformed, MapWriter, Out, bytes, integer, read_map};
+use minicbor::Decoder;
+use minicbor::data::Type;
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Labels of a confirmation.
+const COSE_KEY: i64 = 1;
+const KID: i64 = 3;
+/// Labels of a COSE key.
+const KTY: i64 = 1;
+const KEY_ID: i64 = 2;
+const ALG: i64 = 3;
+const K_OR_CURVE: i64 = -1;
+const X: i64 = -2;
+const Y: i64 = -3;
+/// Types of keys (RFC 9053, section 7).
+const EC2: i64 = 2;
+const SYMMETRIC: i64 = 4;
+
+/// The key that the holder of a token proves to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Confirmation {
+    /// The key itself.
+    Key(CoseKey),
+    /// The identifier of a key that both ends have.
+    Kid(Vec<u8>),
+}
+
+impl Confirmation {
+    pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let mut found = None;
+        let mut methods = 0_u8;
+        read_map(decoder, |label, decoder| {
+            found = Some(match label {
+                COSE_KEY => Self::Key(CoseKey::read(decoder)?),
+                KID => Self::Kid(decoder.bytes()?.to_owned()),
+                _ => return Ok(false),
+            });
+            methods = methods.saturating_add(1);
+            Ok(true)
+        })?;
+        // Exactly one key (RFC 8747, section 3.1).
+        if methods > 1 {
+            return Err(Malformed::Value(COSE_KEY));
+        }
+        found.ok_or(Malformed::Missing(COSE_KEY))
+    }
+
+    pub(super) fn value(&self) -> Out {
+        let mut map = MapWriter::new();
+        match self {
+            Self::Key(key) => map.encoded(COSE_KEY, Some(key.value())),
+            Self::Kid(kid) => map.entry(KID, |encoder| bytes(encoder, kid)),
+        };
+        map.finish()
+    }
+}
+
+/// A COSE key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoseKey {
+    /// The identifier.
+    pub kid: Option<Vec<u8>>,
+    /// The algorithm that the key is for, by its number in the registry of COSE.
+    pub algorithm: Option<i64>,
+    /// The key.
+    pub material: Material,
+}
+
+/// The key of a [`CoseKey`].
+#[derive(Clone, PartialEq, Eq)]
+pub enum Material {
+    /// A secret key; the bytes are wiped on drop.
+    Symmetric(Zeroizing<Vec<u8>>),
+    /// A public key on an elliptic curve of two coordinates.
+    Ec2 {
+        /// The curve by its number in the registry of COSE: 1 is P-256.
+        curve: i64,
+        /// The x-coordinate.
+        x: Vec<u8>,
+        /// The y-coordinate.
+        y: Vec<u8>,
+    },
+}
+
+impl fmt::Debug for Material {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symmetric(_) => f.write_str("Symmetric"),
+            Self::Ec2 { curve, .. } => write!(f, "Ec2 on curve {curve}"),
+        }
+    }
+}
+
+impl CoseKey {
+    /// A secret key, without an identifier.
+    pub fn symmetric(key: &[u8]) -> Self {
+        Self { kid: None, algorithm: None, material: Material::Symmetric(Zeroizing::new(key.to_vec())) }
+    }
+
+    fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let (mut kty, mut kid, mut algorithm) = (None, None, None);
+        let (mut secret, mut curve, mut x, mut y) = (None, None, None, None);
+        read_map(decoder, |label, decoder| {
+            match label {
+                KTY => kty = Some(decoder.i64()?),
+                KEY_ID => kid = Some(decoder.bytes()?.to_owned()),
+                ALG => algorithm = Some(decoder.i64()?),
+                K_OR_CURVE if decoder.datatype()? == Type::Bytes => {
+                    secret = Some(Zeroizing::new(decoder.bytes()?.to_vec()))
+                }
+                K_OR_CURVE => curve = Some(decoder.i64()?),
+                X => x = Some(decoder.bytes()?.to_owned()),
+                Y => y = Some(decoder.bytes()?.to_owned()),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let material = match kty.ok_or(Malformed::Missing(KTY))? {
+            SYMMETRIC => Material::Symmetric(secret.ok_or(Malformed::Missing(K_OR_CURVE))?),
+            EC2 => Material::Ec2 {
+                curve: curve.ok_or(Malformed::Missing(K_OR_CURVE))?,
+                x: x.ok_or(Malformed::Missing(X))?,
+                y: y.ok_or(Malformed::Missing(Y))?,
+            },
+            _ => return Err(Malformed::Value(KTY)),
+        };
+        Ok(Self { kid, algorithm, material })
+    }
+
+    /// The labels ascend by the order of their encodings (RFC 8949, section 4.2.1): negative ones come last.
+    fn value(&self) -> Out {
+        let mut map = MapWriter::new();
+        let kty = if matches!(self.material, Material::Symmetric(_)) { SYMMETRIC } else { EC2 };
+        map.entry(KTY, |encoder| integer(encoder, kty));
+        map.optional(KEY_ID, self.kid.as_deref(), bytes);
+        map.optional(ALG, self.algorithm, integer);
+        match &self.material {
+            Material::Symmetric(secret) => _ = map.entry(K_OR_CURVE, |encoder| bytes(encoder, secret)),
+            Material::Ec2 { curve, x, y } => {
+                map.entry(K_OR_CURVE, |encoder| integer(encoder, *curve));
+                map.entry(X, |encoder| bytes(encoder, x)).entry(Y, |encoder| bytes(encoder, y));
+            }
+        }
+        map.finish()
+    }
+}

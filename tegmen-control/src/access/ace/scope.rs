@@ -1,0 +1,126 @@
+//! Scopes: rights as text, as bytes, or in the Authorization Information Format (RFC 9237).
+
+use super::cbor::{MAX_MESSAGE, Malformed, Out, Sink, Written, read_array};
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+use tegmen_coap::Methods;
+use zeroize::Zeroizing;
+
+/// Most rights of a scope.
+pub const MAX_RIGHTS: usize = 64;
+
+/// The label of a scope in each message.
+pub(super) const SCOPE: i64 = 9;
+
+/// A path and the methods that may be used there (RFC 9237, section 3).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Right {
+    /// The path as the local part of a URI.
+    pub path: String,
+    /// The set of methods: bit 0 is GET, and so on as in [`Methods`]; bits from 32 on are rights on resources that the request
+    /// creates.
+    pub permissions: u64,
+}
+
+impl Right {
+    /// Bits of the methods of CoAP.
+    const METHODS: u64 = 0x7f;
+
+    /// The methods; `None` if a bit is set that stands for no method of CoAP.
+    pub fn methods(&self) -> Option<Methods> {
+        (self.permissions & !Self::METHODS == 0).then_some(Methods((self.permissions & Self::METHODS) as u8))
+    }
+}
+
+/// Rights on REST resources.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Aif(pub Vec<Right>);
+
+impl Aif {
+    /// Reads the CBOR array of a scope of bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else, or have more than [`MAX_RIGHTS`] rights.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut decoder = Decoder::new(bytes);
+        let aif = Self::read(&mut decoder)?;
+        if decoder.position() == bytes.len() { Ok(aif) } else { Err(Malformed::Syntax) }
+    }
+
+    /// Writes the CBOR array.
+    pub fn encode(&self) -> Vec<u8> {
+        Scope::Aif(self.clone()).value().to_vec()
+    }
+
+    fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let mut rights = Vec::new();
+        read_array(decoder, |decoder| {
+            if rights.len() >= MAX_RIGHTS {
+                return Err(Malformed::TooLong);
+            }
+            if decoder.array()? != Some(2) {
+                return Err(Malformed::Syntax);
+            }
+            rights.push(Right { path: decoder.str()?.to_owned(), permissions: decoder.u64()? });
+            Ok(())
+        })?;
+        Ok(Self(rights))
+    }
+
+    fn write(&self, encoder: &mut Encoder<Sink<'_>>) -> Written {
+        encoder.array(self.0.len() as u64)?;
+        for right in &self.0 {
+            encoder.array(2)?.str(&right.path)?.u64(right.permissions)?;
+        }
+        Ok(())
+    }
+}
+
+/// A scope in the form in which it came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Words that both ends know.
+    Text(String),
+    /// Bytes, as RFC 9200, section 5.8.1, has it; an AIF scope within them where the bytes are one.
+    Bytes(Vec<u8>),
+    /// An AIF scope that is not wrapped in bytes, as some implementations send it.
+    Aif(Aif),
+}
+
+impl Scope {
+    /// An AIF scope as a string of bytes, which is the form of RFC 9200.
+    pub fn of(aif: &Aif) -> Self {
+        Self::Bytes(aif.encode())
+    }
+
+    /// The rights, if the scope has the form of RFC 9237.
+    pub fn rights(&self) -> Option<Aif> {
+        match self {
+            Self::Text(_) => None,
+            Self::Bytes(bytes) => Aif::parse(bytes).ok(),
+            Self::Aif(aif) => Some(aif.clone()),
+        }
+    }
+
+    pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        match decoder.datatype()? {
+            Type::String => Ok(Self::Text(decoder.str()?.to_owned())),
+            Type::Bytes => Ok(Self::Bytes(decoder.bytes()?.to_owned())),
+            Type::Array | Type::ArrayIndef => Aif::read(decoder).map(Self::Aif),
+            _ => Err(Malformed::Syntax),
+        }
+    }
+
+    /// The value in a message.
+    pub(super) fn value(&self) -> Out {
+        let mut out: Out = Zeroizing::new(Vec::with_capacity(MAX_MESSAGE));
+        let mut encoder = Encoder::new(Sink::new(&mut out));
+        let written = match self {
+            Self::Text(text) => encoder.str(text).map(|_| ()),
+            Self::Bytes(bytes) => encoder.bytes(bytes).map(|_| ()),
+            Self::Aif(aif) => aif.write(&mut encoder),
+        };
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+        out
+    }
+}

@@ -1,0 +1,246 @@
+//! Messages of the Token Revocation List (RFC 9770).
+
+use super::cbor::{
+    Malformed, MapWriter, Sink, Written, bytes, integer, nullable, number, read_array, read_map, read_message_of,
+};
+use minicbor::{Decoder, Encoder};
+
+const FULL_SET: i64 = 0;
+const DIFF_SET: i64 = 1;
+const CURSOR: i64 = 2;
+const MORE: i64 = 3;
+
+/// Longest answer in bytes that is read: about 30,000 hashes.
+pub const MAX_LIST: usize = 1 << 20;
+
+/// The hash of a token in the binary format of RFC 6920, section 6: the number of the hash function, and the hash.
+pub type TokenHash = Vec<u8>;
+
+/// The query of a GET, from the values of its Uri-Query options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Query {
+    /// Updates that are wanted at most, 0 for as many as there are; `None` asks for the whole list.
+    pub diff: Option<u64>,
+    /// The cursor of an earlier answer, behind which the updates begin.
+    pub cursor: Option<u64>,
+}
+
+impl Query {
+    /// Reads the values of the Uri-Query options; unknown ones are ignored.
+    ///
+    /// # Errors
+    /// The error to answer 4.00 with: a value that is no number, a parameter that comes twice, or a cursor without `diff`.
+    pub fn parse<'q>(options: impl IntoIterator<Item = &'q [u8]>) -> Result<Self, TrlError> {
+        let (mut diff, mut cursor) = (None, None);
+        let mut wrong = false;
+        for option in options {
+            let (key, value) = match option.iter().position(|byte| *byte == b'=') {
+                Some(at) => (option.get(..at).unwrap_or(&[]), option.get(at.saturating_add(1)..).unwrap_or(&[])),
+                None => (option, &[][..]),
+            };
+            let place = match key {
+                b"diff" => &mut diff,
+                b"cursor" => &mut cursor,
+                _ => continue,
+            };
+            let digits = value.iter().all(u8::is_ascii_digit);
+            wrong |= value.is_empty() || !digits || place.is_some();
+            // What is larger than any number here is past the last update, too.
+            *place = Some(std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX));
+        }
+        match (wrong, diff, cursor) {
+            (true, ..) => Err(TrlError { error: TrlErrorId::INVALID_VALUE, cursor: None }),
+            (false, None, Some(_)) => Err(TrlError { error: TrlErrorId::INVALID_SET, cursor: None }),
+            (false, diff, cursor) => Ok(Self { diff, cursor }),
+        }
+    }
+}
+
+/// The place in the updates up to which an answer tells them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cursor {
+    /// There is none: no update yet, or updates that are no longer kept. Null in the message.
+    Null,
+    /// The index of the last update that the answer tells.
+    At(u64),
+}
+
+/// One update of the list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Update {
+    /// Hashes that left the list, because their tokens expired.
+    pub removed: Vec<TokenHash>,
+    /// Hashes that entered the list, because their tokens were revoked.
+    pub added: Vec<TokenHash>,
+}
+
+/// The answer to a query: 2.05.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The whole list.
+    Full {
+        /// The hashes of all revoked tokens that are not expired.
+        hashes: Vec<TokenHash>,
+        /// The place from which updates can be asked for.
+        cursor: Option<Cursor>,
+    },
+    /// Updates.
+    Diff {
+        /// The updates, the latest first.
+        updates: Vec<Update>,
+        /// The place up to which these updates go.
+        cursor: Option<Cursor>,
+        /// True if there are further ones, or, with [`Cursor::Null`], if some are lost and the whole list is needed.
+        more: Option<bool>,
+    },
+}
+
+impl Answer {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else, or longer than [`MAX_LIST`].
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let (mut full, mut diff, mut cursor, mut more) = (None, None, None, None);
+        read_message_of(message, MAX_LIST, |label, decoder| {
+            match label {
+                FULL_SET => full = Some(read_hashes(decoder)?),
+                DIFF_SET => diff = Some(read_updates(decoder)?),
+                CURSOR => cursor = Some(read_cursor(decoder)?),
+                MORE => more = Some(decoder.bool()?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        match (full, diff) {
+            (Some(hashes), None) => Ok(Self::Full { hashes, cursor }),
+            (None, Some(updates)) => Ok(Self::Diff { updates, cursor, more }),
+            (Some(_), Some(_)) => Err(Malformed::Value(DIFF_SET)),
+            (None, None) => Err(Malformed::Missing(FULL_SET)),
+        }
+    }
+
+    /// Writes the answer.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut map = MapWriter::new();
+        match self {
+            Self::Full { hashes, cursor } => {
+                map.entry(FULL_SET, |encoder| write_hashes(encoder, hashes));
+                map.optional(CURSOR, *cursor, write_cursor);
+            }
+            Self::Diff { updates, cursor, more } => {
+                map.entry(DIFF_SET, |encoder| write_updates(encoder, updates));
+                map.optional(CURSOR, *cursor, write_cursor);
+                map.optional(MORE, *more, |encoder, more| encoder.bool(more).map(|_| ()));
+            }
+        }
+        map.finish().to_vec()
+    }
+}
+
+fn read_hashes(decoder: &mut Decoder<'_>) -> Result<Vec<TokenHash>, Malformed> {
+    let mut hashes = Vec::new();
+    read_array(decoder, |decoder| {
+        hashes.push(decoder.bytes()?.to_owned());
+        Ok(())
+    })?;
+    Ok(hashes)
+}
+
+fn read_updates(decoder: &mut Decoder<'_>) -> Result<Vec<Update>, Malformed> {
+    let mut updates = Vec::new();
+    read_array(decoder, |decoder| {
+        if decoder.array()? != Some(2) {
+            return Err(Malformed::Syntax);
+        }
+        updates.push(Update { removed: read_hashes(decoder)?, added: read_hashes(decoder)? });
+        Ok(())
+    })?;
+    Ok(updates)
+}
+
+fn read_cursor(decoder: &mut Decoder<'_>) -> Result<Cursor, Malformed> {
+    Ok(nullable(decoder, Decoder::u64)?.map_or(Cursor::Null, Cursor::At))
+}
+
+fn write_hashes(encoder: &mut Encoder<Sink<'_>>, hashes: &[TokenHash]) -> Written {
+    encoder.array(hashes.len() as u64)?;
+    hashes.iter().try_for_each(|hash| bytes(encoder, hash))
+}
+
+fn write_updates(encoder: &mut Encoder<Sink<'_>>, updates: &[Update]) -> Written {
+    encoder.array(updates.len() as u64)?;
+    for update in updates {
+        encoder.array(2)?;
+        write_hashes(encoder, &update.removed)?;
+        write_hashes(encoder, &update.added)?;
+    }
+    Ok(())
+}
+
+fn write_cursor(encoder: &mut Encoder<Sink<'_>>, cursor: Cursor) -> Written {
+    match cursor {
+        Cursor::Null => encoder.null().map(|_| ()),
+        Cursor::At(index) => number(encoder, index),
+    }
+}
+
+/// The number of an error at the list (RFC 9770, section 14, registry "ACE Token Revocation List Errors").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrlErrorId(pub i64);
+
+impl TrlErrorId {
+    /// The value of a parameter is invalid.
+    pub const INVALID_VALUE: Self = Self(0);
+    /// The parameters do not go together.
+    pub const INVALID_SET: Self = Self(1);
+    /// The cursor is past the last update.
+    pub const OUT_OF_BOUND_CURSOR: Self = Self(2);
+}
+
+/// The entry `ace-trl-error` of concise problem details (RFC 9290), the payload of a 4.00.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrlError {
+    /// The error.
+    pub error: TrlErrorId,
+    /// The place of the last update, where it helps.
+    pub cursor: Option<Cursor>,
+}
+
+/// Key of the entry among the custom problem details.
+const ACE_TRL_ERROR: i64 = 1;
+const ERROR_ID: i64 = 0;
+const ERROR_CURSOR: i64 = 1;
+
+impl TrlError {
+    /// Reads problem details that have the entry.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let (mut error, mut cursor) = (None, None);
+        read_message_of(message, MAX_LIST, |label, decoder| {
+            if label != ACE_TRL_ERROR {
+                return Ok(false);
+            }
+            read_map(decoder, |label, decoder| {
+                match label {
+                    ERROR_ID => error = Some(TrlErrorId(decoder.i64()?)),
+                    ERROR_CURSOR => cursor = Some(read_cursor(decoder)?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?;
+            Ok(true)
+        })?;
+        Ok(Self { error: error.ok_or(Malformed::Missing(ACE_TRL_ERROR))?, cursor })
+    }
+
+    /// Writes problem details with this one entry.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut entry = MapWriter::new();
+        entry.entry(ERROR_ID, |encoder| integer(encoder, self.error.0));
+        entry.optional(ERROR_CURSOR, self.cursor, write_cursor);
+        MapWriter::new().encoded(ACE_TRL_ERROR, Some(entry.finish())).finish().to_vec()
+    }
+}
