@@ -46,6 +46,11 @@ impl Methods {
         }
     }
 
+    /// The methods of the set that have a bit of their own.
+    pub fn codes(self) -> impl Iterator<Item = Code> {
+        (1..=7).map(Code).filter(move |code| self.contains(Self::of(*code)))
+    }
+
     /// True if each method of `other` is in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

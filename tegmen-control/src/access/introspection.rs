@@ -1,0 +1,279 @@
+//! The decision on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
+//!
+//! The caller has authenticated the subscriber and read the request; it sends what [`Outcome::reply`] says, and gives the
+//! operator [`Outcome::message`]. Everything that depends on other devices looks alike to the peer: `{active: false}`.
+
+use super::ace::{
+    Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
+    Malformed, Profile, Scope,
+};
+use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
+use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::time::Instant;
+use tegmen_coap::Code;
+use zeroize::Zeroizing;
+
+/// Hint of a request with a session identity.
+pub const HINT_PROTOKEY: &str = "protokey";
+/// Hint of a request with a session identity whose key is derived as in the paper.
+pub const HINT_PAPER: &str = "protokey-paper";
+/// Hint of a request with the SHA-256 of a certificate.
+pub const HINT_THUMBPRINT: &str = "x5t";
+
+/// A publisher with a protokey.
+#[derive(Debug)]
+pub struct Publisher {
+    /// Name and tags.
+    pub party: OwnedParty,
+    /// The protokey.
+    pub protokey: Protokey,
+    /// The derivation for this publisher. [`Mode::Paper`] only where the operator chose it.
+    pub mode: Mode,
+}
+
+/// The devices that a server knows, as far as introspection asks for them.
+pub trait Devices {
+    /// The publisher with a protokey of this name.
+    fn publisher(&self, name: &str) -> Option<&Publisher>;
+    /// The publisher whose certificate has this SHA-256.
+    fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
+}
+
+/// Why a request is refused, for the operator. The words of [`Self::code`] stay the same in later versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The peer did not authenticate itself.
+    NotAuthenticated,
+    /// The payload is no request.
+    Malformed(Malformed),
+    /// The hint is unknown.
+    UnknownHint,
+    /// The token is no session identity, or no thumbprint.
+    NoIdentity,
+    /// There is no such publisher.
+    UnknownPublisher,
+    /// The publisher's mode is not the one that the subscriber asks for.
+    OtherMode,
+    /// The policy refuses; the rule, if one decided.
+    Policy(Decision),
+    /// The policy has nothing that this subscriber may do at this publisher.
+    NothingAllowed,
+    /// The scope is not of RFC 9237, or has a right without a meaning here.
+    NoScope,
+    /// The session identity was used before.
+    Identity(NotAccepted),
+}
+
+impl Reason {
+    /// The stable code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::NotAuthenticated => "not-authenticated",
+            Self::Malformed(_) => "malformed",
+            Self::UnknownHint => "unknown-hint",
+            Self::NoIdentity => "no-identity",
+            Self::UnknownPublisher => "unknown-publisher",
+            Self::OtherMode => "other-mode",
+            Self::Policy(decision) => decision.code(),
+            Self::NothingAllowed => "nothing-allowed",
+            Self::NoScope => "no-scope",
+            Self::Identity(NotAccepted::Used) => "identity-used",
+            Self::Identity(NotAccepted::OfAnother) => "identity-of-another",
+            Self::Identity(NotAccepted::TooMany) => "too-many-identities",
+            Self::Identity(NotAccepted::Full) => "table-full",
+        }
+    }
+
+    /// The rule that refused.
+    pub const fn rule(self) -> Option<RuleId> {
+        match self {
+            Self::Policy(decision) => decision.rule(),
+            _ => None,
+        }
+    }
+}
+
+/// The response to send.
+#[derive(Debug)]
+pub struct Reply {
+    /// 2.01, or the code of an error.
+    pub code: Code,
+    /// The payload, `application/ace+cbor`; it may hold a key and is wiped on drop.
+    pub payload: Zeroizing<Vec<u8>>,
+    /// Seconds after which the peer may ask again, for the option Max-Age.
+    pub max_age: Option<u32>,
+}
+
+impl Reply {
+    fn error(code: Code, error: ErrorCode) -> Self {
+        Self { code, payload: Zeroizing::new(ErrorResponse::new(error).encode()), max_age: None }
+    }
+
+    fn later(code: Code) -> Self {
+        Self { code, payload: Zeroizing::default(), max_age: Some(60) }
+    }
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The response.
+    pub reply: Reply,
+    /// Why it was refused; `None` if it was granted.
+    pub refused: Option<Reason>,
+    /// One line for the operator, without any secret: who asked for what, and which rule refused.
+    pub message: String,
+}
+
+/// What a decision needs.
+pub struct Introspection<'a, D> {
+    /// The devices.
+    pub devices: &'a D,
+    /// The policy in force.
+    pub policy: &'a TestedPolicy,
+    /// The session identities that were accepted.
+    pub accepted: &'a mut Accepted,
+    /// Seconds for which a subscriber may use what it learns.
+    pub lifetime: u64,
+}
+
+impl<D: Devices> Introspection<'_, D> {
+    /// Answers the payload of a request. `subscriber` is the peer as it authenticated itself; its name is a part of the key.
+    pub fn answer<C: Crypto>(&mut self, subscriber: Option<Party<'_>>, payload: &[u8], now: Instant) -> Outcome {
+        let Some(subscriber) = subscriber.filter(|party| !party.name.is_empty()) else {
+            return refuse(Reason::NotAuthenticated, "a peer that did not authenticate itself".to_owned());
+        };
+        let asked = format!("{subscriber} asks for");
+        let request = match IntrospectionRequest::parse(payload) {
+            Ok(request) => request,
+            Err(error) => return refuse(Reason::Malformed(error), format!("{asked} something: {error}")),
+        };
+        let granted = match &request.hint {
+            None => self.session::<C>(subscriber, &request, Mode::Bound, now),
+            Some(Hint::Name(name)) if name == HINT_PROTOKEY => {
+                self.session::<C>(subscriber, &request, Mode::Bound, now)
+            }
+            Some(Hint::Name(name)) if name == HINT_PAPER => self.session::<C>(subscriber, &request, Mode::Paper, now),
+            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => self.certificate(subscriber, &request),
+            Some(_) => Err((Reason::UnknownHint, "a token of a kind that this server does not know".to_owned())),
+        };
+        match granted {
+            Ok((response, about)) => Outcome {
+                reply: Reply { code: Code::CREATED, payload: response.encode(), max_age: None },
+                refused: None,
+                message: format!("{asked} {about}: granted"),
+            },
+            Err((reason, about)) => {
+                let rule = reason.rule().map_or_else(String::new, |rule| format!(": {}", self.policy.describe(rule)));
+                refuse(reason, format!("{asked} {about}{rule}"))
+            }
+        }
+    }
+
+    /// Grants the key of a session, or says why not and about what.
+    fn session<C: Crypto>(
+        &mut self,
+        subscriber: Party<'_>,
+        request: &IntrospectionRequest,
+        mode: Mode,
+        now: Instant,
+    ) -> Result<(IntrospectionResponse, String), (Reason, String)> {
+        let about = || format!("the session {}", String::from_utf8_lossy(&request.token).escape_debug());
+        let refused = |reason| (reason, about());
+        let identity = SessionIdentity::parse(&request.token).ok_or_else(|| refused(Reason::NoIdentity))?;
+        // Before the devices are looked at, so that the answer tells nothing of them.
+        self.accepted.has_room(subscriber.name, now).map_err(|full| refused(Reason::Identity(full)))?;
+        let publisher = self.devices.publisher(identity.publisher());
+        let publisher = publisher.ok_or_else(|| refused(Reason::UnknownPublisher))?;
+        if publisher.mode != mode {
+            return Err(refused(Reason::OtherMode));
+        }
+        self.permit(subscriber, publisher.party.party(), request.scope.as_ref()).map_err(refused)?;
+        self.accepted.accept(identity, subscriber.name, now).map_err(|reason| refused(Reason::Identity(reason)))?;
+        let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
+        let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
+        Ok((self.response(&publisher.party, cnf, request.scope.clone()), about()))
+    }
+
+    /// Grants the rights at a publisher with a certificate, without a key.
+    fn certificate(
+        &self,
+        subscriber: Party<'_>,
+        request: &IntrospectionRequest,
+    ) -> Result<(IntrospectionResponse, String), (Reason, String)> {
+        let thumbprint: [u8; DIGEST_LEN] = match request.token.as_slice().try_into() {
+            Ok(thumbprint) => thumbprint,
+            Err(_) => return Err((Reason::NoIdentity, "a certificate, without its SHA-256".to_owned())),
+        };
+        let hex: String = thumbprint.iter().map(|byte| format!("{byte:02x}")).collect();
+        let about = format!("the certificate {hex}");
+        let Some(publisher) = self.devices.certified(&thumbprint) else {
+            return Err((Reason::UnknownPublisher, about));
+        };
+        match self.permit(subscriber, publisher.party(), request.scope.as_ref()) {
+            Ok(()) => Ok((self.response(publisher, None, request.scope.clone()), about)),
+            Err(reason) => Err((reason, about)),
+        }
+    }
+
+    /// All rights of the scope, or none: who asks for more than the policy allows gets no smaller scope instead. Without a
+    /// scope, the policy must allow something between the two.
+    fn permit(&self, subject: Party<'_>, publisher: Party<'_>, scope: Option<&Scope>) -> Result<(), Reason> {
+        let Some(scope) = scope else {
+            let connects = self.policy.connects(&subject, &publisher);
+            return if connects { Ok(()) } else { Err(Reason::NothingAllowed) };
+        };
+        let rights = scope.rights().filter(|rights| !rights.0.is_empty()).ok_or(Reason::NoScope)?;
+        for right in &rights.0 {
+            let methods = right.methods().filter(|methods| methods.0 != 0).ok_or(Reason::NoScope)?;
+            for method in methods.codes() {
+                let decision = self.policy.decide(&Question { subject, publisher, method, path: &right.path });
+                if !decision.is_allowed() {
+                    return Err(Reason::Policy(decision));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn response(
+        &self,
+        publisher: &OwnedParty,
+        cnf: Option<Confirmation>,
+        scope: Option<Scope>,
+    ) -> IntrospectionResponse {
+        let claims = Claims {
+            subject: Some(publisher.party().name.to_owned()),
+            cnf,
+            scope,
+            ace_profile: Some(Profile::COAP_DTLS),
+            expires_in: Some(self.lifetime),
+            ..Claims::default()
+        };
+        IntrospectionResponse { active: true, claims }
+    }
+}
+
+/// The answer to a refused request. Of reasons that depend on other devices it tells nothing.
+fn refuse(reason: Reason, asked: String) -> Outcome {
+    let reply = match reason {
+        Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),
+        Reason::Malformed(_) | Reason::UnknownHint => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
+        Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),
+        Reason::Identity(NotAccepted::TooMany) => Reply::later(Code::TOO_MANY_REQUESTS),
+        Reason::NoIdentity
+        | Reason::UnknownPublisher
+        | Reason::OtherMode
+        | Reason::Policy(_)
+        | Reason::NothingAllowed
+        | Reason::NoScope
+        | Reason::Identity(NotAccepted::Used | NotAccepted::OfAnother) => {
+            Reply { code: Code::CREATED, payload: IntrospectionResponse::inactive().encode(), max_age: None }
+        }
+    };
+    Outcome { reply, refused: Some(reason), message: format!("{asked}: refused ({})", reason.code()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Session identities that were accepted, each once.
+
+use super::SessionIdentity;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tegmen_base::time::{Duration, Instant};
+
+/// Bounds of an [`Accepted`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcceptedBounds {
+    /// Identities in all.
+    pub identities: usize,
+    /// Identities for each subscriber.
+    pub each: usize,
+    /// Time for which an identity is remembered. Afterwards it would be accepted again.
+    pub lifetime: Duration,
+}
+
+impl Default for AcceptedBounds {
+    /// A million identities, 10,000 for each subscriber, a day.
+    fn default() -> Self {
+        Self { identities: 1_000_000, each: 10_000, lifetime: Duration::from_secs(86_400) }
+    }
+}
+
+/// The reason why an identity is not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAccepted {
+    /// The same subscriber has asked for it before.
+    Used,
+    /// Another subscriber has asked for it before: somebody shows the identity to a second subscriber.
+    OfAnother,
+    /// The subscriber has as many identities as one may have.
+    TooMany,
+    /// The table is full.
+    Full,
+}
+
+struct Entry {
+    subscriber: Arc<str>,
+    until: Instant,
+}
+
+/// The identities that were accepted. A full table accepts nothing: if it forgot early, a flood could make it accept an
+/// identity twice.
+pub struct Accepted {
+    bounds: AcceptedBounds,
+    entries: HashMap<Box<str>, Entry>,
+    /// In the order in which they end, which is that of their acceptance.
+    order: VecDeque<Box<str>>,
+    each: HashMap<Arc<str>, usize>,
+}
+
+impl Accepted {
+    /// An empty table.
+    pub fn new(bounds: AcceptedBounds) -> Self {
+        Self { bounds, entries: HashMap::new(), order: VecDeque::new(), each: HashMap::new() }
+    }
+
+    /// Forgets what ended, and asks for room for one more identity of this subscriber.
+    ///
+    /// # Errors
+    /// [`NotAccepted::Full`] or [`NotAccepted::TooMany`].
+    pub fn has_room(&mut self, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
+        self.forget(now);
+        if self.entries.len() >= self.bounds.identities {
+            return Err(NotAccepted::Full);
+        }
+        match self.each.get(subscriber) {
+            Some(count) if *count >= self.bounds.each => Err(NotAccepted::TooMany),
+            _ => Ok(()),
+        }
+    }
+
+    /// Accepts an identity for this subscriber: the first time alone.
+    ///
+    /// # Errors
+    /// [`NotAccepted`] with the reason.
+    pub fn accept(&mut self, identity: SessionIdentity<'_>, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
+        self.forget(now);
+        if let Some(entry) = self.entries.get(identity.as_str()) {
+            return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
+        }
+        self.has_room(subscriber, now)?;
+        let subscriber = match self.each.get_key_value(subscriber) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(subscriber),
+        };
+        let count = self.each.entry(Arc::clone(&subscriber)).or_default();
+        *count = count.saturating_add(1);
+        let until = now.after(self.bounds.lifetime);
+        self.entries.insert(identity.as_str().into(), Entry { subscriber, until });
+        self.order.push_back(identity.as_str().into());
+        Ok(())
+    }
+
+    /// Identities that are remembered.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some(identity) = self.order.front() {
+            if self.entries.get(identity).is_some_and(|entry| entry.until > now) {
+                break;
+            }
+            let ended = self.order.pop_front().and_then(|identity| self.entries.remove(&identity));
+            let Some(Entry { subscriber, .. }) = ended else { continue };
+            if let Some(count) = self.each.get_mut(&subscriber) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.each.remove(&subscriber);
+                }
+            }
+        }
+    }
+}

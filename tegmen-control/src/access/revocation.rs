@@ -1,0 +1,213 @@
+//! The Token Revocation List (RFC 9770): which tokens are revoked, whom each of them concerns, and what changed.
+
+use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest};
+
+/// Number of SHA-256 among the named hashes (RFC 6920, section 9.4).
+const SHA_256: u8 = 1;
+/// The largest index of an update (RFC 9770, section 6.2.1); no list comes so far.
+const MAX_INDEX: u64 = u64::MAX - 1;
+
+/// The hash of a token, as the list names it: of the bytes of `access_token`.
+pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
+    [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
+}
+
+/// Bounds of a [`RevocationList`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Revoked tokens that are not expired.
+    pub tokens: usize,
+    /// Updates that are kept for each requester: MAX_N of RFC 9770.
+    pub updates: usize,
+    /// Updates in one answer: MAX_DIFF_BATCH of RFC 9770.
+    pub batch: usize,
+}
+
+impl Default for Bounds {
+    /// 100,000 tokens, 32 updates, 8 of them in one answer.
+    fn default() -> Self {
+        Self { tokens: 100_000, updates: 32, batch: 8 }
+    }
+}
+
+/// The party that asks for the list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requester<'a> {
+    /// A registered device, by the name that it proved: it sees the tokens that concern it.
+    Device(&'a str),
+    /// An administrator: sees all tokens.
+    Administrator,
+}
+
+/// The list cannot take a token: it holds as many as its bounds allow. The token stays valid, so the caller must tell the
+/// operator, and refuse to issue more until tokens expire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the revocation list is full: wait until revoked tokens expire, or raise its bound")]
+pub struct ListFull;
+
+/// A revoked token.
+struct Revoked {
+    /// Seconds since 1970 from which on the token is not valid anyway.
+    expires: u64,
+    concerned: BTreeSet<String>,
+}
+
+/// The latest updates for one requester.
+#[derive(Default)]
+struct Updates {
+    /// Index of the first update that is kept.
+    first: u64,
+    kept: VecDeque<Update>,
+}
+
+impl Updates {
+    fn push(&mut self, update: Update, most: usize) {
+        self.kept.push_back(update);
+        while self.kept.len() > most.max(1) {
+            self.kept.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+    }
+
+    /// Index of the last update; `None` if there was never one.
+    fn last(&self) -> Option<u64> {
+        let behind = (self.kept.len() as u64).checked_sub(1)?;
+        Some(self.first.saturating_add(behind))
+    }
+
+    fn cursor(&self) -> Cursor {
+        self.last().map_or(Cursor::Null, Cursor::At)
+    }
+}
+
+/// The list.
+pub struct RevocationList {
+    bounds: Bounds,
+    revoked: BTreeMap<TokenHash, Revoked>,
+    devices: BTreeMap<String, Updates>,
+    administrators: Updates,
+}
+
+impl RevocationList {
+    /// An empty list.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, revoked: BTreeMap::new(), devices: BTreeMap::new(), administrators: Updates::default() }
+    }
+
+    /// Registers a device, from when on its updates are kept.
+    pub fn register(&mut self, device: &str) {
+        self.devices.entry(device.to_owned()).or_default();
+    }
+
+    /// Puts a token on the list, which concerns these registered devices and expires at this time, in seconds since 1970.
+    /// Returns the devices whose observations are to be notified; none if the token is on the list or expired.
+    ///
+    /// # Errors
+    /// [`ListFull`] if there is no room.
+    pub fn revoke(
+        &mut self,
+        hash: TokenHash,
+        expires: u64,
+        concerned: &[&str],
+        now: u64,
+    ) -> Result<Vec<String>, ListFull> {
+        if expires <= now || self.revoked.contains_key(&hash) {
+            return Ok(Vec::new());
+        }
+        if self.revoked.len() >= self.bounds.tokens {
+            return Err(ListFull);
+        }
+        let concerned: BTreeSet<String> = concerned.iter().map(|name| (*name).to_owned()).collect();
+        self.revoked.insert(hash.clone(), Revoked { expires, concerned: concerned.clone() });
+        let added = concerned.into_iter().map(|name| (name, Update { removed: Vec::new(), added: vec![hash.clone()] }));
+        Ok(self.update(added.collect(), Update { removed: Vec::new(), added: vec![hash] }))
+    }
+
+    /// Takes the expired tokens off the list. Returns the devices whose observations are to be notified.
+    pub fn expire(&mut self, now: u64) -> Vec<String> {
+        let mut changes: BTreeMap<String, Update> = BTreeMap::new();
+        let mut all = Update::default();
+        self.revoked.retain(|hash, revoked| {
+            let expired = revoked.expires <= now;
+            if expired {
+                all.removed.push(hash.clone());
+                for name in &revoked.concerned {
+                    changes.entry(name.clone()).or_default().removed.push(hash.clone());
+                }
+            }
+            !expired
+        });
+        if all.removed.is_empty() { Vec::new() } else { self.update(changes, all) }
+    }
+
+    fn update(&mut self, changes: BTreeMap<String, Update>, all: Update) -> Vec<String> {
+        self.administrators.push(all, self.bounds.updates);
+        let mut notified = Vec::new();
+        for (name, update) in changes {
+            if let Some(updates) = self.devices.get_mut(&name) {
+                updates.push(update, self.bounds.updates);
+                notified.push(name);
+            }
+        }
+        notified
+    }
+
+    /// True if the token of this hash is on the list.
+    pub fn is_revoked(&self, hash: &[u8]) -> bool {
+        self.revoked.contains_key(hash)
+    }
+
+    /// Answers a query (RFC 9770, sections 7 to 9). An unregistered device gets an empty list: it learns nothing.
+    ///
+    /// # Errors
+    /// The payload of 4.00, if the cursor is past the last update.
+    pub fn answer(&self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
+        let none = Updates::default();
+        let updates = match requester {
+            Requester::Administrator => &self.administrators,
+            Requester::Device(name) => self.devices.get(name).unwrap_or(&none),
+        };
+        let Some(wanted) = query.diff else {
+            return Ok(Answer::Full { hashes: self.hashes(requester), cursor: Some(updates.cursor()) });
+        };
+        if query.cursor.is_some_and(|cursor| cursor > MAX_INDEX) {
+            return Err(TrlError { error: TrlErrorId::INVALID_VALUE, cursor: Some(updates.cursor()) });
+        }
+        let diff = |updates, cursor, more| Ok(Answer::Diff { updates, cursor: Some(cursor), more: Some(more) });
+        let Some(last) = updates.last() else { return diff(Vec::new(), Cursor::Null, false) };
+        // The first update that the requester does not know.
+        let next = match query.cursor {
+            Some(cursor) if cursor > last => {
+                return Err(TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(last)) });
+            }
+            // Some are lost: the requester needs the whole list (section 9.2.3, case A).
+            Some(cursor) if cursor.saturating_add(1) < updates.first => return diff(Vec::new(), Cursor::Null, true),
+            Some(cursor) => cursor.saturating_add(1),
+            None => updates.first,
+        };
+        let most = if wanted == 0 { u64::MAX } else { wanted };
+        let available = last.saturating_add(1).saturating_sub(next).min(most);
+        let batch = available.min(self.bounds.batch.max(1) as u64);
+        let more = available > batch;
+        // The eldest of the latest `available` ones, and of these the latest first.
+        let begin = last.saturating_add(1).saturating_sub(available);
+        let skip = begin.saturating_sub(updates.first) as usize;
+        let mut chosen: Vec<Update> = updates.kept.iter().skip(skip).take(batch as usize).cloned().collect();
+        chosen.reverse();
+        let cursor = if batch == 0 { last } else { begin.saturating_add(batch).saturating_sub(1) };
+        diff(chosen, Cursor::At(cursor), more)
+    }
+
+    fn hashes(&self, requester: Requester<'_>) -> Vec<TokenHash> {
+        let concerns = |revoked: &Revoked| match requester {
+            Requester::Administrator => true,
+            Requester::Device(name) => self.devices.contains_key(name) && revoked.concerned.contains(name),
+        };
+        self.revoked.iter().filter(|(_, revoked)| concerns(revoked)).map(|(hash, _)| hash.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

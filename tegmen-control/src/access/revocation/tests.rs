@@ -1,0 +1,140 @@
+use super::*;
+use proptest::prelude::*;
+use tegmen_base::crypto::RustCrypto;
+
+const BOUNDS: Bounds = Bounds { tokens: 1000, updates: 10, batch: 5 };
+
+fn hash(number: u32) -> TokenHash {
+    token_hash::<RustCrypto>(&number.to_be_bytes())
+}
+
+fn list() -> RevocationList {
+    let mut list = RevocationList::new(BOUNDS);
+    list.register("rs");
+    list.register("other");
+    list
+}
+
+fn diff(list: &RevocationList, wanted: u64, cursor: Option<u64>) -> Result<Answer, TrlError> {
+    list.answer(Requester::Device("rs"), Query { diff: Some(wanted), cursor })
+}
+
+/// The tokens that updates add, the cursor and `more`.
+fn added(answer: Result<Answer, TrlError>) -> (Vec<TokenHash>, Option<Cursor>, Option<bool>) {
+    let Ok(Answer::Diff { updates, cursor, more }) = answer else { panic!("updates") };
+    (updates.into_iter().flat_map(|update| update.added).collect(), cursor, more)
+}
+
+#[test]
+fn a_hash_has_the_binary_format_of_rfc_6920() {
+    let hash = token_hash::<RustCrypto>(b"");
+    assert_eq!((hash.len(), hash[0], hash[1], hash[32]), (33, 1, 0xe3, 0x55));
+}
+
+#[test]
+fn a_device_sees_the_tokens_that_concern_it_until_they_expire() {
+    let mut list = list();
+    assert_eq!(list.revoke(hash(1), 100, &["rs", "client"], 10), Ok(vec!["rs".to_owned()]));
+    assert_eq!(list.revoke(hash(2), 50, &["other"], 10), Ok(vec!["other".to_owned()]));
+    assert_eq!(list.revoke(hash(1), 100, &["rs"], 10), Ok(vec![]), "it is there already");
+    assert_eq!(list.revoke(hash(3), 10, &["rs"], 10), Ok(vec![]), "it is expired");
+    let full = |list: &RevocationList, requester| match list.answer(requester, Query::default()) {
+        Ok(Answer::Full { hashes, .. }) => hashes.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(full(&list, Requester::Device("rs")), 1);
+    assert_eq!(full(&list, Requester::Administrator), 2);
+    assert_eq!(full(&list, Requester::Device("client")), 0, "it is not registered");
+    assert_eq!(list.expire(49), Vec::<String>::new());
+    assert_eq!(list.expire(50), ["other"]);
+    assert!(!list.is_revoked(&hash(2)) && list.is_revoked(&hash(1)));
+    assert_eq!(full(&list, Requester::Device("rs")), 1);
+    assert_eq!(list.expire(100), ["rs"]);
+    let Ok(Answer::Diff { updates, .. }) = diff(&list, 1, None) else { panic!("updates") };
+    assert_eq!(updates, [Update { removed: vec![hash(1)], added: vec![] }]);
+}
+
+/// Sections 9.2.1 to 9.2.3 of RFC 9770, with MAX_N 10 and MAX_DIFF_BATCH 5 as in its appendix B.
+#[test]
+fn a_cursor_goes_on_where_the_last_answer_ended() {
+    let mut list = list();
+    assert_eq!(added(diff(&list, 0, None)), (vec![], Some(Cursor::Null), Some(false)));
+    assert_eq!(added(diff(&list, 8, Some(7))), (vec![], Some(Cursor::Null), Some(false)), "whatever the cursor");
+    for number in 0..8 {
+        list.revoke(hash(number), 100, &["rs"], 0).expect("room");
+    }
+    let hashes = |numbers: &[u32]| numbers.iter().map(|number| hash(*number)).collect::<Vec<_>>();
+    assert_eq!(added(diff(&list, 3, None)), (hashes(&[7, 6, 5]), Some(Cursor::At(7)), Some(false)));
+    assert_eq!(added(diff(&list, 0, None)), (hashes(&[4, 3, 2, 1, 0]), Some(Cursor::At(4)), Some(true)));
+    assert_eq!(added(diff(&list, 0, Some(4))), (hashes(&[7, 6, 5]), Some(Cursor::At(7)), Some(false)));
+    assert_eq!(added(diff(&list, 0, Some(7))), (vec![], Some(Cursor::At(7)), Some(false)));
+    assert_eq!(added(diff(&list, 6, Some(0))), (hashes(&[6, 5, 4, 3, 2]), Some(Cursor::At(6)), Some(true)));
+    let past = TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(7)) };
+    assert_eq!(diff(&list, 0, Some(8)), Err(past));
+    let none = TrlError { error: TrlErrorId::INVALID_VALUE, cursor: Some(Cursor::At(7)) };
+    assert_eq!(diff(&list, 0, Some(u64::MAX)), Err(none));
+    // Ten are kept: the updates 0 to 3 are lost with four more and six.
+    for number in 8..14 {
+        list.revoke(hash(number), 100, &["rs"], 0).expect("room");
+    }
+    assert_eq!(added(diff(&list, 0, Some(2))), (vec![], Some(Cursor::Null), Some(true)), "the whole list is needed");
+    assert_eq!(added(diff(&list, 0, Some(3))).1, Some(Cursor::At(8)));
+}
+
+#[test]
+fn a_full_list_says_so() {
+    let mut list = RevocationList::new(Bounds { tokens: 1, ..BOUNDS });
+    list.revoke(hash(1), 100, &[], 0).expect("room");
+    assert_eq!(list.revoke(hash(2), 100, &[], 0), Err(ListFull));
+    list.expire(100);
+    assert!(list.revoke(hash(2), 200, &[], 100).is_ok());
+}
+
+/// The list of the device, and its cursor.
+fn full(list: &RevocationList) -> (BTreeSet<TokenHash>, Option<u64>) {
+    match list.answer(Requester::Device("rs"), Query::default()) {
+        Ok(Answer::Full { hashes, cursor: Some(Cursor::At(at)) }) => (hashes.into_iter().collect(), Some(at)),
+        Ok(Answer::Full { hashes, cursor: Some(Cursor::Null) }) => (hashes.into_iter().collect(), None),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    /// A device that follows the updates has the list, whenever it asks, however many updates it takes at a time.
+    #[test]
+    fn updates_lead_to_the_list(
+        steps in proptest::collection::vec((0_u32..30, 1_u64..40, any::<bool>(), any::<bool>()), 1..80),
+        wanted in prop_oneof![Just(0_u64), 3_u64..5],
+    ) {
+        let mut list = RevocationList::new(Bounds { updates: 3, batch: 2, ..BOUNDS });
+        list.register("rs");
+        let (mut known, mut cursor) = full(&list);
+        for (now, (number, lifetime, ours, asks)) in (0_u64..).zip(steps) {
+            list.expire(now);
+            let concerned = if ours { ["rs"] } else { ["other"] };
+            list.revoke(hash(number), now + lifetime, &concerned, now).expect("room");
+            if !asks {
+                continue;
+            }
+            let mut more = true;
+            while more {
+                if cursor.is_none() {
+                    (known, cursor) = full(&list);
+                    break;
+                }
+                match diff(&list, wanted, cursor).expect("a cursor of the list") {
+                    Answer::Diff { updates, cursor: Some(Cursor::At(at)), more: Some(further) } => {
+                        for update in updates.into_iter().rev() {
+                            known.retain(|hash| !update.removed.contains(hash));
+                            known.extend(update.added);
+                        }
+                        (cursor, more) = (Some(at), further);
+                    }
+                    Answer::Diff { cursor: Some(Cursor::Null), more: Some(true), .. } => cursor = None,
+                    other => panic!("{other:?}"),
+                }
+            }
+            prop_assert_eq!(&known, &full(&list).0);
+        }
+    }
+}
