@@ -14,11 +14,12 @@ mod directory;
 mod file;
 mod foreign;
 
-pub use crate::state::numbers::{LEASE, now};
 pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
+pub use tegmen_store::LEASE;
+pub use tegmen_store::clock::now;
 
 use crate::state::Database;
 use std::collections::HashMap;

@@ -21,7 +21,6 @@ pub mod exchange_pool;
 pub mod formats;
 pub mod group;
 mod index;
-mod lock;
 pub mod metrics;
 pub mod pcapng;
 mod prefix;

@@ -9,10 +9,10 @@
 
 pub mod credentials;
 pub mod digest;
-pub mod hex;
-pub mod private;
 pub mod provider;
 pub mod public_keys;
 pub mod reading;
 pub mod request_uri;
 pub mod x509;
+
+pub use tegmen_base::{hex, private};

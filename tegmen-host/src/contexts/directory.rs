@@ -6,17 +6,18 @@ pub(crate) use rederivation::{Received, Untaken};
 
 use super::file::{CONTEXT, ContextFile};
 use super::{ContextError, file_error, write_error};
-use crate::lock::Locked;
 use crate::private;
 use crate::provider::HostCrypto;
-use crate::state::numbers::{LEASE, Numbers, is_in_future, now, now_millis};
-use crate::state::{Database, Place, sync_directory};
 use rederivation::Rederivation;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use tegmen::oscore::ReplayWindow;
 use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, ProtectError, RederivableContext};
+use tegmen_store::clock::{is_in_future, now, now_millis};
+use tegmen_store::files::sync_directory;
+use tegmen_store::lock::Locked;
+use tegmen_store::{Database, LEASE, Numbers, Place};
 
 const NUMBERS: &str = "numbers.toml";
 /// The mark that the first use leaves.
@@ -394,7 +395,7 @@ impl StoredContext {
             return Ok(());
         }
         let window = self.context.window();
-        let known = window.mark().is_none().then_some(window);
+        let known = window.mark().is_none().then_some(<[u64; 2]>::from(window.parts()));
         let numbers = self.named(Numbers::from(self.context.lease().next(), known));
         self.context.lease_mut().stop();
         if self.is_lost() {

@@ -3,8 +3,8 @@
 use super::{ContextError, file_error};
 use crate::hex::{from_hex, to_hex};
 use crate::private;
-use crate::state::database::context_name;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -224,6 +224,19 @@ pub const fn aead_name(aead: Aead) -> &'static str {
 
 /// When a context was made that does not say so: 2026 began.
 const EARLIEST: u64 = 1_767_225_600;
+
+/// The name of a row for a context with these secrets and IDs.
+fn context_name(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new_with_prefix(b"tegmen state of a context");
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    format!("{CONTEXTS}{}", to_hex(hash.finalize().get(..16).unwrap_or(&[])))
+}
+
+/// How names of contexts begin.
+const CONTEXTS: &str = "oscore/";
 
 /// A time as files have it.
 fn utc(seconds: u64) -> String {

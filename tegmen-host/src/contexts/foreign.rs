@@ -5,13 +5,13 @@ use super::file::{CONTEXT, ContextFile, aead_name};
 use super::{ContextError, create, file_error, write_error};
 use crate::hex::{from_hex, to_hex};
 use crate::private;
-use crate::state::beside;
-use crate::state::numbers::now;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use tegmen::oscore::{Aead, MAX_PARTIAL_IV};
+use tegmen_store::clock::now;
+use tegmen_store::files::beside;
 use zeroize::Zeroizing;
 
 /// The format of a context.

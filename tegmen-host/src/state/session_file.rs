@@ -1,12 +1,11 @@
 //! The DTLS session of a client, in a separate file.
 
-use super::numbers::Numbers;
 use super::sessions::{end_after, open, seal};
-use super::{Guard, StateError};
 use std::path::{Path, PathBuf};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Session;
 use tegmen::dtls::record::MAX_SEALED;
+use tegmen_store::{Guard, Numbers, StateError};
 
 /// A file for the session with one server, which is open: no other process can open it meanwhile. Beside it,
 /// `FILE.key` holds what the session is sealed under.

@@ -6,9 +6,6 @@
 //! orderly end a session continues at its next number. After any other end it continues past its lease, and its window
 //! is lost.
 
-use super::StateError;
-use super::database::{Change, Database};
-use super::numbers::Numbers;
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
 use serde::{Deserialize, Serialize};
@@ -21,6 +18,8 @@ use tegmen::buf::Writer;
 use tegmen::crypto::{Crypto, KEY_LEN};
 use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::{ContentType, SEALED_SESSION_LEN, Session};
+use tegmen_store::database::Change;
+use tegmen_store::{Database, Numbers, StateError};
 
 /// How names of sessions begin.
 const PREFIX: &str = "dtls/";

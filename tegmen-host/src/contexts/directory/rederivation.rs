@@ -7,7 +7,6 @@ use super::StoredContext;
 use crate::contexts::ContextError;
 use crate::contexts::file::ContextFile;
 use crate::provider::HostCrypto;
-use crate::state::numbers::{LEASE, Numbers};
 use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, OptionNumber, Token};
@@ -16,6 +15,7 @@ use tegmen::oscore::{
     FirstRequest, MAX_DERIVED_ID_CONTEXT, MAX_PARTIAL_IV, Offers, OscoreOption, Pending, ProtectError,
     RederivableContext, Rederived, RequestBinding, RequestNonce, UnprotectError, Unprotected,
 };
+use tegmen_store::{LEASE, Numbers};
 
 /// What a context needs for it.
 pub(crate) struct Rederivation {

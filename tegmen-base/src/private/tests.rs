@@ -1,3 +1,4 @@
+use std::format;
 use std::os::unix::fs::PermissionsExt as _;
 
 #[test]

@@ -1,13 +1,14 @@
 //! Bytes as hexadecimal digits.
 
+use std::string::String;
+use std::vec::Vec;
+use std::{char, format};
+
 /// Bytes from hexadecimal digits.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     let value = |digit: u8| char::from(digit).to_digit(16);
-    digits.chunks(2).map(|pair| Some((value(pair[0])? << 4 | value(pair[1])?) as u8)).collect()
+    pairs.iter().map(|&[high, low]| u8::try_from(value(high)? << 4 | value(low)?).ok()).collect()
 }
 
 /// Hexadecimal digits of bytes.

@@ -1,57 +1,57 @@
 //! Numbers that may have been used, and the file that holds them for one context or session.
 
-use crate::private;
+use crate::clock::{is_in_future, now};
+use crate::files::{beside, identity, sync_directory};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::oscore::ReplayWindow;
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::private;
 
 /// Numbers that are leased at a time: as many are lost at most with each power cut.
 pub const LEASE: u64 = 1024;
 
-/// The content of the file.
+/// Numbers of one context or session, as a file or a row holds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     /// Every number below may have been used.
-    pub(crate) next: u64,
+    pub next: u64,
     /// The numbers that the other end has used; only after an orderly end.
-    pub(crate) window: Option<[u64; 2]>,
+    pub window: Option<[u64; 2]>,
     /// When this was written, in seconds since 1970.
-    pub(crate) written: u64,
+    pub written: u64,
     /// The identity of this file; a copy has another one. Absent before the first use of the context, so that a
     /// context may be created in one place and used in another.
-    pub(crate) place: Option<String>,
+    pub place: Option<String>,
     /// For an unused context: the identity of the file when the context was created. [`Self::read`] clears it in a
     /// copy, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) made: Option<String>,
+    pub made: Option<String>,
     /// For a session: its encrypted state, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) sealed: String,
+    pub sealed: String,
     /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,
     /// in hexadecimal (RFC 8613, appendix B.2), behind a `?` until a message arrived under these keys.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) with: String,
-    /// True if the numbers are in a [`Database`](super::Database), and those here are not valid any more.
+    pub with: String,
+    /// True if the numbers are in a [`Database`](crate::Database), and those here are not valid any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) in_database: bool,
+    pub in_database: bool,
     /// The checksum of all fields above, which detects a file that was cut short.
-    pub(crate) check: String,
+    pub check: String,
 }
 
 impl Numbers {
     /// Returns the numbers of an unused context.
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         Self { window: Some([0, 0]), ..Self::default() }
     }
 
-    /// Does the same as [`Self::fresh`], from `next` on, with a window that is lost.
-    pub(crate) fn from(next: u64, window: Option<&ReplayWindow>) -> Self {
-        let window = window.map(|window| <[u64; 2]>::from(window.parts()));
+    /// Returns the numbers of a used context: from `next` on, with what the other end has used, or with a window that is lost.
+    pub fn from(next: u64, window: Option<[u64; 2]>) -> Self {
         Self { next, window, ..Self::default() }
     }
 
@@ -66,14 +66,14 @@ impl Numbers {
         if !self.sealed.is_empty() || !self.with.is_empty() {
             text.push_str(&format!(" {} {}", self.sealed, self.with));
         }
-        crate::hex::to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
+        to_hex(Sha256::digest(text).get(..8).unwrap_or(&[]))
     }
 
     /// Reads the file.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+    /// The fault of the file, as a text for people.
+    pub fn read(file: &Path) -> Result<Self, String> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
@@ -84,7 +84,7 @@ impl Numbers {
         if numbers.check != numbers.digest() {
             return Err(format!("{name} is damaged or was edited"));
         }
-        let here = std::fs::metadata(file).map(|meta| place(&meta)).map_err(|error| format!("{name}: {error}"))?;
+        let here = std::fs::metadata(file).map(|meta| identity(&meta)).map_err(|error| format!("{name}: {error}"))?;
         if numbers.place.as_ref().is_some_and(|place| *place != here) {
             return Err(format!("{name} is a copy, or was restored from a backup"));
         }
@@ -96,32 +96,35 @@ impl Numbers {
     }
 
     /// [`Self::id_context`] of a file that cannot be trusted otherwise.
-    pub(crate) fn id_context_in(file: &Path) -> Option<Vec<u8>> {
+    pub fn id_context_in(file: &Path) -> Option<Vec<u8>> {
         let numbers: Self = toml::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
         numbers.id_context().map(|(id_context, _)| id_context)
     }
 
     /// Returns the ID Context with which keys were derived again, and whether a message arrived under them.
-    pub(crate) fn id_context(&self) -> Option<(Vec<u8>, bool)> {
+    pub fn id_context(&self) -> Option<(Vec<u8>, bool)> {
         let settled = self.with.trim_start_matches('?');
-        if settled.is_empty() { None } else { Some((crate::hex::from_hex(settled)?, settled == self.with)) }
+        if settled.is_empty() { None } else { Some((from_hex(settled)?, settled == self.with)) }
     }
 
     /// Sets the ID Context of keys that were derived again.
     #[must_use]
-    pub(crate) fn under(self, id_context: &[u8], settled: bool) -> Self {
+    pub fn under(self, id_context: &[u8], settled: bool) -> Self {
         let mark = if settled { "" } else { "?" };
-        Self { with: format!("{mark}{}", crate::hex::to_hex(id_context)), ..self }
+        Self { with: format!("{mark}{}", to_hex(id_context)), ..self }
     }
 
     /// Writes the file, all of it or nothing. After this returns, the file survives a power cut. Returns the identity
     /// of the file, which differs from that of a copy.
-    pub(crate) fn keep(&self, file: &Path, in_use: bool) -> io::Result<String> {
-        let draft = super::beside(file, "new");
+    ///
+    /// # Errors
+    /// The error of the system; the file is then as it was.
+    pub fn keep(&self, file: &Path, in_use: bool) -> io::Result<String> {
+        let draft = beside(file, "new");
         let _ = std::fs::remove_file(&draft);
         let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
         let mut kept = Self { written: if in_use { now() } else { 0 }, ..self.clone() };
-        let here = place(&handle.metadata()?);
+        let here = identity(&handle.metadata()?);
         (kept.place, kept.made) = if in_use { (Some(here.clone()), None) } else { (None, Some(here.clone())) };
         kept.check = kept.digest();
         let text = toml::to_string(&kept).map_err(io::Error::other)?;
@@ -130,35 +133,7 @@ impl Numbers {
         handle.sync_all()?;
         std::fs::rename(&draft, file)?;
         // The new name, too, must be on the disk.
-        super::sync_directory(file)?;
+        sync_directory(file)?;
         Ok(here)
     }
 }
-
-/// Returns the identity of a file, which differs from that of a copy: its inode and its time of creation.
-pub(crate) fn place(meta: &Metadata) -> String {
-    let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
-    #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(meta);
-    #[cfg(not(unix))]
-    let inode = 0;
-    format!("{inode}:{born}")
-}
-
-/// True if a clock said so that has gone back since.
-pub(crate) fn is_in_future(written: u64) -> bool {
-    written > now().saturating_add(CLOCK_TOLERANCE)
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    now_millis() / 1000
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// Seconds by which a clock may go back without being noticed: what time services correct.
-const CLOCK_TOLERANCE: u64 = 120;

@@ -5,14 +5,14 @@ use std::ops::{Deref, DerefMut};
 
 /// A locked file. The lock ends when this is dropped, also while a program that another thread is about to start has a copy of
 /// the descriptor.
-pub(crate) struct Locked(File);
+pub struct Locked(File);
 
 impl Locked {
     /// Locks a file.
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if another has locked it.
-    pub(crate) fn new(file: File) -> Result<Self, TryLockError> {
+    pub fn new(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
     }

@@ -1,0 +1,189 @@
+//! Many numbers in one SQLite file. One thread writes it, and combines changes that arrive close together into one
+//! transaction.
+//!
+//! ```text
+//! state.db          a row for each context and session; WAL, synchronous
+//! state.db.key      what sessions are sealed under, and the lock
+//! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
+//! ```
+//!
+//! A restored backup is an intact database, so it cannot show that it is old. A file beside the database solves this.
+//! Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
+//! replaces the old one; only then may the lease be used. If a database names neither the file in place nor the file
+//! that was about to replace it, it is not the last one.
+
+mod rows;
+mod writer;
+
+use crate::StateError;
+use crate::guard::Guard;
+use crate::numbers::Numbers;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use tegmen_base::crypto::KEY_LEN;
+use writer::Writer;
+
+/// An open database. Clones are the same one; the last of them closes it.
+#[derive(Clone)]
+pub struct Database(Arc<Shared>);
+
+struct Shared {
+    file: PathBuf,
+    guard: Guard,
+    was_recovered: bool,
+    orders: Sender<Order>,
+    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+/// A change of one row.
+pub enum Change {
+    /// Writes the row of this name.
+    Put(String, Numbers),
+    /// Moves the numbers of this name, and everything else of the row stays. Without such a row nothing happens.
+    Move(String, u64, Option<[u64; 2]>),
+    /// Removes the row of this name.
+    Remove(String),
+}
+
+/// Told whether a change is durable.
+pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+enum Order {
+    Change(Change, Option<Done>),
+    Load(String, Sender<Vec<(String, Numbers)>>),
+    /// Everything before is durable when this is answered, unless it says otherwise.
+    Flush(Sender<Result<(), String>>),
+    /// As a power cut: nothing of what waits is done.
+    Abandon,
+    Close,
+}
+
+impl Database {
+    /// Opens the database, or makes one.
+    ///
+    /// # Errors
+    /// [`StateError`], which says what to do.
+    pub fn open(file: &Path) -> Result<Self, StateError> {
+        Self::begin(file, false)
+    }
+
+    fn begin(file: &Path, recovered: bool) -> Result<Self, StateError> {
+        let failed = |source| StateError::File { file: file.display().to_string(), source };
+        let name = file.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // By whatever path it is opened, what is beside it is the same.
+        let file = std::fs::canonicalize(parent).map_err(failed)?.join(name);
+        let guard = Guard::open(&file)?;
+        if recovered {
+            for extension in ["", "-wal", "-shm", "-journal"] {
+                let mut path = file.as_os_str().to_owned();
+                path.push(extension);
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                    _ => {}
+                }
+            }
+        }
+        let writer = Writer::open(&file, recovered)?;
+        let was_recovered = writer.was_recovered;
+        let (orders, received) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("tegmen-state".to_owned());
+        let thread = thread.spawn(move || writer.run(&received)).map_err(failed)?;
+        Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
+    }
+
+    /// Returns the path of the database.
+    pub fn file(&self) -> &Path {
+        &self.0.file
+    }
+
+    /// Ends as a power cut does: what is not on the disk is lost. For tests of what comes after.
+    pub fn abandon(&self) {
+        self.end(Order::Abandon);
+    }
+
+    /// Returns when everything that was asked for before is on the disk.
+    ///
+    /// # Errors
+    /// [`StateError::File`] if some of it is not.
+    pub fn flush(&self) -> Result<(), StateError> {
+        let (sender, receiver) = mpsc::channel();
+        self.order(Order::Flush(sender));
+        let result = receiver.recv().unwrap_or_else(|_| Err("it is closed".to_owned()));
+        result
+            .map_err(|why| StateError::File { file: self.0.file.display().to_string(), source: io::Error::other(why) })
+    }
+
+    /// Returns the key that encrypts sessions.
+    pub fn key(&self) -> &[u8; KEY_LEN] {
+        self.0.guard.key()
+    }
+
+    /// Returns true if rows of the database were lost, so that a context without a row may have been used.
+    pub fn was_recovered(&self) -> bool {
+        self.0.was_recovered
+    }
+
+    /// Returns the rows whose names begin so, in the order of their names.
+    pub fn load(&self, prefix: &str) -> Vec<(String, Numbers)> {
+        let (sender, receiver) = mpsc::channel();
+        self.order(Order::Load(prefix.to_owned(), sender));
+        receiver.recv().unwrap_or_default()
+    }
+
+    /// Queues a change. Calls `done` on the writing thread when the change is durable.
+    pub fn change(&self, change: Change, done: Option<Done>) {
+        self.order(Order::Change(change, done));
+    }
+
+    /// Makes a change that is durable after this.
+    ///
+    /// # Errors
+    /// The reason why the change is not durable.
+    pub fn change_now(&self, change: Change) -> io::Result<()> {
+        let (sender, receiver) = mpsc::channel();
+        let done: Done = Box::new(move |result| drop(sender.send(result)));
+        self.order(Order::Change(change, Some(done)));
+        match receiver.recv() {
+            Ok(result) => result.map_err(io::Error::other),
+            Err(_) => Err(io::Error::other(format!("{} is closed", self.0.file.display()))),
+        }
+    }
+
+    fn order(&self, order: Order) {
+        // Whoever waits for an answer of a thread that has ended learns that there is none.
+        let _ = self.0.orders.send(order);
+    }
+
+    fn end(&self, order: Order) {
+        self.order(order);
+        self.0.join();
+    }
+}
+
+impl Shared {
+    fn join(&self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = writer.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::Close);
+        self.join();
+    }
+}
+
+/// Resets a database that cannot be trusted. It forgets the sessions, so that clients perform new handshakes, and
+/// moves every context past all numbers that may have been used.
+///
+/// # Errors
+/// [`StateError`]; [`StateError::InUse`] while another process has it.
+pub fn recover(file: &Path) -> Result<(), StateError> {
+    Database::begin(file, true).map(drop)
+}

@@ -1,0 +1,62 @@
+//! The key file beside a place of state, and the lock on it.
+
+use crate::StateError;
+use crate::files::{beside, sync_directory};
+use crate::lock::Locked;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use tegmen_base::crypto::KEY_LEN;
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::private;
+use tegmen_base::secret::Secret;
+
+/// The files beside a place of state: the key that encrypts sessions, generated once, and the lock.
+pub struct Guard {
+    key: Secret<KEY_LEN>,
+    _lock: Locked,
+}
+
+impl Guard {
+    /// Opens, or makes, the key file of `file`, and locks it until this is dropped.
+    ///
+    /// # Errors
+    /// [`StateError`], which says what to do; [`StateError::InUse`] while another process has it.
+    pub fn open(file: &Path) -> Result<Self, StateError> {
+        let path = beside(file, "key");
+        let failed = |source| StateError::File { file: path.display().to_string(), source };
+        if let Ok(handle) = File::open(&path)
+            && let Some(mode) = private::exposed(&handle).map_err(failed)?
+        {
+            return Err(StateError::Exposed { file: path.display().to_string(), mode });
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let lock = private::open(&mut options, &path).map_err(failed)?;
+        let mut lock = Locked::new(lock).map_err(|error| match error {
+            TryLockError::WouldBlock => StateError::InUse { file: file.display().to_string() },
+            TryLockError::Error(source) => failed(source),
+        })?;
+        let mut text = zeroize::Zeroizing::new(String::new());
+        lock.read_to_string(&mut text).map_err(failed)?;
+        let mut key = Secret::<KEY_LEN>::zeroed();
+        if text.is_empty() {
+            getrandom::fill(key.expose_mut()).map_err(|error| failed(io::Error::other(error.to_string())))?;
+            let text = zeroize::Zeroizing::new(to_hex(key.expose()));
+            lock.write_all(text.as_bytes()).and_then(|()| lock.sync_all()).map_err(failed)?;
+            sync_directory(&path).map_err(failed)?;
+        } else {
+            let bytes = zeroize::Zeroizing::new(from_hex(text.trim()).unwrap_or_default());
+            let whole = <[u8; KEY_LEN]>::try_from(bytes.as_slice());
+            *key.expose_mut() = whole.map_err(|_| {
+                failed(io::Error::other("this is no key of 32 hexadecimal digits: delete it, and sessions begin anew"))
+            })?;
+        }
+        Ok(Self { key, _lock: lock })
+    }
+
+    /// Returns the key that encrypts sessions.
+    pub const fn key(&self) -> &[u8; KEY_LEN] {
+        self.key.expose()
+    }
+}

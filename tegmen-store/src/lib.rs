@@ -1,0 +1,23 @@
+//! State of a server that must never go back: numbers for nonces, and sessions.
+//!
+//! There is one rule: the end of a lease of numbers is durable before the first of them is used. A [`Database`] holds
+//! many numbers in one SQLite file, with one thread that writes. A [`Place`] is a row there or a file of its own.
+//!
+//! Each place is open in one process at a time, and recognizes itself: a copy, a restored older version and a file that
+//! was cut short are refused, because they would repeat nonces.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod database;
+mod error;
+pub mod files;
+pub mod guard;
+pub mod lock;
+pub mod numbers;
+mod place;
+
+pub use database::{Database, recover};
+pub use error::StateError;
+pub use guard::Guard;
+pub use numbers::{LEASE, Numbers};
+pub use place::Place;
