@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file as `options` say, readable for its owner alone from then on, also if it existed.
+/// Opens a file with `options`, readable for its owner alone from then on, also if it existed.
 pub fn open(options: &mut OpenOptions, file: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);

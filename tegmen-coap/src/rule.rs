@@ -30,7 +30,7 @@ impl Methods {
     pub const ALL: Self = Self(255);
     /// GET and FETCH, which change nothing.
     pub const READ: Self = Self(1 | 16);
-    /// POST, PUT, PATCH and iPATCH. Not DELETE: who may write a resource may not therefore remove it.
+    /// POST, PUT, PATCH and iPATCH. Not DELETE: the right to write a resource is not the right to remove it.
     pub const WRITE: Self = Self(2 | 4 | 32 | 64);
 
     /// The set that a word names: a method, `read`, `write`, `read-write` or `*`.
@@ -87,7 +87,7 @@ pub struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    /// The words that say what a rule is, for an error message.
+    /// A description of the syntax of a rule, for an error message.
     pub const EXPECTED: &'static str = "a method (GET, POST, PUT, DELETE, FETCH, PATCH, iPATCH, read, write, read-write or *) and a path, as \
          \"GET /sensors/*\"";
 

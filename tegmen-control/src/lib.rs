@@ -1,7 +1,6 @@
-//! Control plane of Tegmen, as far as it needs no input and no output: values go in, answers come out, and the clock is an
-//! argument.
+//! Control plane of Tegmen, without input and output: functions take values and the clock, and return answers.
 //!
-//! [`access`] decides who may do what: a [policy](access::policy) in one file.
+//! [`access`] decides on rights: a [policy](access::policy) in one file.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -2,7 +2,7 @@
 //!
 //! Each type is one message or a part of one. `parse` takes any bytes and returns the message or [`Malformed`]; it skips
 //! what it does not know (RFC 6749, section 3.2), and refuses a label that comes twice. `encode` writes the labels in
-//! ascending order. What [`encode`](IntrospectionResponse::encode) wrote is wiped if it may hold a key.
+//! ascending order. The output of [`encode`](IntrospectionResponse::encode) is wiped if it can hold a key.
 //!
 //! Labels are those of the IANA registry "ACE" of RFC 9200, 9201 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
 

@@ -1,6 +1,6 @@
 //! The decision on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
 //!
-//! The caller has authenticated the subscriber and read the request; it sends what [`Outcome::reply`] says, and gives the
+//! The caller has authenticated the subscriber and read the request; it sends [`Outcome::reply`] to the peer, and gives the
 //! operator [`Outcome::message`]. Everything that depends on other devices looks alike to the peer: `{active: false}`.
 
 use super::ace::{
@@ -32,7 +32,7 @@ pub struct Publisher {
     pub mode: Mode,
 }
 
-/// The devices that a server knows, as far as introspection asks for them.
+/// The part of a server's devices that introspection reads.
 pub trait Devices {
     /// The publisher with a protokey of this name.
     fn publisher(&self, name: &str) -> Option<&Publisher>;
@@ -126,7 +126,7 @@ pub struct Outcome {
     pub message: String,
 }
 
-/// What a decision needs.
+/// Input of a decision.
 pub struct Introspection<'a, D> {
     /// The devices.
     pub devices: &'a D,
@@ -171,7 +171,7 @@ impl<D: Devices> Introspection<'_, D> {
         }
     }
 
-    /// Grants the key of a session, or says why not and about what.
+    /// Grants the key of a session, or returns the reason of the refusal and its subject.
     fn session<C: Crypto>(
         &mut self,
         subscriber: Party<'_>,
@@ -182,7 +182,7 @@ impl<D: Devices> Introspection<'_, D> {
         let about = || format!("the session {}", String::from_utf8_lossy(&request.token).escape_debug());
         let refused = |reason| (reason, about());
         let identity = SessionIdentity::parse(&request.token).ok_or_else(|| refused(Reason::NoIdentity))?;
-        // Before the devices are looked at, so that the answer tells nothing of them.
+        // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(subscriber.name, now).map_err(|full| refused(Reason::Identity(full)))?;
         let publisher = self.devices.publisher(identity.publisher());
         let publisher = publisher.ok_or_else(|| refused(Reason::UnknownPublisher))?;
@@ -255,7 +255,7 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// The answer to a refused request. Of reasons that depend on other devices it tells nothing.
+/// The answer to a refused request. It reveals no reason that depends on other devices.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),

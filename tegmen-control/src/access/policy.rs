@@ -1,4 +1,4 @@
-//! Policies: one readable file that says who may do what, with its own tests.
+//! Policies: one readable file of rights, with its own tests.
 //!
 //! ```toml
 //! [[rule]]

@@ -8,7 +8,7 @@
 //!
 //! In the paper the key depends on the session identity alone, so a subscriber that has the key of a session can pose as the
 //! publisher towards every other subscriber: it shows them the same identity. By default the name of the subscriber is a part
-//! of the derivation, so that the key is of no use elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
+//! of the derivation, so that the key is useless elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
 //! cannot be changed. Then nothing protects a subscriber but [`Accepted`], within one table and for a limited time.
 
 mod accepted;

@@ -1,4 +1,4 @@
-//! The Token Revocation List (RFC 9770): which tokens are revoked, whom each of them concerns, and what changed.
+//! The Token Revocation List (RFC 9770): which tokens are revoked, the parties that each of them concerns, and what changed.
 
 use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,7 +41,7 @@ pub enum Requester<'a> {
     Administrator,
 }
 
-/// The list cannot take a token: it holds as many as its bounds allow. The token stays valid, so the caller must tell the
+/// The list cannot take a token: it holds as many as its bounds allow. The token stays valid, so the caller must inform the
 /// operator, and refuse to issue more until tokens expire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the revocation list is full: wait until revoked tokens expire, or raise its bound")]
@@ -105,7 +105,7 @@ impl RevocationList {
     /// Returns the devices whose observations are to be notified; none if the token is on the list or expired.
     ///
     /// # Errors
-    /// [`ListFull`] if there is no room.
+    /// [`ListFull`] if the list has no space.
     pub fn revoke(
         &mut self,
         hash: TokenHash,

@@ -133,8 +133,8 @@ pub(super) const fn is_integer(datatype: Type) -> bool {
     matches!(datatype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Int)
 }
 
-/// Bytes under construction, wiped on drop. What was written before the bytes had to move is not wiped, so they begin with
-/// room for a message.
+/// Bytes under construction, wiped on drop. A buffer that grows leaves a copy that is not wiped, so its
+/// first capacity holds a message.
 pub(super) type Out = Zeroizing<Vec<u8>>;
 
 /// Result of writing to memory, which cannot fail.

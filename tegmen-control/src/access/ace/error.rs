@@ -15,13 +15,13 @@ impl ErrorCode {
     pub const INVALID_REQUEST: Self = Self(1);
     /// The client did not authenticate itself.
     pub const INVALID_CLIENT: Self = Self(2);
-    /// What the client showed as a grant is not valid.
+    /// The grant of the client is not valid.
     pub const INVALID_GRANT: Self = Self(3);
-    /// The client may not ask so.
+    /// The client has no right to this kind of request.
     pub const UNAUTHORIZED_CLIENT: Self = Self(4);
     /// The grant type is not supported.
     pub const UNSUPPORTED_GRANT_TYPE: Self = Self(5);
-    /// The client may not have the scope, or the scope is unknown.
+    /// The client has no right to the scope, or the scope is unknown.
     pub const INVALID_SCOPE: Self = Self(6);
     /// The resource server does not support the key.
     pub const UNSUPPORTED_POP_KEY: Self = Self(7);

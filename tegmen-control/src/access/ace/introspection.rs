@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 const TOKEN: i64 = 11;
 const TOKEN_TYPE_HINT: i64 = 33;
 
-/// The kind of token that a resource server believes to ask about.
+/// The kind of token that a resource server assumes in its question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hint {
     /// By name.
@@ -66,7 +66,7 @@ impl IntrospectionRequest {
 /// The response to introspection: 2.01.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntrospectionResponse {
-    /// True if the token is valid now. A server says no more of one that is not (RFC 7662, section 2.2).
+    /// True if the token is valid now. For another token the response has no claims (RFC 7662, section 2.2).
     pub active: bool,
     /// The claims of a valid token.
     pub claims: Claims,
@@ -81,7 +81,7 @@ impl IntrospectionResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or do not say whether the token is active.
+    /// [`Malformed`] if the bytes are something else, or lack the state of the token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut active = None;
         let mut claims = Claims::default();

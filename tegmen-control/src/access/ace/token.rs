@@ -31,9 +31,9 @@ impl GrantType {
 pub struct TokenType(pub i64);
 
 impl TokenType {
-    /// Who has the token may use it.
+    /// The owner of the token is allowed to use it.
     pub const BEARER: Self = Self(1);
-    /// Who uses the token proves to have the key of its `cnf`.
+    /// A client that uses the token proves that it has the key of its `cnf`.
     pub const POP: Self = Self(2);
 }
 

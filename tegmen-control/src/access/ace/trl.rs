@@ -56,12 +56,12 @@ impl Query {
     }
 }
 
-/// The place in the updates up to which an answer tells them.
+/// The index of the last update in an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cursor {
     /// There is none: no update yet, or updates that are no longer kept. Null in the message.
     Null,
-    /// The index of the last update that the answer tells.
+    /// The index of the last update that the answer contains.
     At(u64),
 }
 

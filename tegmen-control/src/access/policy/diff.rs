@@ -86,7 +86,7 @@ impl Policy {
     }
 }
 
-/// What two policies name.
+/// Names in two policies.
 struct Comparison<'p> {
     older: &'p Policy,
     newer: &'p Policy,

@@ -36,11 +36,11 @@ pub struct NearRule {
     pub rule: RuleId,
     /// The part that the rule does not cover.
     pub part: Part,
-    /// The file and line of the rule, and what it says of this part.
+    /// The file and line of the rule, and its condition on this part.
     pub message: String,
 }
 
-/// The decision on a request, with its reasons, for an operator. A peer is never told.
+/// The decision on a request, with its reasons, for an operator. A peer never receives this.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The decision.

@@ -1,4 +1,4 @@
-//! Rules and tests of a policy, as they stand in its file.
+//! Rules and tests of a policy, as its file contains them.
 
 use super::pattern::{OwnedParty, Party, Pattern};
 use std::fmt;

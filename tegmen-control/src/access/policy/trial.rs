@@ -68,7 +68,7 @@ impl Policy {
             Decision::TooManyTags => "a party has too many tags".to_owned(),
         };
         let message = format!(
-            "{question}: the test expects {}{by}, the policy says {}: {decided}",
+            "{question}: the test expects {}{by}, the policy decides {}: {decided}",
             test.expect.name(),
             decision.effect().name()
         );

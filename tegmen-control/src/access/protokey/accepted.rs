@@ -57,7 +57,7 @@ impl Accepted {
         Self { bounds, entries: HashMap::new(), order: VecDeque::new(), each: HashMap::new() }
     }
 
-    /// Forgets what ended, and asks for room for one more identity of this subscriber.
+    /// Forgets what ended, and checks that one more identity of this subscriber fits.
     ///
     /// # Errors
     /// [`NotAccepted::Full`] or [`NotAccepted::TooMany`].

@@ -62,7 +62,7 @@ fn refusal_never_weakens() {
     let (protokey, alice) = (protokey(), "alice tag:display");
     let identity = SessionIdentity::parse(b"oven;AAECAwQFBgcI").expect("an identity");
     let weak = protokey.session_key::<RustCrypto>(Mode::Paper, identity, "").expose().to_vec();
-    // The attack on the mutant: whoever takes the hint out of the handshake gets the key that each subscriber may have.
+    // The attack on the mutant: an attacker that removes the hint from the handshake gets the key that each subscriber may have.
     assert_eq!(falling_back(&protokey, identity, None), weak);
     assert_ne!(falling_back(&protokey, identity, Some(b"alice")), weak);
     // The publisher gives up instead.

@@ -103,7 +103,7 @@ fn a_policy_that_fails_its_own_tests_is_not_applied() {
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0].line, 26);
     assert!(
-        failed[0].message.contains("expects deny by the rule \"display-9 is lent\", the policy says allow"),
+        failed[0].message.contains("expects deny by the rule \"display-9 is lent\", the policy decides allow"),
         "{}",
         failed[0]
     );
