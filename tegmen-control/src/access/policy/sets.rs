@@ -79,16 +79,17 @@ impl Sets {
         SetId(self.sets.len().saturating_sub(1) as u32)
     }
 
-    /// The union of these sets within a block; `None` if it is empty.
-    fn union(&self, sets: &[SetId], index: u32) -> Option<Bits> {
-        let mut bits = None;
+    /// Adds the numbers of these sets that lie in a block to `bits`; false if there are none.
+    fn union(&self, sets: &[SetId], index: u32, bits: &mut Bits) -> bool {
+        let mut any = false;
         for set in sets {
             let blocks = self.sets.get(set.0 as usize).map_or(&[][..], |blocks| blocks);
             if let Some(block) = blocks.iter().find(|block| block.index == index) {
-                block.add_to(bits.get_or_insert([0; WORDS]));
+                block.add_to(bits);
+                any = true;
             }
         }
-        bits
+        any
     }
 
     /// The least number that is in one set of each of the three kinds. Allocates nothing; the time grows with the number of
@@ -98,9 +99,15 @@ impl Sets {
     }
 
     fn first_in_block(&self, [first, second, third]: [&[SetId]; 3], index: u32) -> Option<u32> {
-        let mut common = self.union(first, index)?;
+        let (mut common, mut other) = ([0; WORDS], [0; WORDS]);
+        if !self.union(first, index, &mut common) {
+            return None;
+        }
         for kind in [second, third] {
-            let other = self.union(kind, index)?;
+            other.fill(0);
+            if !self.union(kind, index, &mut other) {
+                return None;
+            }
             common.iter_mut().zip(&other).for_each(|(word, other)| *word &= other);
         }
         let (at, word) = (0_u32..).zip(&common).find(|(_, word)| **word != 0)?;
