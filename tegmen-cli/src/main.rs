@@ -12,6 +12,7 @@ mod map;
 mod observe;
 mod oscore;
 mod output;
+mod policy;
 mod probe;
 mod public_keys;
 mod serve;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
         0    a response 2.xx, or the work is done\n  \
         1    an error response, no response, or the work failed after it began\n  \
         2    the command cannot begin as it was called: arguments, a file, a key, a port\n  \
+        3    refused by a policy (`policy explain`)\n  \
         130  ended by Ctrl-C, as shells report it; but `serve`, `observe`, `up`: 0"
 )]
 struct Cli {
@@ -77,6 +79,8 @@ enum Command {
     Ca(ca::Ca),
     /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
+    /// Test, explain and compare policies: files that say who may do what.
+    Policy(policy::Policy),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
@@ -118,6 +122,7 @@ fn main() -> ExitCode {
         Command::Keys(keys) => keys.run(out),
         Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
+        Command::Policy(policy) => policy.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {

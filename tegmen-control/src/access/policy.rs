@@ -38,7 +38,7 @@ mod trie;
 
 pub use diff::{Change, Diff, MAX_QUESTIONS};
 pub use explain::{Explanation, NearRule, Part};
-pub use file::{MAX_RULES, PolicyError};
+pub use file::{MAX_RULES, PolicyError, request};
 pub use pattern::{MAX_NAME, MAX_TAGS, OwnedParty, Party};
 pub use rule::Effect;
 pub use trial::{FailedTest, TestedPolicy};

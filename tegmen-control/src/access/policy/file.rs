@@ -243,8 +243,11 @@ fn test(line: usize, entry: &Entry<'_, '_>) -> Result<Test, Mistake> {
     Ok(Test { line, subject, publisher, method, path: path.to_owned(), expect, by })
 }
 
-/// Reads one request, as `GET /temp`; the correction if it is none.
-pub(super) fn request(text: &str) -> Result<(Code, &str), String> {
+/// Reads one request, as `GET /temp`: its method and its path.
+///
+/// # Errors
+/// The correction, if the text is none.
+pub fn request(text: &str) -> Result<(Code, &str), String> {
     let right = "one method and one path, as \"GET /temp\"";
     let rule = coap::Rule::parse(text).ok_or_else(|| format!("{right}; this is \"{text}\""))?;
     let method = (1..=7).map(Code).find(|code| Methods::of(*code) == rule.methods);
