@@ -7,6 +7,11 @@ use std::{fs, io};
 use tegmen::address::{Address, Path as Way};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
+use tegmen_control::access::ace::{
+    Aif, Claims, Confirmation, CoseKey, CreationHints, ErrorCode, ErrorResponse, Hint, IntrospectionRequest,
+    IntrospectionResponse, Right, Scope, TokenRequest, TokenResponse,
+};
 use tegmen_fuzz::duel::{recorded_handshake, step};
 use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
 use tegmen_lowpan::fragment::Fragments;
@@ -23,8 +28,65 @@ fn main() -> io::Result<()> {
     responses_and_formats()?;
     certificates()?;
     handshakes()?;
+    access()?;
     resumptions()
 }
+
+/// Messages of ACE, each behind the byte of its kind, and a policy.
+fn access() -> io::Result<()> {
+    let cnf = Some(Confirmation::Key(CoseKey { kid: Some(vec![1]), ..CoseKey::symmetric(&[7; 16]) }));
+    let rights = Aif(vec![Right { path: "/temp".to_owned(), permissions: 17 }]);
+    let scope = Some(Scope::of(&rights));
+    let text = |text: &str| Some(text.to_owned());
+    let seed = |kind: u8, name: &str, message: &[u8]| write("ace", name, &[&[kind], message].concat());
+    let request =
+        TokenRequest { req_cnf: cnf.clone(), audience: text("rs"), scope: scope.clone(), ..TokenRequest::default() };
+    seed(0, "token-request", &request.encode())?;
+    let response = TokenResponse { access_token: vec![1, 2], cnf: cnf.clone(), ..TokenResponse::default() };
+    seed(1, "token-response", &response.encode())?;
+    let token = b"oven;AAECAwQFBgcI".to_vec();
+    let hint = Some(Hint::Name("protokey".to_owned()));
+    seed(
+        2,
+        "introspection-request",
+        &IntrospectionRequest { scope: scope.clone(), token: token.clone(), hint }.encode(),
+    )?;
+    seed(2, "session-identity", &token)?;
+    let claims = Claims { subject: text("oven"), cnf, scope, expires_in: Some(600), ..Claims::default() };
+    seed(3, "introspection-response", &IntrospectionResponse { active: true, claims: claims.clone() }.encode())?;
+    seed(4, "error", &ErrorResponse::new(ErrorCode::INVALID_SCOPE).encode())?;
+    seed(5, "hints", &CreationHints { auth_server: text("coaps://as"), ..CreationHints::default() }.encode())?;
+    seed(6, "claims", &claims.encode())?;
+    seed(7, "rights", &rights.encode())?;
+    let update = Update { removed: vec![vec![1; 33]], added: vec![] };
+    let updates = Answer::Diff { updates: vec![update], cursor: Some(Cursor::At(3)), more: Some(true) };
+    seed(8, "updates", &updates.encode())?;
+    seed(8, "list", &Answer::Full { hashes: vec![vec![1; 33]], cursor: Some(Cursor::Null) }.encode())?;
+    seed(9, "trl-error", &TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(42)) }.encode())?;
+    seed(9, "query", b"diff=3&cursor=7")?;
+    write("policy", "kitchen", POLICY.as_bytes())
+}
+
+/// A policy, and a request for it in the first line.
+const POLICY: &str = r##"#GET /a/b,d-1 tag:d,oven tag:k
+[[rule]]
+name = "n"
+subject = ["d-*", "tag:d"]
+publisher = "tag:k"
+allow = ["GET /a/*", "read /b"]
+
+[[rule]]
+subject = "d-9"
+publisher = "*"
+deny = "* /*"
+
+[[test]]
+subject = "d-3"
+publisher = ["oven", "tag:k"]
+request = "GET /a/1"
+expect = "allow"
+by = "n"
+"##;
 
 /// Writes one seed of a fuzz target.
 fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {

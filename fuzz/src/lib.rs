@@ -4,6 +4,7 @@
 //! happens between two real ends of a DTLS handshake, and [`oscore`] between those of a context, so that their depths are
 //! reached. [`x509`] and [`x509_motes`] read certificates and keys.
 
+pub mod access;
 pub mod coap;
 pub mod duel;
 pub mod lowpan;

@@ -1,0 +1,4 @@
+//! Messages of ACE.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::access::ace(data));

@@ -1,0 +1,64 @@
+//! Messages of ACE, and policy files.
+
+use std::fmt::Debug;
+use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
+use tegmen_control::access::ace::{
+    Aif, Claims, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse, TokenRequest, TokenResponse,
+};
+use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
+use tegmen_control::access::protokey::SessionIdentity;
+
+/// A byte that chooses the kind of message, and the message: what is read is written, and read again as the same.
+pub fn ace(data: &[u8]) {
+    let Some((&kind, message)) = data.split_first() else { return };
+    match kind % 10 {
+        0 => again(message, TokenRequest::parse, |read| read.encode().to_vec()),
+        1 => again(message, TokenResponse::parse, |read| read.encode().to_vec()),
+        2 => again(message, IntrospectionRequest::parse, IntrospectionRequest::encode),
+        3 => again(message, IntrospectionResponse::parse, |read| read.encode().to_vec()),
+        4 => again(message, ErrorResponse::parse, ErrorResponse::encode),
+        5 => again(message, CreationHints::parse, CreationHints::encode),
+        6 => again(message, Claims::parse, |read| read.encode().to_vec()),
+        7 => again(message, Aif::parse, Aif::encode),
+        8 => again(message, Answer::parse, Answer::encode),
+        _ => again(message, TrlError::parse, TrlError::encode),
+    }
+    let _ = Query::parse(message.split(|byte| *byte == b'&'));
+    if let Some(identity) = SessionIdentity::parse(message) {
+        assert!(identity.as_str().len() <= 128 && identity.as_str().starts_with(identity.publisher()));
+    }
+}
+
+fn again<T: PartialEq + Debug, E: Debug>(
+    message: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, E>,
+    encode: impl Fn(&T) -> Vec<u8>,
+) {
+    if let Ok(read) = parse(message) {
+        // What was read without lengths of its own may be longer when it is written.
+        if let Ok(second) = parse(&encode(&read)) {
+            assert_eq!(read, second);
+        } else {
+            assert!(message.len() > 2048, "{read:?}");
+        }
+    }
+}
+
+/// A policy file, and in its first line a request, a subject and a publisher with commas between: the index decides as the
+/// rules read, which the explanation does one by one.
+pub fn policy(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let first = text.lines().next().unwrap_or("").trim_start_matches('#');
+    let Ok(policy) = Policy::parse("p", text) else { return };
+    let _ = policy.failed_tests();
+    let mut parts = first.split(',');
+    let Ok((method, path)) = request(parts.next().unwrap_or("")) else { return };
+    let mut party = || OwnedParty::from_words(parts.next().unwrap_or("").split(' '));
+    let (Ok(subject), Ok(publisher)) = (party(), party()) else { return };
+    let question = Question { subject: subject.party(), publisher: publisher.party(), method, path };
+    let explanation = policy.explain(&question);
+    if explanation.decision.code() == "no-rule" {
+        assert!(explanation.also.is_empty(), "a rule covers the request");
+    }
+    assert!(policy.diff(&policy, &[]).is_empty());
+}
