@@ -1,4 +1,4 @@
-//! Instructions of a decision under policies of 10,000 rules with wildcards and tags: `./ci.sh instructions`.
+//! Instructions of a decision under policies of 10,000 rules with wildcards and tags: `./ci.sh decisions`.
 //!
 //! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone, for two
 //! numbers of repetitions; the difference is divided. No decision may take 10,000 instructions.
