@@ -79,7 +79,7 @@ enum Command {
     Ca(ca::Ca),
     /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
-    /// Test, explain and compare policies: files that say who may do what.
+    /// Test, explain and compare policies: files of rights.
     Policy(policy::Policy),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
