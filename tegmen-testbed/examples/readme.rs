@@ -93,6 +93,11 @@ fn blocks(text: &str) -> Vec<Block> {
                     step.command.truncate(step.command.len() - 1);
                     step.command.push_str(line.trim_start());
                 }
+                // The lines of a here-document, up to the last one.
+                (None, Some(step)) if step.command.contains("<<'END'") && !step.command.ends_with("\nEND") => {
+                    step.command.push('\n');
+                    step.command.push_str(line);
+                }
                 (None, Some(step)) => step.expected.push(line.trim_end().to_owned()),
                 (None, None) => {}
             }
