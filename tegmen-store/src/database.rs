@@ -1,8 +1,9 @@
-//! Many numbers in one SQLite file. One thread writes it, and combines changes that arrive close together into one
-//! transaction.
+//! Many numbers, and the rows of a [`Store`](crate::Store), in one SQLite file. One thread writes it, and combines changes
+//! that arrive close together into one transaction. Numbers and rows share the file, the thread and the commit: so one
+//! synchronization makes both durable, and there is one lock, one place and one backup.
 //!
 //! ```text
-//! state.db          a row for each context and session; WAL, synchronous
+//! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
 //! state.db.key      what sessions are sealed under, and the lock
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
@@ -11,17 +12,35 @@
 //! Before an existing lease moves forward, the server creates a new file, the commit names this file, and the file
 //! replaces the old one; only then may the lease be used. If a database names neither the file in place nor the file
 //! that was about to replace it, it is not the last one.
+//!
+//! Revisions are leased, like other numbers: the end of a lease of [`REVISIONS`] is durable, with a new place, before the
+//! first of them is used, and the next process begins after the end. So no revision comes twice, whether a
+//! process ended between a revision and its commit, or an older copy of the database was opened.
 
+mod applying;
+mod calls;
+mod entries;
+mod leases;
+mod revisions;
 mod rows;
+mod tasks;
+mod waiting;
 mod writer;
 
+pub use revisions::REVISIONS;
+
 use crate::StateError;
+use crate::clock::now_millis;
+use crate::files::{Files, SystemFiles};
 use crate::guard::Guard;
 use crate::numbers::Numbers;
+use crate::sealing::Keeper;
+use calls::Call;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tegmen_base::crypto::KEY_LEN;
 use writer::Writer;
 
@@ -50,7 +69,39 @@ pub enum Change {
 /// Told whether a change is durable.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
+/// The conditions under which a database is open.
+#[derive(Clone)]
+pub struct Options {
+    /// The key under which secrets are sealed; without it secrets are neither written nor read.
+    pub sealing: Option<Arc<dyn Keeper>>,
+    /// Time since any instant, which never goes back; for leases.
+    pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Milliseconds since 1970; for the pace of numbers.
+    pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The files below the database.
+    pub files: Arc<dyn Files>,
+    /// Revisions of which history is kept, at least.
+    pub history: u64,
+    /// Pages of 4096 bytes after which SQLite moves the log into the database.
+    pub checkpoint_pages: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let start = Instant::now();
+        Self {
+            sealing: None,
+            monotonic: Arc::new(move || start.elapsed()),
+            wall: Arc::new(now_millis),
+            files: Arc::new(SystemFiles),
+            history: 65_536,
+            checkpoint_pages: 1000,
+        }
+    }
+}
+
 enum Order {
+    Call(Call),
     Change(Change, Option<Done>),
     Load(String, Sender<Vec<(String, Numbers)>>),
     /// Everything before is durable when this is answered, unless it says otherwise.
@@ -66,10 +117,18 @@ impl Database {
     /// # Errors
     /// [`StateError`], which says what to do.
     pub fn open(file: &Path) -> Result<Self, StateError> {
-        Self::begin(file, false)
+        Self::open_with(file, Options::default())
     }
 
-    fn begin(file: &Path, recovered: bool) -> Result<Self, StateError> {
+    /// Does the same as [`Self::open`], with other options.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and [`StateError::Sealing`] if the sealing key is another one.
+    pub fn open_with(file: &Path, options: Options) -> Result<Self, StateError> {
+        Self::begin(file, false, options)
+    }
+
+    fn begin(file: &Path, recovered: bool, options: Options) -> Result<Self, StateError> {
         let failed = |source| StateError::File { file: file.display().to_string(), source };
         let name = file.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -86,7 +145,7 @@ impl Database {
                 }
             }
         }
-        let writer = Writer::open(&file, recovered)?;
+        let writer = Writer::open(&file, recovered, options)?;
         let was_recovered = writer.was_recovered;
         let (orders, received) = mpsc::channel();
         let thread = std::thread::Builder::new().name("tegmen-state".to_owned());
@@ -185,5 +244,5 @@ impl Drop for Shared {
 /// # Errors
 /// [`StateError`]; [`StateError::InUse`] while another process has it.
 pub fn recover(file: &Path) -> Result<(), StateError> {
-    Database::begin(file, true).map(drop)
+    Database::begin(file, true, Options::default()).map(drop)
 }

@@ -37,4 +37,27 @@ pub enum StateError {
         /// The next step.
         way_out: String,
     },
+    /// The database has tables of another version of the program.
+    #[error(
+        "{file}: its tables have version {found}, and this program knows those up to {known}: use the program that wrote \
+         it, or a newer one"
+    )]
+    Version {
+        /// The path of the file.
+        file: String,
+        /// The version of the tables.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// The sealing key cannot be used.
+    #[error("{file}: {why}. {way_out}")]
+    Sealing {
+        /// The origin of the key.
+        file: String,
+        /// The error of the key.
+        why: String,
+        /// The next step.
+        way_out: String,
+    },
 }

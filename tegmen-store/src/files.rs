@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
+use tegmen_base::private;
 
 /// Returns `FILE.extension`, whatever extension the file has itself.
 pub fn beside(file: &Path, extension: &str) -> PathBuf {
@@ -30,4 +31,81 @@ pub fn identity(meta: &Metadata) -> String {
     #[cfg(not(unix))]
     let inode = 0;
     format!("{inode}:{born}")
+}
+
+/// The file system below a database and its place. A test has another one, which loses what was not synced.
+pub trait Files: Send + Sync {
+    /// Makes a file for its owner alone, if it is not there.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn make(&self, file: &Path) -> io::Result<()>;
+
+    /// Makes the content of a file, and the file itself, durable.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn sync(&self, file: &Path) -> io::Result<()>;
+
+    /// Does the same as [`sync_directory`].
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn sync_directory(&self, file: &Path) -> io::Result<()>;
+
+    /// Gives a file the name of another one, which goes.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn remove(&self, file: &Path) -> io::Result<()>;
+
+    /// Returns the identity of a file, as [`identity`] does; `None` if it is not there.
+    fn identity(&self, file: &Path) -> Option<String>;
+
+    /// Returns the name of the SQLite VFS that has these files; `None` for that of the system.
+    fn vfs(&self) -> Option<&str>;
+}
+
+/// The files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemFiles;
+
+impl Files for SystemFiles {
+    fn make(&self, file: &Path) -> io::Result<()> {
+        let mut options = File::options();
+        private::open(options.read(true).write(true).create(true).truncate(false), file).map(drop)
+    }
+
+    fn sync(&self, file: &Path) -> io::Result<()> {
+        File::open(file)?.sync_all()
+    }
+
+    fn sync_directory(&self, file: &Path) -> io::Result<()> {
+        sync_directory(file)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn identity(&self, file: &Path) -> Option<String> {
+        std::fs::metadata(file).ok().map(|meta| identity(&meta))
+    }
+
+    fn vfs(&self) -> Option<&str> {
+        None
+    }
 }

@@ -15,9 +15,16 @@ pub mod guard;
 pub mod lock;
 pub mod numbers;
 mod place;
+pub mod sealing;
+pub mod store;
+mod watch;
 
-pub use database::{Database, recover};
+pub use database::{Database, Options, recover};
 pub use error::StateError;
 pub use guard::Guard;
 pub use numbers::{LEASE, Numbers};
 pub use place::Place;
+pub use sealing::SealingKey;
+pub use store::answer::Answer;
+pub use store::{Revision, Store, StoreError, Transaction, Value};
+pub use watch::Watch;

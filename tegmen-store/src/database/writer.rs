@@ -1,38 +1,51 @@
 //! The thread that writes: it combines changes that arrive close together into one transaction.
 
+use super::applying::Applying;
+use super::calls::Call;
+use super::leases::Leases;
+use super::revisions::{self, Revisions};
 use super::rows::{self, apply};
-use super::{Change, Done, Order};
+use super::tasks::{Outcome, Task};
+use super::waiting::Waiting;
+use super::{Change, Done, Options, Order, entries};
 use crate::StateError;
-use crate::clock::{is_in_future, now};
-use crate::files::{beside, identity, sync_directory};
-use rusqlite::{Connection, ErrorCode, params};
-use std::fs::File;
+use crate::clock::{self, is_in_future};
+use crate::files::{Files, beside};
+use crate::sealing::Sealer;
+use crate::store::{LeaseId, StoreError};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use tegmen_base::private;
 
 /// Changes that one commit takes.
 const MOST: usize = 256;
-/// How long the first of them waits for others.
+/// Time that the first of them waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Of the tables; another one is of another version.
-const VERSION: i64 = 1;
+/// Milliseconds that are waited for the clock.
+const CLOCK_PATIENCE: u32 = 1000;
+/// Of the tables. Version 1 had numbers only.
+const VERSION: i64 = 2;
 
-/// What only the thread that writes has.
+/// State of the thread that writes.
 pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
-    /// Of the digests of all rows: none of them is older than the others.
+    options: Options,
+    /// Of the digests of all rows of numbers: none of them is older than the others.
     sum: u128,
     pub(super) was_recovered: bool,
-    /// What of the changes since the last flush is not durable.
+    /// An error if a change since the last flush is not durable.
     failed: Result<(), String>,
+    revisions: Revisions,
+    sealer: Option<Sealer>,
+    leases: Leases,
+    waiting: Waiting,
 }
 
 impl Writer {
-    pub(super) fn open(file: &Path, recovered: bool) -> Result<Self, StateError> {
+    pub(super) fn open(file: &Path, recovered: bool, options: Options) -> Result<Self, StateError> {
         let name = || file.display().to_string();
         let failed = |source| StateError::File { file: name(), source };
         let untrusted = |why: String| StateError::Untrusted {
@@ -49,17 +62,20 @@ impl Writer {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => untrusted(format!("it is damaged ({error})")),
             _ => failed(io::Error::other(error.to_string())),
         };
-        let mut options = File::options();
-        private::open(options.read(true).write(true).create(true).truncate(false), file).map_err(failed)?;
-        let connection = Connection::open(file).map_err(sql)?;
-        connection
-            .execute_batch(
-                "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-                 BEGIN EXCLUSIVE; COMMIT;",
-            )
-            .map_err(sql)?;
+        let connection = connect(file, &options).map_err(failed)?.map_err(sql)?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sql)?;
-        let mut writer = Self { connection, file: file.to_owned(), sum: 0, was_recovered: recovered, failed: Ok(()) };
+        let mut writer = Self {
+            connection,
+            file: file.to_owned(),
+            sum: 0,
+            was_recovered: recovered,
+            failed: Ok(()),
+            revisions: Revisions::after(0, 0),
+            sealer: None,
+            leases: Leases::default(),
+            waiting: Waiting::default(),
+            options,
+        };
         match version {
             0 => {
                 let empty =
@@ -67,18 +83,30 @@ impl Writer {
                 if empty.map_err(sql)? != 0 {
                     return Err(untrusted("this is a database of something else".to_owned()));
                 }
-                if !recovered && beside(file, "place").exists() {
+                if !recovered && writer.options.files.identity(&beside(file, "place")).is_some() {
                     return Err(untrusted("it is empty, and it was not".to_owned()));
                 }
                 writer.create(recovered).map_err(sql)?;
             }
-            VERSION => {
+            1 | VERSION => {
                 writer.check().map_err(sql)?.map_err(untrusted)?;
+                if version == 1 {
+                    writer.migrate().map_err(sql)?;
+                }
             }
-            other => return Err(untrusted(format!("its format is {other}, of another version of this program"))),
+            found => return Err(StateError::Version { file: name(), found, known: VERSION }),
+        }
+        let data_key = writer.load().map_err(sql)?;
+        if let Some(keeper) = writer.options.sealing.clone() {
+            let (sealer, new) = Sealer::begin(&*keeper, data_key.as_deref(), file)?;
+            writer.sealer = Some(sealer);
+            if let Some(data_key) = new {
+                writer.connection.execute("UPDATE store SET data_key = ?1", [data_key]).map_err(sql)?;
+            }
         }
         // What was copied before this is not the last any more.
-        writer.commit(&[], true).map_err(|error| failed(io::Error::other(error)))?;
+        let opened = writer.commit(&[], &[], true).and_then(|committed| committed.placed);
+        opened.map_err(|error| failed(io::Error::other(error)))?;
         Ok(writer)
     }
 
@@ -94,10 +122,37 @@ impl Writer {
                  recovered INTEGER NOT NULL
              );
              INSERT INTO state VALUES (1, '', zeroblob(16), 0, {});
-             PRAGMA user_version = {VERSION};
+             {}
              COMMIT;",
-            u8::from(recovered)
+            u8::from(recovered),
+            self.tables()
         ))
+    }
+
+    /// Adds what version 1 has not.
+    fn migrate(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute_batch(&format!("BEGIN; {} COMMIT;", self.tables()))
+    }
+
+    fn tables(&self) -> String {
+        let tables = entries::TABLES;
+        // After a recovery, and in a database of numbers alone, nobody knows which revisions were used.
+        let end = if self.was_recovered { revisions::allowed((self.options.wall)()) } else { 0 };
+        format!("{tables} INSERT INTO store VALUES (1, {end}, {end}, NULL); PRAGMA user_version = {VERSION};")
+    }
+
+    /// Loads what is known of revisions and leases. Returns the data key as it is sealed.
+    fn load(&mut self) -> rusqlite::Result<Option<Vec<u8>>> {
+        let (end, compacted, data_key) =
+            self.connection.query_row("SELECT revision_end, compacted, data_key FROM store", [], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?))
+            })?;
+        self.revisions = Revisions::after(end as u64, compacted as u64);
+        let now = (self.options.monotonic)();
+        for (lease, ttl) in entries::leases(&self.connection)? {
+            self.leases.begin(now, lease, ttl);
+        }
+        Ok(data_key)
     }
 
     /// Verifies that the database is the last one written, and complete.
@@ -116,13 +171,14 @@ impl Writer {
         }
         self.sum = all;
         let (in_place, draft) = (beside(&self.file, "place"), beside(&self.file, "place.new"));
-        let is_at = |path: &Path| std::fs::metadata(path).is_ok_and(|meta| identity(&meta) == at);
+        let files = &*self.options.files;
+        let is_at = |path: &Path| files.identity(path).is_some_and(|here| here == at);
         if !at.is_empty() && !is_at(&in_place) && !is_at(&draft) {
             return Ok(Err("it is a copy, or was restored from a backup".to_owned()));
         }
         if is_at(&draft) && !is_at(&in_place) {
             // It ended between the commit and this.
-            if let Err(error) = take_place(&draft, &in_place) {
+            if let Err(error) = take_place(files, &draft, &in_place) {
                 return Ok(Err(format!("{} cannot be written: {error}", in_place.display())));
             }
         }
@@ -133,86 +189,263 @@ impl Writer {
     }
 
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
-        let mut batch: Vec<(Change, Option<Done>)> = Vec::new();
+        let mut batch = Batch::default();
         let mut until: Option<Instant> = None;
         loop {
-            let order = match until {
+            if self.end_due_leases(&mut batch) {
+                until = Some(Instant::now());
+            }
+            let wait = [until.map(|until| until.saturating_duration_since(Instant::now())), self.next_lease()];
+            let order = match wait.into_iter().flatten().min() {
                 None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(until) => orders.recv_timeout(until.saturating_duration_since(Instant::now())),
+                Some(wait) => orders.recv_timeout(wait),
             };
-            match order {
+            let patience = match order {
                 Ok(Order::Change(change, done)) => {
                     // Nobody waits longer than for those who came at the same time.
                     let patience = if done.is_some() { Duration::ZERO } else { PATIENCE };
-                    let at = Instant::now() + patience;
-                    until = Some(until.map_or(at, |until| at.min(until)));
-                    batch.push((change, done));
-                    if batch.len() < MOST {
-                        continue;
+                    batch.changes.push((change, done));
+                    patience
+                }
+                Ok(Order::Call(Call::Task(task))) => {
+                    if let Task::End(lease, _) = task {
+                        self.leases.end(lease);
                     }
-                    self.write(&mut batch);
+                    batch.tasks.push(task);
+                    Duration::ZERO
+                }
+                Ok(Order::Call(call)) => {
+                    self.answer(call);
+                    continue;
                 }
                 Ok(Order::Load(prefix, answer)) => {
                     self.write(&mut batch);
                     let _ = answer.send(rows::with_prefix(&self.connection, &prefix).unwrap_or_default());
+                    until = None;
+                    continue;
                 }
                 Ok(Order::Flush(answer)) => {
                     self.write(&mut batch);
                     let _ = answer.send(std::mem::replace(&mut self.failed, Ok(())));
+                    until = None;
+                    continue;
                 }
                 Ok(Order::Abandon) => return,
-                Err(RecvTimeoutError::Timeout) => self.write(&mut batch),
+                Err(RecvTimeoutError::Timeout) if until.is_none_or(|until| until > Instant::now()) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.write(&mut batch);
+                    until = None;
+                    continue;
+                }
                 Ok(Order::Close) | Err(RecvTimeoutError::Disconnected) => return self.write(&mut batch),
+            };
+            let at = Instant::now() + patience;
+            until = Some(until.map_or(at, |until| at.min(until)));
+            if batch.len() >= MOST {
+                self.write(&mut batch);
+                until = None;
             }
-            until = None;
         }
     }
 
-    fn write(&mut self, batch: &mut Vec<(Change, Option<Done>)>) {
-        if batch.is_empty() {
+    /// Answers a call that changes nothing on the disk.
+    fn answer(&mut self, call: Call) {
+        let Self { connection, revisions, sealer, .. } = self;
+        match call {
+            Call::Read(key, at, promise) => {
+                promise.answer(entries::read(connection, revisions, sealer.as_ref(), &key, at));
+            }
+            Call::Scan(scan, promise) => promise.answer(entries::scan(connection, revisions, sealer.as_ref(), &scan)),
+            Call::Changes(watcher) => self.waiting.ask(connection, revisions, sealer.as_ref(), watcher),
+            Call::Renew(lease, promise) => {
+                let is_there = self.leases.renew((self.options.monotonic)(), lease);
+                promise.answer(if is_there { Ok(()) } else { Err(StoreError::LeaseEnded(lease)) });
+            }
+            Call::Task(_) => {}
+        }
+    }
+
+    /// Time until the next lease ends.
+    fn next_lease(&self) -> Option<Duration> {
+        let end = self.leases.next()?;
+        Some(end.saturating_sub((self.options.monotonic)()))
+    }
+
+    /// Returns true if leases ended that were not renewed.
+    fn end_due_leases(&mut self, batch: &mut Batch) -> bool {
+        if self.leases.next().is_none() {
+            return false;
+        }
+        let (now, before) = ((self.options.monotonic)(), batch.tasks.len());
+        while let Some(lease) = self.leases.take_due(now) {
+            batch.tasks.push(Task::End(lease, None));
+        }
+        batch.tasks.len() > before
+    }
+
+    fn write(&mut self, batch: &mut Batch) {
+        if batch.len() == 0 {
             return;
         }
-        let (changes, done): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
-        let result = self.commit(&changes, false);
-        if result.is_err() {
-            self.failed = result.clone();
+        let Batch { changes, tasks } = std::mem::take(batch);
+        let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let (result, outcomes, keys) = match self.commit(&changes, &tasks, false) {
+            Ok(Committed { outcomes, keys, placed }) => (placed, outcomes, keys),
+            Err(why) => (Err(why), Vec::new(), Vec::new()),
+        };
+        if let Err(why) = &result {
+            self.failed = Err(why.clone());
         }
         for done in done.into_iter().flatten() {
             done(result.clone());
         }
+        let mut outcomes = outcomes.into_iter();
+        for task in tasks {
+            let outcome = outcomes.next().unwrap_or_else(|| Err(StoreError::closed()));
+            task.tell(result.clone().map_err(|why| StoreError::Unavailable { why }).and(outcome));
+        }
+        if !keys.is_empty() {
+            self.waiting.changed(&self.connection, &self.revisions, self.sealer.as_ref(), &keys);
+        }
     }
 
     /// Makes changes durable, all or none.
-    fn commit(&mut self, changes: &[Change], renew: bool) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| error.to_string();
-        let transaction = self.connection.unchecked_transaction().map_err(|error| failed(&error))?;
-        let (sum, moves) = apply(&transaction, changes, self.sum).map_err(|error| failed(&error))?;
-        let draft = beside(&self.file, "place.new");
-        let renew = renew || moves;
-        let at = if renew { Some(make(&draft).map_err(|error| failed(&error))?) } else { None };
-        transaction
-            .prepare("UPDATE state SET sum = ?1, written = ?2, place = coalesce(?3, place)")
-            .and_then(|mut update| update.execute(params![sum.to_be_bytes(), now() as i64, at]))
-            .map_err(|error| failed(&error))?;
-        transaction.commit().map_err(|error| failed(&error))?;
+    ///
+    /// # Errors
+    /// The reason why they are not made.
+    fn commit(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Committed, String> {
+        let before = self.revisions;
+        let written = self.write_all(changes, tasks, renew);
+        self.revisions.settle(&before, written.is_ok());
+        let now = (self.options.monotonic)();
+        let Written { sum, outcomes, keys, granted, renewed } = match written {
+            Ok(written) => written,
+            Err(why) => {
+                // They have not ended, and are tried again when their time is over once more.
+                let kept =
+                    tasks.iter().filter_map(|task| if let Task::End(lease, _) = task { Some(*lease) } else { None });
+                for lease in kept {
+                    if let Ok(Some(ttl)) = entries::ttl(&self.connection, lease) {
+                        self.leases.begin(now, lease, ttl);
+                    }
+                }
+                return Err(why);
+            }
+        };
         self.sum = sum;
-        if renew {
-            take_place(&draft, &beside(&self.file, "place")).map_err(|error| failed(&error))?;
+        for (lease, ttl) in granted {
+            self.leases.begin(now, lease, ttl);
         }
-        Ok(())
+        let (draft, in_place) = (beside(&self.file, "place.new"), beside(&self.file, "place"));
+        let placed = if renewed { take_place(&*self.options.files, &draft, &in_place) } else { Ok(()) };
+        Ok(Committed { outcomes, keys, placed: placed.map_err(|error| error.to_string()) })
+    }
+
+    fn write_all(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Written, String> {
+        let failed = |error: rusqlite::Error| error.to_string();
+        let (now, compacted) = ((self.options.wall)(), self.revisions.compacted);
+        let transaction = self.connection.unchecked_transaction().map_err(failed)?;
+        let (sum, moves) = apply(&transaction, changes, self.sum).map_err(failed)?;
+        let (revisions, sealer) = (&mut self.revisions, self.sealer.as_ref());
+        let (keys, granted) = (Vec::new(), Vec::new());
+        let mut applying = Applying { connection: &transaction, revisions, sealer, now, keys, granted, moves };
+        let outcomes = tasks.iter().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();
+        let outcomes = outcomes.map_err(failed)?;
+        applying.compact_to(self.options.history).map_err(failed)?;
+        let Applying { keys, granted, moves, .. } = applying;
+        let (end, is_longer) = (self.revisions.wanted_end, self.revisions.moves());
+        // After a recovery there is no more than what the clock allows; a few milliseconds bring enough.
+        for _ in 0..CLOCK_PATIENCE {
+            if end <= revisions::allowed((self.options.wall)()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if end > revisions::allowed((self.options.wall)()) {
+            return Err("the clock went back, or is not set: set it".to_owned());
+        }
+        let renewed = renew || moves || is_longer;
+        let at = match renewed {
+            true => {
+                Some(make(&*self.options.files, &beside(&self.file, "place.new")).map_err(|error| error.to_string())?)
+            }
+            false => None,
+        };
+        transaction
+            .prepare_cached("UPDATE state SET sum = ?1, written = ?2, place = coalesce(?3, place)")
+            .and_then(|mut update| update.execute(params![sum.to_be_bytes(), clock::now() as i64, at]))
+            .map_err(failed)?;
+        if is_longer || compacted != self.revisions.compacted {
+            transaction
+                .prepare_cached("UPDATE store SET revision_end = ?1, compacted = ?2")
+                .and_then(|mut update| update.execute(params![end as i64, self.revisions.compacted as i64]))
+                .map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(Written { sum, outcomes, keys, granted, renewed })
     }
 }
 
-/// Makes a file anew; what tells it from all others.
-fn make(draft: &Path) -> io::Result<String> {
-    let _ = std::fs::remove_file(draft);
-    let file = private::open(File::options().write(true).create_new(true), draft)?;
-    file.sync_all()?;
-    Ok(identity(&file.metadata()?))
+/// Changes that are in the database, before its place is taken.
+struct Written {
+    sum: u128,
+    outcomes: Vec<Outcome>,
+    keys: Vec<Vec<u8>>,
+    granted: Vec<(LeaseId, Duration)>,
+    renewed: bool,
 }
 
-/// Puts what was made anew into the place of the one before, durably.
-fn take_place(draft: &Path, in_place: &Path) -> io::Result<()> {
-    std::fs::rename(draft, in_place)?;
-    sync_directory(in_place)
+/// Opens the file, or makes it, for this process alone.
+fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connection>> {
+    options.files.make(file)?;
+    let flags = OpenFlags::default();
+    let connection = match options.files.vfs() {
+        None => Connection::open_with_flags(file, flags),
+        Some(vfs) => Connection::open_with_flags_and_vfs(file, flags, vfs),
+    };
+    let begin = |connection: Connection| {
+        connection.execute_batch(&format!(
+            "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+             PRAGMA wal_autocheckpoint = {}; BEGIN EXCLUSIVE; COMMIT;",
+            options.checkpoint_pages
+        ))?;
+        Ok(connection)
+    };
+    Ok(connection.and_then(begin))
+}
+
+/// Changes that wait for the next commit.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<(Change, Option<Done>)>,
+    tasks: Vec<Task>,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.changes.len() + self.tasks.len()
+    }
+}
+
+/// The result of a commit that is durable.
+struct Committed {
+    outcomes: Vec<Outcome>,
+    /// The keys whose rows changed.
+    keys: Vec<Vec<u8>>,
+    /// An error if the place was not taken: then nothing of this may be used.
+    placed: Result<(), String>,
+}
+
+/// Makes a new file, and returns its identity.
+fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
+    files.remove(draft)?;
+    files.make(draft)?;
+    files.sync(draft)?;
+    files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Puts what was made again into the place of the one before, durably.
+fn take_place(files: &dyn Files, draft: &Path, in_place: &Path) -> io::Result<()> {
+    files.rename(draft, in_place)?;
+    files.sync_directory(in_place)
 }

@@ -1,0 +1,182 @@
+//! Transactions, leases and compaction within one SQLite transaction, which is made durable afterwards.
+
+use super::entries::{self, Version};
+use super::revisions::Revisions;
+use super::tasks::{Outcome, Task};
+use crate::sealing::Sealer;
+use crate::store::{LeaseId, Number, Put, Revision, StoreError, Transaction, Value};
+use rusqlite::{Connection, params};
+use std::time::Duration;
+
+/// Tasks that are applied, together.
+pub(super) struct Applying<'w> {
+    pub(super) connection: &'w Connection,
+    pub(super) revisions: &'w mut Revisions,
+    pub(super) sealer: Option<&'w Sealer>,
+    /// Milliseconds since 1970.
+    pub(super) now: u64,
+    /// The keys whose rows changed.
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) granted: Vec<(LeaseId, Duration)>,
+    /// True if a number moves: an older copy of the database must not be opened any more.
+    pub(super) moves: bool,
+}
+
+/// Changes of history that one compaction looks at, about.
+const AT_ONCE: usize = 4096;
+
+impl Applying<'_> {
+    pub(super) fn apply(&mut self, task: &Task) -> rusqlite::Result<Outcome> {
+        match task {
+            Task::Commit(transaction, _) => self.commit(transaction),
+            Task::Grant(ttl, _) => self.grant(*ttl),
+            Task::End(lease, _) => self.end(*lease),
+            Task::Compact(through, _) => match self.revisions.checked(Some(*through)) {
+                Ok(through) => self.compact(through, usize::MAX).map(|()| Ok(through)),
+                Err(error) => Ok(Err(error)),
+            },
+        }
+    }
+
+    /// Forgets history before `through`, and at most about `most` changes of it.
+    fn compact(&mut self, through: u64, most: usize) -> rusqlite::Result<()> {
+        self.revisions.compacted = entries::compact(self.connection, self.revisions.compacted, through, most)?;
+        Ok(())
+    }
+
+    /// Forgets history that is older than the newest `history` revisions.
+    pub(super) fn compact_to(&mut self, history: u64) -> rusqlite::Result<()> {
+        let through = self.revisions.newest().0.saturating_sub(history);
+        match through > self.revisions.compacted {
+            true => self.compact(through, AT_ONCE),
+            false => Ok(()),
+        }
+    }
+
+    fn commit(&mut self, transaction: &Transaction) -> rusqlite::Result<Outcome> {
+        for (key, at) in &transaction.require {
+            let found = self.now_of(key)?.map_or(Revision::ABSENT, |version| Revision(version.revision));
+            if found != *at {
+                return Ok(Err(StoreError::Conflict { key: key.clone(), found }));
+            }
+        }
+        let mut puts = Vec::new();
+        for put in &transaction.put {
+            match self.check(put)? {
+                Ok(checked) => puts.push((put, checked)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        let mut deletes = Vec::new();
+        for key in &transaction.delete {
+            deletes.extend(self.now_of(key)?.map(|version| version.key));
+        }
+        if puts.is_empty() && deletes.is_empty() {
+            return Ok(Ok(self.revisions.newest().0));
+        }
+        let revision = self.revisions.take();
+        let mut versions = Vec::new();
+        for (put, Checked { created, since }) in puts {
+            match Version::new(&put.key, revision, &put.value, since, self.sealer) {
+                Ok(version) => versions.push(version.of(created.unwrap_or(revision), put.lease)),
+                Err(error) => return Ok(Err(error)),
+            }
+            self.moves |= matches!(put.value, Value::Number(_));
+        }
+        versions.extend(deletes.iter().map(|key| Version::deleted(key, revision)));
+        for version in versions {
+            version.write(self.connection)?;
+            self.keys.push(version.key);
+        }
+        Ok(Ok(revision))
+    }
+
+    /// The row of a key as it is now.
+    fn now_of(&self, key: &[u8]) -> rusqlite::Result<Option<Version>> {
+        Ok(entries::version(self.connection, key, i64::MAX as u64)?.filter(|version| !version.is_deleted()))
+    }
+
+    fn check(&self, put: &Put) -> rusqlite::Result<Result<Checked, StoreError>> {
+        if let Some(lease) = put.lease
+            && !self.has(lease)?
+        {
+            return Ok(Err(StoreError::LeaseEnded(lease)));
+        }
+        if matches!(put.value, Value::Secret(_)) && self.sealer.is_none() {
+            return Ok(Err(StoreError::Sealed));
+        }
+        let before = self.now_of(&put.key)?;
+        let created = before.as_ref().map(|version| version.created);
+        let number = before.and_then(|version| version.number());
+        let since = match (&put.value, number) {
+            (Value::Number(new), Some((old, _))) if new.next <= old.next || new.pace != old.pace => None,
+            (Value::Number(_), Some((_, since))) => Some(since),
+            (Value::Number(new), None) => Some(made_at(new, self.now)),
+            (Value::Plain(_) | Value::Secret(_), Some(_)) => None,
+            (Value::Plain(_) | Value::Secret(_), None) => Some(0),
+        };
+        let Some(since) = since else { return Ok(Err(StoreError::NotForward { key: put.key.clone() })) };
+        match &put.value {
+            Value::Number(new) if new.next > allowed(new.pace, since, self.now) => {
+                Ok(Err(StoreError::TooFast { key: put.key.clone() }))
+            }
+            _ => Ok(Ok(Checked { created, since })),
+        }
+    }
+
+    fn has(&self, lease: LeaseId) -> rusqlite::Result<bool> {
+        self.connection.prepare_cached("SELECT 1 FROM leases WHERE lease = ?1")?.exists([lease.0 as i64])
+    }
+
+    fn grant(&mut self, ttl: Duration) -> rusqlite::Result<Outcome> {
+        // A lease is named by a revision, so that its name comes once.
+        let lease = self.revisions.take();
+        let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let mut insert = self.connection.prepare_cached("INSERT INTO leases VALUES (?1, ?2)")?;
+        insert.execute(params![lease as i64, millis])?;
+        self.granted.push((LeaseId(lease), ttl));
+        Ok(Ok(lease))
+    }
+
+    /// Ends a lease: its rows go in one revision.
+    fn end(&mut self, lease: LeaseId) -> rusqlite::Result<Outcome> {
+        let mut delete = self.connection.prepare_cached("DELETE FROM leases WHERE lease = ?1")?;
+        if delete.execute([lease.0 as i64])? == 0 {
+            return Ok(Err(StoreError::LeaseEnded(lease)));
+        }
+        let keys = entries::leased(self.connection, lease)?;
+        if !keys.is_empty() {
+            let revision = self.revisions.take();
+            for key in keys {
+                Version::deleted(&key, revision).write(self.connection)?;
+                self.keys.push(key);
+            }
+        }
+        Ok(Ok(lease.0))
+    }
+}
+
+/// A row that may be written.
+struct Checked {
+    /// The revision that made it, if it is there.
+    created: Option<u64>,
+    /// The time at which a number was made, in milliseconds since 1970.
+    since: u64,
+}
+
+/// Milliseconds of a day.
+const DAY: u64 = 24 * 3600 * 1000;
+
+/// The end of the numbers that a number of this pace may have used at `now`, if it was made at `since`, both in
+/// milliseconds since 1970.
+fn allowed(pace: u64, since: u64, now: u64) -> u64 {
+    let time = now.saturating_sub(since).saturating_add(DAY);
+    let allowed = u128::from(time).saturating_mul(pace.into()).checked_div(DAY.into()).unwrap_or(0);
+    u64::try_from(allowed).unwrap_or(u64::MAX)
+}
+
+/// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.
+fn made_at(number: &Number, now: u64) -> u64 {
+    let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
+    now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,275 @@
+//! Rows with revisions: each version of a row is kept until history is compacted, so that one table holds the current
+//! and the earlier rows, and a change is written once.
+
+use super::calls::Watcher;
+use super::revisions::Revisions;
+use crate::sealing::Sealer;
+use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use std::time::Duration;
+
+/// The tables, of version 2.
+pub(super) const TABLES: &str = "
+    CREATE TABLE versions (
+        key BLOB NOT NULL, revision INTEGER NOT NULL, kind INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,
+        lease INTEGER, PRIMARY KEY (key, revision)
+    ) WITHOUT ROWID;
+    CREATE INDEX by_revision ON versions (revision);
+    CREATE INDEX by_lease ON versions (lease) WHERE lease IS NOT NULL;
+    CREATE TABLE leases (lease INTEGER PRIMARY KEY, ttl INTEGER NOT NULL);
+    CREATE TABLE store (
+        one INTEGER PRIMARY KEY CHECK (one = 1), revision_end INTEGER NOT NULL, compacted INTEGER NOT NULL,
+        data_key BLOB
+    );";
+
+/// Most rows of a page.
+const MOST: usize = 10_000;
+/// Bytes of values after which a page ends.
+const PAGE_BYTES: usize = 4 << 20;
+
+const DELETED: i64 = 0;
+const PLAIN: i64 = 1;
+const SECRET: i64 = 2;
+const NUMBER: i64 = 3;
+
+/// A version of a row, as the table has it.
+pub(super) struct Version {
+    pub(super) key: Vec<u8>,
+    pub(super) revision: u64,
+    kind: i64,
+    value: Vec<u8>,
+    pub(super) created: u64,
+    lease: Option<u64>,
+}
+
+impl Version {
+    /// The version that ends a row.
+    pub(super) fn deleted(key: &[u8], revision: u64) -> Self {
+        Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
+    }
+
+    /// A version with a value. `since` is the time at which a number was made.
+    ///
+    /// # Errors
+    /// [`StoreError::Sealed`] for a secret without a sealing key.
+    pub(super) fn new(
+        key: &[u8],
+        revision: u64,
+        value: &Value,
+        since: u64,
+        sealer: Option<&Sealer>,
+    ) -> Result<Self, StoreError> {
+        let (kind, value) = match value {
+            Value::Plain(bytes) => (PLAIN, bytes.clone()),
+            Value::Secret(secret) => {
+                let sealed = sealer.ok_or(StoreError::Sealed)?.seal(key, revision, secret);
+                (SECRET, sealed.map_err(|why| StoreError::Unavailable { why })?)
+            }
+            Value::Number(number) => {
+                (NUMBER, [number.next, number.pace, since].map(u64::to_be_bytes).as_flattened().to_vec())
+            }
+        };
+        Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
+    }
+
+    /// The number and the time at which it was made, in milliseconds since 1970.
+    pub(super) fn number(&self) -> Option<(Number, u64)> {
+        let ([next, pace, since], []) = self.value.as_chunks::<8>() else { return None };
+        let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
+        (self.kind == NUMBER).then_some((Number { next, pace }, since))
+    }
+
+    pub(super) const fn is_deleted(&self) -> bool {
+        self.kind == DELETED
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let number = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)? as u64);
+        Ok(Self {
+            key: row.get(0)?,
+            revision: number(1)?,
+            kind: row.get(2)?,
+            value: row.get::<_, Option<Vec<u8>>>(3)?.unwrap_or_default(),
+            created: number(4)?,
+            lease: row.get::<_, Option<i64>>(5)?.map(|lease| lease as u64),
+        })
+    }
+
+    /// Writes the version; the one before stays until history is compacted.
+    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut insert = connection.prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        let (revision, created, lease) =
+            (self.revision as i64, self.created as i64, self.lease.map(|lease| lease as i64));
+        insert.execute(params![self.key, revision, self.kind, self.value, created, lease])?;
+        Ok(())
+    }
+
+    /// The same, of a row that `created` made and that is attached to `lease`.
+    pub(super) fn of(self, created: u64, lease: Option<LeaseId>) -> Self {
+        Self { created, lease: lease.map(|lease| lease.0), ..self }
+    }
+
+    /// The row; `None` if it is gone.
+    fn entry(self, sealer: Option<&Sealer>) -> Result<Option<Entry>, StoreError> {
+        let damaged = || StoreError::Unavailable { why: "a row is damaged: restore a backup".to_owned() };
+        let value = match self.kind {
+            DELETED => return Ok(None),
+            PLAIN => Value::Plain(self.value),
+            SECRET => {
+                let opened = sealer.ok_or(StoreError::Sealed)?.open(&self.key, self.revision, &self.value);
+                Value::Secret(opened.ok_or_else(damaged)?)
+            }
+            _ => Value::Number(self.number().ok_or_else(damaged)?.0),
+        };
+        let (created, changed) = (Revision(self.created), Revision(self.revision));
+        Ok(Some(Entry { key: self.key, value, created, changed, lease: self.lease.map(LeaseId) }))
+    }
+}
+
+/// The newest version of a key up to a revision.
+pub(super) fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Option<Version>> {
+    let mut select = connection.prepare_cached(
+        "SELECT key, revision, kind, value, created, lease FROM versions WHERE key = ?1 AND revision <= ?2
+         ORDER BY revision DESC LIMIT 1",
+    )?;
+    select.query_row(params![key, at as i64], Version::read).optional()
+}
+
+/// [`Store::read`](crate::Store::read).
+pub(super) fn read(
+    connection: &Connection,
+    revisions: &Revisions,
+    sealer: Option<&Sealer>,
+    key: &[u8],
+    at: Option<Revision>,
+) -> Result<Found, StoreError> {
+    let at = revisions.checked(at)?;
+    let version = version(connection, key, at).map_err(unavailable)?;
+    let entry = version.map(|version| version.entry(sealer)).transpose()?.flatten();
+    Ok(Found { entry, at: Revision(at) })
+}
+
+/// [`Store::scan`](crate::Store::scan).
+pub(super) fn scan(
+    connection: &Connection,
+    revisions: &Revisions,
+    sealer: Option<&Sealer>,
+    scan: &Scan,
+) -> Result<Page, StoreError> {
+    if scan.most == 0 {
+        return Err(StoreError::Invalid { why: "a page has at least one row" });
+    }
+    let at = revisions.checked(scan.at)?;
+    let most = scan.most.min(MOST);
+    // The smallest key behind another one has one byte more, a zero.
+    let after = scan.after.as_ref().map(|after| [after.as_slice(), &[0]].concat());
+    let first = after.filter(|after| *after > scan.prefix).unwrap_or_else(|| scan.prefix.clone());
+    // With `max`, SQLite takes the other columns from the row that has it.
+    let query = "SELECT key, max(revision), kind, value, created, lease FROM versions
+         WHERE key >= ?1 AND revision <= ?2 GROUP BY key ORDER BY key";
+    let mut select = connection.prepare_cached(query).map_err(unavailable)?;
+    let rows = select.query_map(params![first, at as i64], Version::read).map_err(unavailable)?;
+    let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0_usize);
+    for version in rows {
+        let version = version.map_err(unavailable)?;
+        if !version.key.starts_with(&scan.prefix) {
+            break;
+        }
+        let Some(entry) = version.entry(sealer)? else { continue };
+        if entries.len() >= most || bytes >= PAGE_BYTES {
+            let next = entries.last().map(|last| last.key.clone());
+            return Ok(Page { entries, next, at: Revision(at) });
+        }
+        bytes = bytes.saturating_add(entry.value.len());
+        entries.push(entry);
+    }
+    Ok(Page { entries, next: None, at: Revision(at) })
+}
+
+/// Finds the changes for [`Store::changes`](crate::Store::changes) that are there already.
+pub(super) fn changes(
+    connection: &Connection,
+    revisions: &Revisions,
+    sealer: Option<&Sealer>,
+    watcher: &Watcher,
+) -> Result<Changes, StoreError> {
+    let after = revisions.checked(Some(watcher.after))?;
+    let mut select = connection
+        .prepare_cached(
+            "SELECT key, revision, kind, value, created, lease FROM versions WHERE revision > ?1 ORDER BY revision, key",
+        )
+        .map_err(unavailable)?;
+    let rows = select.query_map([after as i64], Version::read).map_err(unavailable)?;
+    let (mut changes, mut bytes) = (Vec::<Changed>::new(), 0_usize);
+    for version in rows {
+        let version = version.map_err(unavailable)?;
+        let revision = Revision(version.revision);
+        let is_full = changes.len() >= watcher.most.clamp(1, MOST) || bytes >= PAGE_BYTES;
+        if let Some(last) = changes.last().filter(|last| is_full && last.revision != revision) {
+            let through = last.revision;
+            return Ok(Changes { changes, through });
+        }
+        if version.key.starts_with(&watcher.prefix) {
+            bytes = bytes.saturating_add(version.value.len());
+            let key = version.key.clone();
+            changes.push(Changed { key, revision, entry: version.entry(sealer)? });
+        }
+    }
+    Ok(Changes { changes, through: revisions.newest() })
+}
+
+/// Forgets versions that were replaced or ended at `through` or before. If that is about `most` changes of history, it ends
+/// earlier. Returns the revision up to which it is done.
+pub(super) fn compact(connection: &Connection, from: u64, through: u64, most: usize) -> rusqlite::Result<u64> {
+    let mut border = connection.prepare_cached(
+        "SELECT revision FROM versions WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT 1 OFFSET ?3",
+    )?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let border = border.query_row(params![from as i64, through as i64, most], |row| row.get::<_, i64>(0)).optional()?;
+    let through = border.map_or(through, |border| border as u64);
+    let mut select = connection.prepare_cached(
+        "SELECT revision, key, kind FROM versions WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
+    )?;
+    let rows = select.query_map(params![from as i64, through as i64], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut older = connection.prepare_cached("DELETE FROM versions WHERE key = ?1 AND revision < ?2")?;
+    let mut this = connection.prepare_cached("DELETE FROM versions WHERE key = ?1 AND revision = ?2")?;
+    for (revision, key, kind) in &rows {
+        older.execute(params![key, revision])?;
+        if *kind == DELETED {
+            this.execute(params![key, revision])?;
+        }
+    }
+    Ok(through)
+}
+
+/// The keys of the rows that are attached to a lease.
+pub(super) fn leased(connection: &Connection, lease: LeaseId) -> rusqlite::Result<Vec<Vec<u8>>> {
+    let mut select = connection.prepare_cached(
+        "SELECT key FROM versions AS one WHERE lease = ?1 AND revision =
+             (SELECT max(revision) FROM versions AS other WHERE other.key = one.key)",
+    )?;
+    select.query_map([lease.0 as i64], |row| row.get(0))?.collect()
+}
+
+/// All leases and their times.
+pub(super) fn leases(connection: &Connection) -> rusqlite::Result<Vec<(LeaseId, Duration)>> {
+    let mut select = connection.prepare("SELECT lease, ttl FROM leases")?;
+    let rows = select.query_map([], |row| {
+        Ok((LeaseId(row.get::<_, i64>(0)? as u64), Duration::from_millis(row.get::<_, i64>(1)? as u64)))
+    })?;
+    rows.collect()
+}
+
+/// The time of a lease.
+pub(super) fn ttl(connection: &Connection, lease: LeaseId) -> rusqlite::Result<Option<Duration>> {
+    let mut select = connection.prepare_cached("SELECT ttl FROM leases WHERE lease = ?1")?;
+    let ttl = select.query_row([lease.0 as i64], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(ttl.map(|millis| Duration::from_millis(millis as u64)))
+}
+
+fn unavailable(error: rusqlite::Error) -> StoreError {
+    StoreError::Unavailable { why: error.to_string() }
+}

@@ -1,0 +1,108 @@
+//! Answers that come later, for a thread that waits and for a task that awaits. No runtime is named.
+
+use super::StoreError;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// The result of a call to a store, once it is there. A task awaits it, a thread calls [`Self::wait`]. Dropping it does
+/// not take the call back.
+#[must_use = "nothing is known of the call before its answer"]
+pub struct Answer<T>(Arc<Shared<T>>);
+
+/// The other end of an [`Answer`]: a driver keeps it until it knows the result. Without an answer when it is dropped, the
+/// answer is [`StoreError::Unavailable`].
+pub struct Promise<T>(Option<Arc<Shared<T>>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    ready: Condvar,
+}
+
+enum State<T> {
+    Waiting(Option<Waker>),
+    Ready(Result<T, StoreError>),
+    Taken,
+}
+
+/// Returns a promise and its answer.
+pub fn promise<T>() -> (Promise<T>, Answer<T>) {
+    let shared = Arc::new(Shared { state: Mutex::new(State::Waiting(None)), ready: Condvar::new() });
+    (Promise(Some(shared.clone())), Answer(shared))
+}
+
+impl<T> Answer<T> {
+    /// Returns an answer that is there already.
+    pub fn of(result: Result<T, StoreError>) -> Self {
+        Self(Arc::new(Shared { state: Mutex::new(State::Ready(result)), ready: Condvar::new() }))
+    }
+
+    /// Blocks the thread until the result is there.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the call.
+    pub fn wait(self) -> Result<T, StoreError> {
+        let mut state = self.0.lock();
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Ready(result) => return result,
+                State::Taken => return Err(StoreError::taken()),
+                waiting @ State::Waiting(_) => *state = waiting,
+            }
+            state = self.0.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Ready(result) => Poll::Ready(result),
+            State::Taken => Poll::Ready(Err(StoreError::taken())),
+            State::Waiting(_) => {
+                *state = State::Waiting(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Promise<T> {
+    /// Gives the answer.
+    pub fn answer(mut self, result: Result<T, StoreError>) {
+        if let Some(shared) = self.0.take() {
+            shared.answer(result);
+        }
+    }
+
+    /// Returns false if the other end was dropped.
+    pub fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.answer(Err(StoreError::closed()));
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, result: Result<T, StoreError>) {
+        let before = std::mem::replace(&mut *self.lock(), State::Ready(result));
+        self.ready.notify_one();
+        if let State::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
