@@ -135,6 +135,14 @@ impl Database {
         // By whatever path it is opened, what is beside it is the same.
         let file = std::fs::canonicalize(parent).map_err(failed)?.join(name);
         let guard = Guard::open(&file)?;
+        // Before anything is removed.
+        if recovered && (options.wall)() < revisions::ORIGIN {
+            return Err(StateError::Untrusted {
+                file: file.display().to_string(),
+                why: "the clock is not set, and it limits the numbers that may have been used".to_owned(),
+                way_out: "Set the clock, then recover again".to_owned(),
+            });
+        }
         if recovered {
             for extension in ["", "-wal", "-shm", "-journal"] {
                 let mut path = file.as_os_str().to_owned();
@@ -246,3 +254,6 @@ impl Drop for Shared {
 pub fn recover(file: &Path) -> Result<(), StateError> {
     Database::begin(file, true, Options::default()).map(drop)
 }
+
+#[cfg(test)]
+mod tests;

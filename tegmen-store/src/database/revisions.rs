@@ -4,8 +4,8 @@ use crate::store::{Revision, StoreError};
 
 /// Revisions that are leased at a time: as many are left out at most with each start.
 pub const REVISIONS: u64 = 4096;
-/// The beginning of 2026, in milliseconds since 1970.
-const ORIGIN: u64 = 1_767_225_600_000;
+/// The beginning of 2026, in milliseconds since 1970. A clock before it is not set.
+pub(super) const ORIGIN: u64 = 1_767_225_600_000;
 /// Microseconds of a day.
 const DAY: u64 = 24 * 3600 * 1_000_000;
 

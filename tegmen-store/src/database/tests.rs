@@ -1,0 +1,18 @@
+use super::{Database, Options};
+use crate::StateError;
+use std::sync::Arc;
+
+#[test]
+fn a_recovery_without_a_clock_is_refused_and_touches_nothing() {
+    let dir = std::env::temp_dir().join(format!("tegmen-store-{}-clock", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("state.db");
+    drop(Database::open(&file).unwrap());
+    let before = std::fs::read(&file).unwrap();
+    // A machine without a battery begins at 1970.
+    let refused = Database::begin(&file, true, Options { wall: Arc::new(|| 60_000), ..Options::default() });
+    let after = std::fs::read(&file).unwrap();
+    let _ = std::fs::remove_dir_all(&dir);
+    assert!(matches!(refused, Err(StateError::Untrusted { why, .. }) if why.contains("clock")));
+    assert_eq!(after, before);
+}
