@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tegmen_store::database::Change;
 use tegmen_store::sealing::SealingKey;
 use tegmen_store::store::{LeaseId, Number, Scan};
 use tegmen_store::{Database, Options, Revision, StateError, Store, StoreError, Transaction, Value, Watch};
@@ -248,4 +249,19 @@ fn tables_of_a_newer_version_are_left_alone() {
 fn set_version(file: &Path, version: i64) {
     let connection = rusqlite::Connection::open(file).unwrap();
     connection.pragma_update(None, "user_version", version).unwrap();
+}
+
+#[test]
+fn a_stream_of_reads_does_not_hold_a_change_back() {
+    let scene = Scene::new("stream");
+    let store = scene.open();
+    // The writing thread waits in here until all calls below are queued.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    store.change(Change::Remove("none".into()), Some(Box::new(move |_| wait.recv().unwrap())));
+    let committed = store.commit(put("a", "1"));
+    let reads: Vec<_> = (0..2_000).map(|_| store.read(b"a", None)).collect();
+    go.send(()).unwrap();
+    let committed = committed.wait().unwrap();
+    let last = reads.into_iter().last().unwrap().wait().unwrap();
+    assert!(last.at >= committed, "2,000 reads that were queued later were answered first");
 }

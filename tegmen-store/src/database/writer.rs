@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Changes that one commit takes.
+/// Changes that one commit takes, and calls that are answered before it.
 const MOST: usize = 256;
 /// Time that the first of them waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -216,6 +216,10 @@ impl Writer {
                 }
                 Ok(Order::Call(call)) => {
                     self.answer(call);
+                    if batch.is_held_back() {
+                        self.write(&mut batch);
+                        until = None;
+                    }
                     continue;
                 }
                 Ok(Order::Load(prefix, answer)) => {
@@ -287,7 +291,7 @@ impl Writer {
         if batch.len() == 0 {
             return;
         }
-        let Batch { changes, tasks } = std::mem::take(batch);
+        let Batch { changes, tasks, .. } = std::mem::take(batch);
         let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let (result, outcomes, keys) = match self.commit(&changes, &tasks, false) {
             Ok(Committed { outcomes, keys, placed }) => (placed, outcomes, keys),
@@ -419,11 +423,22 @@ fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connec
 struct Batch {
     changes: Vec<(Change, Option<Done>)>,
     tasks: Vec<Task>,
+    /// Calls that were answered while changes waited.
+    answered: usize,
 }
 
 impl Batch {
     fn len(&self) -> usize {
         self.changes.len() + self.tasks.len()
+    }
+
+    /// Counts a call that was answered. Returns true if changes have waited for [`MOST`] of them: a stream of reads would
+    /// otherwise hold the changes back for as long as it lasts.
+    fn is_held_back(&mut self) -> bool {
+        if self.len() > 0 {
+            self.answered += 1;
+        }
+        self.answered >= MOST
     }
 }
 
