@@ -10,6 +10,7 @@ use super::ace::{
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
 use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::hex::to_hex;
 use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 use zeroize::Zeroizing;
@@ -40,7 +41,7 @@ pub trait Devices {
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
 }
 
-/// Why a request is refused, for the operator. The words of [`Self::code`] stay the same in later versions.
+/// The reason of a refusal, for the operator. The words of [`Self::code`] stay the same in later versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The peer did not authenticate itself.
@@ -120,9 +121,9 @@ impl Reply {
 pub struct Outcome {
     /// The response.
     pub reply: Reply,
-    /// Why it was refused; `None` if it was granted.
+    /// The reason of the refusal; `None` if the request was granted.
     pub refused: Option<Reason>,
-    /// One line for the operator, without any secret: who asked for what, and which rule refused.
+    /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused.
     pub message: String,
 }
 
@@ -144,7 +145,8 @@ impl<D: Devices> Introspection<'_, D> {
         let Some(subscriber) = subscriber.filter(|party| !party.name.is_empty()) else {
             return refuse(Reason::NotAuthenticated, "a peer that did not authenticate itself".to_owned());
         };
-        let asked = format!("{subscriber} asks for");
+        // A name may hold any characters.
+        let asked = format!("{} asks for", subscriber.to_string().escape_debug());
         let request = match IntrospectionRequest::parse(payload) {
             Ok(request) => request,
             Err(error) => return refuse(Reason::Malformed(error), format!("{asked} something: {error}")),
@@ -206,8 +208,7 @@ impl<D: Devices> Introspection<'_, D> {
             Ok(thumbprint) => thumbprint,
             Err(_) => return Err((Reason::NoIdentity, "a certificate, without its SHA-256".to_owned())),
         };
-        let hex: String = thumbprint.iter().map(|byte| format!("{byte:02x}")).collect();
-        let about = format!("the certificate {hex}");
+        let about = format!("the certificate {}", to_hex(&thumbprint));
         let Some(publisher) = self.devices.certified(&thumbprint) else {
             return Err((Reason::UnknownPublisher, about));
         };

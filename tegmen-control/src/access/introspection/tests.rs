@@ -217,3 +217,16 @@ fn a_full_table_refuses_before_it_looks_at_devices() {
     server.now = Instant::AT_ONCE.after(Duration::from_secs(100));
     assert!(key(&server.ask_for("f tag:display", "oven;AAECAwQFBgcI", None)).is_some());
 }
+
+/// A certificate may have a line break in its subject, and the operator's log has one line for each request.
+#[test]
+fn a_name_with_a_line_break_makes_no_second_line() {
+    let mut server = Server::new();
+    for payload in [request(b"oven;AAECAwQFBgcI", None, None), b"\xff".to_vec()] {
+        let subscriber = Party::named("eve\noven asks for the session x: granted");
+        let (devices, policy) = (&server.devices, &server.policy);
+        let mut introspection = Introspection { devices, policy, accepted: &mut server.accepted, lifetime: 600 };
+        let outcome = introspection.answer::<RustCrypto>(Some(subscriber), &payload, server.now);
+        assert!(!outcome.message.contains('\n'), "{}", outcome.message);
+    }
+}

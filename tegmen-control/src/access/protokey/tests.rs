@@ -43,7 +43,7 @@ fn an_identity_is_a_name_and_random_bytes() {
 /// `\0display-3` behind it.
 #[test]
 fn a_key_is_that_of_openssl() {
-    let hex = |key: Secret<DIGEST_LEN>| key.expose().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |key: Secret<DIGEST_LEN>| tegmen_base::hex::to_hex(key.expose());
     let key = |mode| hex(protokey().session_key::<RustCrypto>(mode, identity(IDENTITY), "display-3"));
     assert_eq!(key(Mode::Paper), "b915315b9367363ef5f71d0f103089226720c5d95140d336de9ac25c6b4f0ab8");
     assert_eq!(key(Mode::Bound), "2865b8610b02b664c9ff27e494f399cf64014d82db5464bf42515200a9d585a7");
