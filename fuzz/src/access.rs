@@ -8,7 +8,7 @@ use tegmen_control::access::ace::{
 use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
 use tegmen_control::access::protokey::SessionIdentity;
 
-/// A byte that chooses the kind of message, and the message: what is read is written, and read again as the same.
+/// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
     match kind % 10 {
@@ -35,7 +35,7 @@ fn again<T: PartialEq + Debug, E: Debug>(
     encode: impl Fn(&T) -> Vec<u8>,
 ) {
     if let Ok(read) = parse(message) {
-        // What was read without lengths of its own may be longer when it is written.
+        // A message without lengths can be longer after it is written.
         if let Ok(second) = parse(&encode(&read)) {
             assert_eq!(read, second);
         } else {
@@ -44,8 +44,8 @@ fn again<T: PartialEq + Debug, E: Debug>(
     }
 }
 
-/// A policy file, and in its first line a request, a subject and a publisher with commas between: the index decides as the
-/// rules read, which the explanation does one by one.
+/// A policy file, whose first line has a request, a subject and a publisher, separated by commas. The index decides as the
+/// explanation, which examines each rule.
 pub fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let first = text.lines().next().unwrap_or("").trim_start_matches('#');

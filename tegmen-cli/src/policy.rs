@@ -9,7 +9,7 @@ use tegmen_control::access::policy::{self, Change, Explanation, FailedTest, Owne
 
 /// Exit code of a request that a policy refuses.
 const REFUSED: u8 = 3;
-/// Changes that are printed as text at most; `--json` has all of them.
+/// Maximum number of changes that are printed as text; `--json` has all of them.
 const MAX_PRINTED: usize = 100;
 
 #[derive(Args)]
@@ -41,7 +41,7 @@ enum Command {
     Diff {
         /// The policy in force.
         old: PathBuf,
-        /// The policy to come.
+        /// The new policy.
         new: PathBuf,
     },
 }
@@ -50,7 +50,7 @@ enum Command {
 struct Explain {
     /// The policy.
     file: PathBuf,
-    /// Name of the party that asks, and `tag:TAG` for each of its tags; may be repeated.
+    /// Name of the party that sends the request, and `tag:TAG` for each of its tags; may be repeated.
     #[arg(long, required = true, value_name = "NAME|tag:TAG")]
     subject: Vec<String>,
     /// Name of the party that has the resource, and `tag:TAG` for each of its tags; may be repeated.

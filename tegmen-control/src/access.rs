@@ -1,8 +1,8 @@
-//! Access control: who may do what.
+//! Access control: the rights of subjects on the resources of publishers.
 //!
 //! [`policy`] is the file of an operator's rules, and the decision on one request. [`ace`] has the messages in which
 //! servers and devices ask for rights, [`protokey`] the keys of publishers without public-key cryptography, and
-//! [`introspection`] the decision on who gets such a key. [`revocation`] is the list of tokens that count no longer.
+//! [`introspection`] the decision on a request for such a key. [`revocation`] is the list of revoked tokens.
 
 pub mod ace;
 pub mod introspection;

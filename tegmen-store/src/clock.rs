@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// True if a clock said so that has gone back since.
+/// True if a time, in seconds since 1970, is in the future: the clock went back.
 pub fn is_in_future(written: u64) -> bool {
     written > now().saturating_add(CLOCK_TOLERANCE)
 }

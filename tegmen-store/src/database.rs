@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
-//! state.db.key      what sessions are sealed under, and the lock
+//! state.db.key      the key that seals sessions, and the lock
 //! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
 //! ```
 //!
@@ -66,7 +66,7 @@ pub enum Change {
     Remove(String),
 }
 
-/// Told whether a change is durable.
+/// Receives the result of a change, when it is durable or failed.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// The conditions under which a database is open.
@@ -104,9 +104,9 @@ enum Order {
     Call(Call),
     Change(Change, Option<Done>),
     Load(String, Sender<Vec<(String, Numbers)>>),
-    /// Everything before is durable when this is answered, unless it says otherwise.
+    /// The answer says whether all earlier changes are durable.
     Flush(Sender<Result<(), String>>),
-    /// As a power cut: nothing of what waits is done.
+    /// Ends as a power cut does: changes that wait are lost.
     Abandon,
     Close,
 }
@@ -132,7 +132,7 @@ impl Database {
         let failed = |source| StateError::File { file: file.display().to_string(), source };
         let name = file.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // By whatever path it is opened, what is beside it is the same.
+        // The files beside it are then the same for each path that leads to it.
         let file = std::fs::canonicalize(parent).map_err(failed)?.join(name);
         let guard = Guard::open(&file)?;
         // Before anything is removed.
@@ -220,7 +220,7 @@ impl Database {
     }
 
     fn order(&self, order: Order) {
-        // Whoever waits for an answer of a thread that has ended learns that there is none.
+        // If the thread has ended, the order is dropped, and its caller receives an error.
         let _ = self.0.orders.send(order);
     }
 

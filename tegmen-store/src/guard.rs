@@ -49,7 +49,9 @@ impl Guard {
             let bytes = zeroize::Zeroizing::new(from_hex(text.trim()).unwrap_or_default());
             let whole = <[u8; KEY_LEN]>::try_from(bytes.as_slice());
             *key.expose_mut() = whole.map_err(|_| {
-                failed(io::Error::other("this is no key of 32 hexadecimal digits: delete it, and sessions begin anew"))
+                failed(io::Error::other(
+                    "this is no key of 32 hexadecimal digits: delete the file, and clients perform new handshakes",
+                ))
             })?;
         }
         Ok(Self { key, _lock: lock })

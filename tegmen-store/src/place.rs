@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The place that stores the numbers of one context.
 pub enum Place {
-    /// In a file of their own, and what tells the one that this process read or wrote last from all others.
+    /// In a file of its own, and the identity of the file that this process read or wrote last.
     File(PathBuf, Option<String>),
     /// In a row of this name.
     Database(Database, String),
@@ -21,7 +21,7 @@ impl Place {
         Self::File(file, last)
     }
 
-    /// False if the file was removed, or somebody else has written it.
+    /// False if the file was removed, or another process has written it.
     pub fn is_ours(&self) -> bool {
         match self {
             Self::File(file, Some(last)) => std::fs::metadata(file).is_ok_and(|meta| files::identity(&meta) == *last),

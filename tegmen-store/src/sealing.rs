@@ -4,7 +4,8 @@
 //! counter would repeat in a copy of the database, or in two copies of a virtual machine that run at the same time. After
 //! 2^64 rows under one data key the probability that two of them have the same nonce is below 2^-64.
 //!
-//! A row is sealed for its key and its revision: a value that somebody moves to another row, or puts back, does not open.
+//! A row is sealed for its key and its revision: a value that is moved to another row, or replaced by an earlier value, does
+//! not open.
 
 use crate::StateError;
 use chacha20poly1305::aead::{AeadInOut as _, KeyInit as _};

@@ -41,7 +41,7 @@ pub struct Number {
 /// The content of a row.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Bytes that everybody who reads the database may see.
+    /// Bytes that are stored in clear.
     Plain(Vec<u8>),
     /// Bytes that are sealed at rest.
     Secret(Zeroizing<Vec<u8>>),
@@ -246,7 +246,7 @@ pub struct Changed {
 pub struct Changes {
     /// The changes, whole revisions only.
     pub changes: Vec<Changed>,
-    /// The revision from which the next call goes on.
+    /// The revision to pass to the next call.
     pub through: Revision,
 }
 
@@ -263,8 +263,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Makes all changes of a transaction, or none. The answer comes when they are durable. A transaction without changes
     /// has no revision of its own, and is answered with the newest one.
     ///
-    /// After [`StoreError::Unavailable`] nobody knows whether the changes are made: the caller reads, or leaves out the
-    /// numbers in question. After any other error they are not made.
+    /// After [`StoreError::Unavailable`] the changes may be made or not: the caller reads, or skips the numbers in question.
+    /// After any other error they are not made.
     fn commit(&self, transaction: Transaction) -> Answer<Revision>;
 
     /// Returns changes after `after` of keys that begin with `prefix`, about `most` of them, at once if there are some, and
@@ -298,7 +298,7 @@ pub enum StoreError {
         found: Revision,
     },
     /// History does not reach back to that revision.
-    #[error("history begins at revision {}: read again, and go on from the revision of that read", .oldest.0)]
+    #[error("history begins at revision {}: read again, and continue from the revision of that read", .oldest.0)]
     Compacted {
         /// The oldest revision that can be read.
         oldest: Revision,
@@ -333,7 +333,7 @@ pub enum StoreError {
         /// The limit.
         why: &'static str,
     },
-    /// The store failed; nobody knows whether a transaction was made.
+    /// The store failed. A transaction may be made or not.
     #[error("the store is not available ({why}): try again later, and read first whether a change was made")]
     Unavailable {
         /// The cause.

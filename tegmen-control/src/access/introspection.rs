@@ -1,7 +1,7 @@
 //! The decision on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
 //!
 //! The caller has authenticated the subscriber and read the request; it sends [`Outcome::reply`] to the peer, and gives the
-//! operator [`Outcome::message`]. Everything that depends on other devices looks alike to the peer: `{active: false}`.
+//! operator [`Outcome::message`]. A refusal that depends on other devices is always `{active: false}`.
 
 use super::ace::{
     Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
@@ -58,7 +58,7 @@ pub enum Reason {
     OtherMode,
     /// The policy refuses; the rule, if one decided.
     Policy(Decision),
-    /// The policy has nothing that this subscriber may do at this publisher.
+    /// The policy gives this subscriber no right at this publisher.
     NothingAllowed,
     /// The scope is not of RFC 9237, or has a right without a meaning here.
     NoScope,
@@ -218,7 +218,7 @@ impl<D: Devices> Introspection<'_, D> {
         }
     }
 
-    /// All rights of the scope, or none: who asks for more than the policy allows gets no smaller scope instead. Without a
+    /// Permits all rights of the scope, or none: a request for more than the policy allows gets no smaller scope. Without a
     /// scope, the policy must allow something between the two.
     fn permit(&self, subject: Party<'_>, publisher: Party<'_>, scope: Option<&Scope>) -> Result<(), Reason> {
         let Some(scope) = scope else {

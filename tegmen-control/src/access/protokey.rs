@@ -9,7 +9,7 @@
 //! In the paper the key depends on the session identity alone, so a subscriber that has the key of a session can pose as the
 //! publisher towards every other subscriber: it shows them the same identity. By default the name of the subscriber is a part
 //! of the derivation, so that the key is useless elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
-//! cannot be changed. Then nothing protects a subscriber but [`Accepted`], within one table and for a limited time.
+//! cannot be changed. Then only [`Accepted`] protects a subscriber, within one table and for a limited time.
 
 mod accepted;
 
@@ -77,7 +77,7 @@ pub enum Mode {
     /// The name of the subscriber is a part of the derivation: its key is useless to others.
     #[default]
     Bound,
-    /// As in the paper, where it is not. See the [module](self).
+    /// The name of the subscriber is no part of it, as in the paper. See the [module](self).
     Paper,
 }
 

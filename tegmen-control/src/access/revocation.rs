@@ -1,4 +1,4 @@
-//! The Token Revocation List (RFC 9770): which tokens are revoked, the parties that each of them concerns, and what changed.
+//! The Token Revocation List (RFC 9770): the revoked tokens, the parties that each of them concerns, and the updates.
 
 use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -96,7 +96,7 @@ impl RevocationList {
         Self { bounds, revoked: BTreeMap::new(), devices: BTreeMap::new(), administrators: Updates::default() }
     }
 
-    /// Registers a device, from when on its updates are kept.
+    /// Registers a device. From now on the list keeps its updates.
     pub fn register(&mut self, device: &str) {
         self.devices.entry(device.to_owned()).or_default();
     }
@@ -159,7 +159,7 @@ impl RevocationList {
         self.revoked.contains_key(hash)
     }
 
-    /// Answers a query (RFC 9770, sections 7 to 9). An unregistered device gets an empty list: it learns nothing.
+    /// Answers a query (RFC 9770, sections 7 to 9). An unregistered device gets an empty list.
     ///
     /// # Errors
     /// The payload of 4.00, if the cursor is past the last update.

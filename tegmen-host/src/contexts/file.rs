@@ -235,7 +235,7 @@ fn context_name(parts: &[&[u8]]) -> String {
     format!("{CONTEXTS}{}", to_hex(hash.finalize().get(..16).unwrap_or(&[])))
 }
 
-/// How names of contexts begin.
+/// Prefix of the names of contexts.
 const CONTEXTS: &str = "oscore/";
 
 /// A time as files have it.

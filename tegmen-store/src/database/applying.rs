@@ -22,7 +22,7 @@ pub(super) struct Applying<'w> {
     pub(super) moves: bool,
 }
 
-/// Changes of history that one compaction looks at, about.
+/// Approximate number of changes that one compaction examines.
 const AT_ONCE: usize = 4096;
 
 impl Applying<'_> {

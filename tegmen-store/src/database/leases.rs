@@ -1,4 +1,4 @@
-//! When leases end. Only their names and times are on the disk: after a restart each lease has its whole time again.
+//! Ends of leases. Only their names and durations are on the disk: after a restart each lease has its whole duration again.
 
 use crate::store::LeaseId;
 use std::collections::{BTreeSet, HashMap};

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) enum Task {
     Commit(Transaction, Promise<Revision>),
     Grant(Duration, Promise<LeaseId>),
-    /// Nobody waits for the end of a lease that was not renewed.
+    /// A lease that was not renewed ends without a caller.
     End(LeaseId, Option<Promise<()>>),
     Compact(Revision, Promise<()>),
 }

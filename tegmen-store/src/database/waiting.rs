@@ -6,7 +6,7 @@ use super::revisions::Revisions;
 use crate::sealing::Sealer;
 use rusqlite::Connection;
 
-/// Those that wait, and how the rows are read for them.
+/// Calls that wait.
 #[derive(Default)]
 pub(super) struct Waiting(Vec<Watcher>);
 
@@ -25,7 +25,7 @@ impl Waiting {
         }
     }
 
-    /// Answers those whose keys were changed, and forgets those that nobody waits for any more.
+    /// Answers the calls whose keys changed, and drops the calls whose caller is gone.
     pub(super) fn changed(
         &mut self,
         connection: &Connection,

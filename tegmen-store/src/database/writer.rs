@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 const MOST: usize = 256;
 /// Time that the first of them waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Milliseconds that are waited for the clock.
+/// Maximum time to wait for the clock, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
-/// Of the tables. Version 1 had numbers only.
+/// Version of the tables. Version 1 has only numbers.
 const VERSION: i64 = 2;
 
 /// State of the thread that writes.
@@ -33,7 +33,7 @@ pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// Of the digests of all rows of numbers: none of them is older than the others.
+    /// Sum of the digests of all rows of numbers. It detects rows of different ages.
     sum: u128,
     pub(super) was_recovered: bool,
     /// An error if a change since the last flush is not durable.
@@ -104,7 +104,7 @@ impl Writer {
                 writer.connection.execute("UPDATE store SET data_key = ?1", [data_key]).map_err(sql)?;
             }
         }
-        // What was copied before this is not the last any more.
+        // From here on, earlier copies are refused.
         let opened = writer.commit(&[], &[], true).and_then(|committed| committed.placed);
         opened.map_err(|error| failed(io::Error::other(error)))?;
         Ok(writer)
@@ -129,14 +129,14 @@ impl Writer {
         ))
     }
 
-    /// Adds what version 1 has not.
+    /// Adds the tables that version 1 lacks.
     fn migrate(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch(&format!("BEGIN; {} COMMIT;", self.tables()))
     }
 
     fn tables(&self) -> String {
         let tables = entries::TABLES;
-        // After a recovery, and in a database of numbers alone, nobody knows which revisions were used.
+        // After a recovery the used revisions are unknown.
         let end = if self.was_recovered { revisions::allowed((self.options.wall)()) } else { 0 };
         format!("{tables} INSERT INTO store VALUES (1, {end}, {end}, NULL); PRAGMA user_version = {VERSION};")
     }
@@ -202,7 +202,7 @@ impl Writer {
             };
             let patience = match order {
                 Ok(Order::Change(change, done)) => {
-                    // Nobody waits longer than for those who came at the same time.
+                    // A change with a caller waits only for changes that are queued already.
                     let patience = if done.is_some() { Duration::ZERO } else { PATIENCE };
                     batch.changes.push((change, done));
                     patience
@@ -325,7 +325,7 @@ impl Writer {
         let Written { sum, outcomes, keys, granted, renewed } = match written {
             Ok(written) => written,
             Err(why) => {
-                // They have not ended, and are tried again when their time is over once more.
+                // These leases have not ended. Each has its whole duration again.
                 let kept =
                     tasks.iter().filter_map(|task| if let Task::End(lease, _) = task { Some(*lease) } else { None });
                 for lease in kept {
@@ -358,7 +358,7 @@ impl Writer {
         applying.compact_to(self.options.history).map_err(failed)?;
         let Applying { keys, granted, moves, .. } = applying;
         let (end, is_longer) = (self.revisions.wanted_end, self.revisions.moves());
-        // After a recovery there is no more than what the clock allows; a few milliseconds bring enough.
+        // After a recovery the lease begins at the limit of the clock, and a few milliseconds raise the limit enough.
         for _ in 0..CLOCK_PATIENCE {
             if end <= revisions::allowed((self.options.wall)()) {
                 break;
@@ -459,7 +459,7 @@ fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Puts what was made again into the place of the one before, durably.
+/// Replaces the file in place by the draft, durably.
 fn take_place(files: &dyn Files, draft: &Path, in_place: &Path) -> io::Result<()> {
     files.rename(draft, in_place)?;
     files.sync_directory(in_place)

@@ -1,4 +1,4 @@
-//! Answers that come later, for a thread that waits and for a task that awaits. No runtime is named.
+//! Answers that come later, for a thread that waits and for a task that awaits, under any runtime.
 
 use super::StoreError;
 use std::future::Future;
@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The result of a call to a store, once it is there. A task awaits it, a thread calls [`Self::wait`]. Dropping it does
-/// not take the call back.
-#[must_use = "nothing is known of the call before its answer"]
+/// The result of a call to a store, once it is there. A task awaits it, a thread calls [`Self::wait`]. A dropped answer does
+/// not cancel the call.
+#[must_use = "the result of the call is unknown before its answer"]
 pub struct Answer<T>(Arc<Shared<T>>);
 
 /// The other end of an [`Answer`]: a driver keeps it until it knows the result. Without an answer when it is dropped, the

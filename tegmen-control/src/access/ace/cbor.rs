@@ -11,7 +11,7 @@ pub const MAX_MESSAGE: usize = 4096;
 /// Most entries of one map.
 const MAX_ENTRIES: usize = 64;
 
-/// The reason why bytes are no message: they are answered with 4.00 and `invalid_request`.
+/// The reason why bytes are no message. A server answers them with 4.00 and `invalid_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
     /// The bytes are no well-formed CBOR, or a value has the wrong type.

@@ -36,7 +36,7 @@ pub struct ErrorResponse {
     pub error: ErrorCode,
     /// A text for people.
     pub description: Option<String>,
-    /// Where people find more.
+    /// The URI of a page with more information.
     pub uri: Option<String>,
 }
 

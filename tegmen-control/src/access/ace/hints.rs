@@ -1,4 +1,4 @@
-//! AS Request Creation Hints (RFC 9200, section 5.3): where a client without a token gets one.
+//! AS Request Creation Hints (RFC 9200, section 5.3): the authorization server and the parameters of a token request.
 
 use super::cbor::{Malformed, MapWriter, bytes, read_message, text};
 use super::scope::{SCOPE, Scope};
@@ -19,7 +19,7 @@ pub struct CreationHints {
     pub audience: Option<String>,
     /// The scope to ask for.
     pub scope: Option<Scope>,
-    /// The nonce to hand on, by which the resource server knows that a token is fresh.
+    /// The nonce for the token request. It proves to the resource server that a token is fresh.
     pub cnonce: Option<Vec<u8>>,
 }
 

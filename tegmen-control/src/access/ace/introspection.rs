@@ -21,7 +21,7 @@ pub enum Hint {
 /// A request to `/introspect`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntrospectionRequest {
-    /// The rights that the resource server asks about. No parameter of RFC 9200: a server that does not know it ignores it.
+    /// The rights that the resource server asks about. RFC 9200 has no such parameter; other servers ignore it.
     pub scope: Option<Scope>,
     /// The token, or a reference to one. The message may have it as bytes or as text.
     pub token: Vec<u8>,

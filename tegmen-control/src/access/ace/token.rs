@@ -17,12 +17,12 @@ pub(super) const ACE_PROFILE: i64 = 38;
 pub(super) const CNONCE: i64 = 39;
 const RS_CNF: i64 = 41;
 
-/// The way in which a client shows that it may have a token (RFC 9200, section 8.5).
+/// The grant type of a token request (RFC 9200, section 8.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrantType(pub i64);
 
 impl GrantType {
-    /// The client authenticates itself. Meant where a request has no grant type.
+    /// The client authenticates itself. The default.
     pub const CLIENT_CREDENTIALS: Self = Self(2);
 }
 

@@ -19,7 +19,7 @@ pub type TokenHash = Vec<u8>;
 /// The query of a GET, from the values of its Uri-Query options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Query {
-    /// Updates that are wanted at most, 0 for as many as there are; `None` asks for the whole list.
+    /// Maximum number of updates, 0 for all; `None` requests the whole list.
     pub diff: Option<u64>,
     /// The cursor of an earlier answer, behind which the updates begin.
     pub cursor: Option<u64>,
@@ -45,7 +45,7 @@ impl Query {
             };
             let digits = value.iter().all(u8::is_ascii_digit);
             wrong |= value.is_empty() || !digits || place.is_some();
-            // What is larger than any number here is past the last update, too.
+            // A cursor above 64 bits is past the last update.
             *place = Some(std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX));
         }
         match (wrong, diff, cursor) {
@@ -81,16 +81,16 @@ pub enum Answer {
     Full {
         /// The hashes of all revoked tokens that are not expired.
         hashes: Vec<TokenHash>,
-        /// The place from which updates can be asked for.
+        /// The cursor for a later query of updates.
         cursor: Option<Cursor>,
     },
     /// Updates.
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
-        /// The place up to which these updates go.
+        /// The cursor of the last of these updates.
         cursor: Option<Cursor>,
-        /// True if there are further ones, or, with [`Cursor::Null`], if some are lost and the whole list is needed.
+        /// True if further updates exist, or, with [`Cursor::Null`], if updates are lost and the whole list is needed.
         more: Option<bool>,
     },
 }
@@ -203,7 +203,7 @@ impl TrlErrorId {
 pub struct TrlError {
     /// The error.
     pub error: TrlErrorId,
-    /// The place of the last update, where it helps.
+    /// The index of the last update, for an error about a cursor.
     pub cursor: Option<Cursor>,
 }
 

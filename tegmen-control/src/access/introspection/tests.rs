@@ -47,7 +47,7 @@ fn protokey() -> Protokey {
     Protokey::new(&[7; 32]).expect("32 bytes")
 }
 
-/// A server, with two of them sharing nothing but devices and policy.
+/// A server. Two servers share only devices and policy.
 struct Server {
     devices: Known,
     policy: TestedPolicy,

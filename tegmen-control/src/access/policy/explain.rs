@@ -1,4 +1,4 @@
-//! Why a policy decides as it does.
+//! The reasons of a policy's decision.
 
 use super::rule::{Rule, words};
 use super::{Decision, Policy, Question, RuleId};

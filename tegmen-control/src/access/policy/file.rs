@@ -30,7 +30,7 @@ pub(super) struct Contents {
     pub(super) tests: Vec<Test>,
 }
 
-/// Where a mistake is, in bytes of the text, and its correction.
+/// The offset of a mistake in the text, in bytes, and its correction.
 type Mistake = (usize, String);
 type Value<'i> = Spanned<DeValue<'i>>;
 
@@ -85,7 +85,7 @@ fn read(text: &str) -> Result<Contents, Mistake> {
     Ok(contents)
 }
 
-/// No name twice, and none in a test that no rule has.
+/// Checks that no two rules have the same name, and that each name in a test is that of a rule.
 fn check_names(text: &str, contents: &Contents) -> Result<(), Mistake> {
     let lines = lines(text);
     let at = |line: usize| lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
@@ -108,7 +108,7 @@ fn check_names(text: &str, contents: &Contents) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Characters that differ, place by place: enough to find a name with a slip of the pen.
+/// The number of positions at which two names differ: enough to find a misspelled name.
 fn distance(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).filter(|(a, b)| a != b).count().saturating_add(a.len().abs_diff(b.len()))
 }
@@ -187,7 +187,7 @@ fn party(key: &str, value: &Value<'_>) -> Result<OwnedParty, Mistake> {
 fn resource(key: &str, at: usize, text: &str) -> Result<Resource, Mistake> {
     let wrong = |message: String| (at, format!("{key}: {message}"));
     let rule = coap::Rule::parse(text).ok_or_else(|| wrong(format!("{}; this is \"{text}\"", coap::Rule::EXPECTED)))?;
-    // Behind a beginning some segment follows, or the rest of one.
+    // A beginning is continued by a segment, or by the rest of one.
     let path = rule.path.strip_suffix('*').map_or_else(|| rule.path.to_owned(), |beginning| format!("{beginning}x"));
     if path.contains('*') {
         return Err(wrong(format!("a * stands only at the end of a path; {} has one before", rule.path)));

@@ -28,7 +28,7 @@ impl Names {
             texts.dedup();
             texts
         };
-        // What a beginning names is also named by the beginnings of it, so that a search needs the longest alone.
+        // The set of a beginning includes the sets of its own beginnings, so a search needs only the longest one.
         let mut prefixes: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
         for (text, numbers) in &self.prefixes {
             let mut numbers = numbers.clone();

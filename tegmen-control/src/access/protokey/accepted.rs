@@ -28,7 +28,7 @@ impl Default for AcceptedBounds {
 pub enum NotAccepted {
     /// The same subscriber has asked for it before.
     Used,
-    /// Another subscriber has asked for it before: somebody shows the identity to a second subscriber.
+    /// Another subscriber has asked for it before: a peer shows the identity to a second subscriber.
     OfAnother,
     /// The subscriber has as many identities as one may have.
     TooMany,
@@ -72,7 +72,7 @@ impl Accepted {
         }
     }
 
-    /// Accepts an identity for this subscriber: the first time alone.
+    /// Accepts an identity for this subscriber, once.
     ///
     /// # Errors
     /// [`NotAccepted`] with the reason.

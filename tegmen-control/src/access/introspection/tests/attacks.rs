@@ -55,14 +55,15 @@ fn falling_back(protokey: &Protokey, identity: SessionIdentity<'_>, hint: Option
     protokey.session_key::<RustCrypto>(mode, identity, "alice").expose().to_vec()
 }
 
-/// Whatever a peer leaves out, adds or repeats after a refusal, it never gets the key of the weaker mode or a smaller scope,
-/// and a publisher never derives one.
+/// A peer that omits, adds or repeats parameters after a refusal never gets the key of the weaker mode or a smaller scope, and
+/// a publisher never derives such a key.
 #[test]
 fn refusal_never_weakens() {
     let (protokey, alice) = (protokey(), "alice tag:display");
     let identity = SessionIdentity::parse(b"oven;AAECAwQFBgcI").expect("an identity");
     let weak = protokey.session_key::<RustCrypto>(Mode::Paper, identity, "").expose().to_vec();
-    // The attack on the mutant: an attacker that removes the hint from the handshake gets the key that each subscriber may have.
+    // The attack on the mutant: an attacker that removes the hint from the handshake gets the key that each subscriber may
+    // have.
     assert_eq!(falling_back(&protokey, identity, None), weak);
     assert_ne!(falling_back(&protokey, identity, Some(b"alice")), weak);
     // The publisher gives up instead.
