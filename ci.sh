@@ -208,7 +208,7 @@ step_instructions() {
 # them to read the policies.
 step_decisions() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen-control --example decisions
+    cargo run --release --locked --quiet -p tegmen-bench --example decisions
 }
 
 # Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.

@@ -5,18 +5,19 @@
 //! and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two percent.
 //! `--json` prints the values in the form of that file.
 
+#[path = "../callgrind/mod.rs"]
+mod callgrind;
 mod ends;
 
+use callgrind::{Failure, instructions};
 use ends::Pair;
 use std::hint::black_box;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use tegmen::buf::Frame;
 use tegmen::dtls::record::ContentType;
 use tegmen::dtls::{Channel, CipherSuite, Records};
 use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM};
 use tegmen_host::provider::HostCrypto;
-
-type Failure = Box<dyn std::error::Error>;
 
 /// A name, and the work that is repeated.
 type Row = (&'static str, fn(u32));
@@ -144,24 +145,11 @@ fn values() -> Result<Vec<(&'static str, f64)>, Failure> {
     let (few, more) = TIMES;
     let mut counts = Vec::new();
     for (name, _) in ROWS {
-        let difference = instructions(name, few + more)?.checked_sub(instructions(name, few)?);
+        let difference =
+            instructions("instructions", name, few + more)?.checked_sub(instructions("instructions", name, few)?);
         counts.push((name, difference.ok_or("fewer instructions for more work")? as f64 / f64::from(more)));
     }
     Ok(counts)
-}
-
-/// The instructions of `times` repetitions of a row.
-fn instructions(row: &str, times: u32) -> Result<u64, Failure> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.arg("--toggle-collect=*instructions::counted*").arg(std::env::current_exe()?);
-    let output = command.arg(row).arg(times.to_string()).output()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let count = text.lines().find_map(|line| line.split_once("Collected :")).map(|(_, count)| count.trim().parse());
-    match count {
-        Some(Ok(count)) if output.status.success() && count > 0 => Ok(count),
-        _ => Err(format!("{row}: {text}").into()),
-    }
 }
 
 fn as_json(counts: &[(&str, f64)]) -> Result<(), Failure> {

@@ -3,12 +3,14 @@
 //! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone, for two
 //! numbers of repetitions; the difference is divided. No decision may take 10,000 instructions.
 
+#[path = "../callgrind/mod.rs"]
+mod callgrind;
+
+use callgrind::{Failure, instructions};
 use std::hint::black_box;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use tegmen_coap::Code;
 use tegmen_control::access::policy::{OwnedParty, Policy, Question};
-
-type Failure = Box<dyn std::error::Error>;
 
 /// Rules of each policy.
 const RULES: usize = 10_000;
@@ -162,25 +164,12 @@ fn compare() -> Result<bool, Failure> {
     let (few, more) = TIMES;
     let mut within = true;
     for row in &ROWS {
-        let difference = instructions(row.name, more)?.checked_sub(instructions(row.name, few)?);
+        let difference =
+            instructions("decisions", row.name, more)?.checked_sub(instructions("decisions", row.name, few)?);
         let count = difference.ok_or("fewer instructions for more work")? / u64::from(more - few);
         let note = if count < LIMIT { "" } else { "  above the limit" };
         within &= count < LIMIT;
         println!("{:55} {count:6}{note}", row.name);
     }
     Ok(within)
-}
-
-/// The instructions of `times` decisions of a row.
-fn instructions(row: &str, times: u32) -> Result<u64, Failure> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    command.arg("--toggle-collect=*decisions::counted*").arg(std::env::current_exe()?);
-    let output = command.arg(row).arg(times.to_string()).output()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let count = text.lines().find_map(|line| line.split_once("Collected :")).map(|(_, count)| count.trim().parse());
-    match count {
-        Some(Ok(count)) if output.status.success() && count > 0 => Ok(count),
-        _ => Err(format!("{row}: {text}").into()),
-    }
 }
