@@ -204,7 +204,7 @@ step_instructions() {
     cargo run --release --locked --quiet -p tegmen-bench --example instructions
 }
 
-# Instructions of a decision under a policy of 10,000 rules. Not of the gate, because valgrind takes four minutes, nearly all of
+# Instructions of a decision under a policy of 10,000 rules. Not of the gate, because valgrind takes three minutes, nearly all of
 # them to read the policies.
 step_decisions() {
     need valgrind

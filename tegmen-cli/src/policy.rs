@@ -3,6 +3,7 @@
 use crate::output::{Failure, Output, printable, printable_lines};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_control::access::policy::{self, Change, Explanation, FailedTest, OwnedParty, Question, RuleId};
@@ -75,8 +76,13 @@ impl Policy {
 /// Reads a policy file.
 fn read(path: &Path) -> Result<policy::Policy, Failure> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("the policy {file} cannot be read: {error}: correct the path")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let next_step = match error.kind() {
+            ErrorKind::InvalidData => "a policy is text in UTF-8",
+            _ => "correct the path, or the permissions there",
+        };
+        Failure::usage(format!("the policy {file} cannot be read: {error}: {next_step}"))
+    })?;
     policy::Policy::parse(&file, &text).map_err(Failure::usage)
 }
 
