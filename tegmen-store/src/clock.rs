@@ -17,5 +17,20 @@ pub fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// Milliseconds of a day.
+pub const DAY: u64 = 24 * 3600 * 1000;
+
+/// Returns the end of the numbers that may have been used at `now`, at a pace of `pace` numbers a day since `since`, both in
+/// milliseconds since 1970, and with the numbers of a day beforehand. No lease ever ends above, so after a loss of all state
+/// the numbers above are unused.
+pub fn allowed(pace: u64, since: u64, now: u64) -> u64 {
+    let time = now.saturating_sub(since).saturating_add(DAY);
+    let allowed = u128::from(time).saturating_mul(pace.into()) / u128::from(DAY);
+    u64::try_from(allowed).unwrap_or(u64::MAX)
+}
+
 /// Seconds by which a clock may go back without being noticed: what time services correct.
 const CLOCK_TOLERANCE: u64 = 120;
+
+#[cfg(test)]
+mod tests;

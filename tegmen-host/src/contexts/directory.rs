@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use tegmen::oscore::ReplayWindow;
 use tegmen::oscore::{BadParameters, MAX_PARTIAL_IV, Parameters, ProtectError, RederivableContext};
-use tegmen_store::clock::{is_in_future, now, now_millis};
+use tegmen_store::clock::{self, is_in_future, now, now_millis};
 use tegmen_store::files::sync_directory;
 use tegmen_store::lock::Locked;
 use tegmen_store::{Database, LEASE, Numbers, Place};
@@ -102,11 +102,9 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// The numbers that may have been leased since a context was made: 4 each millisecond, and those of a day beforehand. No
-/// lease ever ends above, so that whatever state is lost, what lies above was not used.
+/// The numbers that may have been leased since a context was made, at `created` in seconds since 1970: 4 each millisecond.
 pub(super) fn allowance(created: u64) -> u64 {
-    let since = now_millis().saturating_sub(created.saturating_mul(1000)).saturating_add(24 * 3600 * 1000);
-    since.saturating_mul(4)
+    clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
 }
 
 /// The numbers that the next process begins with. Those of a context without a place were never used here, but an image of

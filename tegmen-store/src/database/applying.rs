@@ -3,6 +3,7 @@
 use super::entries::{self, Version};
 use super::revisions::Revisions;
 use super::tasks::{Outcome, Task};
+use crate::clock::{DAY, allowed};
 use crate::sealing::Sealer;
 use crate::store::{LeaseId, Number, Put, Revision, StoreError, Transaction, Value};
 use rusqlite::{Connection, params};
@@ -162,17 +163,6 @@ struct Checked {
     created: Option<u64>,
     /// The time at which a number was made, in milliseconds since 1970.
     since: u64,
-}
-
-/// Milliseconds of a day.
-const DAY: u64 = 24 * 3600 * 1000;
-
-/// The end of the numbers that a number of this pace may have used at `now`, if it was made at `since`, both in
-/// milliseconds since 1970.
-fn allowed(pace: u64, since: u64, now: u64) -> u64 {
-    let time = now.saturating_sub(since).saturating_add(DAY);
-    let allowed = u128::from(time).saturating_mul(pace.into()).checked_div(DAY.into()).unwrap_or(0);
-    u64::try_from(allowed).unwrap_or(u64::MAX)
 }
 
 /// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.

@@ -1,13 +1,14 @@
 //! The numbers of transactions, which are leased: see [`super`].
 
+use crate::clock;
 use crate::store::{Revision, StoreError};
 
 /// Revisions that are leased at a time: as many are left out at most with each start.
 pub const REVISIONS: u64 = 4096;
 /// The beginning of 2026, in milliseconds since 1970. A clock before it is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
-/// Microseconds of a day.
-const DAY: u64 = 24 * 3600 * 1_000_000;
+/// Revisions a day: one a microsecond.
+const PACE: u64 = clock::DAY * 1000;
 
 /// The newest revision, and the lease that it is from.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +70,8 @@ impl Revisions {
     }
 }
 
-/// The revision that no store has reached at `now`, in milliseconds since 1970: one a microsecond since the beginning of
-/// 2026, and those of a day beforehand. The origin is the same for all stores, so that a recovery needs nothing of the
-/// store that is lost.
+/// The revision that no store has reached at `now`, in milliseconds since 1970. The origin is the same for all stores, so that
+/// a recovery needs nothing of the store that is lost.
 pub(super) fn allowed(now: u64) -> u64 {
-    now.saturating_sub(ORIGIN).saturating_mul(1000).saturating_add(DAY)
+    clock::allowed(PACE, ORIGIN, now)
 }
