@@ -4,7 +4,7 @@
 use core::num::NonZeroU32;
 
 /// Names an entry of the table of peers. An entry that was removed and used again has another generation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId {
     /// Position in the table.
     pub index: u32,

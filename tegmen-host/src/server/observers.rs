@@ -4,7 +4,7 @@ use super::notifier::ObservedPaths;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerPeer;
 use crate::request_uri;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Builder, MessageRef, Probing};
@@ -20,7 +20,8 @@ type Observer = node::Observer<OscoreExchange>;
 /// The observers of a shard, and when they may be sent notifications that are not confirmable.
 pub(crate) struct Observers {
     by_peer: PerPeer<Observations>,
-    by_path: HashMap<Arc<str>, HashSet<PeerId>>,
+    /// The peers that observe a path, in the order of the table: a notification to all reads memory in one direction.
+    by_path: HashMap<Arc<str>, BTreeSet<PeerId>>,
     /// The paths, for those who ask from outside.
     paths: Arc<ObservedPaths>,
     /// Observations, and the most.
@@ -81,7 +82,7 @@ impl Observers {
         }
         let path: Arc<str> = self.path.as_str().into();
         self.paths().insert(path.clone());
-        self.by_path.insert(path.clone(), HashSet::from([peer]));
+        self.by_path.insert(path.clone(), BTreeSet::from([peer]));
         path
     }
 
