@@ -310,10 +310,8 @@ impl Serve {
             false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
             false => Credentials::from_file(&self.credentials).map_err(Failure::usage)?,
         };
-        for rule in &self.anonymous {
-            let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
-            credentials.allow_anonymous(rule).map_err(wrong)?;
-        }
+        let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
+        credentials.allow_anonymous(&self.anonymous).map_err(wrong)?;
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
         let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
         let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;

@@ -7,7 +7,7 @@ use files::{Files, Trouble};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::block::etag;
@@ -71,6 +71,18 @@ impl Resource {
         Self::Value(Arc::new(Mutex::new(Value::new(bytes.to_vec(), None))))
     }
 
+    /// True for the same value or counter, and for the same file, directory or program.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
+            (Self::Blink(one), Self::Blink(other)) => Arc::ptr_eq(one, other),
+            (Self::File(one), Self::File(other)) => one == other,
+            (Self::Directory { root: one, .. }, Self::Directory { root: other, .. }) => one == other,
+            (Self::Command(one), Self::Command(other)) => one == other,
+            _ => false,
+        }
+    }
+
     const fn is_observable(&self) -> bool {
         matches!(self, Self::Value(_) | Self::File(_) | Self::Blink(_))
     }
@@ -86,38 +98,84 @@ impl Resource {
     }
 }
 
-/// Resources by path, without a slash in front.
+/// Resources by path, without a slash in front. All clones serve the same ones.
 #[derive(Clone)]
 pub struct Resources {
-    by_path: Arc<BTreeMap<String, Resource>>,
+    /// What this clone serves, until it sees that there is something newer.
+    set: Arc<Set>,
+    newest: Arc<Newest>,
     running: Arc<Semaphore>,
     files: Files,
+}
+
+/// The resources between two changes.
+#[derive(Clone)]
+struct Set {
+    by_path: BTreeMap<String, Resource>,
     max_body: usize,
+    /// The number of changes before.
+    version: u64,
+}
+
+/// The set that all clones are to serve.
+struct Newest {
+    version: AtomicU64,
+    set: Mutex<Arc<Set>>,
 }
 
 impl Resources {
     /// These resources, and `/.well-known/core` that lists them.
     pub fn new(resources: impl IntoIterator<Item = (String, Resource)>) -> Self {
         let by_path = resources.into_iter().map(|(path, resource)| (path.trim_matches('/').to_owned(), resource));
+        let set = Arc::new(Set { by_path: by_path.collect(), max_body: usize::MAX, version: 0 });
         Self {
-            by_path: Arc::new(by_path.collect()),
+            set: set.clone(),
+            newest: Arc::new(Newest { version: AtomicU64::new(0), set: Mutex::new(set) }),
             running: Arc::new(Semaphore::new(MAX_COMMANDS)),
             files: Files::default(),
-            max_body: usize::MAX,
         }
     }
 
     /// Longest value, in bytes, that a patch may make.
     pub fn with_max_body(self, max_body: usize) -> Self {
-        Self { max_body, ..self }
+        let newest = Set { max_body, ..Set::clone(&self.set) };
+        self.publish(newest);
+        self
+    }
+
+    /// Serves from now on what `other` serves, in all clones, and tells the observers of paths that are other resources now or
+    /// none. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
+    pub fn replace(&self, other: &Self, notifier: &Notifier) {
+        let old = self.newest();
+        let new = other.newest();
+        self.publish(Set::clone(&new));
+        let changed = old
+            .by_path
+            .iter()
+            .filter(|(path, resource)| new.by_path.get(*path).is_none_or(|now| !now.is_same(resource)));
+        changed.for_each(|(path, _)| notifier.changed(path));
+        // Files below directories, too.
+        self.files.watched_paths().iter().for_each(|path| notifier.changed(path));
+    }
+
+    fn newest(&self) -> Arc<Set> {
+        self.newest.set.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn publish(&self, set: Set) {
+        let mut newest = self.newest.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = newest.version + 1;
+        *newest = Arc::new(Set { version, ..set });
+        self.newest.version.store(version, Ordering::Release);
     }
 
     /// Returns the resource of a path, and the rest of the path below it (for directories).
     fn find<'p>(&self, path: &'p str) -> Option<(&Resource, &'p str)> {
-        if let Some(found) = self.by_path.get(path) {
+        if let Some(found) = self.set.by_path.get(path) {
             return Some((found, ""));
         }
-        let directories = self.by_path.iter().filter(|(_, resource)| matches!(resource, Resource::Directory { .. }));
+        let directories =
+            self.set.by_path.iter().filter(|(_, resource)| matches!(resource, Resource::Directory { .. }));
         directories
             .filter_map(|(prefix, resource)| match prefix.as_str() {
                 "" => Some((resource, path)),
@@ -128,7 +186,7 @@ impl Resources {
 
     /// Lists the resources (RFC 6690).
     fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let links = self.by_path.iter().filter(|(path, _)| !path.is_empty());
+        let links = self.set.by_path.iter().filter(|(path, _)| !path.is_empty());
         let link =
             |(path, resource): (&'_ String, &'_ Resource)| (path.clone(), resource.kind(), resource.is_observable());
         let links: Vec<_> = links.map(link).collect();
@@ -172,7 +230,7 @@ impl Resources {
             Code::PATCH | Code::IPATCH => {
                 may_change(message, Some(&value.etag))?;
                 let merged = merged(message, &value.bytes)?;
-                if merged.len() > self.max_body {
+                if merged.len() > self.set.max_body {
                     return Err(Code::REQUEST_ENTITY_TOO_LARGE);
                 }
                 *value = Value::new(merged, value.format);
@@ -318,6 +376,9 @@ fn file_below(root: &Path, path: &str, below: &str) -> Result<PathBuf, Code> {
 
 impl Application for Resources {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if self.newest.version.load(Ordering::Acquire) != self.set.version {
+            self.set = self.newest();
+        }
         let (message, path) = (request.message(), request.path());
         if path == link::WELL_KNOWN_CORE {
             return self.list(request, response);

@@ -378,7 +378,7 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
         ("", Some("PUT /value"), [(get, Code::UNAUTHORIZED), (put, Code::CHANGED)]),
     ] {
         let credentials = Credentials::from_file(&scene.write(entry, 100)).unwrap();
-        option.into_iter().for_each(|rule| credentials.allow_anonymous(rule).unwrap());
+        credentials.allow_anonymous(&option.map(str::to_owned).into_iter().collect::<Vec<_>>()).unwrap();
         let mut config = ServerConfig::default();
         config.trust.public_keys = Some(keys());
         let running = Running::start(&credentials, config);
@@ -392,7 +392,7 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
         let in_vain = entry.is_empty() && option.is_none();
         assert_eq!(running.count("AnonymousInVain"), usize::from(in_vain));
     }
-    assert!(Credentials::default().allow_anonymous("READ everything").is_err());
+    assert!(Credentials::default().allow_anonymous(&["READ everything".to_owned()]).is_err());
 }
 
 #[tokio::test]

@@ -116,10 +116,20 @@ impl Credentials {
     /// [`CredentialsError`].
     pub fn from_file(path: &std::path::Path) -> Result<Self, CredentialsError> {
         let credentials = Self::default();
-        let (table, stamp) = load(path)?;
-        credentials.replace(table);
-        credentials.write(|shared| shared.file = Some((path.to_owned(), Reading::of(stamp))));
+        credentials.set_file(path)?;
         Ok(credentials)
+    }
+
+    /// Takes the identities, keys and rights of a file in place of those before. On an error the old ones stay in force. A peer
+    /// keeps its session if the file gives it the same key.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub fn set_file(&self, path: &std::path::Path) -> Result<(), CredentialsError> {
+        let (table, stamp) = load(path)?;
+        self.replace(table);
+        self.write(|shared| shared.file = Some((path.to_owned(), Reading::of(stamp))));
+        Ok(())
     }
 
     /// Reads the file again if it changed, or if that failed the last time. `Ok(Some(n))` says how many identities it has
@@ -176,14 +186,15 @@ impl Credentials {
         })
     }
 
-    /// Lets clients without a certificate or key do this as well, as `"GET /*"` in the file; without such a rule they may do
-    /// nothing.
+    /// Lets clients without a certificate or key do this, as `"GET /*"`, besides what the file allows them. The rules replace
+    /// those before; without any rule such clients may do nothing.
     ///
     /// # Errors
-    /// The rule, if it is none.
-    pub fn allow_anonymous(&self, rule: &str) -> Result<(), String> {
-        let rule = Rule::parse(rule).ok_or_else(|| rule.to_owned())?;
-        self.write(|shared| shared.anonymous.push(rule));
+    /// The first rule that is none; then nothing has changed.
+    pub fn allow_anonymous(&self, rules: &[String]) -> Result<(), String> {
+        let parse = |rule: &String| Rule::parse(rule).ok_or_else(|| rule.clone());
+        let rules = rules.iter().map(parse).collect::<Result<_, _>>()?;
+        self.write(|shared| shared.anonymous = rules);
         Ok(())
     }
 

@@ -65,8 +65,11 @@ impl Files {
     /// Looks each second whether a file changed, for those who observe `path`. False if too many files are looked at.
     pub(super) fn watch(&self, path: &str, file: &Path, known: Stamp) -> bool {
         let mut watched = self.watched();
-        if let Some(known) = watched.get_mut(path) {
-            known.unobserved = false;
+        if let Some(watched) = watched.get_mut(path) {
+            if watched.file != file {
+                (watched.file, watched.known) = (file.to_owned(), Some(known));
+            }
+            watched.unobserved = false;
             return true;
         }
         let has_room = watched.len() < MAX_WATCHED;
@@ -74,6 +77,11 @@ impl Files {
             watched.insert(path.to_owned(), Watched { file: file.to_owned(), known: Some(known), unobserved: false });
         }
         has_room
+    }
+
+    /// Returns the paths of the files that are looked at.
+    pub(super) fn watched_paths(&self) -> Vec<String> {
+        self.watched().keys().cloned().collect()
     }
 
     /// Looks at all files: the paths of those that changed. What nobody observes twice in a row is forgotten.
