@@ -1,5 +1,6 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
+//! * `sockets` binds the sockets, or takes those that a parent passes.
 //! * `shard` moves datagrams, begins and ends sessions, and does the commands that come from elsewhere.
 //! * `serve` stands between the shard's node and the application; `coap_peer` is the CoAP state of one peer.
 //! * `bodies`, `observers`, `oscore` and `leisure` are the memory of parts of the node.
@@ -13,6 +14,7 @@ mod coap_peer;
 mod command;
 mod config;
 mod deferred;
+mod ending;
 mod event;
 mod held;
 mod key_operation;
@@ -24,15 +26,18 @@ mod notifier;
 mod observers;
 mod oscore;
 mod per_peer;
+mod pulse;
 mod reply;
 mod request;
 mod responder;
 mod router;
+mod runtime;
 mod serve;
 mod session;
 mod shard;
 mod shared;
 mod signing;
+mod sockets;
 mod tried;
 mod unauthenticated;
 
@@ -42,11 +47,12 @@ pub(crate) use bodies::{Ledger, ServerBodies};
 pub use builder::ServerBuilder;
 pub(crate) use coap_peer::{Attached, CoapPeer, Forgettable, Forgotten};
 pub(crate) use command::Command;
-pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLog, ServerSessions, ServerTrust};
+pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLimits, ServerLog, ServerSessions, ServerTrust};
 pub(crate) use deferred::{DeferredRequest, Outcome};
 pub(crate) use event::EventSink;
 pub use event::{Answered, Event, Severity};
 pub use kind::Kind;
+use limits::Gate;
 pub use limits::HelloLimits;
 pub(crate) use limits::Limited;
 pub use listen::{Listen, ListenError};
@@ -54,13 +60,15 @@ pub(crate) use notifier::Changes;
 pub use notifier::Notifier;
 pub(crate) use observers::Observers;
 pub(crate) use oscore::OscoreExchange;
+pub use pulse::Pulse;
 pub use reply::Reply;
 pub use request::Request;
 pub use responder::Responder;
 pub use router::Router;
-pub(crate) use serve::{CoapServer, Limits, Resources, pool};
+pub(crate) use serve::{CoapServer, Resources, pool};
 pub use session::{Session, SessionId};
 pub(crate) use shard::refusal;
+pub use sockets::InheritError;
 pub(crate) use tried::Tried;
 pub(crate) use unauthenticated::Unauthenticated;
 
@@ -69,12 +77,14 @@ use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, TicketKeyError};
 use crate::state::{Sessions, StateError};
 use crate::udp::{BindError, Socket};
-use crate::uri::Scheme;
+use ending::Ending;
+use runtime::Runtime;
 use shard::Shard;
 use shared::Shared;
-use std::net::Ipv6Addr;
+use sockets::Sockets;
+use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tegmen::coap::handler::USUAL_OPTIONS;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::cx::Counters;
@@ -110,6 +120,9 @@ pub enum StartError {
     /// A socket could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The sockets that a parent passed cannot be used.
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
     /// The key log cannot be written.
     #[error("the key log {file} cannot be written: {source}")]
     KeyLog {
@@ -129,14 +142,20 @@ pub enum StartError {
     System(std::io::Error),
 }
 
+/// The commands to a shard, and the datagrams that other shards pass to it.
+type Channels =
+    ((mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>), mpsc::Receiver<cid_routing::Passed>);
+
 /// A running server. Dropping it ends it.
 pub struct Server {
     addresses: Vec<Listen>,
-    stop: watch::Sender<bool>,
+    ending: watch::Sender<Ending>,
     counters: Counts,
     notifier: Notifier,
     threads: Vec<std::thread::JoinHandle<()>>,
     sessions: Option<Arc<Sessions>>,
+    gate: Arc<Gate>,
+    bodies: Arc<Ledger>,
 }
 
 /// A handle to read the totals of a running server.
@@ -245,39 +264,63 @@ impl Server {
     fn start<A: Application>(
         config: &ServerConfig,
         rights: (&Credentials, AnyPolicy),
-        application: A,
-        events: EventSink,
+        inherited: Vec<UdpSocket>,
+        (application, events): (A, EventSink),
     ) -> Result<Self, StartError> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let shards = if config.shards == 0 { cores } else { config.shards };
-        let mut runtimes = (0..shards).map(|_| Runtime::new()).collect::<Result<Vec<_>, _>>()?;
-        let (addresses, kept) = free_addresses(config, &runtimes)?;
-        let (stop, stopped) = watch::channel(false);
+        let shards = sockets::shards(config, &inherited);
+        let runtimes = (0..shards).map(|_| Runtime::new()).collect::<Result<Vec<_>, _>>()?;
+        let mut sockets = Sockets::new(config, inherited, &runtimes)?;
+        let (ending, ended) = watch::channel(Ending::No);
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let (to_shards, passed): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::channel(cid_routing::WAITING)).unzip();
         let notifier = Notifier { shards: senders.iter().cloned().map(Changes::new).collect() };
-        let shared = Shared::new(config, rights, (application, events), (addresses, to_shards), notifier)?;
+        let shared =
+            Shared::new(config, rights, (application, events), (sockets.addresses.clone(), to_shards), notifier)?;
         let mut server = Self {
             addresses: shared.addresses.clone(),
-            stop,
+            ending,
             counters: Counts((0..shards).map(|_| Arc::default()).collect()),
             notifier: shared.notifier.clone(),
             threads: Vec::new(),
             sessions: shared.sessions.clone(),
+            gate: shared.gate.clone(),
+            bodies: shared.bodies.clone(),
         };
         let channels = senders.into_iter().zip(receivers).zip(passed);
-        for ((number, runtime), ((sender, commands), passed)) in runtimes.drain(..).enumerate().zip(channels) {
-            let sockets = bind(config, &shared.addresses, &runtime, number, shards)?;
-            let Some(totals) = server.counters.0.get(number).cloned() else { break };
-            let shard = Shard::new(&shared, number, sender, totals)?;
-            let stopped = stopped.clone();
-            let reload = number == 0;
-            let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
-            let run = move || runtime.block_on(shard.run(sockets, commands, passed, stopped, reload));
-            server.threads.push(thread.spawn(run).map_err(StartError::System)?);
+        let started = runtimes.into_iter().zip(channels).enumerate().try_for_each(|(number, (runtime, channels))| {
+            let sockets = sockets.of_shard(number, &runtime)?;
+            server.start_shard(&shared, number, (runtime, sockets), channels, ended.clone())
+        });
+        // Shards end when nobody passes datagrams on any more.
+        drop(shared);
+        started.map(|()| server)
+    }
+
+    /// Starts the thread of shard `number`.
+    fn start_shard<A: Application>(
+        &mut self,
+        shared: &Shared<'_, A>,
+        number: usize,
+        (runtime, sockets): (Runtime, Vec<Socket>),
+        ((sender, commands), passed): Channels,
+        ending: watch::Receiver<Ending>,
+    ) -> Result<(), StartError> {
+        let totals = self.counters.0.get(number).cloned().unwrap_or_default();
+        let shard = Shard::new(shared, number, sender, totals)?;
+        let thread = std::thread::Builder::new().name(format!("tegmen-{number}"));
+        let run = move || runtime.block_on(shard.run(sockets, commands, passed, ending));
+        self.threads.push(thread.spawn(run).map_err(StartError::System)?);
+        Ok(())
+    }
+
+    /// Changes the limits. Sessions and requests continue. A limit on the addresses of clients or on bodies applies to the
+    /// clients and transfers that begin from then on.
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.gate.set(limits.hellos);
+        self.bodies.set_limit(limits.max_bodies);
+        for shard in &*self.notifier.shards {
+            shard.send(Command::Limits(limits));
         }
-        drop(kept);
-        Ok(server)
     }
 
     /// Replaces the server's own keys by those of `keys`. Sessions continue; a handshake in progress may have to begin
@@ -314,6 +357,11 @@ impl Server {
         closed.recv().unwrap_or(false)
     }
 
+    /// Returns a handle to ask whether each shard answers.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { shards: self.notifier(), ending: self.ending.subscribe() }
+    }
+
     /// Tells observers of changes.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
@@ -331,12 +379,21 @@ impl Server {
 
     /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. What all shards did together, to the last.
     pub fn stop(mut self) -> Totals {
-        self.end();
+        self.end(Ending::Now);
         self.totals()
     }
 
-    fn end(&mut self) {
-        let _ = self.stop.send(true);
+    /// Ends the server as [`Self::stop`] does, but answers first the requests whose response is deferred. It waits for these
+    /// for at most `patience`, and then for the threads. From the call on the server receives nothing, and so begins no
+    /// handshake and knows no new client: what arrives waits in the sockets, for the next server if the sockets are
+    /// inherited. Returns what all shards did together, to the last.
+    pub fn drain(mut self, patience: Duration) -> Totals {
+        self.end(Ending::Drained { by: tokio::time::Instant::now() + patience });
+        self.totals()
+    }
+
+    fn end(&mut self, how: Ending) {
+        let _ = self.ending.send(how);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -349,89 +406,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.end(Ending::Now);
     }
-}
-
-/// A runtime that may be dropped anywhere, also where a server is started inside another runtime and fails.
-struct Runtime(Option<tokio::runtime::Runtime>);
-
-impl Runtime {
-    fn new() -> Result<Self, StartError> {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().map(|runtime| Self(Some(runtime))).map_err(StartError::System)
-    }
-
-    fn block_on(mut self, future: impl Future<Output = ()>) {
-        if let Some(runtime) = self.0.take() {
-            runtime.block_on(future);
-        }
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-/// Binds the sockets of shard `number`.
-fn bind(
-    config: &ServerConfig,
-    addresses: &[Listen],
-    runtime: &Runtime,
-    number: usize,
-    shards: usize,
-) -> Result<Vec<Socket>, BindError> {
-    let _guard = runtime.0.as_ref().map(tokio::runtime::Runtime::enter);
-    let bind = |(listen, asked): (&Listen, &Listen)| {
-        let shared = shards > 1 || asked.address.port() == 0 || !config.groups.is_empty();
-        Socket::bind(listen.address, shared)
-    };
-    let sockets = addresses.iter().zip(&config.listen).map(bind).collect::<Result<Vec<_>, _>>()?;
-    match number {
-        // One shard is enough for what every node of a network answers at leisure.
-        0 => Ok(sockets.into_iter().chain(join(config, addresses)?).collect()),
-        _ => Ok(sockets),
-    }
-}
-
-/// Joins every group at the ports of plain CoAP.
-fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
-    let mut sockets: Vec<Socket> = Vec::new();
-    for group in &config.groups {
-        let plain = || listens.iter().filter(|listen| listen.scheme == Scheme::Coap).map(|listen| listen.address);
-        // A socket for IPv6 answers IPv4, too, if there is no other.
-        let same = plain().filter(|address| address.is_ipv4() == group.ip.is_ipv4());
-        let both = plain().filter(|address| group.ip.is_ipv4() && address.ip() == Ipv6Addr::UNSPECIFIED);
-        let before = sockets.len();
-        for answers_from in same.chain(both) {
-            let at = group.at(answers_from.port());
-            if sockets.iter().all(|socket| socket.local() != at) {
-                sockets.push(Socket::join(group, answers_from.port(), answers_from)?);
-            }
-        }
-        if sockets.len() == before {
-            return Err(BindError::NobodyAnswers { group: group.clone() });
-        }
-    }
-    Ok(sockets)
-}
-
-/// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0
-/// becomes a number that all shards can bind; the socket that took it is kept until they have, so that nobody else does.
-fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
-    let _guard = runtimes.first().and_then(|runtime| runtime.0.as_ref()).map(tokio::runtime::Runtime::enter);
-    let bind = |listen: &Listen| match listen.address.port() {
-        0 => Socket::bind_first(listen.address),
-        _ => Socket::bind(listen.address, false),
-    };
-    let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-    let listens = config.listen.iter().zip(&sockets);
-    let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), scheme: listen.scheme }).collect();
-    let asked = config.listen.iter().map(|listen| listen.address.port());
-    let kept = asked.zip(sockets).filter(|(port, _)| *port == 0).map(|(_, socket)| socket).collect();
-    Ok((addresses, kept))
 }

@@ -105,13 +105,7 @@ impl Socket {
             }
             #[cfg(unix)]
             socket.set_reuse_port(shared)?;
-            // What groups are sent goes to the sockets that joined them, and to no other.
-            #[cfg(target_os = "linux")]
-            match address.is_ipv4() {
-                true => socket.set_multicast_all_v4(false)?,
-                false => socket.set_multicast_all_v6(false)?,
-            }
-            socket.set_nonblocking(true)?;
+            prepare(&socket, address)?;
             // As much as the system allows: a burst of a whole fleet must not be lost here.
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
             let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
@@ -133,6 +127,27 @@ impl Socket {
         #[cfg(unix)]
         SockRef::from(&socket.io).set_reuse_port(true).map_err(|source| BindError::new(address, source))?;
         Ok(socket)
+    }
+
+    /// Takes a socket that another program bound, with the buffers that it chose: that program may have the right to larger ones.
+    /// With `beside_groups`, sockets of groups may have the same port.
+    ///
+    /// # Errors
+    /// [`BindError`], whose text names the next step.
+    pub fn inherit(socket: std::net::UdpSocket, beside_groups: bool) -> Result<Self, BindError> {
+        let unspecified = SocketAddr::from(([0; 4], 0));
+        let address = socket.local_addr().map_err(|source| BindError::new(unspecified, source))?;
+        let socket = Socket2::from(socket);
+        let take = move || -> io::Result<Self> {
+            #[cfg(unix)]
+            socket.set_cloexec(true)?;
+            if beside_groups {
+                socket.set_reuse_address(true)?;
+            }
+            prepare(&socket, address)?;
+            Self::new(socket, None)
+        };
+        take().map_err(|source| BindError::new(address, source))
     }
 
     /// Joins a group: a socket that receives what is sent to it at this port. Answers go out by the socket that is bound
@@ -262,6 +277,19 @@ impl Socket {
         }));
         Ok(true)
     }
+}
+
+/// Sets the options that a socket for the address of a server needs, whoever bound it.
+fn prepare(socket: &Socket2, address: SocketAddr) -> io::Result<()> {
+    // What groups are sent goes to the sockets that joined them, and to no other.
+    #[cfg(target_os = "linux")]
+    match address.is_ipv4() {
+        true => socket.set_multicast_all_v4(false)?,
+        false => socket.set_multicast_all_v6(false)?,
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = address;
+    socket.set_nonblocking(true)
 }
 
 /// The buffer for received datagrams.

@@ -5,8 +5,8 @@ use super::Features;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::exchange_pool::ExchangePool;
 use crate::server::{
-    AnyPolicy, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Limits, Notifier, Observers,
-    Resources, Router, ServerBodies, ServerCoap, Tried, Unauthenticated,
+    AnyPolicy, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Notifier, Observers, Resources,
+    Router, ServerBodies, ServerCoap, ServerLimits, Tried, Unauthenticated,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,8 @@ impl ServingBuilder {
         let observed = notifier.shards.first().map(|changes| changes.observed.clone()).unwrap_or_default();
         let observers = Observers::new(observed, coap.max_observations, coap.unconfirmed_notifications);
         let bodies = ServerBodies::new(coap.max_body, Ledger::new(coap.max_bodies));
-        let limits = (Limits::new(&coap, events.is_some()), Unauthenticated::new(coap.max_unauthenticated));
+        let limits = ServerLimits::new(&coap, HelloLimits::default(), events.is_some());
+        let limits = (limits, Unauthenticated::new(coap.max_unauthenticated));
         let events = events.unwrap_or_else(|| Arc::new(|_| {}));
         let resources = Resources::new(router, commands, notifier);
         let serving = Serving {

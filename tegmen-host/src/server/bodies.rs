@@ -20,12 +20,21 @@ const MAX_HEAD: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     used: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
 }
 
 impl Ledger {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit })
+        Arc::new(Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) })
+    }
+
+    /// There may be `limit` bytes from now on. What is held is kept.
+    pub(super) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     pub(super) fn used(&self) -> usize {
@@ -37,7 +46,7 @@ impl Ledger {
         format!(
             "bodies of transfers take {} bytes of {}, of which peers without DTLS have half",
             self.used(),
-            self.limit
+            self.limit()
         )
     }
 
@@ -54,7 +63,7 @@ impl Ledger {
     }
 
     fn limit_of(&self, protection: Protection) -> usize {
-        if protection == Protection::Plain { self.limit / 2 } else { self.limit }
+        if protection == Protection::Plain { self.limit() / 2 } else { self.limit() }
     }
 }
 
@@ -133,6 +142,11 @@ impl ServerBodies {
     /// Bodies of at most `limit` bytes, whose shares `ledger` gives.
     pub(crate) fn new(limit: usize, ledger: Arc<Ledger>) -> Self {
         Self { limit, ledger, by_peer: PerPeer::default(), space: Vec::new(), refused: Arc::default() }
+    }
+
+    /// A body has at most `limit` bytes from now on.
+    pub(super) const fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Returns the ledger, and the place that is set when it refuses a share.

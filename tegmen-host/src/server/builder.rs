@@ -6,6 +6,7 @@ use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
 use crate::public_keys::PublicKeys;
 use crate::state::Database;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use tegmen::coap::{Policy, Request};
 
@@ -17,11 +18,19 @@ pub struct ServerBuilder {
     policy: Option<AnyPolicy>,
     events: EventSink,
     wrong: Option<ListenError>,
+    inherited: Vec<UdpSocket>,
 }
 
 impl ServerBuilder {
     pub(super) fn new(config: ServerConfig) -> Self {
-        Self { config, credentials: Credentials::default(), policy: None, events: Arc::new(|_| {}), wrong: None }
+        Self {
+            config,
+            credentials: Credentials::default(),
+            policy: None,
+            events: Arc::new(|_| {}),
+            wrong: None,
+            inherited: Vec::new(),
+        }
     }
 
     /// Adds an address to listen at, as `coaps://127.0.0.1:0` or `coap://[::]`: an IP address of this machine, and a port
@@ -31,6 +40,15 @@ impl ServerBuilder {
             Ok(listen) => self.config.listen.push(listen),
             Err(wrong) => self.wrong = self.wrong.or(Some(wrong)),
         }
+        self
+    }
+
+    /// Takes sockets that a parent has bound and passed, as systemd does: the server then binds none. What waits in them is
+    /// served. The server finds the socket of an address at which it listens by the local address, so each needs one for
+    /// each shard, and none may be left over. With a number of shards of 0 there are as many shards as sockets of the first
+    /// address. Several sockets of one address are bound with SO_REUSEPORT. Without sockets the call changes nothing.
+    pub fn inherit(mut self, sockets: impl IntoIterator<Item = UdpSocket>) -> Self {
+        self.inherited.extend(sockets);
         self
     }
 
@@ -128,12 +146,12 @@ impl ServerBuilder {
     /// # Errors
     /// [`StartError`], which says what to do.
     pub fn serve<A: Application>(self, application: A) -> Result<Server, StartError> {
-        let Self { config, credentials, policy, events, wrong } = self;
+        let Self { config, credentials, policy, events, wrong, inherited } = self;
         if let Some(wrong) = wrong {
             return Err(wrong.into());
         }
         let rights = || FilePolicy { credentials: credentials.clone(), plain_allowed: config.trust.plain_allowed };
         let policy = policy.unwrap_or_else(|| AnyPolicy::of(rights()));
-        Server::start(&config, (&credentials, policy), application, events)
+        Server::start(&config, (&credentials, policy), inherited, (application, events))
     }
 }

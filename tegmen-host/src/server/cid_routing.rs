@@ -41,6 +41,11 @@ impl CidRouting {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
+    /// Passes nothing on from now on. A shard has received everything when all others have come to this.
+    pub(super) fn end(&mut self) {
+        self.shards.clear();
+    }
+
     /// A datagram that waited here was taken.
     pub(super) fn taken(&self, path: &Path) {
         self.waiting.give_back(prefix_of(path));

@@ -1,5 +1,6 @@
 //! Commands to a shard: messages that do not come from its sockets.
 
+use super::ServerLimits;
 use super::key_operation::Worked;
 use super::reply::Reply;
 use super::session::Session;
@@ -8,6 +9,7 @@ use crate::public_keys::PublicKeys;
 use std::sync::mpsc::Sender;
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A message to a shard from outside its sockets.
 pub(crate) enum Command {
@@ -29,6 +31,10 @@ pub(crate) enum Command {
     },
     /// The keys with which the server proves itself from now on.
     Keys(Box<PublicKeys>),
+    /// The limits that apply from now on.
+    Limits(ServerLimits),
+    /// Answer, to show that the shard does its work.
+    Pulse(UnboundedSender<()>),
     /// More numbers of a session may be used.
     Leased {
         peer: PeerId,

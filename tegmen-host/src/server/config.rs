@@ -198,3 +198,51 @@ impl Default for ServerLog {
         Self { key_log: None, report_requests: true }
     }
 }
+
+/// The settings that a server can change while it runs: see [`Server::set_limits`](super::Server::set_limits). Each field has
+/// the meaning of the field of this name in [`ServerCoap`], [`ServerSessions`] or [`ServerLog`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ServerLimits {
+    /// See [`ServerCoap::leisure`].
+    pub leisure: Duration,
+    /// See [`ServerCoap::response_timeout`].
+    pub response_timeout: Duration,
+    /// See [`ServerCoap::requests_per_second`].
+    pub requests_per_second: u32,
+    /// See [`ServerCoap::verify_addresses`].
+    pub verify_addresses: bool,
+    /// See [`ServerCoap::unconfirmed_notifications`].
+    pub unconfirmed_notifications: u8,
+    /// See [`ServerCoap::max_body`].
+    pub max_body: usize,
+    /// See [`ServerCoap::max_bodies`].
+    pub max_bodies: usize,
+    /// See [`ServerSessions::hellos`].
+    pub hellos: HelloLimits,
+    /// See [`ServerLog::report_requests`].
+    pub report_requests: bool,
+}
+
+impl ServerLimits {
+    /// The limits of these settings.
+    pub(crate) const fn new(coap: &ServerCoap, hellos: HelloLimits, report_requests: bool) -> Self {
+        Self {
+            leisure: coap.leisure,
+            response_timeout: coap.response_timeout,
+            requests_per_second: coap.requests_per_second,
+            verify_addresses: coap.verify_addresses,
+            unconfirmed_notifications: coap.unconfirmed_notifications,
+            max_body: coap.max_body,
+            max_bodies: coap.max_bodies,
+            hellos,
+            report_requests,
+        }
+    }
+}
+
+impl From<&ServerConfig> for ServerLimits {
+    fn from(config: &ServerConfig) -> Self {
+        Self::new(&config.coap, config.sessions.hellos, config.log.report_requests)
+    }
+}

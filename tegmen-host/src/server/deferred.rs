@@ -54,6 +54,11 @@ impl Deferrals {
         (before.unwrap_or(Instant::AT_ONCE), overdue.collect())
     }
 
+    /// True if no request waits for its response.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.waiting.is_empty()
+    }
+
     /// True if a response waits until there is space to send it.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()

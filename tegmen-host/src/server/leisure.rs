@@ -23,6 +23,11 @@ impl Leisure {
         Self { waiting: PerPeer::default(), count: 0, longest }
     }
 
+    /// Each response waits for at most `longest` from now on.
+    pub(super) const fn set_longest(&mut self, longest: Duration) {
+        self.longest = longest;
+    }
+
     /// Forgets the responses to peers that are gone.
     pub(super) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
         self.waiting.retain(|peer, _| is_there(*peer));

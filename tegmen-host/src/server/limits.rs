@@ -5,7 +5,7 @@ use crate::prefix;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use tegmen::address::Address;
 use tegmen::dtls::Roles;
 use tegmen::time::Instant;
@@ -30,7 +30,8 @@ const PREFIXES: usize = 4096;
 
 /// The state behind [`HelloLimits`], of fixed size and the same for all shards.
 pub(crate) struct Gate {
-    limits: HelloLimits,
+    per_prefix: AtomicU32,
+    in_all: AtomicU32,
     /// With keys that nobody outside knows, so that nobody chooses whom to share with.
     hasher: RandomState,
     prefixes: Box<[Bucket]>,
@@ -40,15 +41,27 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(super) fn new(limits: HelloLimits) -> Self {
-        let prefixes = (0..if limits.per_prefix > 0 { PREFIXES } else { 1 }).map(|_| Bucket::default()).collect();
-        Self { limits, hasher: RandomState::new(), prefixes, total: Bucket::default(), dropped: AtomicU64::new(0) }
+        Self {
+            per_prefix: AtomicU32::new(limits.per_prefix),
+            in_all: AtomicU32::new(limits.total),
+            hasher: RandomState::new(),
+            prefixes: (0..PREFIXES).map(|_| Bucket::default()).collect(),
+            total: Bucket::default(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes the limits.
+    pub(super) fn set(&self, limits: HelloLimits) {
+        self.per_prefix.store(limits.per_prefix, Relaxed);
+        self.in_all.store(limits.total, Relaxed);
     }
 
     /// Counts a ClientHello; false if it is one too many.
     fn admits(&self, now: Instant, from: IpAddr) -> bool {
         let index = self.hasher.hash_one(prefix::of(from)) as usize % self.prefixes.len();
-        let admitted =
-            self.prefixes[index].take(now, self.limits.per_prefix) && self.total.take(now, self.limits.total);
+        let admitted = self.prefixes[index].take(now, self.per_prefix.load(Relaxed))
+            && self.total.take(now, self.in_all.load(Relaxed));
         if !admitted {
             self.dropped.fetch_add(1, Relaxed);
         }

@@ -55,6 +55,11 @@ impl Observers {
         Self { by_peer, by_path, paths, count: 0, most, unconfirmed, path }
     }
 
+    /// At most `unconfirmed` notifications in a row are not confirmable from now on.
+    pub(crate) const fn set_unconfirmed(&mut self, unconfirmed: u8) {
+        self.unconfirmed = unconfirmed;
+    }
+
     /// Returns the number of observations.
     pub(super) const fn len(&self) -> usize {
         self.count

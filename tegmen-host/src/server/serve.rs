@@ -14,7 +14,7 @@ use super::reply::Reply;
 use super::request::Exchange;
 use super::shared::Shared;
 use super::unauthenticated::Unauthenticated;
-use super::{Answered, Application, Event, ServerCoap};
+use super::{Answered, Application, Event, ServerCoap, ServerLimits};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::credentials::Credentials;
@@ -41,7 +41,7 @@ pub(crate) struct CoapServer<A> {
     pub(super) policy: Deciding,
     pub(crate) credentials: Credentials,
     pub(crate) events: EventSink,
-    pub(super) limits: Limits,
+    pub(super) limits: ServerLimits,
     /// Bytes of bodies.
     pub(super) bodies: Arc<Ledger>,
     /// Set where the ledger refused a share.
@@ -88,22 +88,6 @@ pub(super) struct Report {
     pub(super) block: bool,
 }
 
-/// Of the settings, those that apply to each request.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(super) verify_addresses: bool,
-    pub(super) requests_per_second: u32,
-    pub(super) report_requests: bool,
-}
-
-impl Limits {
-    /// The limits of these settings. Reports each request if `report_requests` is true, and otherwise those with a 5.xx response.
-    pub(crate) const fn new(config: &ServerCoap, report_requests: bool) -> Self {
-        let ServerCoap { verify_addresses, requests_per_second, .. } = *config;
-        Self { verify_addresses, requests_per_second, report_requests }
-    }
-}
-
 /// The parts of a shard's node.
 pub(super) struct Features {
     pub(super) observers: Observers,
@@ -128,6 +112,13 @@ impl Features {
             leisure: Leisure::new(config.coap.leisure),
             nothing: (),
         }
+    }
+
+    /// Changes the limits of observers, bodies and responses to groups.
+    pub(super) fn set_limits(&mut self, limits: &ServerLimits) {
+        self.observers.set_unconfirmed(limits.unconfirmed_notifications);
+        self.bodies.set_limit(limits.max_body);
+        self.leisure.set_longest(limits.leisure);
     }
 
     /// Forgets what is kept of peers that are gone, and transfers that nobody continues.
@@ -190,7 +181,7 @@ impl<A: Application> CoapServer<A> {
         resources: Resources<A>,
         (policy, credentials): (AnyPolicy, Credentials),
         events: EventSink,
-        (limits, unauthenticated): (Limits, Unauthenticated),
+        (limits, unauthenticated): (ServerLimits, Unauthenticated),
         bodies: &ServerBodies,
     ) -> Self {
         let (bodies, bodies_refused) = bodies.ledger();

@@ -7,14 +7,15 @@ mod session;
 use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::Attached;
 use super::command::Command;
+use super::ending::Ending;
 use super::held::Held;
 use super::limits::{Gate, Limited};
-use super::serve::{CoapServer, Features, Limits, Resources, pool};
+use super::serve::{CoapServer, Features, Resources, pool};
 use super::shared::Shared;
 use super::signing::Signing;
 use super::tried::Tried;
 use super::unauthenticated::Unauthenticated;
-use super::{Application, Event, Kind, Signatures, StartError, Totals};
+use super::{Application, Event, Kind, ServerLimits, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::{Credentials, KeyStore};
 use crate::provider::HostCrypto;
@@ -79,8 +80,6 @@ pub(super) struct Shard<A> {
     /// What is known of identities that were asked for, until it is time to act upon it.
     held: Held,
     tried: Tried,
-    /// The time that an application has for a deferred response.
-    response_timeout: std::time::Duration,
     cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
     persistence: Option<Persistence>,
@@ -115,7 +114,7 @@ impl<A: Application> Shard<A> {
         let features = Features::new(shared, number);
         let resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
         let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
-        let limits = (Limits::new(&config.coap, config.log.report_requests), unauthenticated);
+        let limits = (ServerLimits::from(config), unauthenticated);
         let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));
         let coap_server = CoapServer::new(resources, rights, shared.events.clone(), limits, &features.bodies);
         let mut node = Node::with_features(endpoint, pool(&config.coap, shards), features);
@@ -147,61 +146,50 @@ impl<A: Application> Shard<A> {
             store_answers_every: config.trust.key_store_answers_every,
             held: Held::new(capacity.handshakes),
             tried: Tried::default(),
-            response_timeout: config.coap.response_timeout,
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
             gate: shared.gate.clone(),
         })
     }
 
+    /// Serves until `ending` says otherwise. A shard that is to end receives nothing more, but handles what other shards
+    /// received for it.
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,
         mut commands: mpsc::UnboundedReceiver<Command>,
         mut passed: mpsc::Receiver<Passed>,
-        mut stopped: watch::Receiver<bool>,
-        reload: bool,
+        mut ending: watch::Receiver<Ending>,
     ) {
         let mut inbound = Inbound::default();
         let mut every_second = tokio::time::interval(std::time::Duration::from_secs(1));
         let mut second = clock::now();
         let mut is_more_due = false;
+        // The time by which this shard ends, once it is known, and whether other shards may still pass datagrams on.
+        let (mut ends_by, mut is_passed_to) = (None, true);
         loop {
             let alarm = self.node.endpoint.next_alarm().into_iter().chain(self.held.next()).min();
-            let readable = std::future::poll_fn(|cx| {
-                let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
-                if ready { Poll::Ready(()) } else { Poll::Pending }
-            });
+            let patience = ends_by.filter(|by| *by > tokio::time::Instant::now());
             tokio::select! {
                 biased;
-                _ = stopped.changed() => break,
-                () = readable => {
-                    for socket in &sockets {
-                        for _ in 0..BATCHES {
-                            let now = clock::now();
-                            match socket.receive(&mut inbound) {
-                                Ok(true) => {}
-                                Ok(false) | Err(_) => break,
-                            }
-                            self.node.endpoint.peers.prefetch(inbound.paths().iter());
-                            let to_group = socket.is_in_group();
-                            for (path, datagram) in inbound.datagrams() {
-                                if to_group {
-                                    self.on_group_request(now, path, datagram);
-                                } else {
-                                    self.on_datagram(now, path, datagram, false);
-                                }
-                            }
-                            self.do_some(&mut commands, &mut passed);
-                            self.poll();
-                            self.outbox.flush(&sockets).await;
-                        }
-                    }
+                _ = ending.changed(), if ends_by.is_none() => {
+                    ends_by = Some(match *ending.borrow() {
+                        Ending::Drained { by } => by,
+                        Ending::No | Ending::Now => tokio::time::Instant::now(),
+                    });
+                    self.cid_routing.end();
+                }
+                () = readable(&sockets), if ends_by.is_none() => {
+                    self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
                 }
                 Some(command) = commands.recv() => self.on_command(command),
-                Some(passed) = passed.recv() => self.on_passed(passed),
+                from_other = passed.recv(), if is_passed_to => match from_other {
+                    Some(passed) => self.on_passed(passed),
+                    None => is_passed_to = false,
+                },
                 // A timer would wait for the next millisecond.
                 () = tokio::task::yield_now(), if is_more_due => {}
+                () = tokio::time::sleep_until(patience.unwrap_or_else(tokio::time::Instant::now)), if patience.is_some() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
             }
@@ -209,16 +197,50 @@ impl<A: Application> Shard<A> {
             // Also where there was always something to receive.
             if now >= second {
                 second = now.after(ALMOST_A_SECOND);
-                self.on_second(reload);
+                self.on_second(self.number == 0);
             }
             self.on_held(now);
             is_more_due = self.poll();
             self.outbox.flush(&sockets).await;
+            let is_over = |by| self.coap_server.deferrals.is_empty() || tokio::time::Instant::now() >= by;
+            if !is_passed_to && ends_by.is_some_and(is_over) {
+                break;
+            }
         }
         self.park();
         self.say_goodbye();
         self.publish();
         self.outbox.flush(&sockets).await;
+    }
+
+    /// Receives from each socket what is there, within limits, and handles it.
+    async fn receive(
+        &mut self,
+        sockets: &[Socket],
+        inbound: &mut Inbound,
+        (commands, passed): (&mut mpsc::UnboundedReceiver<Command>, &mut mpsc::Receiver<Passed>),
+    ) {
+        for socket in sockets {
+            for _ in 0..BATCHES {
+                let now = clock::now();
+                match socket.receive(inbound) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => break,
+                }
+                self.node.endpoint.peers.prefetch(inbound.paths().iter());
+                let to_group = socket.is_in_group();
+                for (path, datagram) in inbound.datagrams() {
+                    if to_group {
+                        self.on_group_request(now, path, datagram);
+                    } else {
+                        self.on_datagram(now, path, datagram, false);
+                    }
+                }
+                self.do_some(commands, passed);
+                self.poll();
+                self.outbox.flush(sockets).await;
+            }
+        }
     }
 
     /// Does a limited number of commands and handles a limited number of datagrams of other shards: they must not wait
@@ -429,6 +451,15 @@ impl<A: Application> Shard<A> {
         }
         while self.poll() {}
     }
+}
+
+/// Ends when something may be received.
+async fn readable(sockets: &[Socket]) {
+    std::future::poll_fn(|cx| {
+        let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 async fn sleep_until(alarm: Option<Instant>) {

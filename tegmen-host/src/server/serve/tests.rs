@@ -2,9 +2,9 @@ use super::*;
 use crate::contexts::Contexts;
 use crate::credentials::FilePolicy;
 use crate::provider::HostCrypto;
-use crate::server::AnyPolicy;
 use crate::server::coap_peer::Attached;
 use crate::server::observers::MAX_OBSERVATIONS;
+use crate::server::{AnyPolicy, HelloLimits};
 use crate::slab::{Capacity, Slab};
 use tegmen::address::Path;
 use tegmen::buf::Frame;
@@ -75,7 +75,10 @@ impl Scene {
         };
         let resources = Resources::new(Counter::default(), commands, Notifier { shards: Arc::new([]) });
         let policy = AnyPolicy::of(FilePolicy { credentials: credentials.clone(), plain_allowed: true });
-        let limits = (Limits::new(&config, true), Unauthenticated::new(config.max_unauthenticated));
+        let limits = (
+            ServerLimits::new(&config, HelloLimits::default(), true),
+            Unauthenticated::new(config.max_unauthenticated),
+        );
         let coap_server = CoapServer::new(resources, (policy, credentials), Arc::new(|_| {}), limits, &features.bodies);
         let mut environment = Environment::new(HostCrypto::new([0; 32], 4));
         let table = Slab::new(Capacity::default());

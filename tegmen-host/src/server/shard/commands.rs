@@ -36,6 +36,14 @@ impl<A: Application> Shard<A> {
                 self.node.endpoint.roles.keys = *keys;
                 self.report_ends();
             }
+            Command::Limits(limits) => {
+                self.coap_server.limits = limits;
+                self.node.features.set_limits(&limits);
+            }
+            Command::Pulse(answer) => {
+                // The caller may have given up.
+                let _ = answer.send(());
+            }
             Command::Sessions(answer) => {
                 // The caller may have given up.
                 let _ = answer.send(self.sessions());
@@ -55,7 +63,7 @@ impl<A: Application> Shard<A> {
 
     /// Responds with 5.03 to the requests whose response is overdue, and sends the responses that waited for space.
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
-        let (before, overdue) = self.coap_server.deferrals.overdue(now, self.response_timeout);
+        let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
             self.on_reply(number, reply);
         }

@@ -1,0 +1,191 @@
+//! The sockets of a server. The server binds them, or a parent passes them.
+
+use super::runtime::Runtime;
+use super::{Listen, ServerConfig, StartError};
+use crate::udp::{BindError, Socket};
+use crate::uri::Scheme;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::num::NonZero;
+
+/// The reason why the sockets that a parent passed cannot be used: see
+/// [`ServerBuilder::inherit`](super::ServerBuilder::inherit).
+#[derive(Debug, thiserror::Error)]
+pub enum InheritError {
+    /// No socket has an address at which the server listens.
+    #[error(
+        "{listen}: none of the inherited sockets has this address: pass a socket of {} (a line ListenDatagram= in the socket \
+         unit), or do not listen there", listen.address
+    )]
+    Missing {
+        /// The address.
+        listen: Listen,
+    },
+    /// A socket has an address at which the server does not listen.
+    #[error(
+        "{address}: a socket of this address was inherited, and the server does not listen there: listen there, or do not pass it"
+    )]
+    Unused {
+        /// The local address of the socket.
+        address: SocketAddr,
+    },
+    /// The sockets of an address are not one for each shard.
+    #[error(
+        "{listen}: there are {sockets} inherited sockets of this address and {shards} shards: pass one for each shard (bound \
+         with SO_REUSEPORT, ReusePort=yes), or set the number of shards to {sockets}"
+    )]
+    Count {
+        /// The address.
+        listen: Listen,
+        /// The number of sockets with this address.
+        sockets: usize,
+        /// The number of shards.
+        shards: usize,
+    },
+    /// A socket of all addresses does not receive IPv4.
+    #[error(
+        "{listen}: the inherited socket receives IPv6 alone: clear IPV6_V6ONLY (BindIPv6Only=both), or listen at 0.0.0.0, too"
+    )]
+    NoIpv4 {
+        /// The address.
+        listen: Listen,
+    },
+    /// The system does not tell the address of a socket.
+    #[error("an inherited socket cannot be used: {0}")]
+    System(std::io::Error),
+}
+
+/// Returns the number of shards: that of the settings, or as many as the first address has inherited sockets, or one for
+/// each core.
+pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
+    let first = config.listen.first().map(|listen| listen.address);
+    let of_first = inherited.iter().filter(|socket| socket.local_addr().ok() == first).count();
+    match (config.shards, inherited.is_empty()) {
+        (0, true) => std::thread::available_parallelism().map_or(1, NonZero::get),
+        (0, false) => of_first.max(1),
+        (shards, _) => shards,
+    }
+}
+
+/// The sockets of all shards, before each shard takes its own.
+pub(super) struct Sockets<'a> {
+    config: &'a ServerConfig,
+    /// The addresses at which the server listens, with the ports that were taken.
+    pub(super) addresses: Vec<Listen>,
+    /// For each address the inherited sockets, one for each shard. Empty if the server binds its sockets.
+    inherited: Vec<Vec<UdpSocket>>,
+    /// Sockets that keep a port until the shards have bound it.
+    _kept: Vec<Socket>,
+    shards: usize,
+}
+
+impl<'a> Sockets<'a> {
+    /// Finds the addresses for as many shards as there are runtimes.
+    ///
+    /// # Errors
+    /// [`StartError::Bind`], [`StartError::Inherit`].
+    pub(super) fn new(
+        config: &'a ServerConfig,
+        inherited: Vec<UdpSocket>,
+        runtimes: &[Runtime],
+    ) -> Result<Self, StartError> {
+        let shards = runtimes.len();
+        if inherited.is_empty() {
+            let (addresses, kept) = free_addresses(config, runtimes)?;
+            return Ok(Self { config, addresses, inherited: Vec::new(), _kept: kept, shards });
+        }
+        let inherited = matched(config, inherited, shards)?;
+        Ok(Self { config, addresses: config.listen.clone(), inherited, _kept: Vec::new(), shards })
+    }
+
+    /// Returns the sockets of shard `number`, registered at `runtime`.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub(super) fn of_shard(&mut self, number: usize, runtime: &Runtime) -> Result<Vec<Socket>, BindError> {
+        let _guard = runtime.enter();
+        let has_groups = !self.config.groups.is_empty();
+        let sockets: Vec<Socket> = if self.inherited.is_empty() {
+            let bind = |(listen, asked): (&Listen, &Listen)| {
+                let shared = self.shards > 1 || asked.address.port() == 0 || has_groups;
+                Socket::bind(listen.address, shared)
+            };
+            self.addresses.iter().zip(&self.config.listen).map(bind).collect::<Result<_, _>>()?
+        } else {
+            let own = self.inherited.iter_mut().filter_map(Vec::pop);
+            own.map(|socket| Socket::inherit(socket, has_groups)).collect::<Result<_, _>>()?
+        };
+        match number {
+            // One shard is enough for what every node of a network answers at leisure.
+            0 => Ok(sockets.into_iter().chain(join(self.config, &self.addresses)?).collect()),
+            _ => Ok(sockets),
+        }
+    }
+}
+
+/// Returns for each address at which the server listens its sockets, one for each shard.
+fn matched(
+    config: &ServerConfig,
+    mut inherited: Vec<UdpSocket>,
+    shards: usize,
+) -> Result<Vec<Vec<UdpSocket>>, InheritError> {
+    let mut by_address = Vec::new();
+    for listen in &config.listen {
+        let is_here = |socket: &mut UdpSocket| socket.local_addr().is_ok_and(|address| address == listen.address);
+        let own: Vec<UdpSocket> = inherited.extract_if(.., is_here).collect();
+        match own.len() {
+            0 => return Err(InheritError::Missing { listen: *listen }),
+            sockets if sockets != shards => return Err(InheritError::Count { listen: *listen, sockets, shards }),
+            _ => {}
+        }
+        if listen.address.ip() == Ipv6Addr::UNSPECIFIED {
+            let only_v6 = own.iter().map(|socket| socket2::SockRef::from(socket).only_v6());
+            if only_v6.collect::<Result<Vec<_>, _>>().map_err(InheritError::System)?.contains(&true) {
+                return Err(InheritError::NoIpv4 { listen: *listen });
+            }
+        }
+        by_address.push(own);
+    }
+    match inherited.first().map(UdpSocket::local_addr) {
+        None => Ok(by_address),
+        Some(Ok(address)) => Err(InheritError::Unused { address }),
+        Some(Err(error)) => Err(InheritError::System(error)),
+    }
+}
+
+/// Joins every group at the ports of plain CoAP.
+fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindError> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    for group in &config.groups {
+        let plain = || listens.iter().filter(|listen| listen.scheme == Scheme::Coap).map(|listen| listen.address);
+        // A socket for IPv6 answers IPv4, too, if there is no other.
+        let same = plain().filter(|address| address.is_ipv4() == group.ip.is_ipv4());
+        let both = plain().filter(|address| group.ip.is_ipv4() && address.ip() == Ipv6Addr::UNSPECIFIED);
+        let before = sockets.len();
+        for answers_from in same.chain(both) {
+            let at = group.at(answers_from.port());
+            if sockets.iter().all(|socket| socket.local() != at) {
+                sockets.push(Socket::join(group, answers_from.port(), answers_from)?);
+            }
+        }
+        if sockets.len() == before {
+            return Err(BindError::NobodyAnswers { group: group.clone() });
+        }
+    }
+    Ok(sockets)
+}
+
+/// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0
+/// becomes a number that all shards can bind; the socket that took it is kept until they have, so that nobody else does.
+fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
+    let _guard = runtimes.first().and_then(Runtime::enter);
+    let bind = |listen: &Listen| match listen.address.port() {
+        0 => Socket::bind_first(listen.address),
+        _ => Socket::bind(listen.address, false),
+    };
+    let sockets = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    let listens = config.listen.iter().zip(&sockets);
+    let addresses = listens.map(|(listen, socket)| Listen { address: socket.local(), scheme: listen.scheme }).collect();
+    let asked = config.listen.iter().map(|listen| listen.address.port());
+    let kept = asked.zip(sockets).filter(|(port, _)| *port == 0).map(|(_, socket)| socket).collect();
+    Ok((addresses, kept))
+}
