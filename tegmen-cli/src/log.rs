@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -73,11 +73,12 @@ pub(crate) enum Format {
 #[derive(Clone)]
 pub(crate) struct Log {
     jobs: SyncSender<Job>,
-    level: Level,
     shared: Arc<Shared>,
 }
 
 struct Shared {
+    /// The least severe level that is written.
+    level: AtomicU8,
     format: Format,
     /// Lines that were dropped since the writer last reported their number.
     dropped: AtomicU64,
@@ -94,10 +95,20 @@ impl Log {
     /// Starts the thread that writes to standard output. Events of less severe levels than `level` are left out.
     pub(crate) fn start(level: Level, format: Format) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::sync_channel(WAITING);
-        let shared = Arc::new(Shared { format, dropped: AtomicU64::new(0), repeats: Mutex::default() });
+        let level = AtomicU8::new(level as u8);
+        let shared = Arc::new(Shared { level, format, dropped: AtomicU64::new(0), repeats: Mutex::default() });
         let writer = shared.clone();
         std::thread::Builder::new().name("tegmen-log".to_owned()).spawn(move || writer.write(&waiting))?;
-        Ok(Self { jobs, level, shared })
+        Ok(Self { jobs, shared })
+    }
+
+    /// Leaves out events of less severe levels than `level` from now on.
+    pub(crate) fn set_level(&self, level: Level) {
+        self.shared.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    fn writes(&self, level: Level) -> bool {
+        level as u8 <= self.shared.level.load(Ordering::Relaxed)
     }
 
     /// Writes an event whatever the level: how the server started and ended.
@@ -107,7 +118,7 @@ impl Log {
 
     /// Writes an event: `text` for people, `object` for machines.
     pub(crate) fn event(&self, level: Level, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
-        if level <= self.level {
+        if self.writes(level) {
             self.write(level, text, object);
         }
     }
@@ -121,7 +132,7 @@ impl Log {
         text: impl FnOnce() -> String,
         object: impl FnOnce() -> Value,
     ) {
-        if self.level < Level::Warn {
+        if !self.writes(Level::Warn) {
             return;
         }
         let prefix = Prefix::of(remote.ip());

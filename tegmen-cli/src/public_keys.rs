@@ -56,16 +56,16 @@ pub(crate) struct Clients {
     own: Own,
     /// Certificates of authorities in PEM. Clients with a certificate that one of these issued are accepted, and identified
     /// by its subject.
-    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    #[arg(long, value_name = "FILE")]
     client_ca: Vec<PathBuf>,
     /// Revocation list of one of these authorities, PEM or DER; reloaded when it changes.
-    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    #[arg(long, value_name = "FILE")]
     client_crl: Vec<PathBuf>,
     /// Plain list of revoked certificates: lines of SHA-256 digests, or of `serial HEX issuer NAME`.
-    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    #[arg(long, value_name = "FILE")]
     client_revoked: Vec<PathBuf>,
     /// Accept the client with this raw public key under this name: SHA-256 of its SubjectPublicKeyInfo.
-    #[arg(long, value_name = "DIGEST=NAME", requires = "cert_key")]
+    #[arg(long, value_name = "DIGEST=NAME")]
     client_key: Vec<String>,
     /// Also accept clients with neither a certificate nor a raw public key; they have no identity.
     #[arg(long)]
@@ -106,16 +106,8 @@ impl Clients {
         if self.client_ca.is_empty() && self.client_key.is_empty() {
             return Ok(Some(keys));
         }
-        let named = |text: &String| match text.split_once('=') {
-            Some((digest, name)) if !name.is_empty() => allowed(digest, name),
-            _ => Err(Failure::usage(format!("--client-key {text}: write it as DIGEST=NAME"))),
-        };
-        let raw = self.client_key.iter().map(named).collect::<Result<_, _>>()?;
-        let files = Files {
-            anchors: self.client_ca.clone(),
-            crls: self.client_crl.clone(),
-            revoked: self.client_revoked.clone(),
-        };
+        let raw = self.client_key.iter().map(|text| named(text)).collect::<Result<_, _>>()?;
+        let files = self.files();
         let how = match self.client_may_be_nobody {
             true => ClientAuthentication::Asked,
             false => ClientAuthentication::Required,
@@ -131,6 +123,34 @@ impl Clients {
 }
 
 impl Clients {
+    fn files(&self) -> Files {
+        Files { anchors: self.client_ca.clone(), crls: self.client_crl.clone(), revoked: self.client_revoked.clone() }
+    }
+
+    /// Returns what is wrong with these options: the name of each wrong option, and the reason.
+    pub(crate) fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut mistakes = Vec::new();
+        let mut need = |is_given: bool, option, is_there: bool, needed: &str| {
+            if is_given && !is_there {
+                mistakes.push((option, format!("it needs --{needed}")));
+            }
+        };
+        need(!self.client_ca.is_empty(), "client-ca", self.is_given(), "cert-key");
+        need(!self.client_key.is_empty(), "client-key", self.is_given(), "cert-key");
+        need(self.client_may_be_nobody, "client-may-be-nobody", self.is_given(), "cert-key");
+        need(!self.client_crl.is_empty(), "client-crl", !self.client_ca.is_empty(), "client-ca");
+        need(!self.client_revoked.is_empty(), "client-revoked", !self.client_ca.is_empty(), "client-ca");
+        let mut check = |option, result: Result<(), Failure>| {
+            mistakes.extend(result.err().map(|failure| (option, failure.message)));
+        };
+        check("cert-key", self.own.add_to(PublicKeys::new(SUITES)).map(drop));
+        self.client_key.iter().for_each(|text| check("client-key", named(text).map(drop)));
+        if !self.client_ca.is_empty() {
+            check("client-ca", Believed::new(self.files(), Vec::new()).map(drop));
+        }
+        mistakes
+    }
+
     /// `keys` with certificate and key as they are in the files now.
     pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
         self.own.add_to(keys.clone().without_own())
@@ -143,7 +163,7 @@ pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failu
     match unusable {
         None => Ok(()),
         Some(_) => Err(Failure::usage(
-            "--suites rsa-cbc: clients encrypt to the key of the server, and so it has to be an RSA key that decrypts: give one \
+            "rsa-cbc: clients encrypt to the key of the server, and so it has to be an RSA key that decrypts: give one \
              with --cert and --cert-key (`tegmen ca issue --rsa` makes both), or name ecdhe-ecdsa-gcm in its place",
         )),
     }
@@ -194,6 +214,14 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let pem = std::fs::read(file).map_err(unreadable)?;
     let certificates = CertificateDer::pem_slice_iter(&pem).map(|each| each.map(|der| der.to_vec()));
     certificates.collect::<Result<_, _>>().map_err(|_| failed(&"a certificate in PEM is expected"))
+}
+
+/// Reads the digest and the name of a client.
+fn named(text: &str) -> Result<AllowedKey, Failure> {
+    match text.split_once('=') {
+        Some((digest, name)) if !name.is_empty() => allowed(digest, name),
+        _ => Err(Failure::usage(format!("{text}: write it as DIGEST=NAME"))),
+    }
 }
 
 fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {

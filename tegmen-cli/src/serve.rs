@@ -1,250 +1,115 @@
 //! `tegmen serve`: values, files and commands as resources.
 
+mod check;
+mod config_file;
+mod options;
 mod page;
+mod reload;
+mod settings;
+mod systemd;
 
-use crate::log::{Format, Level, Log};
+use crate::log::{Level, Log};
 use crate::output::{Failure, Output, runtime};
-use crate::public_keys::{Clients, check_suites, suites};
+use check::Made;
 use clap::Args;
+use options::Sections;
+use page::Shown;
+use reload::Running;
 use serde_json::json;
+use settings::Settings;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use systemd::{Manager, Sockets};
 use tegmen::dtls::{CipherSuite, ConnectionIdConfig, Suites};
 use tegmen_host::contexts::Contexts;
-use tegmen_host::credentials::Credentials;
-use tegmen_host::group::Group;
+use tegmen_host::metrics::Operation;
 use tegmen_host::public_keys::PublicKeys;
-use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Event, HelloLimits, Listen, Server, ServerConfig};
+use tegmen_host::server::{Event, Listen, Server, ServerConfig, Totals};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen serve --value /temp=21.5 --credentials keys.toml\n  \
     tegmen serve --value /temp=21.5 --oscore server --no-secure\n  \
     tegmen serve --dir /=./public --plain --no-secure\n  \
-    tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1")]
+    tegmen serve --command '/uptime=uptime -p' --blink /blink --listen 127.0.0.1\n  \
+    tegmen serve --config /etc/tegmen/tegmen.toml --check-config")]
 pub(crate) struct Serve {
-    /// Local address to listen on; may be repeated. Default: all addresses of this machine.
-    #[arg(help_heading = "Addresses", long, value_name = "IP", value_parser = listen_address)]
-    listen: Vec<IpAddr>,
-    /// Port for coaps (DTLS); 0 takes any free port.
-    #[arg(help_heading = "Addresses", long, default_value_t = 5684)]
-    port: u16,
-    /// Also serve plain CoAP: anyone may send any request, and anyone on the path can read it.
-    #[arg(help_heading = "Addresses", long)]
-    plain: bool,
-    /// Port for plain CoAP and OSCORE.
-    #[arg(help_heading = "Addresses", long, default_value_t = 5683)]
-    plain_port: u16,
-    /// Do not serve coaps.
-    #[arg(help_heading = "Addresses", long)]
-    no_secure: bool,
-    /// Serve OSCORE: the directory of a context, or a directory of several; may be repeated. Requests arrive at the port
-    /// of plain CoAP, which serves nothing else without --plain.
-    #[arg(help_heading = "Keys and sessions", long, value_name = "DIR")]
-    oscore: Vec<PathBuf>,
-    /// Keep DTLS sessions and the sequence numbers of OSCORE contexts in this database, so that they survive a restart
-    /// and a power cut. FILE.key beside it is a secret.
-    #[arg(help_heading = "Keys and sessions", long, value_name = "FILE")]
-    state: Option<PathBuf>,
-    /// Credentials file; reloaded when it changes.
-    #[arg(help_heading = "Keys and sessions", long, env = "TEGMEN_CREDENTIALS", default_value = "credentials.toml")]
-    credentials: PathBuf,
-    /// Allow this to clients without a certificate or key, as 'GET /*'; may be repeated. Default: nothing.
-    #[arg(long, value_name = "RULE")]
-    anonymous: Vec<String>,
-    /// A value that GET reads and PUT writes: /path=text.
-    #[arg(help_heading = "Resources", long, value_name = "PATH=TEXT")]
-    value: Vec<String>,
-    /// A file that GET reads: /path=file.
-    #[arg(help_heading = "Resources", long, value_name = "PATH=FILE")]
-    file: Vec<String>,
-    /// The files of a directory, read-only: /path=directory. Links that lead out of it are not followed.
-    #[arg(help_heading = "Resources", long, value_name = "PATH=DIR")]
-    dir: Vec<String>,
-    /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
-    #[arg(help_heading = "Resources", long, value_name = "PATH=DIR")]
-    dir_rw: Vec<String>,
-    /// A program whose output answers GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
-    #[arg(help_heading = "Resources", long, value_name = "PATH=COMMAND")]
-    command: Vec<String>,
-    /// A Blink counter at this path.
-    #[arg(help_heading = "Resources", long, value_name = "PATH")]
-    blink: Vec<String>,
-    /// Join a multicast group with plain CoAP; may be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP nodes on
-    /// eth0; an address can name an IPv4 interface, as in 224.0.1.187%127.0.0.1.
-    #[arg(help_heading = "Groups and observers", long, value_name = "ADDRESS[%INTERFACE]", requires = "plain")]
-    group: Vec<Group>,
-    /// Delay answers to a group by a random time up to this, so that not all members answer at once.
-    #[arg(help_heading = "Groups and observers", long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
-    leisure: f64,
-    /// Number of threads, each with its own sockets; 0 means one per core.
-    #[arg(help_heading = "Limits", long, default_value_t = 0)]
-    shards: usize,
-    /// Maximum number of peers in the table.
-    #[arg(help_heading = "Limits", long, default_value_t = Capacity::default().peers)]
-    max_peers: usize,
-    /// Maximum number of handshakes under way at the same time, about 8 KiB each. While all places are taken, further
-    /// ClientHellos are not answered; clients repeat them.
-    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = Capacity::default().handshakes)]
-    max_handshakes: usize,
-    /// Log events of this level and above: `error` asks the operator to act; `warn` adds refused clients and requests
-    /// that failed because of the server; `info` adds sessions and one line per request; `debug` adds each block of a
-    /// block-wise transfer.
-    #[arg(help_heading = "Log and metrics", long, value_name = "LEVEL", value_enum, default_value_t = Level::Info)]
-    log_level: Level,
-    /// Format of the log on standard output: text, or one JSON object per line, as with --json.
-    #[arg(help_heading = "Log and metrics", long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    log: Format,
-    /// Do not log sessions or successful requests: the same as --log-level warn.
-    #[arg(help_heading = "Log and metrics", long, short, conflicts_with = "log_level")]
-    quiet: bool,
-    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, on at most 16 connections at once. Anyone who can
-    /// reach the address can read them.
-    #[arg(help_heading = "Log and metrics", long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
-    /// Longest request body in bytes; a longer one is answered with 4.13 and this limit.
-    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
-    max_body: usize,
-    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request beyond that
-    /// is answered with 5.03. Clients without DTLS can use half of it.
-    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
-    max_bodies: usize,
-    /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
-    /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is answered with 5.03.
-    #[arg(help_heading = "Limits", long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
-    max_exchange_bytes: usize,
-    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
-    /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
-    #[arg(help_heading = "Groups and observers", long, value_name = "N", default_value_t = 0)]
-    unconfirmed: u8,
-    /// Require plain clients to prove their address with the Echo option (RFC 9175) before they get a long answer.
-    /// Clients without Echo support are not served.
-    #[arg(help_heading = "Limits", long)]
-    verify_addresses: bool,
-    /// Answer at most N requests per peer and second, further ones with 4.29; 0 sets no limit.
-    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 0)]
-    requests_per_second: u32,
-    /// ClientHellos answered per second, for each network prefix (/24 or /56) and in total; twice as many may come in a
-    /// burst. 0 sets no limit.
-    #[arg(help_heading = "Limits", long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
-    hello_limits: HelloLimits,
-    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
-    /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
-    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = ServerConfig::default().sessions.signatures_per_second)]
-    signatures_per_second: u32,
-    /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
-    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key these three come first by
-    /// default). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
-    #[arg(help_heading = "DTLS", long, value_name = "SUITES", value_parser = suites)]
-    suites: Option<Suites>,
-    #[command(flatten, next_help_heading = "Public keys")]
-    clients: Clients,
-    /// Longest content of a received DTLS record, 64 to 16384 bytes; announced to clients that send a record_size_limit
-    /// themselves (RFC 8449).
-    #[arg(help_heading = "DTLS", long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
-    record_size_limit: Option<u16>,
-    /// Longest handshake datagram to send, 128 to 2048 bytes; longer messages are fragmented. Clients choose the size of
-    /// blocks.
-    #[arg(help_heading = "DTLS", long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
-    mtu: u16,
-    /// Disable session resumption; every connection performs a full handshake.
-    #[arg(help_heading = "Keys and sessions", long)]
-    no_resumption: bool,
-    /// Seconds for which a client can resume a session after a full handshake.
-    #[arg(help_heading = "Keys and sessions", long, value_name = "SECONDS", default_value_t = 86400, conflicts_with = "no_resumption",
-          value_parser = clap::value_parser!(u64).range(60..=604_800))]
-    ticket_lifetime: u64,
-    /// Keep the keys of session tickets (RFC 5077) in this file, created if it does not exist: tickets then survive a
-    /// restart, and servers that share the file accept each other's tickets. Secret: anyone with this file can decrypt
-    /// the traffic.
-    #[arg(help_heading = "Keys and sessions", long, value_name = "FILE", conflicts_with = "no_resumption")]
-    ticket_keys: Option<PathBuf>,
-    /// Disable connection IDs (RFC 9146); clients must reconnect when their address changes.
-    #[arg(help_heading = "DTLS", long)]
-    no_connection_id: bool,
-    /// Follow a client to a new address even if it does not support the return routability check (RFC 9853). Anyone who
-    /// can forward its records faster than the network can then redirect the answers.
-    #[arg(help_heading = "DTLS", long, conflicts_with = "no_connection_id")]
-    follow_unchecked: bool,
-    /// Pad records to clients with a connection ID to a multiple of this many bytes.
-    #[arg(help_heading = "DTLS", long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
-    padding: u16,
-    /// Append the secrets of all sessions to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
-    #[arg(help_heading = "DTLS", long)]
-    key_log: Option<PathBuf>,
+    /// Read settings from this file (TOML). A key is the name of an option, in the section under which this help lists the
+    /// option. Options on the command line and in the environment override it. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the settings and end: print "ok", or all mistakes.
+    #[arg(long)]
+    check_config: bool,
+    #[command(flatten)]
+    sections: Sections,
 }
 
-fn listen_address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| match text.parse::<SocketAddr>() {
-        Ok(both) => format!("give the address alone, {}; ports are --port {} and --plain-port", both.ip(), both.port()),
-        Err(_) => "an IP address of this machine, as 127.0.0.1 or ::1".to_owned(),
-    })
-}
-
-fn body_size(text: &str) -> Result<usize, String> {
-    // A Size1 option has four bytes.
-    let size = text.parse().ok().filter(|size| (1..=u32::MAX as usize).contains(size));
-    size.ok_or_else(|| "a number of bytes, 1 to 4294967295".to_owned())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
-}
-
-fn hello_limits(text: &str) -> Result<HelloLimits, String> {
-    let numbers = text.split_once(',').map(|(prefix, all)| (prefix.trim().parse(), all.trim().parse()));
-    match numbers {
-        Some((Ok(per_prefix), Ok(total))) => Ok(HelloLimits { per_prefix, total }),
-        _ => Err("write it as PER_PREFIX,IN_ALL: two numbers".to_owned()),
-    }
-}
-
-impl Serve {
+impl Sections {
     /// Returns the addresses at which the server listens.
     fn listens(&self) -> Vec<Listen> {
+        let addresses = &self.addresses;
         let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-        let addresses = if self.listen.is_empty() { &all[..] } else { &self.listen };
+        let ips = if addresses.listen.is_empty() { &all[..] } else { &addresses.listen };
         let mut listen = Vec::new();
-        for ip in addresses {
-            if !self.no_secure {
-                listen.push(Listen { address: SocketAddr::new(*ip, self.port), scheme: Scheme::Coaps });
+        for ip in ips {
+            if !addresses.no_secure {
+                listen.push(Listen { address: SocketAddr::new(*ip, addresses.port), scheme: Scheme::Coaps });
             }
-            if self.plain || !self.oscore.is_empty() {
-                listen.push(Listen { address: SocketAddr::new(*ip, self.plain_port), scheme: Scheme::Coap });
+            if addresses.plain || !self.keys.oscore.is_empty() {
+                listen.push(Listen { address: SocketAddr::new(*ip, addresses.plain_port), scheme: Scheme::Coap });
             }
         }
         listen
     }
 
-    /// Returns the settings of the server.
-    fn config(&self, contexts: Contexts, state: Option<Database>, level: Level) -> Result<ServerConfig, Failure> {
+    /// Returns the settings that need no file: all limits are among them.
+    fn plain_config(&self) -> ServerConfig {
+        let Self { limits, dtls, sessions, .. } = self;
         let mut config = ServerConfig::default();
         config.listen = self.listens();
+        config.groups = self.groups.group.clone();
+        config.coap.leisure = Duration::from_secs_f64(self.groups.leisure);
+        config.shards = limits.shards;
+        config.trust.plain_allowed = self.addresses.plain;
+        config.log.key_log = dtls.key_log.clone();
+        config.log.report_requests = self.log.level() >= Level::Info;
+        config.coap.max_body = limits.max_body;
+        config.coap.max_exchange_bytes = limits.max_exchange_bytes;
+        config.coap.max_bodies = limits.max_bodies.max(limits.max_body.saturating_mul(4));
+        config.coap.unconfirmed_notifications = limits.unconfirmed;
+        config.coap.verify_addresses = limits.verify_addresses;
+        config.coap.requests_per_second = limits.requests_per_second;
+        config.sessions.hellos = limits.hello_limits;
+        config.sessions.signatures_per_second = limits.signatures_per_second;
+        config.sessions.capacity =
+            Capacity { peers: limits.max_peers.max(1), handshakes: limits.max_handshakes.max(1) };
+        config.dtls.suites = dtls.suites.unwrap_or(config.dtls.suites);
+        config.dtls.mtu = dtls.mtu;
+        config.dtls.record_size_limit = dtls.record_size_limit.unwrap_or(0);
+        let (padding, follow_unchecked) = (dtls.padding, dtls.follow_unchecked);
+        let policy = ConnectionIdConfig { padding, follow_unchecked, ..ConnectionIdConfig::default() };
+        config.dtls.connection_id = (!dtls.no_connection_id).then_some(policy);
+        config.resumption = (!sessions.no_resumption).then(|| ResumptionConfig {
+            lifetime: Duration::from_secs(sessions.ticket_lifetime),
+            keys: sessions.ticket_keys.clone(),
+            ..ResumptionConfig::default()
+        });
+        config
+    }
+
+    /// Returns the settings of the server.
+    fn config(&self, contexts: Contexts, state: Option<Database>) -> Result<ServerConfig, Failure> {
+        let mut config = self.plain_config();
         config.oscore = contexts;
         config.state = state;
-        config.groups = self.group.clone();
-        config.coap.leisure = Duration::from_secs_f64(self.leisure);
-        config.shards = self.shards;
-        config.trust.plain_allowed = self.plain;
-        config.log.key_log = self.key_log.clone();
-        config.log.report_requests = level >= Level::Info;
-        config.coap.max_body = self.max_body;
-        config.coap.max_exchange_bytes = self.max_exchange_bytes;
-        config.coap.max_bodies = self.max_bodies.max(self.max_body.saturating_mul(4));
-        config.coap.unconfirmed_notifications = self.unconfirmed;
-        config.coap.verify_addresses = self.verify_addresses;
-        config.coap.requests_per_second = self.requests_per_second;
-        config.sessions.hellos = self.hello_limits;
-        config.sessions.signatures_per_second = self.signatures_per_second;
-        config.dtls.suites = self.suites.unwrap_or(config.dtls.suites);
         let all = Suites(&[
             CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
             CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
@@ -252,27 +117,22 @@ impl Serve {
             CipherSuite::PSK_WITH_AES_128_CCM_8,
             CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
         ]);
-        config.trust.public_keys =
-            self.clients.keys(Some(self.suites.unwrap_or(all)), self.clients_file().as_deref())?;
-        if let (None, Some(suites)) = (&config.trust.public_keys, self.suites) {
+        let suites = self.dtls.suites;
+        config.trust.public_keys = self.clients.keys(Some(suites.unwrap_or(all)), self.clients_file().as_deref())?;
+        if let (None, Some(suites)) = (&config.trust.public_keys, suites) {
             // Ephemeral key exchanges need these, too.
             config.trust.public_keys = Some(PublicKeys::new(suites));
         }
-        if let (Some(keys), Some(named)) = (&config.trust.public_keys, self.suites) {
-            check_suites(keys, named)?;
-        }
-        config.dtls.mtu = self.mtu;
-        config.dtls.record_size_limit = self.record_size_limit.unwrap_or(0);
-        let (padding, follow_unchecked) = (self.padding, self.follow_unchecked);
-        let policy = ConnectionIdConfig { padding, follow_unchecked, ..ConnectionIdConfig::default() };
-        config.resumption = (!self.no_resumption).then(|| ResumptionConfig {
-            lifetime: Duration::from_secs(self.ticket_lifetime),
-            keys: self.ticket_keys.clone(),
-            ..ResumptionConfig::default()
-        });
-        config.dtls.connection_id = (!self.no_connection_id).then_some(policy);
-        config.sessions.capacity = Capacity { peers: self.max_peers.max(1), handshakes: self.max_handshakes.max(1) };
         Ok(config)
+    }
+
+    /// Returns the file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside
+    /// the state.
+    fn clients_file(&self) -> Option<PathBuf> {
+        let sessions = &self.sessions;
+        let mut file = sessions.ticket_keys.as_ref().or(sessions.state.as_ref())?.clone().into_os_string();
+        file.push(".clients");
+        Some(file.into())
     }
 
     /// Writes to the log at which addresses and in which groups the server is, and the number of its contexts.
@@ -289,67 +149,33 @@ impl Serve {
                 || json!({ "event": "oscore", "contexts": contexts }),
             );
         }
-        for group in &self.group {
+        for group in &self.groups.group {
             log.always(
                 || format!("joined the group {group}"),
                 || json!({ "event": "joined", "group": group.to_string() }),
             );
         }
     }
+}
 
+impl Serve {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
-        let resources = self.resources()?;
-        if self.no_secure && !self.plain && self.oscore.is_empty() {
-            return Err(Failure::usage("--no-secure leaves nothing to serve without --plain or --oscore"));
+        // Before there are threads.
+        let sockets = Sockets::inherited()?;
+        let manager = Manager::of_environment()?;
+        let wrong = |mistakes: Vec<String>| Failure::usage(mistakes.join("\n"));
+        let settings = Settings::read(self.config.as_deref()).map_err(wrong)?;
+        let mistakes = settings.sections.mistakes(&Made::new());
+        if !mistakes.is_empty() {
+            return Err(wrong(settings.describe(&mistakes)));
         }
-        let level = if self.quiet { Level::Warn } else { self.log_level };
-        let format = if out.json { Format::Json } else { self.log };
-        let credentials = match self.no_secure {
-            true => Credentials::default(),
-            // Who has public keys needs no others.
-            false if self.clients.is_given() && !self.credentials.exists() => Credentials::default(),
-            false => Credentials::from_file(&self.credentials).map_err(Failure::usage)?,
-        };
-        let wrong = |rule| Failure::usage(format!("--anonymous {rule}: write it as 'GET /sensors/*'"));
-        credentials.allow_anonymous(&self.anonymous).map_err(wrong)?;
-        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
-        let state = self.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
-        let contexts = Contexts::open_in(&self.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
-        let count = contexts.len();
-        let config = self.config(contexts, state, level)?;
-        let keys = config.trust.public_keys.clone();
-        let log = Log::start(level, format).map_err(Failure::io)?;
-        let server = Server::with(config)
-            .credentials(credentials)
-            .on_event(event_sink(log.clone()))
-            .serve(resources)
-            .map_err(Failure::usage)?;
-        let runtime = runtime()?;
-        let ended = {
-            // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
-            let _context = runtime.enter();
-            self.ended(&server, keys.as_ref(), &log)
-        };
-        self.announce(&server, count, &log);
-        runtime.block_on(async {
-            let Some(address) = self.metrics else {
-                ended.await;
-                return Ok(());
-            };
-            let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
-                Failure::usage(format!("the metrics cannot be served at {address}: {error}; choose another port"))
-            })?;
-            let at = listener.local_addr().unwrap_or(address);
-            log.always(
-                || format!("metrics at http://{at}/metrics"),
-                || json!({ "event": "metrics", "address": at.to_string() }),
-            );
-            tokio::select! {
-                () = ended => Ok(()),
-                served = page::serve(listener, server.counts()) => served.map_err(Failure::io),
-            }
-        })?;
-        let totals = server.stop();
+        if self.check_config {
+            out.line(|| "ok".to_owned(), || json!({ "event": "checked" }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (running, contexts, listener) = Running::start(self.config, settings, sockets, out)?;
+        let log = running.log.clone();
+        let totals = run(running, contexts, listener, &manager)?;
         log.always(
             || format!("{} requests answered, {} handshakes, {} failed", totals.requests, totals.counters.established, totals.counters.failed),
             || json!({ "event": "ended", "requests": totals.requests, "established": totals.counters.established, "failed": totals.counters.failed }),
@@ -357,88 +183,129 @@ impl Serve {
         log.end();
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    /// Does the same as [`ended`]. Until then each SIGHUP reads certificate and key again.
-    fn ended<'a>(&'a self, server: &'a Server, keys: Option<&'a PublicKeys>, log: &'a Log) -> impl Future<Output = ()> {
-        let renew = move || match keys.map(|keys| self.clients.renewed(keys)).transpose() {
-            Ok(renewed) => {
-                renewed.iter().for_each(|keys| server.set_own_keys(keys));
-                log.always(|| "hangup: --cert and --cert-key read again".to_owned(), || json!({ "event": "hangup" }));
+/// Runs a server until a signal ends it, and returns its counts.
+fn run(
+    mut running: Running,
+    contexts: usize,
+    listener: Option<std::net::TcpListener>,
+    manager: &Manager,
+) -> Result<Totals, Failure> {
+    let runtime = runtime()?;
+    let (mut hangups, ended) = {
+        // From before the first line, so that no signal of somebody who waits for that line ends the process unheard.
+        let _context = runtime.enter();
+        (hangups(), ended())
+    };
+    let log = running.log.clone();
+    running.sections().announce(&running.server, contexts, &log);
+    let address = running.sections().service.metrics;
+    let started = Operation { started: SystemTime::now(), ready: true, reloads: 0, reloads_refused: 0 };
+    let (operation, watched) = watch::channel(started);
+    let shown = Shown { counts: running.server.counts(), pulse: running.server.pulse(), operation: watched };
+    let outcome = runtime.block_on(async {
+        let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
+        let mut ended = std::pin::pin!(ended);
+        let mut alive = std::pin::pin!(keep_alive(&shown, manager));
+        manager.tell(&format!("READY=1\nSTATUS={} resources", running.resources()));
+        loop {
+            tokio::select! {
+                () = &mut ended => break,
+                () = &mut alive => {}
+                Some(()) = hangups.next() => {
+                    manager.tell_reloading();
+                    let taken = running.reload();
+                    operation.send_modify(|operation| match taken {
+                        true => operation.reloads += 1,
+                        false => operation.reloads_refused += 1,
+                    });
+                    let status = if taken { "" } else { "; the configuration is wrong, and the one before is in force" };
+                    manager.tell(&format!("READY=1\nSTATUS={} resources{status}", running.resources()));
+                }
+                failed = &mut pages => return Err(failed),
             }
-            Err(Failure { message, .. }) => log.event(
-                Level::Error,
-                || format!("hangup: --cert and --cert-key not read again, the old ones stay in force: {message}"),
-                || json!({ "event": "hangup", "error": message }),
-            ),
-        };
-        let (ended, hangups) = (ended(), hangups(renew));
-        async move {
-            tokio::select! { () = ended => {} () = hangups => {} }
         }
-    }
+        manager.tell("STOPPING=1\nSTATUS=waiting for responses of commands");
+        operation.send_modify(|operation| operation.ready = false);
+        let patience = Duration::from_secs_f64(running.sections().service.drain);
+        let server = running.server;
+        let drained = tokio::task::spawn_blocking(move || server.drain(patience));
+        tokio::select! {
+            totals = drained => totals.map_err(Failure::new),
+            failed = &mut pages => Err(failed),
+        }
+    });
+    // Connections to the pages that are open still do not hold the process.
+    runtime.shutdown_background();
+    outcome
+}
 
-    /// Returns the file that keeps certificates of clients over a restart: beside the ticket keys, otherwise beside
-    /// the state.
-    fn clients_file(&self) -> Option<PathBuf> {
-        let mut file = self.ticket_keys.as_ref().or(self.state.as_ref())?.clone().into_os_string();
-        file.push(".clients");
-        Some(file.into())
-    }
+/// Listens at the address of the pages, if there is one. Takes `listener` if it was inherited.
+async fn listen(
+    listener: Option<std::net::TcpListener>,
+    address: Option<SocketAddr>,
+    log: &Log,
+) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let bound = match listener {
+        None => TcpListener::bind(address).await,
+        Some(listener) => listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener)),
+    };
+    let listener = bound.map_err(|error| {
+        Failure::usage(format!("--metrics: nothing can be served at {address}: {error}; choose another port"))
+    })?;
+    let at = listener.local_addr().unwrap_or(address);
+    log.always(
+        || format!("metrics at http://{at}/metrics"),
+        || json!({ "event": "metrics", "address": at.to_string() }),
+    );
+    Ok(Some(listener))
+}
 
-    fn resources(&self) -> Result<Resources, Failure> {
-        let mut resources = Vec::new();
-        let mut add = |option: &str, texts: &[String], make: &dyn Fn(&str) -> Result<Resource, Failure>| {
-            for text in texts {
-                let (path, what) = text
-                    .split_once('=')
-                    .filter(|(path, _)| path.starts_with('/'))
-                    .ok_or_else(|| Failure::usage(format!("--{option} {text}: write it as --{option} /path=...")))?;
-                resources.push((path.to_owned(), make(what)?));
-            }
-            Ok::<_, Failure>(())
-        };
-        add("value", &self.value, &|text| Ok(Resource::value(text.as_bytes())))?;
-        add("file", &self.file, &|file| match PathBuf::from(file) {
-            path if path.is_file() => Ok(Resource::File(path)),
-            _ => Err(Failure::usage(format!("--file: {file} is not a file that can be served: correct the path"))),
-        })?;
-        let directory = |writable| {
-            move |dir: &str| match PathBuf::from(dir) {
-                root if root.is_dir() => Ok(Resource::Directory { root, writable }),
-                _ => Err(Failure::usage(format!(
-                    "{dir} is not a directory: create it (mkdir -p {dir}), or correct the path"
-                ))),
-            }
-        };
-        add("dir", &self.dir, &directory(false))?;
-        add("dir-rw", &self.dir_rw, &directory(true))?;
-        add("command", &self.command, &|command| {
-            Ok(Resource::Command(command.split_whitespace().map(str::to_owned).collect()))
-        })?;
-        for path in &self.blink {
-            resources.push((path.clone(), Resource::Blink(Arc::default())));
-        }
-        if resources.is_empty() {
-            return Err(Failure::usage(
-                "nothing to serve: give at least one of --value, --file, --dir, --command or --blink (`tegmen help serve` has examples)",
-            ));
-        }
-        Ok(Resources::new(resources).with_max_body(self.max_body))
+/// Serves the pages, if they are served. Ends with a failure alone.
+async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
+    let Some(listener) = listener else { return std::future::pending().await };
+    match page::serve(listener, shown).await {
+        Ok(()) => Failure::new("the pages ended"),
+        Err(error) => Failure::io(error),
     }
 }
 
-/// Acts upon each SIGHUP from now on, and never ends. Called in the context of a runtime.
-fn hangups(act: impl Fn()) -> impl Future<Output = ()> {
-    #[cfg(unix)]
-    let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
-    async move {
-        #[cfg(unix)]
-        while let Some(hangup) = &mut hangup
-            && hangup.recv().await.is_some()
-        {
-            act();
+/// Tells the service manager, as often as it wants to hear it, that each shard answers. Never ends.
+async fn keep_alive(shown: &Shown, manager: &Manager) {
+    let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
+    let mut ticks = tokio::time::interval(interval);
+    loop {
+        ticks.tick().await;
+        if shown.is_live().await {
+            manager.tell("WATCHDOG=1");
         }
-        let () = std::future::pending().await;
+    }
+}
+
+/// The SIGHUPs that come from now on.
+struct Hangups {
+    #[cfg(unix)]
+    signals: Option<tokio::signal::unix::Signal>,
+}
+
+/// Listens to SIGHUP. Called in the context of a runtime.
+fn hangups() -> Hangups {
+    Hangups {
+        #[cfg(unix)]
+        signals: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+    }
+}
+
+impl Hangups {
+    /// Waits for the next one. Several that come together may be one.
+    async fn next(&mut self) -> Option<()> {
+        #[cfg(unix)]
+        if let Some(signals) = &mut self.signals {
+            return signals.recv().await;
+        }
+        std::future::pending().await
     }
 }
 

@@ -7,9 +7,25 @@ use std::time::SystemTime;
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All counts. No name of a peer or an identity is among them.
-pub fn render(totals: &Totals) -> String {
+/// The operation of a service around a server, which the server itself does not know.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// The time at which the service started.
+    pub started: SystemTime,
+    /// True while the service takes requests: it has started, and is not about to end.
+    pub ready: bool,
+    /// The number of times that the configuration was read again and taken.
+    pub reloads: u64,
+    /// The number of times that it was read again and refused.
+    pub reloads_refused: u64,
+}
+
+/// All counts, and those of the service if there is one. No name of a peer or an identity is among them.
+pub fn render(totals: &Totals, operation: Option<&Operation>) -> String {
     let mut text = String::new();
+    if let Some(operation) = operation {
+        write_operation(&mut text, operation);
+    }
     write_gauges(&mut text, totals);
     write_ends(&mut text, totals);
     write_sessions(&mut text, totals);
@@ -32,6 +48,16 @@ fn counter(text: &mut String, name: &str, help: &str, values: &[(&str, u64)]) {
     for (label, value) in values {
         let _ = writeln!(text, "tegmen_{name}_total{label} {value}");
     }
+}
+
+/// Writes the state of the service.
+fn write_operation(text: &mut String, operation: &Operation) {
+    let started = operation.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let help = "Time at which the service started, since 1970.";
+    gauge(text, "start_time_seconds", "seconds", help, started.as_secs() as usize);
+    gauge(text, "ready", "", "1 while the service takes requests.", operation.ready.into());
+    let results = [("{result=\"taken\"}", operation.reloads), ("{result=\"refused\"}", operation.reloads_refused)];
+    counter(text, "reloads", "Times that the configuration was read again, by what became of it.", &results);
 }
 
 /// Writes the state of the tables.

@@ -466,7 +466,7 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
     let running = serve(&[crl.der()], certificate, signer);
     running.hears("CertificateExpired", 1).await;
     running.hears("RevocationDue", 1).await;
-    let page = tegmen_host::metrics::render(&running.server.stop());
+    let page = tegmen_host::metrics::render(&running.server.stop(), None);
     for name in ["tegmen_certificate_expiry_seconds -", "tegmen_revocation_list_due_seconds -"] {
         assert!(page.contains(name), "{page}");
     }
@@ -478,7 +478,7 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
             .unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.unwrap(), Code::CONTENT);
     assert_eq!(running.count("Expired") + running.count("Due"), 0);
-    let page = tegmen_host::metrics::render(&running.server.stop());
+    let page = tegmen_host::metrics::render(&running.server.stop(), None);
     assert!(page.contains("tegmen_certificate_expiry_seconds ") && !page.contains("seconds -"), "{page}");
     assert!(!page.contains("revocation_list"), "{page}");
 }

@@ -1,6 +1,8 @@
-//! The metrics page over HTTP: few connections, each for one request and a short time.
+//! The pages of a server over HTTP, for those who watch it: `/metrics`, `/live` and `/ready`. Few connections, each for one
+//! request and a short time.
 
-use axum::http::header;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
 use axum::serve::Listener;
 use std::io;
 use std::net::SocketAddr;
@@ -8,25 +10,56 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tegmen_host::metrics;
-use tegmen_host::server::Counts;
+use tegmen_host::metrics::{self, Operation};
+use tegmen_host::server::{Counts, Pulse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Sleep;
 
 /// Connections at once; others wait outside the process, where they take none of its descriptors.
 const CONNECTIONS: usize = 16;
 /// Time limit for a request to arrive, and then for its answer to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for a shard that works to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Serves the counts at `/metrics` until it is dropped.
-pub(super) async fn serve(listener: TcpListener, counts: Counts) -> io::Result<()> {
-    let page = move || async move {
+/// The parts of a server that its pages show.
+#[derive(Clone)]
+pub(super) struct Shown {
+    pub(super) counts: Counts,
+    pub(super) pulse: Pulse,
+    pub(super) operation: watch::Receiver<Operation>,
+}
+
+impl Shown {
+    /// True if each shard answers soon.
+    pub(super) async fn is_live(&self) -> bool {
+        tokio::time::timeout(ANSWER_WITHIN, self.pulse.beats()).await == Ok(true)
+    }
+}
+
+/// A word, with 200 for yes and 503 for no.
+fn answer(yes: bool, words: [&'static str; 2]) -> impl axum::response::IntoResponse {
+    let (status, word) = if yes { (StatusCode::OK, words[0]) } else { (StatusCode::SERVICE_UNAVAILABLE, words[1]) };
+    (status, [(header::CONNECTION, "close")], format!("{word}\n"))
+}
+
+/// Serves the pages until it is dropped.
+pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()> {
+    let (live, ready) = (shown.clone(), shown.clone());
+    let metrics = move || async move {
         let headers = [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CONNECTION, "close")];
-        (headers, metrics::render(&counts.totals()))
+        let operation = *shown.operation.borrow();
+        (headers, metrics::render(&shown.counts.totals(), Some(&operation)))
     };
-    let router = axum::Router::new().route("/metrics", axum::routing::get(page));
+    let live = move || async move { answer(live.is_live().await, ["live", "a shard does not answer"]) };
+    let ready = move || async move {
+        let is_ready = ready.operation.borrow().ready && ready.is_live().await;
+        answer(is_ready, ["ready", "not ready"])
+    };
+    let router = axum::Router::new();
+    let router = router.route("/metrics", get(metrics)).route("/live", get(live)).route("/ready", get(ready));
     axum::serve(Few { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) }, router).await
 }
 

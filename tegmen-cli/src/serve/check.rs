@@ -1,0 +1,125 @@
+//! What can be wrong with settings that are right by their form.
+
+use super::config_file::Mistake;
+use super::options::{Sections, Served};
+use crate::public_keys::check_suites;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tegmen_host::credentials::{Credentials, is_rule};
+use tegmen_host::resources::{Resource, Resources};
+
+/// The resources that options made: by name and text of the option the path and the resource.
+pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
+
+impl Sections {
+    /// Returns all mistakes. `made` are resources of before, which are not made again.
+    pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
+        let mut mistakes = self.served.make(made).err().unwrap_or_default();
+        let addresses = &self.addresses;
+        if addresses.no_secure && !addresses.plain && self.keys.oscore.is_empty() {
+            let why = "it leaves nothing to serve without --plain or --oscore";
+            mistakes.push(Mistake::new("no-secure", why));
+        }
+        if !self.groups.group.is_empty() && !addresses.plain {
+            mistakes.push(Mistake::new("group", "groups are joined with plain CoAP: it needs --plain"));
+        }
+        mistakes.extend(self.credentials().err());
+        for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
+            mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
+        }
+        for dir in self.keys.oscore.iter().filter(|dir| !dir.is_dir()) {
+            mistakes.push(Mistake::new("oscore", no_directory(dir)));
+        }
+        for (key, file) in [
+            ("state", &self.sessions.state),
+            ("ticket-keys", &self.sessions.ticket_keys),
+            ("key-log", &self.dtls.key_log),
+        ] {
+            let parent = file.as_deref().and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
+            mistakes.extend(parent.filter(|parent| !parent.is_dir()).map(|dir| Mistake::new(key, no_directory(dir))));
+        }
+        mistakes.extend(self.clients.mistakes().into_iter().map(|(key, why)| Mistake::new(key, why)));
+        if let Some(suites) = self.dtls.suites
+            && let Ok(Some(keys)) = self.clients.keys(Some(suites), None)
+        {
+            mistakes.extend(check_suites(&keys, suites).err().map(|failure| Mistake::new("suites", failure.message)));
+        }
+        mistakes
+    }
+
+    /// Reads the credentials; `None` if the server needs none.
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, Mistake> {
+        let file = &self.keys.credentials;
+        // Who has public keys needs no others.
+        if self.addresses.no_secure || self.clients.is_given() && !file.exists() {
+            return Ok(None);
+        }
+        Credentials::from_file(file).map(Some).map_err(|error| Mistake::new("credentials", error))
+    }
+}
+
+impl Served {
+    /// Makes the resources. One whose option has the text of one in `before` is that resource, with its content.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub(super) fn make(&self, before: &Made) -> Result<Made, Vec<Mistake>> {
+        let (mut made, mut mistakes, mut paths) = (Made::new(), Vec::new(), BTreeSet::new());
+        let mut add = |option: &'static str, texts: &[String], make: &dyn Fn(&str) -> Result<Resource, String>| {
+            for text in texts {
+                let (path, what) = match (option, text.split_once('=')) {
+                    ("blink", _) => (text.as_str(), ""),
+                    (_, Some(parts)) => parts,
+                    (_, None) => ("", ""),
+                };
+                let known = before.get(&(option, text.clone())).map(|(_, resource)| Ok(resource.clone()));
+                let resource = match () {
+                    () if !path.starts_with('/') => Err(format!("{text}: write it as /path=...")),
+                    () if !paths.insert(path.trim_matches('/').to_owned()) => {
+                        Err(format!("{path}: there are two resources at this path"))
+                    }
+                    () => known.unwrap_or_else(|| make(what)),
+                };
+                match resource {
+                    Ok(resource) => drop(made.insert((option, text.clone()), (path.to_owned(), resource))),
+                    Err(why) => mistakes.push(Mistake::new(option, why)),
+                }
+            }
+        };
+        add("value", &self.value, &|text| Ok(Resource::value(text.as_bytes())));
+        add("file", &self.file, &|file| match PathBuf::from(file) {
+            path if path.is_file() => Ok(Resource::File(path)),
+            _ => Err(format!("{file} is not a file that can be served: correct the path")),
+        });
+        let directory = |writable| {
+            move |dir: &str| match PathBuf::from(dir) {
+                root if root.is_dir() => Ok(Resource::Directory { root, writable }),
+                root => Err(no_directory(&root)),
+            }
+        };
+        add("dir", &self.dir, &directory(false));
+        add("dir-rw", &self.dir_rw, &directory(true));
+        add("command", &self.command, &|command| match command.split_whitespace().map(str::to_owned).collect() {
+            program if program != Vec::<String>::new() => Ok(Resource::Command(program)),
+            _ => Err("it names no program: write it as /path=program arguments".to_owned()),
+        });
+        add("blink", &self.blink, &|_| Ok(Resource::Blink(Arc::default())));
+        if paths.is_empty() && mistakes.is_empty() {
+            let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --command or --blink (`tegmen help \
+                       serve` has examples)";
+            mistakes.push(Mistake::new("", why));
+        }
+        if mistakes.is_empty() { Ok(made) } else { Err(mistakes) }
+    }
+}
+
+/// Returns the application that serves these resources.
+pub(super) fn application(made: &Made, max_body: usize) -> Resources {
+    Resources::new(made.values().cloned()).with_max_body(max_body)
+}
+
+fn no_directory(dir: &Path) -> String {
+    let dir = dir.display();
+    format!("{dir} is not a directory: create it (mkdir -p {dir}), or correct the path")
+}

@@ -1,0 +1,256 @@
+//! The options of `tegmen serve`, a struct for each section of the configuration file. A key of the file is the option of the
+//! same name; its section is the heading of the option in the help.
+
+use crate::log::{Format, Level};
+use crate::public_keys::{Clients, suites};
+use clap::Args;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use tegmen::dtls::Suites;
+use tegmen_host::group::Group;
+use tegmen_host::server::{HelloLimits, ServerConfig};
+use tegmen_host::slab::Capacity;
+
+/// Every setting of a server.
+#[derive(Args)]
+pub(super) struct Sections {
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(super) addresses: Addresses,
+    #[command(flatten, next_help_heading = "Keys")]
+    pub(super) keys: Keys,
+    #[command(flatten, next_help_heading = "Public keys")]
+    pub(super) clients: Clients,
+    #[command(flatten, next_help_heading = "Sessions")]
+    pub(super) sessions: Sessions,
+    #[command(flatten, next_help_heading = "Resources")]
+    pub(super) served: Served,
+    #[command(flatten, next_help_heading = "Groups")]
+    pub(super) groups: Groups,
+    #[command(flatten, next_help_heading = "Limits")]
+    pub(super) limits: Limits,
+    #[command(flatten, next_help_heading = "DTLS")]
+    pub(super) dtls: Dtls,
+    #[command(flatten, next_help_heading = "Log")]
+    pub(super) log: LogOptions,
+    #[command(flatten, next_help_heading = "Service")]
+    pub(super) service: Service,
+}
+
+#[derive(Args)]
+pub(super) struct Addresses {
+    /// Local address to listen on; may be repeated. Default: all addresses of this machine.
+    #[arg(long, value_name = "IP", value_parser = listen_address)]
+    pub(super) listen: Vec<IpAddr>,
+    /// Port for coaps (DTLS); 0 takes any free port.
+    #[arg(long, default_value_t = 5684)]
+    pub(super) port: u16,
+    /// Also serve plain CoAP: anyone may send any request, and anyone on the path can read it.
+    #[arg(long)]
+    pub(super) plain: bool,
+    /// Port for plain CoAP and OSCORE.
+    #[arg(long, value_name = "PORT", default_value_t = 5683)]
+    pub(super) plain_port: u16,
+    /// Do not serve coaps.
+    #[arg(long)]
+    pub(super) no_secure: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Keys {
+    /// Credentials file; reloaded when it changes.
+    #[arg(long, env = "TEGMEN_CREDENTIALS", value_name = "FILE", default_value = "credentials.toml")]
+    pub(super) credentials: PathBuf,
+    /// Allow this to clients without a certificate or key, as 'GET /*'; may be repeated. Default: nothing.
+    #[arg(long, value_name = "RULE")]
+    pub(super) anonymous: Vec<String>,
+    /// Serve OSCORE: the directory of a context, or a directory of several; may be repeated. Requests arrive at the port
+    /// of plain CoAP, which serves nothing else without --plain.
+    #[arg(long, value_name = "DIR")]
+    pub(super) oscore: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Sessions {
+    /// Keep DTLS sessions and the sequence numbers of OSCORE contexts in this database, so that they survive a restart
+    /// and a power cut. FILE.key beside it is a secret.
+    #[arg(long, value_name = "FILE")]
+    pub(super) state: Option<PathBuf>,
+    /// Disable session resumption; every connection performs a full handshake.
+    #[arg(long)]
+    pub(super) no_resumption: bool,
+    /// Seconds for which a client can resume a session after a full handshake.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86400, conflicts_with = "no_resumption",
+          value_parser = clap::value_parser!(u64).range(60..=604_800))]
+    pub(super) ticket_lifetime: u64,
+    /// Keep the keys of session tickets (RFC 5077) in this file, created if it does not exist: tickets then survive a
+    /// restart, and servers that share the file accept each other's tickets. Secret: anyone with this file can decrypt
+    /// the traffic.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_resumption")]
+    pub(super) ticket_keys: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Served {
+    /// A value that GET reads and PUT writes: /path=text.
+    #[arg(long, value_name = "PATH=TEXT")]
+    pub(super) value: Vec<String>,
+    /// A file that GET reads: /path=file.
+    #[arg(long, value_name = "PATH=FILE")]
+    pub(super) file: Vec<String>,
+    /// The files of a directory, read-only: /path=directory. Links that lead out of it are not followed.
+    #[arg(long, value_name = "PATH=DIR")]
+    pub(super) dir: Vec<String>,
+    /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
+    #[arg(long, value_name = "PATH=DIR")]
+    pub(super) dir_rw: Vec<String>,
+    /// A program whose output answers GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
+    #[arg(long, value_name = "PATH=COMMAND")]
+    pub(super) command: Vec<String>,
+    /// A Blink counter at this path.
+    #[arg(long, value_name = "PATH")]
+    pub(super) blink: Vec<String>,
+}
+
+#[derive(Args)]
+pub(super) struct Groups {
+    /// Join a multicast group with plain CoAP, which needs --plain; may be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are
+    /// all CoAP nodes on eth0; an address can name an IPv4 interface, as in 224.0.1.187%127.0.0.1.
+    #[arg(long, value_name = "ADDRESS[%INTERFACE]")]
+    pub(super) group: Vec<Group>,
+    /// Delay answers to a group by a random time up to this, so that not all members answer at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    pub(super) leisure: f64,
+}
+
+#[derive(Args)]
+pub(super) struct Limits {
+    /// Number of threads, each with its own sockets; 0 means one per core, or one per inherited socket of an address.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) shards: usize,
+    /// Maximum number of peers in the table.
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().peers)]
+    pub(super) max_peers: usize,
+    /// Maximum number of handshakes under way at the same time, about 8 KiB each. While all places are taken, further
+    /// ClientHellos are not answered; clients repeat them.
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().handshakes)]
+    pub(super) max_handshakes: usize,
+    /// Longest request body in bytes; a longer one is answered with 4.13 and this limit.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
+    pub(super) max_body: usize,
+    /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request beyond that
+    /// is answered with 5.03. Clients without DTLS can use half of it.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = body_size)]
+    pub(super) max_bodies: usize,
+    /// Total bytes of replies and messages that are kept to be sent again, for all clients. A reply is kept for 247
+    /// seconds, so that a repeated request is not executed twice; a POST or PATCH for which there is no space is answered with 5.03.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
+    pub(super) max_exchange_bytes: usize,
+    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that would
+    /// exceed one byte per second without a sign of the client is confirmable all the same (PROBING_RATE, RFC 7252).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) unconfirmed: u8,
+    /// Require plain clients to prove their address with the Echo option (RFC 9175) before they get a long answer.
+    /// Clients without Echo support are not served.
+    #[arg(long)]
+    pub(super) verify_addresses: bool,
+    /// Answer at most N requests per peer and second, further ones with 4.29; 0 sets no limit.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) requests_per_second: u32,
+    /// ClientHellos answered per second, for each network prefix (/24 or /56) and in total; twice as many may come in a
+    /// burst. 0 sets no limit.
+    #[arg(long, value_name = "N,N", value_parser = hello_limits, default_value = "2000,20000")]
+    pub(super) hello_limits: HelloLimits,
+    /// Signatures and decryptions per second with an RSA key or a key in a TPM, for clients that have not proved anything
+    /// yet; 0 sets no limit. Further handshakes wait; their clients start again if that takes too long.
+    #[arg(long, value_name = "N", default_value_t = ServerConfig::default().sessions.signatures_per_second)]
+    pub(super) signatures_per_second: u32,
+}
+
+#[derive(Args)]
+pub(super) struct Dtls {
+    /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
+    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key these three come first by
+    /// default). Only if named, for peers that support nothing better: psk-cbc, rsa-cbc.
+    #[arg(long, value_name = "SUITES", value_parser = suites)]
+    pub(super) suites: Option<Suites>,
+    /// Longest content of a received DTLS record, 64 to 16384 bytes; announced to clients that send a record_size_limit
+    /// themselves (RFC 8449).
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=16384))]
+    pub(super) record_size_limit: Option<u16>,
+    /// Longest handshake datagram to send, 128 to 2048 bytes; longer messages are fragmented. Clients choose the size of
+    /// blocks.
+    #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
+    pub(super) mtu: u16,
+    /// Disable connection IDs (RFC 9146); clients must reconnect when their address changes.
+    #[arg(long)]
+    pub(super) no_connection_id: bool,
+    /// Follow a client to a new address even if it does not support the return routability check (RFC 9853). Anyone who
+    /// can forward its records faster than the network can then redirect the answers.
+    #[arg(long, conflicts_with = "no_connection_id")]
+    pub(super) follow_unchecked: bool,
+    /// Pad records to clients with a connection ID to a multiple of this many bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(super) padding: u16,
+    /// Append the secrets of all sessions to this file (RFC 9850). Secret: anyone with this file can decrypt the traffic.
+    #[arg(long, value_name = "FILE")]
+    pub(super) key_log: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct LogOptions {
+    /// Log events of this level and above: `error` asks the operator to act; `warn` adds refused clients and requests
+    /// that failed because of the server; `info` adds sessions and one line per request; `debug` adds each block of a
+    /// block-wise transfer.
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Info)]
+    pub(super) log_level: Level,
+    /// Format of the log on standard output: text, or one JSON object per line, as with --json.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub(super) log: Format,
+    /// Do not log sessions or successful requests: the same as --log-level warn.
+    #[arg(long, short, conflicts_with = "log_level")]
+    pub(super) quiet: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Service {
+    /// Serve counters as OpenMetrics at http://ADDRESS:PORT/metrics, and whether the server works at /live and /ready, on at
+    /// most 16 connections at once. Anyone who can reach the address can read them.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) metrics: Option<SocketAddr>,
+    /// Seconds that a server which is to end waits for responses of commands that still run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub(super) drain: f64,
+}
+
+impl LogOptions {
+    /// Returns the level of the log.
+    pub(super) const fn level(&self) -> Level {
+        if self.quiet { Level::Warn } else { self.log_level }
+    }
+}
+
+pub(super) fn listen_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| match text.parse::<SocketAddr>() {
+        Ok(both) => format!("give the address alone, {}; ports are --port {} and --plain-port", both.ip(), both.port()),
+        Err(_) => "an IP address of this machine, as 127.0.0.1 or ::1".to_owned(),
+    })
+}
+
+fn body_size(text: &str) -> Result<usize, String> {
+    // A Size1 option has four bytes.
+    let size = text.parse().ok().filter(|size| (1..=u32::MAX as usize).contains(size));
+    size.ok_or_else(|| "a number of bytes, 1 to 4294967295".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
+}
+
+fn hello_limits(text: &str) -> Result<HelloLimits, String> {
+    let numbers = text.split_once(',').map(|(prefix, all)| (prefix.trim().parse(), all.trim().parse()));
+    match numbers {
+        Some((Ok(per_prefix), Ok(total))) => Ok(HelloLimits { per_prefix, total }),
+        _ => Err("write it as PER_PREFIX,IN_ALL: two numbers".to_owned()),
+    }
+}

@@ -1,0 +1,198 @@
+//! A server that runs, and changes of its settings.
+
+use super::check::{Made, application};
+use super::event_sink;
+use super::options::Sections;
+use super::settings::{Settings, Values};
+use super::systemd::Sockets;
+use crate::log::{Format, Level, Log};
+use crate::output::{Failure, Output};
+use serde_json::json;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use tegmen_host::contexts::Contexts;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::public_keys::PublicKeys;
+use tegmen_host::resources::Resources;
+use tegmen_host::server::{Server, ServerLimits};
+use tegmen_host::state::Database;
+
+/// The options that a running server can change. The others take effect at the next start.
+pub(super) const CHANGEABLE: &[&str] = &[
+    "anonymous",
+    "blink",
+    "cert",
+    "cert-key",
+    "command",
+    "credentials",
+    "dir",
+    "dir-rw",
+    "drain",
+    "file",
+    "hello-limits",
+    "leisure",
+    "log-level",
+    "max-bodies",
+    "max-body",
+    "quiet",
+    "requests-per-second",
+    "unconfirmed",
+    "value",
+    "verify-addresses",
+];
+
+/// A server, and what it was started with or changed to.
+pub(super) struct Running {
+    pub(super) server: Server,
+    pub(super) log: Log,
+    file: Option<PathBuf>,
+    /// Those that were read last. Options that need a restart are as in `started`.
+    settings: Settings,
+    started: Values,
+    /// True if the server was started with a key of its own.
+    has_key: bool,
+    made: Made,
+    application: Resources,
+    credentials: Credentials,
+    keys: Option<PublicKeys>,
+}
+
+/// What a change of settings needs, all of it read without a mistake.
+struct Change {
+    settings: Settings,
+    made: Made,
+    credentials: Option<PathBuf>,
+    keys: Option<PublicKeys>,
+}
+
+impl Running {
+    /// Starts a server. Returns it with the number of its OSCORE contexts, and the listener of its pages if that is inherited.
+    pub(super) fn start(
+        file: Option<PathBuf>,
+        settings: Settings,
+        mut sockets: Sockets,
+        out: Output,
+    ) -> Result<(Self, usize, Option<TcpListener>), Failure> {
+        let sections = &settings.sections;
+        let described = |mistake| Failure::usage(settings.describe(&[mistake]).join("\n"));
+        let listener = sockets.take_listener(sections.service.metrics)?;
+        let credentials = sections.credentials().map_err(described)?.unwrap_or_default();
+        // The rules were checked before.
+        credentials.allow_anonymous(&sections.keys.anonymous).map_err(Failure::usage)?;
+        let all = |mistakes: Vec<_>| Failure::usage(settings.describe(&mistakes).join("\n"));
+        let made = sections.served.make(&Made::new()).map_err(all)?;
+        let state = sections.sessions.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let contexts = Contexts::open_in(&sections.keys.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
+        let count = contexts.len();
+        let config = sections.config(contexts, state)?;
+        let keys = config.trust.public_keys.clone();
+        let format = if out.json { Format::Json } else { sections.log.log };
+        let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
+        let application = application(&made, sections.limits.max_body);
+        let server = Server::with(config)
+            .credentials(credentials.clone())
+            .inherit(sockets.udp)
+            .on_event(event_sink(log.clone()))
+            .serve(application.clone())
+            .map_err(Failure::usage)?;
+        let (started, has_key) = (settings.values(), sections.clients.is_given());
+        let running = Self { server, log, file, settings, started, has_key, made, application, credentials, keys };
+        Ok((running, count, listener))
+    }
+
+    /// Returns the settings.
+    pub(super) const fn sections(&self) -> &Sections {
+        &self.settings.sections
+    }
+
+    /// Returns the number of resources.
+    pub(super) fn resources(&self) -> usize {
+        self.made.len()
+    }
+
+    /// Reads the settings and the files that they name again, and takes what a running server can change. If anything is
+    /// wrong, all stays as it was. Returns true if the settings were taken.
+    pub(super) fn reload(&mut self) -> bool {
+        let changed = self.read_again().and_then(|change| self.take(change).map_err(|error| vec![error]));
+        match changed {
+            Ok(before) => {
+                self.report(&before);
+                true
+            }
+            Err(mistakes) => {
+                let why = mistakes.join("; ");
+                self.log.event(
+                    Level::Error,
+                    || format!("hangup: the configuration is wrong, and the old one stays in force: {why}"),
+                    || json!({ "event": "hangup", "error": why }),
+                );
+                false
+            }
+        }
+    }
+
+    fn read_again(&self) -> Result<Change, Vec<String>> {
+        let settings = Settings::read(self.file.as_deref())?;
+        let sections = &settings.sections;
+        let mistakes = sections.mistakes(&self.made);
+        if !mistakes.is_empty() {
+            return Err(settings.describe(&mistakes));
+        }
+        let made = sections.served.make(&self.made).map_err(|mistakes| settings.describe(&mistakes))?;
+        let keys = match &self.keys {
+            Some(keys) if self.has_key && sections.clients.is_given() => {
+                Some(sections.clients.renewed(keys).map_err(|failure| vec![failure.message])?)
+            }
+            _ => None,
+        };
+        let file = &sections.keys.credentials;
+        let credentials = (!sections.addresses.no_secure && file.exists()).then(|| file.clone());
+        Ok(Change { made, credentials, keys, settings })
+    }
+
+    /// Takes new settings. Returns the values of before.
+    fn take(&mut self, change: Change) -> Result<Values, String> {
+        let Change { settings, made, credentials, keys } = change;
+        let sections = &settings.sections;
+        if let Some(file) = credentials {
+            self.credentials.set_file(&file).map_err(|error| error.to_string())?;
+        }
+        self.credentials.allow_anonymous(&sections.keys.anonymous)?;
+        if let Some(keys) = keys {
+            self.server.set_own_keys(&keys);
+            self.keys = Some(keys);
+        }
+        self.server.set_limits(ServerLimits::from(&sections.plain_config()));
+        self.log.set_level(sections.log.level());
+        self.application.replace(&application(&made, sections.limits.max_body), &self.server.notifier());
+        let before = std::mem::replace(&mut self.settings, settings).values();
+        self.made = made;
+        Ok(before)
+    }
+
+    /// Writes to the log which options have other values than `before`, and which of them need a restart.
+    fn report(&self, before: &Values) {
+        let own_key = |key: &str| key == "cert" || key == "cert-key";
+        let changes_own_key = self.has_key == self.sections().clients.is_given();
+        let is_changeable =
+            |key: &String| CHANGEABLE.contains(&key.as_str()) && (changes_own_key || !own_key(key.as_str()));
+        let mut taken = self.settings.differences(before);
+        taken.retain(is_changeable);
+        let mut restart = self.settings.differences(&self.started);
+        restart.retain(|key| !is_changeable(key));
+        let what =
+            if taken.is_empty() { "no option changed".to_owned() } else { format!("changed: {}", taken.join(", ")) };
+        self.log.always(
+            || format!("hangup: configuration, credentials and own keys read again; {what}"),
+            || json!({ "event": "hangup", "changed": taken }),
+        );
+        if !restart.is_empty() {
+            self.log.event(
+                Level::Warn,
+                || format!("hangup: these options change with a restart alone: {}", restart.join(", ")),
+                || json!({ "event": "restart_needed", "options": restart }),
+            );
+        }
+    }
+}
