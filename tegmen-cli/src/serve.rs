@@ -208,25 +208,25 @@ fn run(
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
         let mut ended = std::pin::pin!(ended);
         let mut alive = std::pin::pin!(keep_alive(&shown, manager));
-        manager.tell(&format!("READY=1\nSTATUS={} resources", running.resources()));
+        manager.report(&format!("READY=1\nSTATUS={} resources", running.resources()));
         loop {
             tokio::select! {
                 () = &mut ended => break,
                 () = &mut alive => {}
                 Some(()) = hangups.next() => {
-                    manager.tell_reloading();
+                    manager.report_reload();
                     let taken = running.reload();
                     operation.send_modify(|operation| match taken {
                         true => operation.reloads += 1,
                         false => operation.reloads_refused += 1,
                     });
                     let status = if taken { "" } else { "; the configuration is wrong, and the one before is in force" };
-                    manager.tell(&format!("READY=1\nSTATUS={} resources{status}", running.resources()));
+                    manager.report(&format!("READY=1\nSTATUS={} resources{status}", running.resources()));
                 }
                 failed = &mut pages => return Err(failed),
             }
         }
-        manager.tell("STOPPING=1\nSTATUS=waiting for responses of commands");
+        manager.report("STOPPING=1\nSTATUS=waiting for responses of commands");
         operation.send_modify(|operation| operation.ready = false);
         let patience = Duration::from_secs_f64(running.sections().service.drain);
         let server = running.server;
@@ -272,14 +272,14 @@ async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     }
 }
 
-/// Tells the service manager, as often as it wants to hear it, that each shard answers. Never ends.
+/// Informs the service manager, at half of its watchdog time, that each shard answers. Never ends.
 async fn keep_alive(shown: &Shown, manager: &Manager) {
     let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval);
     loop {
         ticks.tick().await;
         if shown.is_live().await {
-            manager.tell("WATCHDOG=1");
+            manager.report("WATCHDOG=1");
         }
     }
 }

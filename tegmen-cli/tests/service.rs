@@ -1,4 +1,4 @@
-//! `tegmen serve` under a service manager: reloads under load, restarts with inherited sockets, and what the manager is told.
+//! `tegmen serve` under a service manager: reloads under load, restarts with inherited sockets, and notifications to the manager.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]

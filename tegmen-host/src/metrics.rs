@@ -57,7 +57,7 @@ fn write_operation(text: &mut String, operation: &Operation) {
     gauge(text, "start_time_seconds", "seconds", help, started.as_secs() as usize);
     gauge(text, "ready", "", "1 while the service takes requests.", operation.ready.into());
     let results = [("{result=\"taken\"}", operation.reloads), ("{result=\"refused\"}", operation.reloads_refused)];
-    counter(text, "reloads", "Times that the configuration was read again, by what became of it.", &results);
+    counter(text, "reloads", "Times that the configuration was read again, by the result.", &results);
 }
 
 /// Writes the state of the tables.

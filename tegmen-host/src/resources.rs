@@ -101,7 +101,7 @@ impl Resource {
 /// Resources by path, without a slash in front. All clones serve the same ones.
 #[derive(Clone)]
 pub struct Resources {
-    /// What this clone serves, until it sees that there is something newer.
+    /// The resources that this clone serves, until it finds newer ones.
     set: Arc<Set>,
     newest: Arc<Newest>,
     running: Arc<Semaphore>,
@@ -143,8 +143,8 @@ impl Resources {
         self
     }
 
-    /// Serves from now on what `other` serves, in all clones, and tells the observers of paths that are other resources now or
-    /// none. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
+    /// Serves from now on what `other` serves, in all clones, and notifies the observers of paths that are other resources
+    /// now or none. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
     pub fn replace(&self, other: &Self, notifier: &Notifier) {
         let old = self.newest();
         let new = other.newest();

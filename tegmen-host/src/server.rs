@@ -362,7 +362,7 @@ impl Server {
         Pulse { shards: self.notifier(), ending: self.ending.subscribe() }
     }
 
-    /// Tells observers of changes.
+    /// Returns a handle to notify observers of changes.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
     }
@@ -377,7 +377,7 @@ impl Server {
         self.counters.clone()
     }
 
-    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. What all shards did together, to the last.
+    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. Returns what all shards did together, to the last.
     pub fn stop(mut self) -> Totals {
         self.end(Ending::Now);
         self.totals()

@@ -279,7 +279,7 @@ impl Socket {
     }
 }
 
-/// Sets the options that a socket for the address of a server needs, whoever bound it.
+/// Sets the options that a socket for the address of a server needs.
 fn prepare(socket: &Socket2, address: SocketAddr) -> io::Result<()> {
     // What groups are sent goes to the sockets that joined them, and to no other.
     #[cfg(target_os = "linux")]

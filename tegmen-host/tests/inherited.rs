@@ -1,4 +1,4 @@
-//! Servers whose sockets a parent has bound, and what waits in them while no server runs.
+//! Servers whose sockets a parent has bound, and the datagrams that wait in them while no server runs.
 #![cfg(unix)]
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -36,7 +36,7 @@ fn bound(count: usize) -> Vec<UdpSocket> {
     sockets
 }
 
-/// What a parent passes, and keeps itself.
+/// Copies of sockets, as a parent passes them and keeps its own.
 fn copies(sockets: &[UdpSocket]) -> Vec<UdpSocket> {
     sockets.iter().map(|socket| socket.try_clone().unwrap()).collect()
 }
@@ -264,7 +264,7 @@ fn limits_and_resources_change_while_the_server_runs() {
     assert_eq!(ask(&asker(listen.address), 1), 0x45);
 }
 
-/// Waits in each POST until it may go on.
+/// Waits in each POST until the test releases it.
 #[derive(Clone)]
 struct Stuck(Arc<std::sync::Barrier>);
 

@@ -186,7 +186,7 @@ impl Credentials {
         })
     }
 
-    /// Lets clients without a certificate or key do this, as `"GET /*"`, besides what the file allows them. The rules replace
+    /// Lets clients without a certificate or key do this, as `"GET /*"`, in addition to the rights of the file. The rules replace
     /// those before; without any rule such clients may do nothing.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What can be wrong with settings that are right by their form.
+//! The check of settings whose form is right.
 
 use super::config_file::Mistake;
 use super::options::{Sections, Served};
@@ -13,7 +13,7 @@ use tegmen_host::resources::{Resource, Resources};
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 
 impl Sections {
-    /// Returns all mistakes. `made` are resources of before, which are not made again.
+    /// Returns all mistakes. `made` are the resources that exist, which are not made again.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = self.served.make(made).err().unwrap_or_default();
         let addresses = &self.addresses;

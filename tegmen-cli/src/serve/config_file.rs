@@ -120,11 +120,11 @@ fn sections(serve: &Command) -> String {
     names.iter().map(|name| format!("[{name}]")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the reason why a key stands in no section.
+/// Returns the reason why a key outside of its section is wrong.
 fn why_outside(serve: &Command, key: &str) -> String {
     match keys(serve).find(|arg| long(arg) == key).and_then(section) {
         Some(section) => format!("it belongs to the section [{section}]"),
-        None => format!("a key stands in a section; there are {}", sections(serve)),
+        None => format!("each key belongs to a section; there are {}", sections(serve)),
     }
 }
 

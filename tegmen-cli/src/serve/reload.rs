@@ -57,7 +57,7 @@ pub(super) struct Running {
     keys: Option<PublicKeys>,
 }
 
-/// What a change of settings needs, all of it read without a mistake.
+/// A change of settings, all of it read without a mistake.
 struct Change {
     settings: Settings,
     made: Made,
@@ -151,7 +151,7 @@ impl Running {
         Ok(Change { made, credentials, keys, settings })
     }
 
-    /// Takes new settings. Returns the values of before.
+    /// Takes new settings. Returns the previous values.
     fn take(&mut self, change: Change) -> Result<Values, String> {
         let Change { settings, made, credentials, keys } = change;
         let sections = &settings.sections;

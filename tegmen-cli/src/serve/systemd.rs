@@ -1,5 +1,5 @@
-//! What a service manager such as systemd passes to a server, and what it is told: sockets (sd_listen_fds), the state of the
-//! service (sd_notify), and that the server works (the watchdog).
+//! The interface to a service manager such as systemd: it passes sockets (sd_listen_fds), and receives the state of the service
+//! (sd_notify) and the sign that the server works (the watchdog).
 
 use crate::output::Failure;
 use std::io;
@@ -53,7 +53,7 @@ impl Sockets {
     }
 }
 
-/// The service manager, which is told the state of the service; nobody if there is none.
+/// The service manager, which receives the state of the service; nothing if there is none.
 pub(super) struct Manager {
     #[cfg(unix)]
     socket: Option<std::os::unix::net::UnixDatagram>,
@@ -90,8 +90,8 @@ impl Manager {
         Ok(Self {})
     }
 
-    /// Tells the state, as lines of assignments. A manager that is gone or does not read hears nothing.
-    pub(super) fn tell(&self, state: &str) {
+    /// Reports the state, as lines of assignments. A manager that is gone or does not read receives nothing.
+    pub(super) fn report(&self, state: &str) {
         #[cfg(unix)]
         if let Some(socket) = &self.socket {
             let _ = socket.send(state.as_bytes());
@@ -100,9 +100,9 @@ impl Manager {
         let _ = state;
     }
 
-    /// Tells that the server reads its configuration again. [`Self::tell`] with READY=1 ends that.
-    pub(super) fn tell_reloading(&self) {
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
+    /// Reports that the server reads its configuration again. [`Self::report`] with READY=1 ends that.
+    pub(super) fn report_reload(&self) {
+        self.report(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
     }
 }
 

@@ -79,7 +79,7 @@ impl Files {
         has_room
     }
 
-    /// Returns the paths of the files that are looked at.
+    /// Returns the paths of the watched files.
     pub(super) fn watched_paths(&self) -> Vec<String> {
         self.watched().keys().cloned().collect()
     }

@@ -43,8 +43,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes sockets that a parent has bound and passed, as systemd does: the server then binds none. What waits in them is
-    /// served. The server finds the socket of an address at which it listens by the local address, so each needs one for
+    /// Takes sockets that a parent has bound and passed, as systemd does: the server then binds none, and serves the
+    /// datagrams that wait in these. The server finds the socket of an address at which it listens by the local address, so each needs one for
     /// each shard, and none may be left over. With a number of shards of 0 there are as many shards as sockets of the first
     /// address. Several sockets of one address are bound with SO_REUSEPORT. Without sockets the call changes nothing.
     pub fn inherit(mut self, sockets: impl IntoIterator<Item = UdpSocket>) -> Self {

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-/// Whether and how a server ends.
+/// The way in which a server ends, if it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
-    /// It goes on.
+    /// It continues.
     No,
     /// It answers the requests whose response is deferred, until this time at most, and ends.
     Drained { by: Instant },

@@ -152,7 +152,7 @@ impl<A: Application> Shard<A> {
         })
     }
 
-    /// Serves until `ending` says otherwise. A shard that is to end receives nothing more, but handles what other shards
+    /// Serves until `ending` changes. A shard that is to end receives nothing more, but handles what other shards
     /// received for it.
     pub(super) async fn run(
         mut self,

@@ -49,7 +49,7 @@ pub enum InheritError {
         /// The address.
         listen: Listen,
     },
-    /// The system does not tell the address of a socket.
+    /// The system does not report the address of a socket.
     #[error("an inherited socket cannot be used: {0}")]
     System(std::io::Error),
 }
