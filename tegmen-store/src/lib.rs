@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod conformance;
 pub mod database;
 mod error;
 pub mod files;

@@ -1,32 +1,29 @@
-//! The calls of a store, on a database in a file.
+//! The cases of all drivers on a database in a file, and what a file has besides.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tegmen_store::conformance::{Driver, cases};
 use tegmen_store::database::Change;
 use tegmen_store::sealing::SealingKey;
-use tegmen_store::store::{LeaseId, Number, Scan};
-use tegmen_store::{Database, Options, Revision, StateError, Store, StoreError, Transaction, Value, Watch};
+use tegmen_store::store::Number;
+use tegmen_store::{Database, Options, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// A directory that is gone at the end.
-struct Scene(PathBuf);
+/// A directory that is gone at the end, and a clock of leases in seconds.
+struct Scene(PathBuf, Arc<AtomicU64>);
 
 impl Scene {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("tegmen-store-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
+        Self(dir, Arc::default())
     }
 
     fn file(&self) -> PathBuf {
         self.0.join("state.db")
-    }
-
-    fn open(&self) -> Database {
-        Database::open(&self.file()).unwrap()
     }
 
     /// A file with a sealing key of one digit.
@@ -45,136 +42,35 @@ impl Drop for Scene {
     }
 }
 
-fn plain(text: &str) -> Value {
-    Value::Plain(text.as_bytes().to_vec())
+impl Driver for Scene {
+    type Store = Database;
+
+    fn open(&self) -> Database {
+        let clock = self.1.clone();
+        let monotonic = Arc::new(move || Duration::from_secs(clock.load(Ordering::SeqCst)));
+        let sealing = Some(self.key("a") as Arc<dyn tegmen_store::sealing::Keeper>);
+        Database::open_with(&self.file(), Options { sealing, monotonic, ..Options::default() }).unwrap()
+    }
+
+    fn crash(&self, store: Database) {
+        store.abandon();
+    }
+
+    fn pass(&self, time: Duration) {
+        self.1.fetch_add(time.as_secs(), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_database_in_a_file_passes_the_cases_of_all_drivers() {
+    for case in cases() {
+        println!("{}", case.name);
+        (case.run)(&Scene::new(case.name));
+    }
 }
 
 fn put(key: &str, text: &str) -> Transaction {
-    Transaction::default().put(key, plain(text))
-}
-
-fn text(store: &Database, key: &str, at: Option<Revision>) -> Option<String> {
-    let entry = store.read(key.as_bytes(), at).wait().unwrap().entry?;
-    Some(String::from_utf8(entry.value.plain().unwrap().to_vec()).unwrap())
-}
-
-#[test]
-fn a_transaction_is_made_as_a_whole_or_not_at_all() {
-    let scene = Scene::new("whole");
-    let store = scene.open();
-    let first = store.commit(put("a", "1").put("b", plain("1"))).wait().unwrap();
-    let refused = store.commit(put("a", "2").delete("b").require("b", Revision::ABSENT)).wait();
-    assert_eq!(refused, Err(StoreError::Conflict { key: b"b".to_vec(), found: first }));
-    assert_eq!((text(&store, "a", None), text(&store, "b", None)), (Some("1".into()), Some("1".into())));
-    let second = store.commit(put("a", "2").delete("b").require("b", first)).wait().unwrap();
-    assert!(second > first);
-    assert_eq!((text(&store, "a", None), text(&store, "b", None)), (Some("2".into()), None));
-    assert_eq!(text(&store, "b", Some(first)), Some("1".into()), "as it was then");
-    assert!(matches!(store.commit(put("a", "3").delete("a")).wait(), Err(StoreError::Invalid { .. })));
-}
-
-#[test]
-fn no_revision_comes_again_after_a_restart_and_rows_stay() {
-    let scene = Scene::new("restart");
-    let mut last = Revision::ABSENT;
-    for round in 0..6 {
-        let store = scene.open();
-        let answers: Vec<_> = (0..50).map(|number| store.commit(put(&format!("{round}/{number}"), "x"))).collect();
-        for answer in answers {
-            let revision = answer.wait().unwrap();
-            assert!(revision > last);
-            last = revision;
-        }
-        if round % 2 == 0 {
-            store.abandon();
-        }
-    }
-    let page = scene.open().scan(Scan::of("", 1000)).wait().unwrap();
-    assert_eq!((page.entries.len(), page.next), (300, None));
-}
-
-#[test]
-fn pages_of_one_revision_have_each_row_once_while_others_change() {
-    let scene = Scene::new("pages");
-    let store = scene.open();
-    for number in 0..10 {
-        store.commit(put(&format!("k/{number}"), "old")).wait().unwrap();
-    }
-    store.commit(put("l", "other")).wait().unwrap();
-    let (mut scan, mut keys) = (Some(Scan::of("k/", 3)), Vec::new());
-    while let Some(this) = scan {
-        let page = store.scan(this.clone()).wait().unwrap();
-        keys.extend(page.entries.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()));
-        assert!(page.entries.iter().all(|entry| entry.value == plain("old")));
-        store.commit(put("k/9", "new").delete("k/8").put("k/0a", plain("new"))).wait().unwrap();
-        scan = this.following(&page);
-    }
-    assert_eq!(keys, (0..10).map(|number| format!("k/{number}")).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_watch_sees_each_change_in_order_and_is_told_of_compaction() {
-    let scene = Scene::new("watch");
-    let store = scene.open();
-    let begin = store.read(b"w/a", None).wait().unwrap().at;
-    let first = store.commit(put("w/a", "1").put("other", plain("x"))).wait().unwrap();
-    let second = store.commit(put("w/a", "2")).wait().unwrap();
-    let third = store.commit(Transaction::default().delete("w/a")).wait().unwrap();
-    let mut watch = Watch::new(store.clone(), "w/", begin);
-    let changes = watch.wait().unwrap().changes;
-    let seen: Vec<_> = changes.iter().map(|change| (change.revision, change.entry.is_some())).collect();
-    assert_eq!(seen, [(first, true), (second, true), (third, false)]);
-    // One that waits is answered by the next change of its keys, and by no other.
-    let waiting = std::thread::spawn(move || watch.wait().unwrap().changes);
-    store.commit(put("other", "y")).wait().unwrap();
-    let fourth = store.commit(put("w/b", "1")).wait().unwrap();
-    let changes = waiting.join().unwrap();
-    assert_eq!(changes.iter().map(|change| change.revision).collect::<Vec<_>>(), [fourth]);
-    store.compact(third).wait().unwrap();
-    let told = store.changes(b"w/", first, 10).wait();
-    assert_eq!(told, Err(StoreError::Compacted { oldest: third }));
-    assert!(matches!(store.read(b"w/a", Some(first)).wait(), Err(StoreError::Compacted { .. })));
-    assert_eq!(text(&store, "w/b", None), Some("1".into()));
-    assert_eq!(store.changes(b"w/", third, 10).wait().unwrap().changes.len(), 1);
-}
-
-#[test]
-fn rows_of_a_lease_go_in_one_revision_when_its_time_is_over() {
-    let scene = Scene::new("lease");
-    let time = Arc::new(AtomicU64::new(0));
-    let clock = time.clone();
-    let monotonic = Arc::new(move || Duration::from_secs(clock.load(Ordering::SeqCst)));
-    let store = Database::open_with(&scene.file(), Options { monotonic, ..Options::default() }).unwrap();
-    let lease = store.grant(Duration::from_secs(10)).wait().unwrap();
-    let attached = Transaction::default().put_leased("a", plain("1"), lease).put_leased("b", plain("1"), lease);
-    let begin = store.commit(attached).wait().unwrap();
-    time.store(9, Ordering::SeqCst);
-    store.renew(lease).wait().unwrap();
-    time.store(18, Ordering::SeqCst);
-    assert_eq!(text(&store, "a", None), Some("1".into()));
-    time.store(19, Ordering::SeqCst);
-    let changes = store.changes(b"", begin, 10);
-    let _ = store.read(b"a", None).wait().unwrap();
-    let gone = changes.wait().unwrap().changes;
-    assert!(gone.len() == 2 && gone.iter().all(|change| change.entry.is_none()));
-    assert_eq!(gone[0].revision, gone[1].revision);
-    assert_eq!(store.renew(lease).wait(), Err(StoreError::LeaseEnded(lease)));
-    let late = store.commit(Transaction::default().put_leased("c", plain("1"), lease)).wait();
-    assert_eq!(late, Err(StoreError::LeaseEnded(lease)));
-    assert_eq!(store.revoke(LeaseId(7)).wait(), Err(StoreError::LeaseEnded(LeaseId(7))));
-}
-
-#[test]
-fn a_number_only_goes_forward_at_its_pace() {
-    let scene = Scene::new("number");
-    let store = scene.open();
-    let number = |next, pace| Transaction::default().put("n", Value::Number(Number { next, pace }));
-    store.commit(number(5, 100)).wait().unwrap();
-    for refused in [number(5, 100), number(4, 100), number(6, 101), put("n", "text")] {
-        assert!(matches!(store.commit(refused).wait(), Err(StoreError::NotForward { .. })));
-    }
-    store.commit(number(90, 100)).wait().unwrap();
-    assert!(matches!(store.commit(number(1000, 100)).wait(), Err(StoreError::TooFast { .. })));
+    Transaction::default().put(key, Value::Plain(text.as_bytes().to_vec()))
 }
 
 #[test]
