@@ -1,6 +1,7 @@
-//! Control plane of Tegmen, without input and output: functions take values and the clock, and return answers.
+//! Control plane of Tegmen.
 //!
-//! [`access`] decides on rights: a [policy](access::policy) in one file.
+//! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
+//! and the clock, and return answers. [`state`] is what its server keeps in a store.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -9,3 +10,4 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod access;
+pub mod state;

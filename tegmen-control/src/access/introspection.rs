@@ -123,8 +123,18 @@ pub struct Outcome {
     pub reply: Reply,
     /// The reason of the refusal; `None` if the request was granted.
     pub refused: Option<Reason>,
+    /// The session identity that was accepted. The caller makes it durable before it sends the response, so that the identity
+    /// is not accepted again after a restart.
+    pub session: Option<String>,
     /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused.
     pub message: String,
+}
+
+/// A response that grants, the session identity that was accepted, and the subject for the operator.
+struct Granted {
+    response: IntrospectionResponse,
+    session: Option<String>,
+    about: String,
 }
 
 /// Input of a decision.
@@ -161,9 +171,10 @@ impl<D: Devices> Introspection<'_, D> {
             Some(_) => Err((Reason::UnknownHint, "a token of a kind that this server does not know".to_owned())),
         };
         match granted {
-            Ok((response, about)) => Outcome {
+            Ok(Granted { response, session, about }) => Outcome {
                 reply: Reply { code: Code::CREATED, payload: response.encode(), max_age: None },
                 refused: None,
+                session,
                 message: format!("{asked} {about}: granted"),
             },
             Err((reason, about)) => {
@@ -180,7 +191,7 @@ impl<D: Devices> Introspection<'_, D> {
         request: &IntrospectionRequest,
         mode: Mode,
         now: Instant,
-    ) -> Result<(IntrospectionResponse, String), (Reason, String)> {
+    ) -> Result<Granted, (Reason, String)> {
         let about = || format!("the session {}", String::from_utf8_lossy(&request.token).escape_debug());
         let refused = |reason| (reason, about());
         let identity = SessionIdentity::parse(&request.token).ok_or_else(|| refused(Reason::NoIdentity))?;
@@ -195,15 +206,12 @@ impl<D: Devices> Introspection<'_, D> {
         self.accepted.accept(identity, subscriber.name, now).map_err(|reason| refused(Reason::Identity(reason)))?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
-        Ok((self.response(&publisher.party, cnf, request.scope.clone()), about()))
+        let response = self.response(&publisher.party, cnf, request.scope.clone());
+        Ok(Granted { response, session: Some(identity.as_str().to_owned()), about: about() })
     }
 
     /// Grants the rights at a publisher with a certificate, without a key.
-    fn certificate(
-        &self,
-        subscriber: Party<'_>,
-        request: &IntrospectionRequest,
-    ) -> Result<(IntrospectionResponse, String), (Reason, String)> {
+    fn certificate(&self, subscriber: Party<'_>, request: &IntrospectionRequest) -> Result<Granted, (Reason, String)> {
         let thumbprint: [u8; DIGEST_LEN] = match request.token.as_slice().try_into() {
             Ok(thumbprint) => thumbprint,
             Err(_) => return Err((Reason::NoIdentity, "a certificate, without its SHA-256".to_owned())),
@@ -213,7 +221,10 @@ impl<D: Devices> Introspection<'_, D> {
             return Err((Reason::UnknownPublisher, about));
         };
         match self.permit(subscriber, publisher.party(), request.scope.as_ref()) {
-            Ok(()) => Ok((self.response(publisher, None, request.scope.clone()), about)),
+            Ok(()) => {
+                let response = self.response(publisher, None, request.scope.clone());
+                Ok(Granted { response, session: None, about })
+            }
             Err(reason) => Err((reason, about)),
         }
     }
@@ -256,6 +267,12 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
+/// The outcome for a session identity that the store has already: another server, or this one before a restart, accepted it.
+pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcome {
+    let reason = Reason::Identity(if of_another { NotAccepted::OfAnother } else { NotAccepted::Used });
+    refuse(reason, format!("{} asks for the session {identity}", subscriber.escape_debug()))
+}
+
 /// The answer to a refused request. It reveals no reason that depends on other devices.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
@@ -273,7 +290,8 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
             Reply { code: Code::CREATED, payload: IntrospectionResponse::inactive().encode(), max_age: None }
         }
     };
-    Outcome { reply, refused: Some(reason), message: format!("{asked}: refused ({})", reason.code()) }
+    let message = format!("{asked}: refused ({})", reason.code());
+    Outcome { reply, refused: Some(reason), session: None, message }
 }
 
 #[cfg(test)]

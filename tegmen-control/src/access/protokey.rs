@@ -90,6 +90,11 @@ impl Protokey {
         PROTOKEY.contains(&bytes.len()).then(|| Self(Zeroizing::new(bytes.to_vec())))
     }
 
+    /// A copy of the bytes, for the store that seals them.
+    pub(crate) fn copy(&self) -> Zeroizing<Vec<u8>> {
+        self.0.clone()
+    }
+
     /// The pre-shared key of a session with this subscriber: HMAC-SHA-256 under the protokey, of the session identity, a zero
     /// byte and the name of the subscriber; in [`Mode::Paper`] of the session identity alone.
     pub fn session_key<C: Crypto>(

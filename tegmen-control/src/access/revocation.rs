@@ -71,10 +71,9 @@ impl Updates {
         }
     }
 
-    /// Index of the last update; `None` if there was never one.
+    /// Index of the last update, kept or not; `None` if there was never one.
     fn last(&self) -> Option<u64> {
-        let behind = (self.kept.len() as u64).checked_sub(1)?;
-        Some(self.first.saturating_add(behind))
+        self.first.saturating_add(self.kept.len() as u64).checked_sub(1)
     }
 
     fn cursor(&self) -> Cursor {
@@ -85,20 +84,44 @@ impl Updates {
 /// The list.
 pub struct RevocationList {
     bounds: Bounds,
+    /// Index of the first update.
+    first: u64,
     revoked: BTreeMap<TokenHash, Revoked>,
     devices: BTreeMap<String, Updates>,
     administrators: Updates,
 }
 
 impl RevocationList {
-    /// An empty list.
+    /// An empty list, whose updates begin at index 0.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, revoked: BTreeMap::new(), devices: BTreeMap::new(), administrators: Updates::default() }
+        Self::starting_at(bounds, 0)
+    }
+
+    /// An empty list, whose updates begin at an index. A server that starts again passes an index above those of all updates
+    /// before. So each cursor from before the restart is of an update that is not kept, and its owner asks for the whole list.
+    pub fn starting_at(bounds: Bounds, first: u64) -> Self {
+        let (revoked, devices) = (BTreeMap::new(), BTreeMap::new());
+        Self { bounds, first, revoked, devices, administrators: Updates { first, kept: VecDeque::new() } }
     }
 
     /// Registers a device. From now on the list keeps its updates.
     pub fn register(&mut self, device: &str) {
-        self.devices.entry(device.to_owned()).or_default();
+        let first = self.first;
+        self.devices.entry(device.to_owned()).or_insert_with(|| Updates { first, kept: VecDeque::new() });
+    }
+
+    /// Puts a token on the list that a store holds, as it was before a restart: without an update, and whatever the bounds
+    /// are, because a token that is not on the list is valid again.
+    pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
+        self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
+    }
+
+    /// Checks that one more token fits.
+    ///
+    /// # Errors
+    /// [`ListFull`] if the list has no space.
+    pub fn has_room(&self) -> Result<(), ListFull> {
+        if self.revoked.len() < self.bounds.tokens { Ok(()) } else { Err(ListFull) }
     }
 
     /// Puts a token on the list, which concerns these registered devices and expires at this time, in seconds since 1970.
@@ -116,28 +139,50 @@ impl RevocationList {
         if expires <= now || self.revoked.contains_key(&hash) {
             return Ok(Vec::new());
         }
-        if self.revoked.len() >= self.bounds.tokens {
-            return Err(ListFull);
+        self.has_room()?;
+        Ok(self.add(hash, expires, concerned.iter().map(|name| (*name).to_owned())))
+    }
+
+    /// Puts a token on the list that a store holds, whatever the bounds are. Returns the devices whose observations are to be
+    /// notified; none if the token is on the list.
+    pub fn add(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) -> Vec<String> {
+        if self.revoked.contains_key(&hash) {
+            return Vec::new();
         }
-        let concerned: BTreeSet<String> = concerned.iter().map(|name| (*name).to_owned()).collect();
+        let concerned: BTreeSet<String> = concerned.into_iter().collect();
         self.revoked.insert(hash.clone(), Revoked { expires, concerned: concerned.clone() });
         let added = concerned.into_iter().map(|name| (name, Update { removed: Vec::new(), added: vec![hash.clone()] }));
-        Ok(self.update(added.collect(), Update { removed: Vec::new(), added: vec![hash] }))
+        self.update(added.collect(), Update { removed: Vec::new(), added: vec![hash] })
+    }
+
+    /// Takes these tokens off the list, in one update. Returns the devices whose observations are to be notified.
+    pub fn remove(&mut self, hashes: &BTreeSet<TokenHash>) -> Vec<String> {
+        self.take_off(|hash, _| hashes.contains(hash))
+    }
+
+    /// The hashes of expired tokens on the list, at most `most`.
+    pub fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
+        let expired = self.revoked.iter().filter(|(_, revoked)| revoked.expires <= now);
+        expired.take(most).map(|(hash, _)| hash.clone()).collect()
     }
 
     /// Takes the expired tokens off the list. Returns the devices whose observations are to be notified.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
+        self.take_off(|_, revoked| revoked.expires <= now)
+    }
+
+    fn take_off(&mut self, goes: impl Fn(&TokenHash, &Revoked) -> bool) -> Vec<String> {
         let mut changes: BTreeMap<String, Update> = BTreeMap::new();
         let mut all = Update::default();
         self.revoked.retain(|hash, revoked| {
-            let expired = revoked.expires <= now;
-            if expired {
+            let goes = goes(hash, revoked);
+            if goes {
                 all.removed.push(hash.clone());
                 for name in &revoked.concerned {
                     changes.entry(name.clone()).or_default().removed.push(hash.clone());
                 }
             }
-            !expired
+            !goes
         });
         if all.removed.is_empty() { Vec::new() } else { self.update(changes, all) }
     }

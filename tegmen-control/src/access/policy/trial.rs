@@ -1,5 +1,6 @@
 //! The tests of a policy.
 
+use super::index::Index;
 use super::rule::Test;
 use super::{Decision, Policy, Question};
 use std::fmt;
@@ -33,6 +34,13 @@ impl Deref for TestedPolicy {
 
     fn deref(&self) -> &Policy {
         &self.0
+    }
+}
+
+impl TestedPolicy {
+    /// The policy without rules and tests, which allows nothing.
+    pub fn without_rules() -> Self {
+        Self(Policy { file: String::new(), rules: Vec::new(), tests: Vec::new(), index: Index::new(&[]) })
     }
 }
 

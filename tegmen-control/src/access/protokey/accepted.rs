@@ -82,16 +82,32 @@ impl Accepted {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
         self.has_room(subscriber, now)?;
+        self.insert(identity, subscriber, now.after(self.bounds.lifetime));
+        Ok(())
+    }
+
+    /// Remembers an identity that a store holds, until this time. The bounds do not apply: an identity that was forgotten
+    /// would be accepted again. Identities that are loaded together are passed in the order in which they end.
+    pub fn remember(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant) {
+        if !self.entries.contains_key(identity.as_str()) {
+            self.insert(identity, subscriber, until);
+        }
+    }
+
+    fn insert(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant) {
         let subscriber = match self.each.get_key_value(subscriber) {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(subscriber),
         };
         let count = self.each.entry(Arc::clone(&subscriber)).or_default();
         *count = count.saturating_add(1);
-        let until = now.after(self.bounds.lifetime);
         self.entries.insert(identity.as_str().into(), Entry { subscriber, until });
         self.order.push_back(identity.as_str().into());
-        Ok(())
+    }
+
+    /// The time for which an identity is remembered.
+    pub const fn lifetime(&self) -> Duration {
+        self.bounds.lifetime
     }
 
     /// Identities that are remembered.

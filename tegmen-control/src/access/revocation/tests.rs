@@ -138,3 +138,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_cursor_from_before_a_restart_leads_to_the_whole_list() {
+    let mut before = list();
+    for number in 0..8 {
+        before.revoke(hash(number), 100, &["rs"], 10).expect("space");
+    }
+    // The list of the restarted server: it knows the tokens, but not in which order they came.
+    let mut after = RevocationList::starting_at(BOUNDS, 1000);
+    after.register("rs");
+    for number in (0..9).rev() {
+        after.load(hash(number), 100, ["rs".to_owned()]);
+    }
+    for cursor in 0..8 {
+        assert_eq!(added(diff(&after, 0, Some(cursor))), (vec![], Some(Cursor::Null), Some(true)), "cursor {cursor}");
+    }
+    let Ok(Answer::Full { hashes, cursor }) = after.answer(Requester::Device("rs"), Query::default()) else {
+        panic!("the list")
+    };
+    assert_eq!((hashes.len(), cursor), (9, Some(Cursor::At(999))));
+    assert_eq!(added(diff(&after, 0, Some(999))), (vec![], Some(Cursor::At(999)), Some(false)));
+    after.revoke(hash(9), 100, &["rs"], 10).expect("space");
+    assert_eq!(added(diff(&after, 0, Some(999))), (vec![hash(9)], Some(Cursor::At(1000)), Some(false)));
+}

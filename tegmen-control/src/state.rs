@@ -1,0 +1,373 @@
+//! The state of an access control server, as rows of a [`Store`].
+//!
+//! A change is a transaction, and its call returns when the change is durable and in force. Decisions read the [`View`]: all
+//! rows in memory, loaded at the start and kept up to date by a watch, so that no decision waits for the store.
+//!
+//! * [`Device`]s and services, with tags and the proof by which the server knows them.
+//! * The policy in force. A policy that fails its own tests is not applied.
+//! * Session identities that were accepted, each once, also after a restart.
+//! * Revocations of tokens, which are durable before they are acknowledged.
+
+mod device;
+mod feed;
+mod rows;
+mod view;
+
+pub use device::{Credential, Device, NewDevice};
+pub use view::{InForce, View};
+
+use crate::access::policy::{FailedTest, Policy, PolicyError};
+use crate::access::protokey::AcceptedBounds;
+use crate::access::revocation::{self, ListFull};
+use device::Known;
+use feed::Feed;
+use rows::{PolicyHead, Revocation, Session};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tegmen_base::hex::to_hex;
+use tegmen_store::store::{LeaseId, MAX_OPERATIONS, MAX_VALUE, Scan};
+use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+
+/// Bounds of a [`State`].
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Session identities that are remembered.
+    pub sessions: AcceptedBounds,
+    /// The revocation list.
+    pub revoked: revocation::Bounds,
+    /// Seconds for which a subscriber may use what it learns by introspection.
+    pub lifetime: u64,
+}
+
+impl Default for Bounds {
+    /// The default bounds of the parts, and an hour.
+    fn default() -> Self {
+        Self { sessions: AcceptedBounds::default(), revoked: revocation::Bounds::default(), lifetime: 3600 }
+    }
+}
+
+/// Something that happened in the background, for the server and its operator.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The revocation list changed: its observers are to be notified.
+    Revocations,
+    /// A row cannot be read. It is left out.
+    Fault(&'a StateFault),
+    /// The store is not available. Decisions go on with what the view has.
+    Unavailable(&'a StoreError),
+    /// The store forgot changes that the view does not have. The server has to start again.
+    Lost,
+}
+
+/// Takes the events, on a thread of the state. It must return quickly.
+pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
+
+/// A row that is not what its key promises.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
+pub struct StateFault {
+    /// The key.
+    pub key: String,
+    /// The fault.
+    pub why: String,
+}
+
+/// The reason why a change was not made, or a row not found.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// There is a device of this name.
+    #[error("there is a device of the name {0}: choose another name")]
+    NameTaken(String),
+    /// Another device has this certificate or raw public key.
+    #[error("another device has the certificate or key with the SHA-256 {0}: one of the two is enough")]
+    DigestTaken(String),
+    /// There is no device of this name.
+    #[error("there is no device of the name {0}: add it, or correct the name")]
+    Unknown(String),
+    /// A policy has a mistake.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A policy fails its own tests.
+    #[error("the policy fails {} of its tests, the first is {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
+    Tests(Vec<FailedTest>),
+    /// A policy is too long.
+    #[error("a policy has at most {most} bytes, this has {0}: name parties by tags and patterns", most = MAX_POLICY)]
+    PolicyTooLong(usize),
+    /// The row was changed meanwhile.
+    #[error("{0} was changed by somebody else meanwhile: read it and try again")]
+    Changed(String),
+    /// The session identity was accepted before.
+    #[error("the session identity was accepted before")]
+    SessionUsed {
+        /// True if another subscriber has it.
+        of_another: bool,
+    },
+    /// The revocation list is full.
+    #[error(transparent)]
+    ListFull(#[from] ListFull),
+    /// A row cannot be read.
+    #[error(transparent)]
+    Fault(#[from] StateFault),
+    /// The store refused, or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system gives no thread.
+    #[error("the system refuses a thread: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Longest policy in bytes: it is applied in one transaction, with its head.
+pub const MAX_POLICY: usize = 15 * MAX_VALUE;
+/// Rows that are loaded at once.
+const PAGE: usize = 1000;
+/// Time and rows after which session identities get another lease.
+const LEASE_AGE: Duration = Duration::from_secs(600);
+const LEASE_ROWS: u32 = 4096;
+
+/// Devices in the order of their names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DevicePage {
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// The name after which the next page begins; `None` on the last page.
+    pub next: Option<String>,
+}
+
+/// The state of an access control server. Several servers may share a store.
+pub struct State<S> {
+    store: S,
+    feed: Feed,
+    lease: Mutex<Option<SessionLease>>,
+    session_ttl: Duration,
+}
+
+/// The lease of the session identities that are accepted now.
+#[derive(Clone, Copy)]
+struct SessionLease {
+    id: LeaseId,
+    /// Seconds since 1970.
+    since: u64,
+    rows: u32,
+}
+
+impl<S: Store> State<S> {
+    /// Loads the state, and follows its changes from then on.
+    ///
+    /// # Errors
+    /// [`StateError::Fault`] if a row cannot be read, [`StateError::Store`] if the store fails.
+    pub async fn open(store: S, bounds: Bounds, watcher: Watcher) -> Result<Self, StateError> {
+        let mut scan = Some(Scan::of(rows::ALL, PAGE));
+        let mut entries = Vec::new();
+        let mut at = Revision::ABSENT;
+        while let Some(wanted) = scan {
+            let page = store.scan(wanted.clone()).await?;
+            at = page.at;
+            scan = wanted.following(&page);
+            entries.extend(page.entries);
+        }
+        let view = View::load(&entries, at, &bounds)?;
+        let feed = Feed::start(store.clone(), view, watcher)?;
+        let session_ttl = bounds.sessions.lifetime.saturating_add(LEASE_AGE);
+        Ok(Self { store, feed, lease: Mutex::new(None), session_ttl })
+    }
+
+    /// The rows in memory. A caller that decides holds the guard no longer than the decision takes.
+    pub fn view(&self) -> MutexGuard<'_, View> {
+        self.feed.shared.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
+        let revision = self.store.commit(transaction).await?;
+        self.feed.shared.reached(revision).await?;
+        Ok(revision)
+    }
+
+    /// Adds a device. Returns the revision of its row.
+    ///
+    /// # Errors
+    /// [`StateError::NameTaken`], [`StateError::DigestTaken`] or [`StateError::Store`].
+    pub async fn add(&self, new: &NewDevice) -> Result<Revision, StateError> {
+        let device = new.device();
+        let row = rows::device(device.name());
+        let mut transaction =
+            Transaction::default().require(row.as_str(), Revision::ABSENT).put(row.as_str(), new.value());
+        if let Some(digest) = device.credential.digest() {
+            let name = Value::Plain(device.name().as_bytes().to_vec());
+            transaction = transaction.require(rows::digest(&digest), Revision::ABSENT).put(rows::digest(&digest), name);
+        }
+        self.commit(transaction).await.map_err(|error| match error {
+            StoreError::Conflict { key, .. } if key == row.as_bytes() => {
+                StateError::NameTaken(device.name().to_owned())
+            }
+            StoreError::Conflict { .. } => {
+                StateError::DigestTaken(device.credential.digest().map_or_else(String::new, |digest| to_hex(&digest)))
+            }
+            error => error.into(),
+        })
+    }
+
+    /// A page of the devices behind this name, at most `most` of them.
+    ///
+    /// # Errors
+    /// [`StateError::Fault`] or [`StateError::Store`].
+    pub async fn list(&self, after: Option<&str>, most: usize) -> Result<DevicePage, StateError> {
+        let after = after.map(|name| rows::device(name).into_bytes());
+        let page = self.store.scan(Scan { after, ..Scan::of(rows::DEVICES, most) }).await?;
+        let mut devices = Vec::new();
+        for entry in &page.entries {
+            if let Some(name) = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(rows::DEVICES)) {
+                devices.push(read_device(name, &entry.value)?.device);
+            }
+        }
+        let next = page.next.and(devices.last().map(|device| device.name().to_owned()));
+        Ok(DevicePage { devices, next })
+    }
+
+    /// Disables a device, or enables it again.
+    ///
+    /// A disabled device gets nothing, and nobody gets the key of a session with it. Keys that were given before are not taken
+    /// back: [`Self::revoke`] does that.
+    ///
+    /// # Errors
+    /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
+    pub async fn set_disabled(&self, name: &str, disabled: bool) -> Result<Revision, StateError> {
+        let row = rows::device(name);
+        let found = self.store.read(row.as_bytes(), None).await?;
+        let entry = found.entry.ok_or_else(|| StateError::Unknown(name.to_owned()))?;
+        let mut known = read_device(name, &entry.value)?;
+        known.device.disabled = disabled;
+        let transaction = Transaction::default().require(row.as_str(), entry.changed).put(row, known.value());
+        self.commit(transaction).await.map_err(|error| changed(error, name))
+    }
+
+    /// Applies a policy: the text of its file, the name of the file for messages, and the operator. `now` is in seconds since
+    /// 1970. `over` is the revision that the operator means to replace; `None` replaces any.
+    ///
+    /// # Errors
+    /// [`StateError::Policy`], [`StateError::Tests`] or [`StateError::PolicyTooLong`]: the policy in force stays.
+    /// [`StateError::Changed`] if another one than `over` is in force.
+    pub async fn apply_policy(
+        &self,
+        (file, text): (&str, &str),
+        by: &str,
+        over: Option<Revision>,
+        now: u64,
+    ) -> Result<Revision, StateError> {
+        Policy::parse(file, text)?.tested().map_err(StateError::Tests)?;
+        if text.len() > MAX_POLICY {
+            return Err(StateError::PolicyTooLong(text.len()));
+        }
+        let mut transaction = Transaction::default();
+        let mut parts: u8 = 0;
+        for part in text.as_bytes().chunks(MAX_VALUE) {
+            transaction = transaction.put(rows::part(parts), Value::Plain(part.to_vec()));
+            parts = parts.saturating_add(1);
+        }
+        let head = PolicyHead { file: file.to_owned(), parts, by: by.to_owned(), at: now };
+        transaction = transaction.put(rows::POLICY, rows::json(&head));
+        if let Some(over) = over {
+            transaction = transaction.require(rows::POLICY, over);
+        }
+        self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
+    }
+
+    /// Makes it durable that a session identity was accepted for this subscriber, until this time in seconds since 1970. The
+    /// key of the session may leave the server only afterwards.
+    ///
+    /// # Errors
+    /// [`StateError::SessionUsed`] if the store has the identity: another server accepted it, or this one before a restart.
+    /// [`StateError::Store`] if nothing is known; then the identity is lost, and no key may leave.
+    pub async fn bind(&self, identity: &str, subscriber: &str, until: u64, now: u64) -> Result<(), StateError> {
+        let row = rows::session(identity);
+        let value = rows::json(&Session { subscriber: subscriber.to_owned(), until });
+        let mut ended = None;
+        loop {
+            let lease = self.session_lease(now, ended).await?;
+            let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT).put_leased(
+                row.as_str(),
+                value.clone(),
+                lease,
+            );
+            match self.store.commit(transaction).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::LeaseEnded(lease)) if ended.is_none() => ended = Some(lease),
+                Err(StoreError::Conflict { .. }) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let found = self.store.read(row.as_bytes(), None).await?;
+        let session = found.entry.and_then(|entry| rows::read::<Session>(&entry.value).ok());
+        Err(StateError::SessionUsed { of_another: session.is_some_and(|session| session.subscriber != subscriber) })
+    }
+
+    /// The lease for another row of a session identity. A row lives at least as long as the identity is remembered.
+    async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
+        {
+            let mut current = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+            let usable = |lease: &&mut SessionLease| {
+                Some(lease.id) != ended
+                    && lease.rows < LEASE_ROWS
+                    && now.saturating_sub(lease.since) < LEASE_AGE.as_secs()
+            };
+            if let Some(lease) = current.as_mut().filter(usable) {
+                lease.rows = lease.rows.saturating_add(1);
+                return Ok(lease.id);
+            }
+        }
+        let id = self.store.grant(self.session_ttl).await?;
+        let mut current = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(SessionLease { id, since: now, rows: 1 });
+        Ok(id)
+    }
+
+    /// Revokes a token, by its [hash](revocation::token_hash), for the devices that it concerns. `expires` is the time from
+    /// which on the token is not valid anyway, in seconds since 1970. The revocation is durable and in force when this
+    /// returns. A token that is revoked already stays so.
+    ///
+    /// # Errors
+    /// [`StateError::ListFull`] or [`StateError::Store`]: then the token may still be valid.
+    pub async fn revoke(&self, hash: &[u8], expires: u64, concerned: &[&str]) -> Result<(), StateError> {
+        self.view().has_room_for_revocation()?;
+        let concerned = concerned.iter().map(|name| (*name).to_owned()).collect();
+        let row = rows::revoked(hash);
+        let value = rows::json(&Revocation { expires, concerned });
+        let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT).put(row, value);
+        match self.commit(transaction).await {
+            Ok(_) => Ok(()),
+            // It is durable, and the view has it from the revision that made it on.
+            Err(StoreError::Conflict { found, .. }) => Ok(self.feed.shared.reached(found).await?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes expired tokens off the revocation list, at most as many as one transaction takes. Call it each second. Returns
+    /// their number.
+    ///
+    /// # Errors
+    /// [`StateError::Store`].
+    pub async fn expire(&self, now: u64) -> Result<usize, StateError> {
+        let expired = self.view().expired(now, MAX_OPERATIONS);
+        if expired.is_empty() {
+            return Ok(0);
+        }
+        let count = expired.len();
+        let delete = expired.iter().map(|hash| rows::revoked(hash).into_bytes()).collect();
+        self.commit(Transaction { delete, ..Transaction::default() }).await?;
+        Ok(count)
+    }
+}
+
+fn read_device(name: &str, value: &Value) -> Result<Known, StateFault> {
+    rows::read_device(name, value).map_err(|why| StateFault { key: rows::device(name), why })
+}
+
+/// The error of a transaction whose only requirement is about `what`.
+fn changed(error: StoreError, what: &str) -> StateError {
+    match error {
+        StoreError::Conflict { .. } => StateError::Changed(what.to_owned()),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Devices and services: the parties that a server knows, with the proof by which it knows them.
+
+use crate::access::introspection::Publisher;
+use crate::access::policy::OwnedParty;
+use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
+use serde::{Deserialize, Serialize};
+use tegmen_base::crypto::DIGEST_LEN;
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_store::Value;
+use zeroize::Zeroizing;
+
+/// The proof by which a server knows a device, without secrets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Credential {
+    /// A certificate, by the SHA-256 of its DER.
+    Certificate([u8; DIGEST_LEN]),
+    /// A raw public key, by the SHA-256 of its SubjectPublicKeyInfo.
+    PublicKey([u8; DIGEST_LEN]),
+    /// A key that the device shares with the server, for sessions with the server.
+    SharedKey,
+    /// A protokey, for sessions with subscribers.
+    Protokey(Mode),
+}
+
+impl Credential {
+    /// The name of the kind, as files and commands write it.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Certificate(_) => "certificate",
+            Self::PublicKey(_) => "public-key",
+            Self::SharedKey => "shared-key",
+            Self::Protokey(Mode::Bound) => "protokey",
+            Self::Protokey(Mode::Paper) => "protokey-paper",
+        }
+    }
+
+    /// The digest of a certificate or a raw public key.
+    pub const fn digest(self) -> Option<[u8; DIGEST_LEN]> {
+        match self {
+            Self::Certificate(digest) | Self::PublicKey(digest) => Some(digest),
+            Self::SharedKey | Self::Protokey(_) => None,
+        }
+    }
+
+    fn of(kind: &str, digest: Option<[u8; DIGEST_LEN]>) -> Option<Self> {
+        Some(match (kind, digest) {
+            ("certificate", Some(digest)) => Self::Certificate(digest),
+            ("public-key", Some(digest)) => Self::PublicKey(digest),
+            ("shared-key", None) => Self::SharedKey,
+            ("protokey", None) => Self::Protokey(Mode::Bound),
+            ("protokey-paper", None) => Self::Protokey(Mode::Paper),
+            _ => return None,
+        })
+    }
+}
+
+/// A device or service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Name and tags.
+    pub party: OwnedParty,
+    /// The proof.
+    pub credential: Credential,
+    /// True if the device may do nothing, and nobody may have the key of a session with it.
+    pub disabled: bool,
+}
+
+impl Device {
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.party.party().name
+    }
+}
+
+/// A device to be added, with its secret if its credential has one.
+#[derive(Debug)]
+pub struct NewDevice {
+    device: Device,
+    secret: Option<Protokey>,
+}
+
+impl NewDevice {
+    /// A device with a certificate or a raw public key.
+    ///
+    /// # Errors
+    /// The correction, if the credential has a secret.
+    pub fn public(party: OwnedParty, credential: Credential) -> Result<Self, String> {
+        if credential.digest().is_none() {
+            return Err("a shared key and a protokey need their 16 to 64 bytes".to_owned());
+        }
+        Ok(Self { device: Device { party, credential, disabled: false }, secret: None })
+    }
+
+    /// A device with a shared key or a protokey of 16 to 64 bytes.
+    ///
+    /// # Errors
+    /// The correction, if the credential has no secret, the secret has another length, or no session identity can have the
+    /// name of a publisher with a protokey.
+    pub fn secret(party: OwnedParty, credential: Credential, secret: &[u8]) -> Result<Self, String> {
+        if credential.digest().is_some() {
+            return Err("a certificate and a raw public key have no secret: give their SHA-256 alone".to_owned());
+        }
+        let name = party.party().name;
+        let as_identity = format!("{name};AAAAAAAAAAAA");
+        if matches!(credential, Credential::Protokey(_)) && SessionIdentity::parse(as_identity.as_bytes()).is_none() {
+            return Err(format!(
+                "the name of a publisher with a protokey has 1 to {MAX_PUBLISHER} of the characters 0-9 A-Z a-z : . _ -; \
+                 this is {}",
+                name.escape_debug()
+            ));
+        }
+        let secret = Protokey::new(secret)
+            .ok_or_else(|| format!("a shared key and a protokey have 16 to 64 bytes; this has {}", secret.len()))?;
+        Ok(Self { device: Device { party, credential, disabled: false }, secret: Some(secret) })
+    }
+
+    /// The device, without its secret.
+    pub const fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn value(&self) -> Value {
+        Known { device: self.device.clone(), secret: self.secret.as_ref().map(Protokey::copy) }.value()
+    }
+}
+
+/// A device as its row has it.
+pub(super) struct Known {
+    pub(super) device: Device,
+    pub(super) secret: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// The part of a row that is text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    kind: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    disabled: bool,
+}
+
+impl Known {
+    /// The content of the row: JSON, and for a device with a secret a zero byte and the secret, sealed at rest as a whole.
+    pub(super) fn value(&self) -> Value {
+        let Device { party, credential, disabled } = &self.device;
+        let record = Record {
+            kind: credential.kind().to_owned(),
+            tags: party.party().tags.to_vec(),
+            sha256: credential.digest().map(|digest| to_hex(&digest)),
+            disabled: *disabled,
+        };
+        let text = serde_json::to_vec(&record).unwrap_or_default();
+        match &self.secret {
+            None => Value::Plain(text),
+            Some(secret) => {
+                // JSON has no zero byte.
+                let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(65)));
+                bytes.extend_from_slice(&text);
+                bytes.push(0);
+                bytes.extend_from_slice(secret);
+                Value::Secret(bytes)
+            }
+        }
+    }
+
+    /// Reads the row of the device of this name; the fault if it is none.
+    pub(super) fn read(name: &str, value: &Value) -> Result<Self, String> {
+        let (text, secret) = match value {
+            Value::Plain(text) => (text.as_slice(), None),
+            Value::Secret(bytes) => {
+                let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no secret")?;
+                let (text, secret) = bytes.split_at_checked(at).ok_or("it has no secret")?;
+                (text, secret.get(1..).map(|secret| Zeroizing::new(secret.to_vec())))
+            }
+            Value::Number(_) => return Err("it is a number".to_owned()),
+        };
+        let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let digest = match record.sha256 {
+            None => None,
+            Some(digits) => {
+                let digest = from_hex(&digits).and_then(|digest| digest.try_into().ok());
+                Some(digest.ok_or("its digest has not 64 hexadecimal digits")?)
+            }
+        };
+        let credential = Credential::of(&record.kind, digest).ok_or("its kind does not go with its digest")?;
+        if secret.is_some() == digest.is_some() {
+            return Err("its kind does not go with its secret".to_owned());
+        }
+        let tags: Vec<String> = record.tags.iter().map(|tag| format!("tag:{tag}")).collect();
+        let party = OwnedParty::from_words(tags.iter().map(String::as_str).chain([name]))?;
+        Ok(Self { device: Device { party, credential, disabled: record.disabled }, secret })
+    }
+
+    /// The publisher, if the device has a protokey and is not disabled.
+    pub(super) fn publisher(&self) -> Option<Publisher> {
+        let Credential::Protokey(mode) = self.device.credential else { return None };
+        let protokey = self.secret.as_ref().and_then(|secret| Protokey::new(secret))?;
+        (!self.device.disabled).then(|| Publisher { party: self.device.party.clone(), protokey, mode })
+    }
+}

@@ -1,0 +1,230 @@
+//! The state on a database in a file, which is opened again.
+
+mod crashes;
+
+use super::*;
+use crate::access::ace::trl::{Answer, Query};
+use crate::access::introspection::Reason;
+use crate::access::policy::OwnedParty;
+use crate::access::protokey::{Mode, NotAccepted};
+use crate::access::revocation::{Requester, token_hash};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tegmen_base::crypto::RustCrypto;
+use tegmen_base::time::Instant;
+use tegmen_store::{Database, Options, SealingKey};
+
+const POLICY: &str = r#"
+[[rule]]
+name = "displays read"
+subject = "tag:display"
+publisher = "tag:kitchen"
+allow = "read /*"
+
+[[test]]
+subject = ["display", "tag:display"]
+publisher = ["oven", "tag:kitchen"]
+request = "GET /temp"
+expect = "allow"
+"#;
+const PROTOKEY: [u8; 32] = *b"PROTOKEY-of-the-oven-0123456789a";
+const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+const NOW_SECONDS: u64 = 1_800_000_000;
+
+/// A directory that is gone at the end.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-state-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let key = dir.join("key");
+        std::fs::write(&key, "4".repeat(64)).expect("a file");
+        #[cfg(unix)]
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+        Self(dir)
+    }
+
+    fn database(&self) -> Database {
+        let key = SealingKey::from_file(&self.0.join("key")).expect("a key");
+        let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
+        Database::open_with(&self.0.join("state.db"), options).expect("a database")
+    }
+
+    fn open(&self) -> State<Database> {
+        open(self.database())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open<S: Store>(store: S) -> State<S> {
+    let bounds = Bounds { revoked: revocation::Bounds { tokens: 8, ..Default::default() }, ..Bounds::default() };
+    wait(State::open(store, bounds, Box::new(|event| assert!(!matches!(event, Event::Fault(_)), "{event:?}"))))
+        .expect("a state")
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+fn party(words: &str) -> OwnedParty {
+    OwnedParty::from_words(words.split(' ')).expect(words)
+}
+
+fn oven() -> NewDevice {
+    NewDevice::secret(party("oven tag:kitchen"), Credential::Protokey(Mode::Bound), &PROTOKEY).expect("a device")
+}
+
+fn display(name: &str, digest: u8) -> NewDevice {
+    let party = party(&format!("{name} tag:display"));
+    NewDevice::public(party, Credential::Certificate([digest; 32])).expect("a device")
+}
+
+/// A server with a publisher, a subscriber and a policy.
+fn furnish<S: Store>(state: &State<S>) {
+    wait(state.add(&oven())).expect("added");
+    wait(state.add(&display("display", 1))).expect("added");
+    wait(state.apply_policy(("policy.toml", POLICY), "operator", None, NOW_SECONDS)).expect("applied");
+}
+
+#[test]
+fn devices_are_there_after_a_restart_and_their_secrets_are_sealed() {
+    let scene = Scene::new("devices");
+    let state = scene.open();
+    furnish(&state);
+    let shared = NewDevice::secret(party("lamp"), Credential::SharedKey, &[5; 16]).expect("a device");
+    wait(state.add(&shared)).expect("added");
+    for twice in [wait(state.add(&oven())), wait(state.add(&display("display", 9)))] {
+        assert!(matches!(twice, Err(StateError::NameTaken(_))), "{twice:?}");
+    }
+    let taken = wait(state.add(&display("other", 1)));
+    assert!(matches!(taken, Err(StateError::DigestTaken(digits)) if digits == "01".repeat(32)));
+    wait(state.set_disabled("lamp", true)).expect("disabled");
+    assert!(matches!(wait(state.set_disabled("nobody", true)), Err(StateError::Unknown(_))));
+    drop(state);
+
+    for file in std::fs::read_dir(&scene.0).expect("a directory") {
+        let bytes = std::fs::read(file.expect("a file").path()).expect("bytes");
+        assert!(!bytes.windows(8).any(|window| window == &PROTOKEY[..8]), "the protokey is in clear");
+    }
+    let state = scene.open();
+    let first = wait(state.list(None, 2)).expect("a page");
+    let names = |page: &DevicePage| page.devices.iter().map(|device| device.name().to_owned()).collect::<Vec<_>>();
+    assert_eq!((names(&first), first.next.as_deref()), (vec!["display".to_owned(), "lamp".to_owned()], Some("lamp")));
+    let second = wait(state.list(first.next.as_deref(), 2)).expect("a page");
+    assert_eq!((names(&second), second.next), (vec!["oven".to_owned()], None));
+    let view = state.view();
+    assert_eq!(view.devices(), 3);
+    assert_eq!(view.with_digest(&[1; 32]).map(Device::name), Some("display"));
+    assert_eq!(view.device("oven").map(|oven| oven.party.clone()), Some(party("oven tag:kitchen")));
+    assert!(view.device("lamp").is_some_and(|lamp| lamp.disabled));
+    assert!(view.shared_key("lamp").is_none(), "a disabled device has no key");
+    drop(view);
+    wait(state.set_disabled("lamp", false)).expect("enabled");
+    assert_eq!(state.view().shared_key("lamp").as_deref(), Some(&vec![5; 16]));
+}
+
+#[test]
+fn a_policy_that_fails_its_own_tests_is_not_applied() {
+    let scene = Scene::new("policy");
+    let state = scene.open();
+    assert_eq!(state.view().in_force().revision, Revision::ABSENT);
+    furnish(&state);
+    let before = state.view().in_force();
+    assert_eq!(before.policy.rules(), 1);
+    let apply = |text: &str, over| wait(state.apply_policy(("new.toml", text), "operator", over, NOW_SECONDS));
+    let refused = apply(&POLICY.replace("expect = \"allow\"", "expect = \"deny\""), None);
+    assert!(matches!(&refused, Err(StateError::Tests(failed)) if failed[0].line == 8), "{refused:?}");
+    assert!(matches!(apply("[[rule]]\nsubjekt = 1", None), Err(StateError::Policy(_))));
+    assert!(matches!(apply(&"#\n".repeat(MAX_POLICY), None), Err(StateError::PolicyTooLong(_))));
+    assert!(matches!(apply("", Some(Revision(1))), Err(StateError::Changed(_))));
+    assert_eq!(state.view().in_force().revision, before.revision);
+    // A long policy has several parts. A shorter one after it leaves nothing of it.
+    let long = format!("{POLICY}{}", "# a comment\n".repeat(20_000));
+    let revision = apply(&long, Some(before.revision)).expect("applied");
+    drop(state);
+    let state = scene.open();
+    let in_force = state.view().in_force();
+    assert_eq!((in_force.revision, in_force.policy.tests()), (revision, 1));
+    wait(state.apply_policy(("empty.toml", ""), "operator", Some(revision), NOW_SECONDS)).expect("applied");
+    drop(state);
+    assert_eq!(scene.open().view().in_force().policy.rules(), 0);
+}
+
+fn ask(state: &State<Database>, subscriber: &str, identity: &str) -> Option<Reason> {
+    let request = crate::access::ace::IntrospectionRequest { token: identity.into(), ..Default::default() };
+    let outcome = state.view().introspect::<RustCrypto>(Some(subscriber), &request.encode(), NOW);
+    outcome.refused
+}
+
+#[test]
+fn a_session_identity_is_accepted_once() {
+    let scene = Scene::new("session");
+    let state = scene.open();
+    furnish(&state);
+    let identity = "oven;AAECAwQFBgcI";
+    assert_eq!(ask(&state, "display", identity), None);
+    let until = state.view().session_until(NOW);
+    wait(state.bind(identity, "display", until, NOW_SECONDS)).expect("durable");
+    drop(state);
+
+    // The mutant keeps nothing over a restart: the state without the row accepts the identity again.
+    let state = scene.open();
+    assert_eq!(ask(&state, "display", "oven;not-made-durable"), None);
+    drop(state);
+    let state = scene.open();
+    assert_eq!(ask(&state, "display", "oven;not-made-durable"), None, "the replay succeeds");
+
+    assert_eq!(ask(&state, "display", identity), Some(Reason::Identity(NotAccepted::Used)));
+    // A server whose memory does not have the identity learns of it from the store.
+    let again = wait(state.bind(identity, "display", until, NOW_SECONDS));
+    assert!(matches!(again, Err(StateError::SessionUsed { of_another: false })), "{again:?}");
+    let other = wait(state.bind(identity, "mallory", until, NOW_SECONDS));
+    assert!(matches!(other, Err(StateError::SessionUsed { of_another: true })), "{other:?}");
+}
+
+#[test]
+fn a_disabled_device_gets_nothing_and_nobody_gets_its_keys() {
+    let scene = Scene::new("disabled");
+    let state = scene.open();
+    furnish(&state);
+    assert_eq!(ask(&state, "display", "oven;AAAAAAAAAAA1"), None);
+    for name in ["display", "oven"] {
+        wait(state.set_disabled(name, true)).expect("disabled");
+        assert!(ask(&state, "display", "oven;AAAAAAAAAAA2").is_some(), "{name}");
+        wait(state.set_disabled(name, false)).expect("enabled");
+    }
+    assert_eq!(ask(&state, "display", "oven;AAAAAAAAAAA2"), None);
+}
+
+#[test]
+fn expired_tokens_leave_the_list_and_make_room() {
+    let scene = Scene::new("expire");
+    let state = scene.open();
+    furnish(&state);
+    let hash = |number: u8| token_hash::<RustCrypto>(&[number]);
+    for number in 0..8 {
+        wait(state.revoke(&hash(number), NOW_SECONDS + u64::from(number), &["oven"])).expect("revoked");
+    }
+    assert!(matches!(wait(state.revoke(&hash(8), NOW_SECONDS + 9, &["oven"])), Err(StateError::ListFull(_))));
+    assert_eq!(wait(state.expire(NOW_SECONDS + 2)).expect("expired"), 3);
+    assert!(!state.view().is_revoked(&hash(2)) && state.view().is_revoked(&hash(3)));
+    wait(state.revoke(&hash(8), NOW_SECONDS + 9, &["oven"])).expect("revoked");
+    let Ok(Answer::Full { hashes, cursor }) = state.view().revocations(Requester::Device("oven"), Query::default())
+    else {
+        panic!("the list")
+    };
+    assert_eq!(hashes.len(), 6);
+    drop(state);
+    // The cursor of before the restart leads to the whole list again.
+    let Some(crate::access::ace::trl::Cursor::At(cursor)) = cursor else { panic!("a cursor") };
+    let query = Query { diff: Some(0), cursor: Some(cursor) };
+    let answer = scene.open().view().revocations(Requester::Device("oven"), query);
+    assert!(matches!(&answer, Ok(Answer::Diff { more: Some(true), updates, .. }) if updates.is_empty()), "{answer:?}");
+}

@@ -1,0 +1,268 @@
+//! The rows in memory, so that a decision reads nothing from the store.
+
+use super::device::{Device, Known};
+use super::rows::{self, PolicyHead, Revocation, Row, Session};
+use super::{Bounds, StateFault};
+use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
+use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
+use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
+use crate::access::protokey::{Accepted, SessionIdentity};
+use crate::access::revocation::{ListFull, Requester, RevocationList};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::time::Instant;
+use tegmen_store::Revision;
+use tegmen_store::store::{Changed, Entry};
+use zeroize::Zeroizing;
+
+/// The policy in force.
+#[derive(Clone)]
+pub struct InForce {
+    /// The policy; one without rules, which refuses everything, if none was applied.
+    pub policy: Arc<TestedPolicy>,
+    /// The revision that applied it; [`Revision::ABSENT`] if none was applied.
+    pub revision: Revision,
+}
+
+/// What a server knows, as of one revision of the store.
+pub struct View {
+    at: Revision,
+    devices: Registry,
+    in_force: InForce,
+    /// The row of the policy and its parts, as the store has them.
+    head: Option<PolicyHead>,
+    parts: BTreeMap<u8, Vec<u8>>,
+    accepted: Accepted,
+    revoked: RevocationList,
+    lifetime: u64,
+}
+
+/// The devices in memory.
+#[derive(Default)]
+struct Registry {
+    known: HashMap<String, (Known, Option<Publisher>)>,
+    names: HashMap<[u8; DIGEST_LEN], String>,
+}
+
+impl Devices for Registry {
+    fn publisher(&self, name: &str) -> Option<&Publisher> {
+        self.known.get(name)?.1.as_ref()
+    }
+
+    fn certified(&self, digest: &[u8; DIGEST_LEN]) -> Option<&OwnedParty> {
+        let (known, _) = self.known.get(self.names.get(digest)?)?;
+        (!known.device.disabled).then_some(&known.device.party)
+    }
+}
+
+impl View {
+    /// Makes the view of all rows, which the store had at one revision.
+    pub(super) fn load(entries: &[Entry], at: Revision, bounds: &Bounds) -> Result<Self, StateFault> {
+        let mut view = Self {
+            at,
+            devices: Registry::default(),
+            in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
+            head: None,
+            parts: BTreeMap::new(),
+            accepted: Accepted::new(bounds.sessions),
+            // Each update of the list has a revision of its own, so no earlier index is above the newest revision.
+            revoked: RevocationList::starting_at(bounds.revoked, at.0),
+            lifetime: bounds.lifetime,
+        };
+        let mut sessions = Vec::new();
+        for entry in entries {
+            match Row::of(&entry.key) {
+                Some(Row::Session(identity)) => {
+                    let session: Session = rows::read(&entry.value).map_err(|why| fault(&entry.key, why))?;
+                    sessions.push((session.until, identity, session.subscriber));
+                }
+                Some(Row::Revoked(hash)) => {
+                    let Revocation { expires, concerned } =
+                        rows::read(&entry.value).map_err(|why| fault(&entry.key, why))?;
+                    view.revoked.load(hash, expires, concerned);
+                }
+                Some(row) => view.put(row, entry).map_err(|why| fault(&entry.key, why))?,
+                None => {}
+            }
+        }
+        sessions.sort_unstable();
+        for (until, identity, subscriber) in sessions {
+            view.remember(identity, &subscriber, until);
+        }
+        view.policy_of(at).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;
+        if let Some(entry) = entries.iter().find(|entry| entry.key == rows::POLICY.as_bytes()) {
+            view.in_force.revision = entry.changed;
+        }
+        Ok(view)
+    }
+
+    /// Applies whole revisions. Returns the faults of rows, which were left out; the rest is applied.
+    pub(super) fn apply(&mut self, changes: &[Changed], through: Revision) -> Vec<StateFault> {
+        let mut faults = Vec::new();
+        for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
+            let mut is_other_policy = None;
+            let mut unrevoked = BTreeSet::new();
+            for change in revision {
+                let applied = match (Row::of(&change.key), &change.entry) {
+                    (None, _) => Ok(()),
+                    (Some(Row::Revoked(hash)), None) => {
+                        unrevoked.insert(hash);
+                        Ok(())
+                    }
+                    (Some(row), Some(entry)) => {
+                        if matches!(row, Row::Policy) {
+                            is_other_policy = Some(change.revision);
+                        }
+                        self.put(row, entry)
+                    }
+                    (Some(row), None) => {
+                        self.remove(&row);
+                        Ok(())
+                    }
+                };
+                faults.extend(applied.err().map(|why| fault(&change.key, why)));
+            }
+            self.revoked.remove(&unrevoked);
+            if let Some(revision) = is_other_policy {
+                faults.extend(self.policy_of(revision).err().map(|why| fault(rows::POLICY.as_bytes(), why)));
+            }
+        }
+        self.at = self.at.max(through);
+        faults
+    }
+
+    fn put(&mut self, row: Row<'_>, entry: &Entry) -> Result<(), String> {
+        match row {
+            Row::Device(name) => {
+                let known = rows::read_device(name, &entry.value)?;
+                let publisher = known.publisher();
+                self.revoked.register(name);
+                self.devices.known.insert(name.to_owned(), (known, publisher));
+            }
+            Row::Digest(digest) => {
+                let name = entry.value.plain().and_then(|name| std::str::from_utf8(name).ok());
+                self.devices.names.insert(digest, name.ok_or("it is no name")?.to_owned());
+            }
+            Row::Policy => self.head = Some(rows::read(&entry.value)?),
+            Row::Part(number) => {
+                let text = entry.value.plain().ok_or("it is not stored in clear")?;
+                self.parts.insert(number, text.to_vec());
+            }
+            Row::Session(identity) => {
+                let Session { subscriber, until } = rows::read(&entry.value)?;
+                self.remember(identity, &subscriber, until);
+            }
+            Row::Revoked(hash) => {
+                let Revocation { expires, concerned } = rows::read(&entry.value)?;
+                self.revoked.add(hash, expires, concerned);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, row: &Row<'_>) {
+        match row {
+            Row::Device(name) => drop(self.devices.known.remove(*name)),
+            Row::Digest(digest) => drop(self.devices.names.remove(digest)),
+            Row::Part(number) => drop(self.parts.remove(number)),
+            // A session identity ends by its time, and a policy is only replaced.
+            Row::Session(_) | Row::Policy | Row::Revoked(_) => {}
+        }
+    }
+
+    fn remember(&mut self, identity: &str, subscriber: &str, until: u64) {
+        if let Some(identity) = SessionIdentity::parse(identity.as_bytes()) {
+            let until = Instant::from_micros(until.saturating_mul(1_000_000));
+            self.accepted.remember(identity, subscriber, until);
+        }
+    }
+
+    /// Takes the policy of the rows into force.
+    fn policy_of(&mut self, revision: Revision) -> Result<(), String> {
+        let Some(head) = &self.head else { return Ok(()) };
+        let parts: Option<Vec<&[u8]>> = (0..head.parts).map(|part| self.parts.get(&part).map(Vec::as_slice)).collect();
+        let text = String::from_utf8(parts.ok_or("a part of its text is missing")?.concat());
+        let text = text.map_err(|_| "its text is not UTF-8")?;
+        let policy = Policy::parse(&head.file, &text).map_err(|error| error.to_string())?;
+        let tested = policy
+            .tested()
+            .map_err(|failed| failed.first().map_or_else(|| "a test fails".to_owned(), ToString::to_string))?;
+        self.in_force = InForce { policy: Arc::new(tested), revision };
+        Ok(())
+    }
+
+    /// The revision of the store up to which the view has all changes.
+    pub const fn at(&self) -> Revision {
+        self.at
+    }
+
+    /// The policy in force.
+    pub fn in_force(&self) -> InForce {
+        self.in_force.clone()
+    }
+
+    /// The device of this name.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.known.get(name).map(|(known, _)| &known.device)
+    }
+
+    /// The device with a certificate or a raw public key of this SHA-256.
+    pub fn with_digest(&self, digest: &[u8; DIGEST_LEN]) -> Option<&Device> {
+        self.device(self.devices.names.get(digest)?)
+    }
+
+    /// The number of devices.
+    pub fn devices(&self) -> usize {
+        self.devices.known.len()
+    }
+
+    /// The key that a device shares with the server, if it has one and is not disabled.
+    pub fn shared_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
+        let (known, _) = self.devices.known.get(name)?;
+        let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
+        if is_shared { known.secret.clone() } else { None }
+    }
+
+    /// Decides on a request to `/introspect` by this device; `None` for a peer that is none. An accepted session identity
+    /// ([`Outcome::session`]) is remembered here, and durable only after [`State::bind`](super::State::bind). `now` is the
+    /// time since 1970.
+    pub fn introspect<C: Crypto>(&mut self, subscriber: Option<&str>, payload: &[u8], now: Instant) -> Outcome {
+        let Self { devices, in_force, accepted, lifetime, .. } = self;
+        let policy = Arc::clone(&in_force.policy);
+        let subscriber = subscriber.and_then(|name| devices.known.get(name)).map(|(known, _)| &known.device);
+        let subscriber = subscriber.filter(|device| !device.disabled).map(|device| device.party.party());
+        let (devices, lifetime) = (&*devices, *lifetime);
+        Introspection { devices, policy: &policy, accepted, lifetime }.answer::<C>(subscriber, payload, now)
+    }
+
+    /// Seconds since 1970 until which an identity that is accepted now is remembered.
+    pub fn session_until(&self, now: Instant) -> u64 {
+        now.after(self.accepted.lifetime()).as_micros().div_ceil(1_000_000)
+    }
+
+    /// True if the token of this hash is revoked.
+    pub fn is_revoked(&self, hash: &[u8]) -> bool {
+        self.revoked.is_revoked(hash)
+    }
+
+    /// Answers a query of the revocation list: see [`RevocationList::answer`].
+    ///
+    /// # Errors
+    /// The payload of 4.00.
+    pub fn revocations(&self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
+        self.revoked.answer(requester, query)
+    }
+
+    pub(super) fn has_room_for_revocation(&self) -> Result<(), ListFull> {
+        self.revoked.has_room()
+    }
+
+    pub(super) fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
+        self.revoked.expired(now, most)
+    }
+}
+
+fn fault(key: &[u8], why: String) -> StateFault {
+    StateFault { key: String::from_utf8_lossy(key).into_owned(), why }
+}
