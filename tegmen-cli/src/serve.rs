@@ -216,6 +216,8 @@ fn run(
                 Some(()) = hangups.next() => {
                     manager.report_reload();
                     let taken = running.reload();
+                    // The settings are in force when each shard has answered.
+                    shown.is_live().await;
                     operation.send_modify(|operation| match taken {
                         true => operation.reloads += 1,
                         false => operation.reloads_refused += 1,

@@ -314,7 +314,8 @@ impl Server {
     }
 
     /// Changes the limits. Sessions and requests continue. A limit on the addresses of clients or on bodies applies to the
-    /// clients and transfers that begin from then on.
+    /// clients and transfers that begin from then on. Each shard takes the limits after this call returns;
+    /// [`Pulse::beats`] waits until all have taken them.
     pub fn set_limits(&self, limits: ServerLimits) {
         self.gate.set(limits.hellos);
         self.bodies.set_limit(limits.max_bodies);

@@ -258,9 +258,12 @@ fn limits_and_resources_change_while_the_server_runs() {
     // A client of unknown address that is to be sent more than three times what it sent.
     let mut limits = ServerLimits::from(&settings);
     limits.verify_addresses = true;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     server.set_limits(limits);
+    assert!(runtime.block_on(server.pulse().beats()));
     assert_eq!(ask(&asker(listen.address), 1), 0x81, "4.01");
     server.set_limits(ServerLimits::from(&settings));
+    assert!(runtime.block_on(server.pulse().beats()));
     assert_eq!(ask(&asker(listen.address), 1), 0x45);
 }
 
