@@ -12,6 +12,7 @@
 #   ./ci.sh instructions    instructions of a record, a handshake and a request, beside those of an earlier commit
 #   ./ci.sh decisions       instructions of a decision under a policy of 10,000 rules, not of the gate
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
+#   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
 #
@@ -97,6 +98,12 @@ step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
     cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-flash -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
+}
+
+# A static binary, a Debian package and a container image, and the alert rules. Five minutes, nearly all of them one more build.
+step_dist() {
+    need binutils libc6-dev dpkg buildah prometheus
+    dist/build.sh
 }
 
 # Two endpoints, a fake clock, a network that loses, repeats, reorders and spoils.
@@ -245,7 +252,7 @@ step_bench() {
     done
 }
 
-gate=(format lint house layers words docs package test timing seeds nostd up readme lab firmware interop tpm instructions fuzz)
+gate=(format lint house layers words docs package test timing seeds nostd up readme lab firmware interop tpm instructions fuzz dist)
 [ $# -gt 0 ] || set -- "${gate[@]}"
 # The steps with words of their own: red, and these with options.
 if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then

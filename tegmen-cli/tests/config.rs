@@ -104,3 +104,21 @@ fn what_is_wrong_beyond_its_form_is_named_as_well() {
     let said = mistakes(&scene, PLAIN, &[]);
     assert!(said[0].starts_with("nothing to serve"), "{said:?}");
 }
+
+#[test]
+fn the_alert_rules_name_metrics_that_the_server_has() {
+    let mut totals = tegmen_host::server::Totals::default();
+    totals.certificate_expires = Some(std::time::SystemTime::now());
+    totals.revocation_due = totals.certificate_expires;
+    let started = std::time::SystemTime::now();
+    let operation = tegmen_host::metrics::Operation { started, ready: true, reloads: 0, reloads_refused: 0 };
+    let page = tegmen_host::metrics::render(&totals, Some(&operation));
+    let rules = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/alerts.yml")).unwrap();
+    let expressions: Vec<&str> = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let names: Vec<_> = expressions.into_iter().filter(|word| word.starts_with("tegmen_")).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let has_name = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        assert!(page.lines().any(has_name), "{name}");
+    }
+}
