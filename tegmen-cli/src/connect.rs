@@ -129,10 +129,10 @@ impl Connect {
                 return Err(Failure::usage(format!("{name} holds {}: choose one with --identity", several.join(", "))));
             }
         };
-        let (key, _) = known.key_of(identity.as_bytes()).ok_or_else(|| {
+        let keys = known.keys_of(identity.as_bytes()).ok_or_else(|| {
             Failure::usage(format!("{name} has no identity {identity}; it holds {}", known.identities().join(", ")))
         })?;
-        Ok(Some(ClientKey { identity, key }))
+        Ok(Some(ClientKey { identity, key: keys.current.key }))
     }
 
     fn tap(&self) -> Result<Option<Tap>, Failure> {

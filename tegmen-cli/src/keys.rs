@@ -89,7 +89,7 @@ impl New {
             false => String::new(),
             true => {
                 let known = Credentials::from_file(&file).map_err(Failure::new)?;
-                if known.key_of(identity.as_bytes()).is_some() {
+                if known.keys_of(identity.as_bytes()).is_some() {
                     return Err(Failure::new(format!(
                         "{name} has a key for {identity} already: remove that entry first, or choose another identity"
                     )));

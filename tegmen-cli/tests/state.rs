@@ -69,7 +69,7 @@ async fn sessions_and_contexts_go_on_after_kill_9() {
     run(&["oscore", "new", "client", "server"]);
     run(&["keys", "new", "--file", "keys.toml", "--identity", "me"]);
     let keys = tegmen_host::credentials::Credentials::from_file(&dir.join("keys.toml")).unwrap();
-    let (key, _) = keys.key_of(b"me").unwrap();
+    let key = keys.keys_of(b"me").unwrap().current.key;
 
     // Every record of the session, by direction and number.
     let seen = Arc::new(Mutex::new((0usize, HashSet::new())));

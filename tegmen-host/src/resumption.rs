@@ -205,8 +205,11 @@ impl Inner {
             false => {
                 let fingerprint = reader.array::<FINGERPRINT_LEN>().ok()?;
                 let identity = std::str::from_utf8(reader.rest()).ok()?;
-                match self.credentials.key_of(identity.as_bytes()) {
-                    Some((_, principal)) => Some(principal).filter(|_| self.fingerprint(principal) == fingerprint)?,
+                match self.credentials.keys_of(identity.as_bytes()) {
+                    Some(keys) => {
+                        let mut principals = keys.iter().map(|key| key.principal);
+                        principals.find(|principal| self.fingerprint(*principal) == fingerprint)?
+                    }
                     // What a store knows of it was asked when it proved itself.
                     None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.stored(identity)?,
                     None => return None,

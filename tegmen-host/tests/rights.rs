@@ -482,3 +482,26 @@ async fn an_expired_certificate_and_a_list_that_is_due_are_reported_and_counted_
     assert!(page.contains("tegmen_certificate_expiry_seconds ") && !page.contains("seconds -"), "{page}");
     assert!(!page.contains("revocation_list"), "{page}");
 }
+
+#[tokio::test]
+async fn a_client_may_have_the_previous_key_until_the_file_has_it_no_longer() {
+    let scene = Scene::new("previous-key");
+    let current = "[[psk]]\nidentity = \"me\"\nkey_text = \"new key\"\nallow = [\"GET /value\"]\n";
+    let file = scene.write(&format!("{current}previous_key_text = \"old key\"\n"), 100);
+    let credentials = Credentials::from_file(&file).unwrap();
+    let running = Running::start(&credentials, ServerConfig::default());
+    let mut sessions = Vec::new();
+    for key in ["new key", "old key"] {
+        let config = ClientConfig::psk("me", key);
+        let session = Session::connect_to(running.secure, Scheme::Coaps, config).await.unwrap();
+        assert_eq!(session.get("value").await.unwrap().code, Code::CONTENT, "{key}");
+        assert_eq!(session.put("value", b"x").await.unwrap().code, Code::FORBIDDEN, "{key}");
+        sessions.push(session);
+    }
+    assert_eq!(running.server.counts().totals().counters.failed, 0);
+    credentials.set_file(&scene.write(current, 10)).unwrap();
+    let [new, old] = &sessions[..] else { unreachable!() };
+    assert_eq!(new.get("value").await.unwrap().code, Code::CONTENT);
+    assert!(!matches!(old.get("value").await, Ok(reply) if reply.code == Code::CONTENT));
+    running.server.stop();
+}

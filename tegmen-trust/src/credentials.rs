@@ -4,6 +4,7 @@
 //! [[psk]]
 //! identity = "sensor-17"
 //! key = "00112233445566778899aabbccddeeff"    # hexadecimal, or: key_text = "a passphrase"
+//! previous_key = "ffeeddccbbaa99887766554433221100"   # optional; also accepted, while the key is replaced
 //! allow = ["GET /*", "PUT /blink"]            # optional; without it everything is allowed
 //!
 //! [[certificate]]                             # a client with a certificate of this subject
@@ -36,15 +37,65 @@ pub use key_store::{KeyStore, KeyTicket, StoredKey};
 use crate::digest::Digest;
 use crate::reading::{Reading, Stamp};
 use crate::request_uri::Path;
-use file::{Allow, Rule, Table, covers, load};
+use file::{Allow, Key, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use tegmen::coap::{Code, Policy, Request};
-use tegmen::dtls::CertificateType;
+use tegmen::dtls::{Answer, CertificateType};
 use tegmen::identity::{Principal, Protection};
 use zeroize::Zeroizing;
+
+/// A pre-shared key of an identity.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IdentityKey {
+    /// The key, 1 to 64 bytes.
+    pub key: Zeroizing<Vec<u8>>,
+    /// The number that identifies requests of a peer with this key.
+    pub principal: Principal,
+}
+
+impl IdentityKey {
+    fn psk(&self) -> (&[u8], Principal) {
+        (&self.key, self.principal)
+    }
+}
+
+/// The pre-shared keys with which an identity is accepted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IdentityKeys {
+    /// The key, also of a client that connects as this identity.
+    pub current: IdentityKey,
+    /// The key before it, while the key is replaced.
+    pub previous: Option<IdentityKey>,
+}
+
+impl IdentityKeys {
+    /// Returns one key under which a peer is `principal`.
+    pub fn single(key: Zeroizing<Vec<u8>>, principal: Principal) -> Self {
+        Self { current: IdentityKey { key, principal }, previous: None }
+    }
+
+    /// Returns each key.
+    pub fn iter(&self) -> impl Iterator<Item = &IdentityKey> {
+        std::iter::once(&self.current).chain(&self.previous)
+    }
+
+    /// Keeps the keys that `keep` accepts. `None` if it accepts none.
+    pub fn filter(self, keep: impl Fn(&IdentityKey) -> bool) -> Option<Self> {
+        let mut kept = std::iter::once(self.current).chain(self.previous).filter(|key| keep(key));
+        Some(Self { current: kept.next()?, previous: kept.next() })
+    }
+
+    /// Calls `with` with the answer to the question of a handshake with this identity.
+    pub fn answer<T>(&self, with: impl FnOnce(Answer<'_>) -> T) -> T {
+        match &self.previous {
+            None => with(Answer::Psk { identity: &[], key: &self.current.key, principal: self.current.principal }),
+            Some(previous) => with(Answer::Psks(&[self.current.psk(), previous.psk()])),
+        }
+    }
+}
 
 /// Credentials that all shards share.
 #[derive(Clone, Default)]
@@ -73,8 +124,8 @@ impl Shared {
         match who.proof {
             // Another key of the same name is another peer.
             Proof::Psk(fingerprint) => {
-                let entry = self.table.psk.get(&who.name).filter(|entry| entry.fingerprint == fingerprint)?;
-                Some(&entry.allow)
+                let entry = self.table.psk.get(&who.name)?;
+                entry.keys().any(|key| key.fingerprint == fingerprint).then_some(&entry.allow)
             }
             Proof::Stored | Proof::Context(_) => self.learned.get(&principal),
             Proof::Certified(kind, digest) => {
@@ -169,20 +220,25 @@ impl Credentials {
     fn replace(&self, table: Table) {
         self.write(|shared| {
             for (name, entry) in &table.psk {
-                shared.principals.number(Proof::Psk(entry.fingerprint), name);
+                for key in entry.keys() {
+                    shared.principals.number(Proof::Psk(key.fingerprint), name);
+                }
             }
             shared.table = table;
             shared.version += 1;
         });
     }
 
-    /// The key of an identity, and the number by which requests of its owner will be known.
-    pub fn key_of(&self, identity: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Principal)> {
+    /// Returns the keys of an identity.
+    pub fn keys_of(&self, identity: &[u8]) -> Option<IdentityKeys> {
         let identity = std::str::from_utf8(identity).ok()?;
         self.read(|shared| {
             let entry = shared.table.psk.get(identity)?;
-            let principal = shared.principals.find(Proof::Psk(entry.fingerprint), identity)?;
-            Some((entry.key.clone(), principal))
+            let number = |key: &Key| {
+                let principal = shared.principals.find(Proof::Psk(key.fingerprint), identity)?;
+                Some(IdentityKey { key: key.bytes.clone(), principal })
+            };
+            Some(IdentityKeys { current: number(&entry.key)?, previous: entry.previous.as_ref().and_then(number) })
         })
     }
 

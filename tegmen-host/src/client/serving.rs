@@ -143,8 +143,9 @@ impl Serving {
 
     /// Returns the principal that has this identity and this key; [`Principal::NOBODY`] if there is none.
     pub(super) fn principal_of(&self, identity: &str, key: &[u8]) -> Principal {
-        let known = self.credentials().key_of(identity.as_bytes());
-        known.filter(|(known, _)| known.as_slice() == key).map_or(Principal::NOBODY, |(_, principal)| principal)
+        let known = self.credentials().keys_of(identity.as_bytes());
+        let same = known.and_then(|known| known.filter(|known| known.key.as_slice() == key));
+        same.map_or(Principal::NOBODY, |same| same.current.principal)
     }
 }
 

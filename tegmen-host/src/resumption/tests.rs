@@ -9,7 +9,7 @@ fn resumption(credentials: &Credentials, config: &ResumptionConfig) -> ServerRes
 }
 
 fn session(credentials: &Credentials, identity: &str, since: Option<u32>) -> SessionState {
-    let (_, principal) = credentials.key_of(identity.as_bytes()).unwrap();
+    let principal = credentials.keys_of(identity.as_bytes()).unwrap().current.principal;
     let cipher_suite = CipherSuite::PSK_WITH_AES_128_CCM_8;
     SessionState { cipher_suite, master: Secret::new([7; MASTER_LEN]), principal, since }
 }

@@ -1,13 +1,13 @@
 //! Answers of a key store to handshakes. The server holds each answer for a fixed time, so that the delay does not
 //! reveal whether an identity exists.
 
+use crate::credentials::IdentityKeys;
 use std::collections::BTreeMap;
-use tegmen::identity::{PeerId, Principal};
+use tegmen::identity::PeerId;
 use tegmen::time::Instant;
-use zeroize::Zeroizing;
 
-/// A key and whose it is; `None` if there is none for the identity.
-pub(super) type Found = Option<(Zeroizing<Vec<u8>>, Principal)>;
+/// The keys of an identity; `None` if there is none.
+pub(super) type Found = Option<IdentityKeys>;
 
 /// Held items, ordered by the time at which they are due.
 pub(super) struct Held {

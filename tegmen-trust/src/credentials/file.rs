@@ -79,6 +79,8 @@ struct Psk {
     identity: Spanned<String>,
     key: Option<Spanned<String>>,
     key_text: Option<Spanned<String>>,
+    previous_key: Option<Spanned<String>>,
+    previous_key_text: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
 }
 
@@ -129,19 +131,33 @@ pub fn is_rule(text: &str) -> bool {
     coap::Rule::parse(text).is_some()
 }
 
+/// A key, and the digest that tells it from others.
+#[derive(Clone)]
+pub(super) struct Key {
+    pub(super) bytes: Zeroizing<Vec<u8>>,
+    pub(super) fingerprint: Digest,
+}
+
+impl Key {
+    fn new(bytes: Vec<u8>) -> Self {
+        let bytes = Zeroizing::new(bytes);
+        let fingerprint = sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &bytes].concat()));
+        Self { bytes, fingerprint }
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Entry {
-    pub(super) key: Zeroizing<Vec<u8>>,
-    /// Tells the key from others.
-    pub(super) fingerprint: Digest,
+    pub(super) key: Key,
+    /// The key before it, with which the owner is still accepted.
+    pub(super) previous: Option<Key>,
     pub(super) allow: Allow,
 }
 
 impl Entry {
-    fn new(key: Vec<u8>, allow: Allow) -> Self {
-        let key = Zeroizing::new(key);
-        let fingerprint = sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &key].concat()));
-        Self { key, fingerprint, allow }
+    /// Returns the keys that are accepted.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.key).chain(&self.previous)
     }
 }
 
@@ -205,7 +221,7 @@ pub(crate) fn digest_name(digest: &Digest) -> String {
 impl Table {
     /// One identity that may do everything.
     pub(super) fn single(identity: &str, key: &[u8]) -> Self {
-        let entry = Entry::new(key.to_vec(), None);
+        let entry = Entry { key: Key::new(key.to_vec()), previous: None, allow: None };
         Self { psk: HashMap::from([(identity.to_owned(), entry)]), ..Self::default() }
     }
 
@@ -248,25 +264,12 @@ impl Table {
                     format!("identity: 1 to {MAX_IDENTITY} bytes, this has {}", identity.len()),
                 ));
             }
-            let (key_at, key) = match (psk.key, psk.key_text) {
-                (Some(hex), None) => {
-                    let at = hex.span().start;
-                    let key = from_hex(hex.get_ref()).ok_or_else(|| {
-                        wrong(at, "key: an even number of hexadecimal digits; for a passphrase use key_text".into())
-                    })?;
-                    (at, key)
-                }
-                (None, Some(text)) => (text.span().start, text.into_inner().into_bytes()),
-                (Some(_), Some(both)) => {
-                    return Err(wrong(both.span().start, "key and key_text: one of them, not both".into()));
-                }
-                (None, None) => return Err(wrong(at, format!("{identity}: key is missing: key = \"HEX\""))),
-            };
-            if key.is_empty() || key.len() > MAX_PSK {
-                return Err(wrong(key_at, format!("key: 1 to {MAX_PSK} bytes, this has {}", key.len())));
-            }
-            let allow = allowed(psk.allow)?;
-            if table.psk.insert(identity.clone(), Entry::new(key, allow)).is_some() {
+            let read = |name, hex, text| read_key(name, hex, text).map_err(|(at, message)| wrong(at, message));
+            let key = read("key", psk.key, psk.key_text)?
+                .ok_or_else(|| wrong(at, format!("{identity}: key is missing: key = \"HEX\"")))?;
+            let previous = read("previous_key", psk.previous_key, psk.previous_key_text)?;
+            let entry = Entry { key, previous, allow: allowed(psk.allow)? };
+            if table.psk.insert(identity.clone(), entry).is_some() {
                 return Err(wrong(identity_at, format!("identity: {identity} is there twice; keep one")));
             }
         }
@@ -283,6 +286,30 @@ impl Table {
         }
         table.anonymous = allowed(parsed.anonymous.map(|anonymous| anonymous.allow))?.unwrap_or_default();
         Ok(table)
+    }
+}
+
+/// Reads the key of a field `name` in hexadecimal digits, or of the field beside it in text. `None` if there is neither. An error
+/// is a position in the file, and a message.
+fn read_key(
+    name: &str,
+    hex: Option<Spanned<String>>,
+    text: Option<Spanned<String>>,
+) -> Result<Option<Key>, (usize, String)> {
+    let (at, key) = match (hex, text) {
+        (None, None) => return Ok(None),
+        (Some(hex), None) => {
+            let expected = || format!("{name}: an even number of hexadecimal digits; for a passphrase use {name}_text");
+            (hex.span().start, from_hex(hex.get_ref()).ok_or_else(|| (hex.span().start, expected()))?)
+        }
+        (None, Some(text)) => (text.span().start, text.into_inner().into_bytes()),
+        (Some(_), Some(both)) => {
+            return Err((both.span().start, format!("{name} and {name}_text: one of them, not both")));
+        }
+    };
+    match key.is_empty() || key.len() > MAX_PSK {
+        true => Err((at, format!("{name}: 1 to {MAX_PSK} bytes, this has {}", key.len()))),
+        false => Ok(Some(Key::new(key))),
     }
 }
 

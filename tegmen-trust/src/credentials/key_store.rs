@@ -6,6 +6,8 @@ use zeroize::Zeroizing;
 pub struct StoredKey {
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
+    /// The key before it, with which the owner is still accepted while the key is replaced.
+    pub previous: Option<Zeroizing<Vec<u8>>>,
     /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
     /// does not parse allows nothing.
     pub allow: Option<Vec<String>>,

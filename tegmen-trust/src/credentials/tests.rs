@@ -9,11 +9,29 @@ fn parse(text: &str) -> Result<Table, String> {
 fn a_good_file_is_read() {
     let table = parse("[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nallow = [\"GET /*\", \"PUT /blink\"]\n").unwrap();
     let entry = &table.psk["a"];
-    assert_eq!(**entry.key, [0, 255]);
+    assert_eq!(**entry.key.bytes, [0, 255]);
+    assert!(entry.previous.is_none());
     let rules = entry.allow.as_ref().unwrap();
     assert!(rules.iter().any(|rule| rule.covers(Code::PUT, "/blink".bytes())));
     assert!(!rules.iter().any(|rule| rule.covers(Code::PUT, "/blinker".bytes())));
     assert!(rules.iter().any(|rule| rule.covers(Code::GET, "/anything/below".bytes())));
+}
+
+#[test]
+fn an_identity_keeps_its_previous_key_while_that_is_in_the_file() {
+    let both = "[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nprevious_key_text = \"old\"\nallow = [\"GET /*\"]\n";
+    let credentials = Credentials::default();
+    credentials.replace(parse(both).unwrap());
+    let keys = credentials.keys_of(b"a").unwrap();
+    let previous = keys.previous.clone().unwrap();
+    assert_eq!((&keys.current.key[..], &previous.key[..]), (&[0, 255][..], &b"old"[..]));
+    assert_ne!(keys.current.principal, previous.principal);
+    let may_get = |principal| credentials.allows(principal, Code::GET, b"/x".iter().copied());
+    assert!(keys.iter().all(|key| may_get(key.principal) && credentials.is_current(key.principal)));
+    credentials.replace(parse("[[psk]]\nidentity = \"a\"\nkey = \"00ff\"\nallow = [\"GET /*\"]\n").unwrap());
+    assert!(may_get(keys.current.principal) && credentials.is_current(keys.current.principal));
+    assert!(!may_get(previous.principal) && !credentials.is_current(previous.principal));
+    assert!(credentials.keys_of(b"a").unwrap().previous.is_none());
 }
 
 #[test]
@@ -25,6 +43,8 @@ fn a_bad_file_names_line_key_and_fix() {
         ("[[psk]]\nidentity = \"\"\nkey = \"00\"", "keys.toml:2: identity: 1 to 128 bytes"),
         ("[[psk]]\nidentity = \"a\"\nkey = \"\"", "keys.toml:3: key: 1 to 64 bytes"),
         ("\n\n[[psk]\n", "keys.toml:3: "),
+        ("[[psk]]\nidentity=\"a\"\nkey=\"00\"\nprevious_key=\"0\"", "keys.toml:4: previous_key: an even number"),
+        ("[[psk]]\nidentity=\"a\"\nprevious_key=\"00\"", "keys.toml:1: a: key is missing"),
         ("[[psk]]\nidentity=\"a\"\nkey=\"00\"\nallow=[\"READ /\"]", "keys.toml:4: allow: a method"),
         (
             "[[psk]]\nidentity=\"a\"\nkey=\"00\"\n[[psk]]\nidentity=\"a\"\nkey=\"00\"",
@@ -45,16 +65,16 @@ fn a_file_that_others_may_read_is_refused_and_a_bad_change_keeps_the_old() {
     assert!(matches!(Credentials::from_file(&path), Err(CredentialsError::Exposed { mode: 0o644, .. })));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let credentials = Credentials::from_file(&path).unwrap();
-    let (_, first) = credentials.key_of(b"a").unwrap();
+    let first = credentials.keys_of(b"a").unwrap().current.principal;
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
     std::fs::write(&path, "[[psk]]\nidentity = \"a\"\n").unwrap();
     std::fs::File::open(&path).unwrap().set_modified(later).unwrap();
     assert!(credentials.reload_if_changed().is_err());
-    assert!(credentials.key_of(b"a").is_some());
+    assert!(credentials.keys_of(b"a").is_some());
     std::fs::write(&path, "[[psk]]\nidentity = \"b\"\nkey = \"01\"\n").unwrap();
     std::fs::File::open(&path).unwrap().set_modified(later + std::time::Duration::from_secs(5)).unwrap();
     assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
-    assert!(credentials.key_of(b"a").is_none());
+    assert!(credentials.keys_of(b"a").is_none());
     assert!(!credentials.allows(first, Code::GET, "/".bytes()));
     std::fs::remove_file(&path).unwrap();
 }
@@ -78,10 +98,10 @@ fn a_failed_reload_is_tried_again_until_it_succeeds_and_reported_once() {
     replace("[[psk]]\nidentity = \"a\"\nkey = \"00\"\n", 0o644);
     assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Exposed { mode: 0o644, .. })));
     assert!(matches!(credentials.reload_if_changed(), Ok(None)));
-    assert!(credentials.key_of(b"lost").is_some());
+    assert!(credentials.keys_of(b"lost").is_some());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(credentials.reload_if_changed().unwrap(), Some(1));
-    assert!(credentials.key_of(b"lost").is_none());
+    assert!(credentials.keys_of(b"lost").is_none());
     assert_eq!(credentials.reload_if_changed().unwrap(), None);
     // Another file with the same time and length is another file; another error is said again.
     replace("[[psk]]\nidentity = \"b\"\nkey = \"00\"\n", 0o600);
@@ -89,7 +109,7 @@ fn a_failed_reload_is_tried_again_until_it_succeeds_and_reported_once() {
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Unreadable { .. })));
     assert!(matches!(credentials.reload_if_changed(), Ok(None)));
-    assert!(credentials.key_of(b"b").is_some());
+    assert!(credentials.keys_of(b"b").is_some());
     replace("[[psk]]\nidentity = \"b\"\nkey = \"0\"\n", 0o600);
     assert!(matches!(credentials.reload_if_changed(), Err(CredentialsError::Syntax { .. })));
     std::fs::remove_file(&path).unwrap();

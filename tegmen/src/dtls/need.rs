@@ -77,6 +77,10 @@ pub enum Answer<'n> {
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
+    /// We are the server, and the identity has two keys while its key is replaced: the client may have either. Only the roles
+    /// of a host with resumption or public keys try both ([`Roles::ON_HOST`]). Others use neither, and the handshake fails. The
+    /// keys take 141 bytes of the outgoing buffer.
+    Psks(&'n [(&'n [u8], Principal); 2]),
     /// There is no such key. A server continues with a random key, so that nobody learns which identities exist.
     Unknown,
     /// The peer is trusted, if it proves that it has the private key of this one.

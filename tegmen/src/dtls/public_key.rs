@@ -281,7 +281,10 @@ impl Handshake<'_> {
         if let Some(agreed) = agreed.first_chunk() {
             *secret.expose_mut() = *agreed;
         }
-        scratch::forget(self.buffers.outgoing, Item::Agreed);
+        // A server may have to try another pre-shared key with the same secret.
+        if !R::ON_HOST || psk.is_none() || client {
+            scratch::forget(self.buffers.outgoing, Item::Agreed);
+        }
         let len = (SCALAR_LEN as u16).to_be_bytes();
         match psk {
             None => self.derive_keys_from::<C, R>(cx, &[secret.expose()], client),

@@ -37,6 +37,17 @@ impl Step {
     }
 }
 
+/// Longest body of a record, in bytes, that a server tries to open with both keys of a client ([`Answer::Psks`](super::Answer::Psks)): a
+/// Finished with a connection id and some padding.
+const MAX_FINISHED_RECORD: usize = 256;
+
+/// Copies a record whose body fits into `room`, because a failed attempt to open it destroys it.
+fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD]) -> Option<Record<'r>> {
+    let body = room.get_mut(..record.body.len())?;
+    body.copy_from_slice(record.body);
+    Some(Record { header: record.header, body })
+}
+
 impl Handshake<'_> {
     /// Takes a record, then what came early and is due behind it.
     #[inline(never)]
@@ -125,8 +136,21 @@ impl Handshake<'_> {
         if content_type == ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected.into());
         }
+        let mut room = [0; MAX_FINISHED_RECORD];
+        let again = match R::ON_HOST && R::KEEPS && self.state.step == Step::AwaitClientFinished {
+            true => copy_record(&record, &mut room),
+            false => None,
+        };
         let received = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::received);
-        let content = match self.association.channel.open_by(cx.crypto, received, record, &mut content_type) {
+        let mut opened = self.association.channel.open_by(cx.crypto, received, record, &mut content_type);
+        if let Some(record) = again
+            && matches!(opened, Err(Discard::NotAuthentic))
+            && self.take_other_psk::<C, R>(cx)
+        {
+            let received = self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::received);
+            opened = self.association.channel.open_by(cx.crypto, received, record, &mut content_type);
+        }
+        let content = match opened {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);

@@ -189,6 +189,9 @@ impl Handshake<'_> {
                 Err(Outcome::Established)
             }
             (Step::AwaitClientFinished, MessageType::FINISHED) => {
+                if R::ON_HOST && R::KEEPS {
+                    self.forget_psks();
+                }
                 let last = if R::RESUMPTION { self.keep_promise(cx, context) } else { Element::ChangeCipherSpec };
                 self.state.start_flight::<R>(last);
                 self.state.step = Step::Lingering;
@@ -204,12 +207,28 @@ impl Handshake<'_> {
         let mut random = Secret::<16>::zeroed();
         cx.crypto.random(random.expose_mut());
         let (key, principal): (&[u8], _) = match answer {
-            Answer::Psk { key, principal, .. } if !key.is_empty() && key.len() <= MAX_PSK => (key, principal),
+            Answer::Psk { key, principal, .. } if is_psk(key) => (key, principal),
+            Answer::Psks([first, second]) if R::ON_HOST && is_psk(first.0) && is_psk(second.0) => *first,
             _ => {
                 self.state.identity_unknown = true;
                 (random.expose(), Principal::NOBODY)
             }
         };
+        if R::ON_HOST && R::KEEPS {
+            // A random second key where there is none, so that a failed handshake takes the same time for each identity.
+            let none: ClientPsk<'_> = (random.expose(), Principal::NOBODY);
+            let second = match answer {
+                Answer::Psks([_, second]) if !self.state.identity_unknown => *second,
+                _ => none,
+            };
+            self.keep_psks((key, principal), second);
+        }
+        self.derive_from_psk::<C, R>(cx, (key, principal));
+        self.state.step = self.after_key_exchange();
+    }
+
+    /// Server: derives the keys of the session from a pre-shared key of its client.
+    fn derive_from_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, (key, principal): ClientPsk<'_>) {
         self.association.principal = principal;
         let ephemeral = R::PUBLIC_KEYS && self.state.exchange.is_ephemeral();
         if R::ON_HOST {
@@ -219,7 +238,35 @@ impl Handshake<'_> {
             true => self.derive_keys_agreed::<C, R>(cx, Some(key), false),
             false => self.derive_keys::<C, R>(cx, key, false),
         }
-        self.state.step = self.after_key_exchange();
+    }
+
+    /// Server: keeps the keys that the client may have, that which is in use first. If the buffer is full, the second key is not
+    /// tried.
+    fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
+        let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
+        for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {
+            let mut writer = Writer::new(place);
+            let _ = writer.u32(principal.0).and_then(|()| writer.u8(key.len() as u8)).and_then(|()| writer.put(key));
+        }
+        let _ = self.put(Item::Psks, packed.expose());
+    }
+
+    /// Server: derives the keys of the session from the other key that the client may have. Returns false if there is none.
+    pub(crate) fn take_other_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> bool {
+        let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
+        let Some(kept) = scratch::get(self.buffers.outgoing, Item::Psks).first_chunk() else { return false };
+        *packed.expose_mut() = *kept;
+        let (first, second) = packed.expose().split_at(PACKED_PSK_LEN);
+        let (Some(first), Some(second)) = (unpack_psk(first), unpack_psk(second)) else { return false };
+        self.keep_psks(second, first);
+        self.derive_from_psk::<C, R>(cx, second);
+        true
+    }
+
+    /// Server: forgets the keys that the client might have had.
+    fn forget_psks(&mut self) {
+        scratch::forget(self.buffers.outgoing, Item::Psks);
+        scratch::forget(self.buffers.outgoing, Item::Agreed);
     }
 
     /// Server: what is due when the keys are known, and a client with a certificate proved that it has its private key. The
@@ -456,6 +503,24 @@ fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
         }
     }
     Ok(())
+}
+
+/// A pre-shared key that a client may have, and its principal then.
+type ClientPsk<'k> = (&'k [u8], Principal);
+
+/// True for the bytes of a pre-shared key.
+const fn is_psk(key: &[u8]) -> bool {
+    !key.is_empty() && key.len() <= MAX_PSK
+}
+
+/// Bytes of one key of [`Item::Psks`]: its principal, its length, and itself.
+const PACKED_PSK_LEN: usize = 4 + 1 + MAX_PSK;
+
+/// Returns the key that [`Handshake::keep_psks`] wrote.
+fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
+    let mut reader = Reader::new(packed);
+    let principal = Principal(reader.array().map(u32::from_be_bytes).ok()?);
+    Some((reader.with_len8().ok()?, principal))
 }
 
 /// Calls the compression function as often as a key of [`MAX_PSK`] bytes would need more than one of `len`: HMAC hashes a

@@ -68,6 +68,8 @@ pub struct Node {
     pub seen_at: Address,
     pub identity: Vec<u8>,
     pub key: Vec<u8>,
+    /// Another key that it accepts of a client of this identity, which is then `Principal(8)`.
+    pub previous_key: Option<Vec<u8>>,
     pub peer: Option<PeerId>,
     pub established: bool,
     pub closed: Option<Fatal>,
@@ -110,6 +112,7 @@ impl Node {
             seen_at: local,
             identity: b"Client_identity".to_vec(),
             key: b"0123456789abcdef".to_vec(),
+            previous_key: None,
             peer: None,
             established: false,
             closed: None,
@@ -212,7 +215,7 @@ impl Node {
         let (identity, key) = (self.identity.clone(), self.key.clone());
         let principal = Principal(7);
         let mut signature = [0; curves::MAX_SIGNATURE];
-        let (trusted, encrypted);
+        let (trusted, encrypted, psks);
         let mut drawn = Secret::<PREMASTER_LEN>::zeroed();
         let answer = match self.endpoint.need(id)? {
             Need::VerifyPeer { certificate_type, content } => match self.badge.trusts(certificate_type, content) {
@@ -240,9 +243,13 @@ impl Node {
                 Answer::Premaster(&drawn)
             }
             Need::PskForServer { .. } => Answer::Psk { identity: &identity, key: &key, principal },
-            Need::PskOfClient { identity: theirs } if theirs == self.identity => {
-                Answer::Psk { identity: &[], key: &key, principal }
-            }
+            Need::PskOfClient { identity: theirs } if theirs == self.identity => match &self.previous_key {
+                None => Answer::Psk { identity: &[], key: &key, principal },
+                Some(previous) => {
+                    psks = [(&key[..], principal), (&previous[..], Principal(8))];
+                    Answer::Psks(&psks)
+                }
+            },
             Need::PskOfClient { .. } => Answer::Unknown,
         };
         let mut cx = Cx { now, crypto: &mut self.crypto, counters: &mut self.counters };

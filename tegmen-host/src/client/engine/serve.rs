@@ -28,18 +28,17 @@ impl Engine {
         let mut cx = environment.at(clock::now());
         match node.endpoint.need(peer)? {
             Need::PskOfClient { identity } => {
-                let mut found = serving.credentials().key_of(identity);
+                let mut found = serving.credentials().keys_of(identity);
                 serving.tried.add(peer, identity);
                 if let Some(entry) = &mut entry {
                     let is_meant = |principal| principal == entry.principal && principal != Principal::NOBODY;
-                    found = found.filter(|(_, principal)| is_meant(*principal));
+                    found = found.and_then(|keys| keys.filter(|key| is_meant(key.principal)));
                     entry.is_proved = found.is_some();
                 }
-                let answer = match &found {
-                    Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
-                    None => Answer::Unknown,
-                };
-                node.endpoint.resume(&mut cx, peer, answer)
+                match &found {
+                    Some(keys) => keys.answer(|answer| node.endpoint.resume(&mut cx, peer, answer)),
+                    None => node.endpoint.resume(&mut cx, peer, Answer::Unknown),
+                }
             }
             Need::VerifyPeer { certificate_type, content } => {
                 let content = content.to_vec();

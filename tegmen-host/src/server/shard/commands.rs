@@ -2,6 +2,7 @@
 
 use super::Shard;
 use crate::clock;
+use crate::credentials::{IdentityKey, IdentityKeys};
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
 use crate::server::deferred::{DeferredRequest, Outcome};
@@ -23,7 +24,8 @@ impl<A: Application> Shard<A> {
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
-                    (found.key, principal)
+                    let previous = found.previous.map(|key| IdentityKey { key, principal });
+                    IdentityKeys { current: IdentityKey { key: found.key, principal }, previous }
                 });
                 self.hold(asked, peer, learned);
             }

@@ -73,10 +73,11 @@ impl<A: Application> Shard<A> {
             }
             // Who was removed from the file meanwhile, or got another key, is nobody.
             None if with.listed => {
-                let listed = credentials.key_of(with.identity.as_bytes()).map(|(_, principal)| principal);
+                let listed = credentials.keys_of(with.identity.as_bytes());
                 let key =
                     |principal| credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
-                listed.filter(|principal| with.key.is_some() && key(*principal) == with.key)
+                let is_same = |listed: &Principal| with.key.is_some() && key(*listed) == with.key;
+                listed.and_then(|keys| keys.iter().map(|key| key.principal).find(is_same))
             }
             // What the store said since then holds.
             None if self.store.is_some() => credentials

@@ -126,7 +126,7 @@ impl<A: Application> Shard<A> {
             _ => return,
         };
         self.tried.add(peer, identity);
-        let found = self.coap_server.credentials.key_of(identity);
+        let found = self.coap_server.credentials.keys_of(identity);
         let Some(store) = &self.store else { return self.answer(now, peer, found) };
         match std::str::from_utf8(identity) {
             Ok(identity) if found.is_none() => {
@@ -191,11 +191,10 @@ impl<A: Application> Shard<A> {
     }
 
     fn answer(&mut self, now: Instant, peer: PeerId, found: Found) {
-        let answer = match &found {
-            Some((key, principal)) => Answer::Psk { identity: &[], key, principal: *principal },
-            None => Answer::Unknown,
-        };
-        self.resume(now, peer, answer);
+        match &found {
+            Some(keys) => keys.answer(|answer| self.resume(now, peer, answer)),
+            None => self.resume(now, peer, Answer::Unknown),
+        }
     }
 
     /// Says whether a client is believed that shows this.
