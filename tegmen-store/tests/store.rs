@@ -1,4 +1,4 @@
-//! The cases of all drivers on a database in a file, and what a file has besides.
+//! The cases of all drivers on a database in a file, and cases of files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
