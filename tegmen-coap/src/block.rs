@@ -96,11 +96,6 @@ impl MessageRef<'_> {
     }
 }
 
-/// The prime of the hash FNV-1a of 64 bits.
-const PRIME: u64 = 0x0100_0000_01b3;
-/// The fractional part of the golden ratio in 64 bits: an odd number whose bits have no pattern.
-const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-
 /// The hash FNV-1a. A peer that finds two operations with the same fingerprint confuses only its own transfers.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv(u64);
@@ -112,7 +107,7 @@ impl Fnv {
     /// Adds bytes to those hashed.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(PRIME);
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 
@@ -122,18 +117,10 @@ impl Fnv {
     }
 }
 
-/// An entity tag (RFC 7252, section 5.10.6) made of these bytes: a hash of words of 8 bytes, because a representation may be
-/// long.
+/// An entity tag (RFC 7252, section 5.10.6) made of these bytes.
 pub fn etag(bytes: &[u8]) -> [u8; 4] {
     let mut hash = Fnv::EMPTY;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        // The upper bits of a factor reach only the upper bits of a product. The shifts bring them down.
-        let word = u64::from_le_bytes(*word).wrapping_mul(GOLDEN_RATIO);
-        let product = (hash.0 ^ word ^ (word >> 29)).wrapping_mul(PRIME);
-        hash.0 = product ^ (product >> 32);
-    }
-    hash.add(rest);
+    hash.add(bytes);
     hash.short().to_be_bytes()
 }
 

@@ -17,6 +17,7 @@ pub mod bridge;
 pub mod client;
 pub mod clock;
 pub mod contexts;
+mod etag;
 pub mod exchange_pool;
 pub mod formats;
 pub mod group;

@@ -2,6 +2,7 @@
 
 mod files;
 
+use crate::etag::etag;
 use crate::server::{Application, Notifier, Reply, Request};
 use files::{Files, Trouble};
 use std::collections::BTreeMap;
@@ -10,7 +11,6 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tegmen::coap::block::etag;
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};

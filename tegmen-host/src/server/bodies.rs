@@ -2,10 +2,11 @@
 //! be created again. Their number is limited for each peer, and their bytes for all shards together.
 
 use super::per_peer::PerPeer;
+use crate::etag::etag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tegmen::buf::Full;
-use tegmen::coap::block::{self, Assembly, Step};
+use tegmen::coap::block::{Assembly, Step};
 use tegmen::coap::{Block, Code, EXCHANGE_LIFETIME, MessageRef};
 use tegmen::identity::{PeerId, Protection};
 use tegmen::node::{Bodies, Operation};
@@ -262,7 +263,7 @@ impl Bodies for ServerBodies {
         };
         let kept = &mut self.by_peer.entry(operation.peer).or_default().kept;
         make_room(kept, |kept| kept.last);
-        let (message, etag) = (message.into(), block::etag(payload));
+        let (message, etag) = (message.into(), etag(payload));
         kept.push(Kept { operation: *operation, message, etag, _share: share, last: now });
         Ok(())
     }
