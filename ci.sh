@@ -12,6 +12,7 @@
 #   ./ci.sh instructions    instructions of a record, a handshake and a request, beside those of an earlier commit
 #   ./ci.sh decisions       instructions of a decision under a policy of 10,000 rules, not of the gate
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
+#   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -231,6 +232,11 @@ step_crash() {
     cargo test --locked --quiet -p tegmen-host --test crash -- --nocapture
 }
 
+# Ten thousand power cuts under SQLite, and each sync left out; writes target/power.json. A minute; the step test runs it, too.
+step_power() {
+    cargo test --locked --quiet -p tegmen-store --test power -- --nocapture
+}
+
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
@@ -263,7 +269,7 @@ if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; th
 fi
 took=()
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash decisions red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power decisions red deny long bench" >&2; exit 2; }
     echo "== $name"
     begin=$SECONDS
     # In a subshell with -e of its own, so that the first failing line fails the step; behind || or in a condition the

@@ -456,6 +456,8 @@ fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.remove(draft)?;
     files.make(draft)?;
     files.sync(draft)?;
+    // The commit names this file, so its name, too, must be on the disk before.
+    files.sync_directory(draft)?;
     files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
