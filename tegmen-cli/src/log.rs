@@ -238,7 +238,7 @@ impl Shared {
 }
 
 /// A moment in UTC, to the millisecond (RFC 3339).
-fn rfc3339(moment: SystemTime) -> String {
+pub(crate) fn rfc3339(moment: SystemTime) -> String {
     let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = time::OffsetDateTime::from_unix_timestamp(since.as_secs() as i64);
     let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);

@@ -1,6 +1,7 @@
 //! The `tegmen` command.
 
 mod ask;
+mod backup;
 mod bridge;
 mod ca;
 mod connect;
@@ -81,6 +82,8 @@ enum Command {
     Oscore(oscore::Oscore),
     /// Test, explain and compare policies: files of rights.
     Policy(policy::Policy),
+    /// Make, verify and restore backups of a database of state or of access control.
+    Backup(backup::Backup),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
         Command::Policy(policy) => policy.run(out),
+        Command::Backup(backup) => backup.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {

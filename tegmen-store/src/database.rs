@@ -27,7 +27,9 @@ mod tasks;
 mod waiting;
 mod writer;
 
+pub(crate) use entries::retake;
 pub use revisions::REVISIONS;
+pub(crate) use writer::{Copied, VERSION};
 
 use crate::StateError;
 use crate::clock::now_millis;
@@ -104,6 +106,8 @@ enum Order {
     Call(Call),
     Change(Change, Option<Done>),
     Load(String, Sender<Vec<(String, Numbers)>>),
+    /// Copies the database to a file.
+    Copy(PathBuf, Sender<Result<Copied, String>>),
     /// The answer says whether all earlier changes are durable.
     Flush(Sender<Result<(), String>>),
     /// Ends as a power cut does: changes that wait are lost.
@@ -135,15 +139,9 @@ impl Database {
         // The files beside it are then the same for each path that leads to it.
         let file = std::fs::canonicalize(parent).map_err(failed)?.join(name);
         let guard = Guard::open(&file)?;
-        // Before anything is removed.
-        if recovered && (options.wall)() < revisions::ORIGIN {
-            return Err(StateError::Untrusted {
-                file: file.display().to_string(),
-                why: "the clock is not set, and it limits the numbers that may have been used".to_owned(),
-                way_out: "Set the clock, then recover again".to_owned(),
-            });
-        }
         if recovered {
+            // Before anything is removed.
+            recoverable(&file, &options)?;
             for extension in ["", "-wal", "-shm", "-journal"] {
                 let mut path = file.as_os_str().to_owned();
                 path.push(extension);
@@ -159,6 +157,20 @@ impl Database {
         let thread = std::thread::Builder::new().name("tegmen-state".to_owned());
         let thread = thread.spawn(move || writer.run(&received)).map_err(failed)?;
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
+    }
+
+    /// Opens a database and closes it again, so that it knows the file beside it.
+    pub(crate) fn take_place(file: &Path, options: Options, guard: Guard) -> Result<(), StateError> {
+        let _locked = guard;
+        Writer::open(file, false, options).map(drop)
+    }
+
+    /// Copies the database to `to`, an empty file. Returns its newest revision, and the function that seals the digest of
+    /// the copy.
+    pub(crate) fn copy(&self, to: &Path) -> Result<Copied, String> {
+        let (sender, receiver) = mpsc::channel();
+        self.order(Order::Copy(to.to_owned(), sender));
+        receiver.recv().unwrap_or_else(|_| Err("it is closed".to_owned()))
     }
 
     /// Returns the path of the database.
@@ -244,6 +256,22 @@ impl Drop for Shared {
         let _ = self.orders.send(Order::Close);
         self.join();
     }
+}
+
+/// Returns the time, in milliseconds since 1970, that limits the numbers which may have been used.
+///
+/// # Errors
+/// [`StateError::Untrusted`] if the clock is not set.
+pub(crate) fn recoverable(file: &Path, options: &Options) -> Result<u64, StateError> {
+    let now = (options.wall)();
+    if now < revisions::ORIGIN {
+        return Err(StateError::Untrusted {
+            file: file.display().to_string(),
+            why: "the clock is not set, and it limits the numbers that may have been used".to_owned(),
+            way_out: "Set the clock, then recover again".to_owned(),
+        });
+    }
+    Ok(now)
 }
 
 /// Resets a database that cannot be trusted. It forgets the sessions, so that clients perform new handshakes, and

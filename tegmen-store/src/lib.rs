@@ -7,6 +7,7 @@
 //! was cut short are refused, because they would repeat nonces.
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod clock;
 pub mod conformance;
 pub mod database;

@@ -48,6 +48,20 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
+    /// Takes the key from a file: as [`Self::from_credential`] if it is in the directory of systemd's credentials, otherwise
+    /// as [`Self::from_file`].
+    ///
+    /// # Errors
+    /// As these.
+    pub fn open(file: &Path) -> Result<Self, StateError> {
+        match (credentials_directory(), file.parent(), file.file_name().and_then(|name| name.to_str())) {
+            (Some(directory), Some(parent), Some(name)) if directory == parent => {
+                Self::from_credential(&directory, name)
+            }
+            _ => Self::from_file(file),
+        }
+    }
+
     /// Takes the key from a file that only its owner may read.
     ///
     /// # Errors
@@ -156,6 +170,21 @@ impl Sealer {
     }
 }
 
+impl Sealer {
+    /// Seals the digest of a backup.
+    ///
+    /// # Errors
+    /// The reason, for people: the system has no randomness.
+    pub(crate) fn seal_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, String> {
+        seal(&self.0, BACKUP, digest)
+    }
+
+    /// Opens what [`Self::seal_digest`] made; `None` if it is of another data key.
+    pub(crate) fn open_digest(&self, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        open(&self.0, BACKUP, sealed)
+    }
+}
+
 /// The associated data of a row. The revision has a fixed length, so that no two pairs give the same bytes.
 fn purpose(key: &[u8], revision: u64) -> Vec<u8> {
     [b"tegmen row".as_slice(), &revision.to_be_bytes(), key].concat()
@@ -190,6 +219,8 @@ fn unreadable(file: &Path, error: &io::Error) -> StateError {
 
 /// The associated data of a data key.
 const DATA_KEY: &[u8] = b"tegmen data key";
+/// The associated data of the digest of a backup.
+const BACKUP: &[u8] = b"tegmen backup";
 /// Bytes of a tag.
 const TAG_LEN: usize = 16;
 /// Most bytes of a file with a key.

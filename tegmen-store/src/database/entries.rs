@@ -2,7 +2,8 @@
 //! and the earlier rows, and a change is written once.
 
 use super::calls::Watcher;
-use super::revisions::Revisions;
+use super::revisions::{self, Revisions};
+use crate::clock;
 use crate::sealing::Sealer;
 use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -133,6 +134,40 @@ pub(super) fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite:
          ORDER BY revision DESC LIMIT 1",
     )?;
     select.query_row(params![key, at as i64], Version::read).optional()
+}
+
+/// Prepares the copy of a database for a new life at `now`, in milliseconds since 1970: see [`crate::backup`].
+pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    // History, and rows that are gone.
+    transaction.execute_batch(
+        "DELETE FROM versions WHERE EXISTS (
+             SELECT 1 FROM versions AS newer WHERE newer.key = versions.key AND newer.revision > versions.revision
+         );
+         DELETE FROM versions WHERE kind = 0;
+         DELETE FROM numbers;
+         UPDATE state SET place = '', sum = zeroblob(16), recovered = 1;",
+    )?;
+    let end: i64 = transaction.query_row("SELECT revision_end FROM store", [], |row| row.get(0))?;
+    // The lost database has not used this revision, nor any above.
+    let end = revisions::allowed(now).max(end as u64).saturating_add(1);
+    let mut select =
+        transaction.prepare("SELECT key, revision, kind, value, created, lease FROM versions WHERE kind = ?1")?;
+    let numbers = select.query_map([NUMBER], Version::read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    drop(select);
+    for version in numbers {
+        let Some((number, since)) = version.number() else { continue };
+        let next = number.next.max(clock::allowed(number.pace, since, now));
+        let value = [next, number.pace, since].map(u64::to_be_bytes);
+        transaction.execute(
+            "UPDATE versions SET revision = ?1, value = ?2 WHERE key = ?3",
+            params![end as i64, value.as_flattened(), version.key],
+        )?;
+    }
+    let written = clock::now() as i64;
+    transaction.execute("UPDATE state SET written = ?1", [written])?;
+    transaction.execute("UPDATE store SET revision_end = ?1, compacted = ?1", [end as i64])?;
+    transaction.commit()
 }
 
 /// [`Store::read`](crate::Store::read).

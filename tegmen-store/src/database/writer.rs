@@ -12,10 +12,11 @@ use crate::StateError;
 use crate::clock::{self, is_in_future};
 use crate::files::{Files, beside};
 use crate::sealing::Sealer;
-use crate::store::{LeaseId, StoreError};
+use crate::store::{LeaseId, Revision, StoreError};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,10 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Maximum time to wait for the clock, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
 /// Version of the tables. Version 1 has only numbers.
-const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 2;
+
+/// The newest revision of a copy, and the function that seals the digest of the copy: to nothing without a sealing key.
+pub(crate) type Copied = (Revision, Box<dyn FnOnce(&[u8; 32]) -> Result<Vec<u8>, String> + Send>);
 
 /// State of the thread that writes.
 pub(super) struct Writer {
@@ -39,7 +43,7 @@ pub(super) struct Writer {
     /// An error if a change since the last flush is not durable.
     failed: Result<(), String>,
     revisions: Revisions,
-    sealer: Option<Sealer>,
+    sealer: Option<Arc<Sealer>>,
     leases: Leases,
     waiting: Waiting,
 }
@@ -99,7 +103,7 @@ impl Writer {
         let data_key = writer.load().map_err(sql)?;
         if let Some(keeper) = writer.options.sealing.clone() {
             let (sealer, new) = Sealer::begin(&*keeper, data_key.as_deref(), file)?;
-            writer.sealer = Some(sealer);
+            writer.sealer = Some(Arc::new(sealer));
             if let Some(data_key) = new {
                 writer.connection.execute("UPDATE store SET data_key = ?1", [data_key]).map_err(sql)?;
             }
@@ -228,6 +232,12 @@ impl Writer {
                     until = None;
                     continue;
                 }
+                Ok(Order::Copy(to, answer)) => {
+                    self.write(&mut batch);
+                    let _ = answer.send(self.copy(&to));
+                    until = None;
+                    continue;
+                }
                 Ok(Order::Flush(answer)) => {
                     self.write(&mut batch);
                     let _ = answer.send(std::mem::replace(&mut self.failed, Ok(())));
@@ -252,15 +262,23 @@ impl Writer {
         }
     }
 
+    fn copy(&self, to: &Path) -> Result<Copied, String> {
+        let to = to.to_str().ok_or("its path is not UTF-8")?;
+        self.connection.execute("VACUUM INTO ?1", [to]).map_err(|error| error.to_string())?;
+        let sealer = self.sealer.clone();
+        let seal = move |digest: &[u8; 32]| sealer.as_ref().map_or(Ok(Vec::new()), |sealer| sealer.seal_digest(digest));
+        Ok((self.revisions.newest(), Box::new(seal)))
+    }
+
     /// Answers a call that changes nothing on the disk.
     fn answer(&mut self, call: Call) {
         let Self { connection, revisions, sealer, .. } = self;
         match call {
             Call::Read(key, at, promise) => {
-                promise.answer(entries::read(connection, revisions, sealer.as_ref(), &key, at));
+                promise.answer(entries::read(connection, revisions, sealer.as_deref(), &key, at));
             }
-            Call::Scan(scan, promise) => promise.answer(entries::scan(connection, revisions, sealer.as_ref(), &scan)),
-            Call::Changes(watcher) => self.waiting.ask(connection, revisions, sealer.as_ref(), watcher),
+            Call::Scan(scan, promise) => promise.answer(entries::scan(connection, revisions, sealer.as_deref(), &scan)),
+            Call::Changes(watcher) => self.waiting.ask(connection, revisions, sealer.as_deref(), watcher),
             Call::Renew(lease, promise) => {
                 let is_there = self.leases.renew((self.options.monotonic)(), lease);
                 promise.answer(if is_there { Ok(()) } else { Err(StoreError::LeaseEnded(lease)) });
@@ -309,7 +327,7 @@ impl Writer {
             task.tell(result.clone().map_err(|why| StoreError::Unavailable { why }).and(outcome));
         }
         if !keys.is_empty() {
-            self.waiting.changed(&self.connection, &self.revisions, self.sealer.as_ref(), &keys);
+            self.waiting.changed(&self.connection, &self.revisions, self.sealer.as_deref(), &keys);
         }
     }
 
@@ -350,7 +368,7 @@ impl Writer {
         let (now, compacted) = ((self.options.wall)(), self.revisions.compacted);
         let transaction = self.connection.unchecked_transaction().map_err(failed)?;
         let (sum, moves) = apply(&transaction, changes, self.sum).map_err(failed)?;
-        let (revisions, sealer) = (&mut self.revisions, self.sealer.as_ref());
+        let (revisions, sealer) = (&mut self.revisions, self.sealer.as_deref());
         let (keys, granted) = (Vec::new(), Vec::new());
         let mut applying = Applying { connection: &transaction, revisions, sealer, now, keys, granted, moves };
         let outcomes = tasks.iter().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();

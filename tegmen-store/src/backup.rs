@@ -1,0 +1,276 @@
+//! Backups: consistent copies of a database, and databases made of them that repeat no number.
+//!
+//! ```text
+//! tegmen backup 1                  the format
+//! made = 1795651434                seconds since 1970
+//! revision = 8193                  the newest revision of the copy
+//! bytes = 61440                    length of the database
+//! sha256 = "..."                   digest of the database
+//! authentic = "..."                that digest, sealed under the data key of the database; empty without a sealing key
+//!                                  an empty line, and the database
+//! ```
+//!
+//! A backup does not know which numbers were used after it was made. So [`restore`] moves each [`Number`](crate::store::Number)
+//! to the end that its pace allows at the time of the restore, and revisions in the same way. It forgets sessions and the
+//! numbers of contexts: [`Database::was_recovered`] is then true, and a context without a row begins past everything that its
+//! pace allows. History is forgotten, too: watchers receive that it was compacted.
+//!
+//! Changes after the backup was made are lost, revocations among them.
+
+use crate::clock;
+use crate::database::{Database, Options, recoverable, retake};
+use crate::error::StateError;
+use crate::files::{beside, sync_directory};
+use crate::guard::Guard;
+use crate::sealing::{Keeper, Sealer};
+use rusqlite::{Connection, OpenFlags, params};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::private;
+
+/// The first line of a backup.
+const FORMAT: &str = "tegmen backup 1\n";
+/// Most bytes before the database.
+const MAX_HEADER: usize = 1024;
+
+/// The description of a backup.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The time at which it was made, in seconds since 1970.
+    pub made: u64,
+    /// The newest revision of the copy.
+    pub revision: u64,
+    /// The length of the database in bytes.
+    pub bytes: u64,
+    /// SHA-256 of the database, in hexadecimal.
+    pub sha256: String,
+    /// That digest, sealed under the data key of the database, in hexadecimal. Empty for a database without a sealing key.
+    pub authentic: String,
+}
+
+/// The reason why a backup cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// A file cannot be read or written.
+    #[error("{file}: {source}: correct the path, or the permissions there")]
+    File {
+        /// The path of the file.
+        file: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file is no backup, or is damaged.
+    #[error("{file}: {why}: use another backup")]
+    Damaged {
+        /// The path of the file.
+        file: String,
+        /// The fault.
+        why: String,
+    },
+    /// It cannot be verified who made it.
+    #[error("{file}: {why}")]
+    NotAuthentic {
+        /// The path of the file.
+        file: String,
+        /// The reason, and the next step.
+        why: String,
+    },
+    /// There is a database already.
+    #[error("{file}: there is a database: move it away first; if it is intact, it is newer than the backup")]
+    Exists {
+        /// The path of the database.
+        file: String,
+    },
+    /// The database cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// An error of the system at a file.
+fn failed(file: &Path) -> impl Fn(io::Error) -> BackupError {
+    let file = file.display().to_string();
+    move |source| BackupError::File { file: file.clone(), source }
+}
+
+/// An error of SQLite at a file.
+fn spoiled(file: &Path) -> impl Fn(rusqlite::Error) -> BackupError {
+    let file = file.display().to_string();
+    move |error| BackupError::Damaged { file: file.clone(), why: error.to_string() }
+}
+
+/// Makes a file that only its owner may read, or empties it.
+fn make(file: &Path) -> Result<File, BackupError> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    private::open(&mut options, file).map_err(failed(file))
+}
+
+impl Database {
+    /// Writes a consistent copy of the database to `to`, as it is after all changes that were asked for before. Changes wait
+    /// while it is copied. An existing file is replaced.
+    ///
+    /// # Errors
+    /// [`BackupError`]; an existing file stays.
+    pub fn backup(&self, to: &Path) -> Result<Manifest, BackupError> {
+        let (copy, draft) = (beside(to, "copy"), beside(to, "new"));
+        let made = self.write_backup(to, &copy, &draft);
+        for file in [copy, draft] {
+            let _ = std::fs::remove_file(file);
+        }
+        made
+    }
+
+    fn write_backup(&self, to: &Path, copy: &Path, draft: &Path) -> Result<Manifest, BackupError> {
+        make(copy)?;
+        let copied = self.copy(copy);
+        let (revision, seal) = copied.map_err(|why| failed(copy)(io::Error::other(why)))?;
+        let mut from = File::open(copy).map_err(failed(copy))?;
+        let (digest, bytes) = digest(&mut from, &mut io::sink()).map_err(failed(copy))?;
+        let authentic = seal(&digest).map_err(|why| failed(copy)(io::Error::other(why)))?;
+        let (sha256, authentic) = (to_hex(&digest), to_hex(&authentic));
+        let manifest = Manifest { made: clock::now(), revision: revision.0, bytes, sha256, authentic };
+        let text = toml::to_string(&manifest).map_err(|error| failed(to)(io::Error::other(error.to_string())))?;
+        let mut from = File::open(copy).map_err(failed(copy))?;
+        let mut out = BufWriter::new(make(draft)?);
+        let written = writeln!(out, "{FORMAT}{text}").and_then(|()| io::copy(&mut from, &mut out));
+        let file =
+            written.and_then(|_| out.into_inner().map_err(io::IntoInnerError::into_error)).map_err(failed(draft))?;
+        file.sync_all().map_err(failed(draft))?;
+        std::fs::rename(draft, to).and_then(|()| sync_directory(to)).map_err(failed(to))?;
+        Ok(manifest)
+    }
+}
+
+/// Copies everything to `to`. Returns the SHA-256 and the length.
+fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u64)> {
+    let (mut hash, mut len, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
+    loop {
+        let read = from.read(&mut buffer)?;
+        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        hash.update(bytes);
+        to.write_all(bytes)?;
+        len += read as u64;
+    }
+    Ok((hash.finalize().into(), len))
+}
+
+/// Verifies a backup: that it is whole, that SQLite finds no fault in it, and that it was made by a database under the same
+/// sealing key.
+///
+/// # Errors
+/// [`BackupError`]. A backup of a database with a sealing key needs `keeper`; with `keeper`, one without is refused.
+pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, BackupError> {
+    let draft = beside(backup, "check");
+    let checked = extract(backup, &draft, keeper);
+    let _ = std::fs::remove_file(&draft);
+    checked
+}
+
+/// Makes the database `file` from a backup, and moves all numbers forward.
+///
+/// # Errors
+/// [`BackupError`], as [`verify`]; [`BackupError::Exists`] if there is a database.
+pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest, BackupError> {
+    let name = file.file_name().ok_or_else(|| failed(file)(io::ErrorKind::IsADirectory.into()))?;
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = std::fs::canonicalize(parent).map_err(failed(file))?.join(name);
+    let guard = Guard::open(&file)?;
+    if file.exists() {
+        return Err(BackupError::Exists { file: file.display().to_string() });
+    }
+    let now = recoverable(&file, &options)?;
+    let draft = beside(&file, "restored");
+    let restored = extract(backup, &draft, options.sealing.as_deref()).and_then(|manifest| {
+        let connection = Connection::open(&draft).map_err(spoiled(backup))?;
+        retake(&connection, now).map_err(spoiled(backup))?;
+        connection.close().map_err(|(_, error)| spoiled(backup)(error))?;
+        File::open(&draft).and_then(|draft| draft.sync_all()).map_err(failed(&draft))?;
+        Ok(manifest)
+    });
+    let manifest = restored.inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
+    for extension in ["-wal", "-shm", "-journal"] {
+        let mut old = file.as_os_str().to_owned();
+        old.push(extension);
+        match std::fs::remove_file(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(Path::new(&old))(error)),
+            _ => {}
+        }
+    }
+    std::fs::rename(&draft, &file).and_then(|()| sync_directory(&file)).map_err(failed(&file))?;
+    // The first start gives the database its place, so that a copy of it is refused.
+    Database::take_place(&file, options, guard)?;
+    Ok(manifest)
+}
+
+/// Writes the database of a backup to `draft`, and verifies both.
+fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, BackupError> {
+    let damaged = |why: &str| BackupError::Damaged { file: backup.display().to_string(), why: why.to_owned() };
+    let mut reader = BufReader::new(File::open(backup).map_err(failed(backup))?);
+    let manifest = read_header(&mut reader).map_err(failed(backup))?.ok_or_else(|| damaged("it is no backup"))?;
+    let mut out = BufWriter::new(make(draft)?);
+    let (digest, bytes) = digest(&mut reader, &mut out).map_err(failed(draft))?;
+    let file = out.into_inner().map_err(|error| failed(draft)(error.into_error()))?;
+    file.sync_all().map_err(failed(draft))?;
+    if bytes != manifest.bytes || to_hex(&digest) != manifest.sha256 {
+        return Err(damaged("it is damaged or cut short"));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(draft, flags).map_err(spoiled(backup))?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(spoiled(backup))?;
+    if version != crate::database::VERSION {
+        let (found, known) = (version, crate::database::VERSION);
+        return Err(StateError::Version { file: backup.display().to_string(), found, known }.into());
+    }
+    let checked: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(spoiled(backup))?;
+    if checked != "ok" {
+        return Err(damaged(&checked));
+    }
+    let data_key: Option<Vec<u8>> =
+        connection.query_row("SELECT data_key FROM store", params![], |row| row.get(0)).map_err(spoiled(backup))?;
+    authenticate(backup, &manifest, &digest, keeper, data_key.as_deref())?;
+    Ok(manifest)
+}
+
+/// Reads up to the empty line; `None` if this is no backup.
+fn read_header(reader: &mut impl Read) -> io::Result<Option<Manifest>> {
+    let (mut header, mut byte) = (Vec::new(), [0]);
+    while !header.ends_with(b"\n\n") {
+        if header.len() == MAX_HEADER || reader.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        header.extend_from_slice(&byte);
+    }
+    let text = std::str::from_utf8(&header).ok().and_then(|text| text.strip_prefix(FORMAT));
+    Ok(text.and_then(|text| toml::from_str(text).ok()))
+}
+
+fn authenticate(
+    backup: &Path,
+    manifest: &Manifest,
+    digest: &[u8; 32],
+    keeper: Option<&dyn Keeper>,
+    data_key: Option<&[u8]>,
+) -> Result<(), BackupError> {
+    let refused = |why: &str| BackupError::NotAuthentic { file: backup.display().to_string(), why: why.to_owned() };
+    let authentic = from_hex(&manifest.authentic).unwrap_or_default();
+    match (keeper, data_key) {
+        (None, None) if authentic.is_empty() => Ok(()),
+        (None, _) => Err(refused("its database has a sealing key: give that key (--sealing-key)")),
+        (Some(_), None) => {
+            Err(refused("its database has no sealing key, so anybody can have made it: use it without one"))
+        }
+        (Some(keeper), Some(data_key)) => {
+            let (sealer, _) = Sealer::begin(keeper, Some(data_key), backup)?;
+            match sealer.open_digest(&authentic) {
+                Some(opened) if opened.as_slice() == digest => Ok(()),
+                _ => Err(refused("it was changed after it was made: use another backup")),
+            }
+        }
+    }
+}
