@@ -1,6 +1,7 @@
 //! The `tegmen` command.
 
 mod ask;
+mod audit;
 mod backup;
 mod bridge;
 mod ca;
@@ -84,6 +85,8 @@ enum Command {
     Policy(policy::Policy),
     /// Make, verify and restore backups of a database of state or of access control.
     Backup(backup::Backup),
+    /// Verify the audit log of an access control server.
+    Audit(audit::Audit),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Oscore(oscore) => oscore.run(out),
         Command::Policy(policy) => policy.run(out),
         Command::Backup(backup) => backup.run(out),
+        Command::Audit(audit) => audit.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {

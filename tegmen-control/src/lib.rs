@@ -1,7 +1,7 @@
 //! Control plane of Tegmen.
 //!
 //! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
-//! and the clock, and return answers. [`state`] is what its server keeps in a store.
+//! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -10,4 +10,5 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod access;
+pub mod audit;
 pub mod state;

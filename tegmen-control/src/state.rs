@@ -53,7 +53,7 @@ pub enum Event<'a> {
     Revocations,
     /// A row cannot be read. It is left out.
     Fault(&'a StateFault),
-    /// The store is not available. Decisions continue on the rows of the view.
+    /// The store is not available. Decisions continue with the rows that the view has.
     Unavailable(&'a StoreError),
     /// The store forgot changes that the view does not have. The server has to start again.
     Lost,

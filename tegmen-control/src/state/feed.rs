@@ -18,7 +18,7 @@ const MOST: usize = 256;
 /// The pause after the store was not available.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// State that the thread and its owner share.
+/// The state that the thread and its owner share.
 pub(super) struct Shared {
     pub(super) view: Mutex<View>,
     waiting: Mutex<Vec<(Revision, Promise<()>)>>,

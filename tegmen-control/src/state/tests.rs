@@ -222,7 +222,7 @@ fn expired_tokens_leave_the_list_and_make_room() {
     };
     assert_eq!(hashes.len(), 6);
     drop(state);
-    // A cursor from before the restart leads to the whole list again.
+    // The cursor from before the restart leads to the whole list again.
     let Some(crate::access::ace::trl::Cursor::At(cursor)) = cursor else { panic!("a cursor") };
     let query = Query { diff: Some(0), cursor: Some(cursor) };
     let answer = scene.open().view().revocations(Requester::Device("oven"), query);

@@ -25,7 +25,7 @@ pub struct InForce {
     pub revision: Revision,
 }
 
-/// The rows of a server, as of one revision of the store.
+/// The state of a server at one revision of the store.
 pub struct View {
     at: Revision,
     devices: Registry,

@@ -1,0 +1,370 @@
+//! The log of a running server.
+
+use super::head::Head;
+use super::line::{GENESIS, Kind, Link, MAX_LINE, Record, hash};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tegmen_base::private;
+use tegmen_store::clock::now;
+use tegmen_store::files::{beside, sync_directory};
+use tegmen_store::store::answer::{Answer, Promise, promise};
+use tegmen_trust::digest::Digest;
+use tegmen_trust::x509::signer::Signer;
+
+/// Bounds of an [`AuditLog`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuditBounds {
+    /// Records that wait to be written. When half of them wait, only records of revocations and refusals are taken.
+    pub spool: usize,
+    /// Longest file in bytes. A log of this length is like a full disk: see [`AuditLog::set_longest`].
+    pub file: u64,
+    /// Time between two signed heads, if there are new lines.
+    pub head_every: Duration,
+}
+
+impl Default for AuditBounds {
+    /// 8192 records, 64 GiB, a minute.
+    fn default() -> Self {
+        Self { spool: 8192, file: 64 << 30, head_every: Duration::from_secs(60) }
+    }
+}
+
+/// The reason why a log does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The system refuses it.
+    #[error("the audit log {file} cannot be opened: {source}: correct the path, or the permissions there")]
+    File {
+        /// The path.
+        file: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Another process writes it.
+    #[error("another process writes the audit log {0}: end that process, or name another file")]
+    InUse(String),
+    /// It does not end as it did.
+    #[error(
+        "the audit log {file} {why}: run `tegmen audit verify`, keep the file as evidence, and name another one for the server"
+    )]
+    Touched {
+        /// The path.
+        file: String,
+        /// The fault.
+        why: &'static str,
+    },
+}
+
+/// A record that gives rights was not written, so the rights are not given.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the audit log cannot be written ({0}): until it can, the server grants nothing and applies no policy; revocations continue"
+)]
+pub struct NotWritten(pub String);
+
+/// An open log. Clones are the same one. The last of them closes it, after everything that waits is written.
+#[derive(Clone)]
+pub struct AuditLog(Arc<Owner>);
+
+struct Owner {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    spool: Mutex<Spool>,
+    changed: Condvar,
+    bounds: AuditBounds,
+    /// Longest file in bytes.
+    longest: AtomicU64,
+}
+
+#[derive(Default)]
+struct Spool {
+    waiting: VecDeque<Waiting>,
+    /// Records that found no place.
+    lost: u64,
+    /// The reason why the last attempt to write failed.
+    failed: Option<String>,
+    closing: bool,
+}
+
+struct Waiting {
+    record: Record,
+    at: u64,
+    written: Option<Promise<()>>,
+}
+
+impl AuditLog {
+    /// Opens a log, or begins one. Heads are signed by `signer`, into the file with the extension `.head` beside it.
+    ///
+    /// A line that a crash cut was never acknowledged, and goes.
+    ///
+    /// # Errors
+    /// [`AuditError`], also if the log ends before the last head that was signed.
+    pub fn open(file: &Path, signer: Arc<dyn Signer>, bounds: AuditBounds) -> Result<Self, AuditError> {
+        let writer = Writer::open(file, signer, bounds.head_every)?;
+        let longest = AtomicU64::new(bounds.file);
+        let shared = Arc::new(Shared { spool: Mutex::default(), changed: Condvar::new(), bounds, longest });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("tegmen-audit".to_owned());
+        let failed = |source| AuditError::File { file: file.display().to_string(), source };
+        let thread = thread.spawn(move || of_thread.run(writer)).map_err(failed)?;
+        let log = Self(Arc::new(Owner { shared, thread: Mutex::new(Some(thread)) }));
+        log.note(Record {
+            kind: Kind::Server,
+            who: String::new(),
+            code: "started",
+            message: "the audit log is open".to_owned(),
+        });
+        Ok(log)
+    }
+
+    /// Changes [`AuditBounds::file`]. A full log that has space now continues within a second.
+    pub fn set_longest(&self, bytes: u64) {
+        self.0.shared.longest.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Checks that records that give rights are taken now.
+    ///
+    /// # Errors
+    /// [`NotWritten`].
+    pub fn is_writable(&self) -> Result<(), NotWritten> {
+        self.0.shared.lock().takes_grants(&self.0.shared.bounds)
+    }
+
+    /// Records an event that gives rights. The event takes place only if the answer comes, which it does when the line is
+    /// durable.
+    ///
+    /// # Errors
+    /// [`NotWritten`]: the event must not take place.
+    pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
+        let answer: Answer<()> = {
+            let mut spool = self.0.shared.lock();
+            spool.takes_grants(&self.0.shared.bounds)?;
+            let (promise, answer) = promise();
+            spool.waiting.push_back(Waiting { record, at: now(), written: Some(promise) });
+            answer
+        };
+        self.0.shared.changed.notify_one();
+        answer.await.map_err(|error| NotWritten(error.to_string()))
+    }
+
+    /// Records an event that takes rights away or refuses them. It never waits and never fails: if no place is left, the record
+    /// is lost, and the log has the number of lost records as soon as it can be written again.
+    pub fn note(&self, record: Record) {
+        let mut spool = self.0.shared.lock();
+        if spool.waiting.len() >= self.0.shared.bounds.spool {
+            spool.lost = spool.lost.saturating_add(1);
+            return;
+        }
+        spool.waiting.push_back(Waiting { record, at: now(), written: None });
+        drop(spool);
+        self.0.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Spool {
+    fn takes_grants(&self, bounds: &AuditBounds) -> Result<(), NotWritten> {
+        match &self.failed {
+            Some(why) => Err(NotWritten(why.clone())),
+            None if self.waiting.len() >= bounds.spool / 2 => Err(NotWritten("too many records wait".to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut writer: Writer) {
+        loop {
+            let mut spool = self.lock();
+            // After a failure the next attempt is a second later, whatever comes meanwhile.
+            let pause = if spool.failed.is_some() { RETRY } else { writer.until_head() };
+            let is_idle = |spool: &mut Spool| !spool.closing && (spool.waiting.is_empty() || spool.failed.is_some());
+            spool = self.changed.wait_timeout_while(spool, pause, is_idle).unwrap_or_else(PoisonError::into_inner).0;
+            let closing = spool.closing;
+            let mut batch = std::mem::take(&mut spool.waiting);
+            let (lost, had_failed) = (spool.lost, spool.failed.is_some());
+            drop(spool);
+
+            if lost > 0 || had_failed {
+                batch.push_front(Waiting { record: gap(lost), at: now(), written: None });
+            }
+            let result = writer.append(&batch, self.longest.load(Ordering::Relaxed));
+            let mut spool = self.lock();
+            match result {
+                Ok(()) => {
+                    spool.lost = spool.lost.saturating_sub(lost);
+                    spool.failed = None;
+                    drop(spool);
+                    batch.into_iter().filter_map(|waiting| waiting.written).for_each(|promise| promise.answer(Ok(())));
+                }
+                Err(why) => {
+                    spool.failed = Some(why);
+                    // The rest waits before what came meanwhile. A caller that waits for a line is refused: its promise is dropped.
+                    let gap = usize::from(lost > 0 || had_failed);
+                    let rest = batch.into_iter().skip(gap).filter(|waiting| waiting.written.is_none());
+                    let mut rest: VecDeque<_> = rest.collect();
+                    rest.append(&mut spool.waiting);
+                    spool.waiting = rest;
+                    drop(spool);
+                }
+            }
+            writer.sign_head(closing);
+            if closing {
+                return;
+            }
+        }
+    }
+}
+
+fn gap(lost: u64) -> Record {
+    let message = format!("the log could not be written; {lost} records of revocations and refusals are lost");
+    Record { kind: Kind::Server, who: String::new(), code: "resumed", message }
+}
+
+/// The file, and the end of its chain.
+struct Writer {
+    file: File,
+    head_file: PathBuf,
+    signer: Arc<dyn Signer>,
+    head_every: Duration,
+    /// Bytes, lines and hash of what is durable.
+    len: u64,
+    lines: u64,
+    last: Digest,
+    /// Lines of the last head, and its time.
+    signed: u64,
+    signed_at: Instant,
+}
+
+impl Writer {
+    fn open(path: &Path, signer: Arc<dyn Signer>, head_every: Duration) -> Result<Self, AuditError> {
+        let name = path.display().to_string();
+        let failed = |source| AuditError::File { file: name.clone(), source };
+        let touched = |why| AuditError::Touched { file: name.clone(), why };
+        let options = &mut OpenOptions::new();
+        let mut file =
+            private::open(options.read(true).write(true).create(true).truncate(false), path).map_err(failed)?;
+        file.try_lock().map_err(|_| AuditError::InUse(name.clone()))?;
+        sync_directory(path).map_err(failed)?;
+        let (len, last_line) = last_line(&mut file).map_err(failed)?;
+        let (lines, last) = match &last_line {
+            None => (0, GENESIS),
+            Some(line) => match Link::read(line) {
+                Some(link) => (link.n, hash(line)),
+                None => return Err(touched("does not end with a line of an audit log")),
+            },
+        };
+        let head_file = beside(path, "head");
+        let signed = match std::fs::read(&head_file) {
+            Ok(text) => {
+                let head = Head::parse(&text).map_err(|_| touched("has a head beside it that is not signed"))?;
+                if head.lines > lines || head.lines == lines && head.hash != last {
+                    return Err(touched("does not end with the line that its signed head names"));
+                }
+                head.lines
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(failed(error)),
+        };
+        let signed_at = Instant::now();
+        Ok(Self { file, head_file, signer, head_every, len, lines, last, signed, signed_at })
+    }
+
+    /// Writes records and makes them durable: all or, after an error, none. Returns the reason.
+    fn append(&mut self, batch: &VecDeque<Waiting>, longest: u64) -> Result<(), String> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (mut text, mut lines, mut last) = (Vec::new(), self.lines, self.last);
+        for Waiting { record, at, .. } in batch {
+            lines = lines.saturating_add(1);
+            let line = record.line(lines, &last, *at);
+            last = hash(&line);
+            text.extend_from_slice(&line);
+            text.push(b'\n');
+        }
+        let len = self.len.saturating_add(text.len() as u64);
+        if len > longest {
+            return Err(format!(
+                "it would have more than {longest} bytes: raise its bound, or move it away and start again"
+            ));
+        }
+        self.write(&text).map_err(|error| error.to_string())?;
+        (self.len, self.lines, self.last) = (len, lines, last);
+        Ok(())
+    }
+
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        // A part of an earlier attempt may be there.
+        self.file.set_len(self.len)?;
+        self.file.seek(SeekFrom::Start(self.len))?;
+        self.file.write_all(text)?;
+        self.file.sync_data()
+    }
+
+    /// Time until the next head is due.
+    fn until_head(&self) -> Duration {
+        let is_new = self.lines > self.signed;
+        if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }
+    }
+
+    /// Signs a head if one is due, or at the end of the log. A head that cannot be signed or written is due again later.
+    fn sign_head(&mut self, closing: bool) {
+        let is_due = closing || self.signed_at.elapsed() >= self.head_every;
+        if !is_due || self.lines == self.signed {
+            return;
+        }
+        self.signed_at = Instant::now();
+        let head = Head::sign(self.lines, self.last, now(), &*self.signer);
+        if head.is_ok_and(|head| head.write(&self.head_file).is_ok()) {
+            self.signed = self.lines;
+        }
+    }
+}
+
+/// Returns the bytes up to the end of the last whole line, and that line without its line feed. Cuts what is behind it.
+fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
+    let len = file.seek(SeekFrom::End(0))?;
+    let from = len.saturating_sub(END);
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.take(END).read_to_end(&mut end)?;
+    let behind = end.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
+    let whole = len.saturating_sub(behind);
+    if behind > 0 {
+        file.set_len(whole)?;
+        file.sync_data()?;
+        end.truncate(end.len().saturating_sub(behind as usize));
+    }
+    let line =
+        end.strip_suffix(b"\n").map(|lines| lines.rsplit(|byte| *byte == b'\n').next().unwrap_or(lines).to_vec());
+    Ok((whole, line))
+}
+
+/// Bytes that hold two of the longest lines: a whole one, and one that was cut.
+const END: u64 = 2 * MAX_LINE as u64;
+
+/// The pause after a failure.
+const RETRY: Duration = Duration::from_secs(1);
