@@ -180,7 +180,7 @@ impl Own {
 }
 
 /// A signer with the key at `place`: a PEM file, or a TPM.
-fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
+pub(crate) fn signer(place: &Path) -> Result<Arc<dyn Signer>, Failure> {
     let handle = place.to_str().and_then(|text| text.strip_prefix("tpm:"));
     let wrapped = || std::fs::read_to_string(place).is_ok_and(|text| text.contains("BEGIN TSS2 PRIVATE KEY"));
     match handle.is_some() || wrapped() {

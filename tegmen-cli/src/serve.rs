@@ -1,5 +1,6 @@
 //! `tegmen serve`: values, files and commands as resources.
 
+mod access;
 mod check;
 mod config_file;
 mod options;
@@ -215,7 +216,7 @@ fn run(
                 () = &mut alive => {}
                 Some(()) = hangups.next() => {
                     manager.report_reload();
-                    let taken = running.reload();
+                    let taken = running.reload().await;
                     // The settings are in force when each shard has answered.
                     shown.is_live().await;
                     operation.send_modify(|operation| match taken {

@@ -14,7 +14,7 @@ mod rows;
 mod view;
 
 pub use device::{Credential, Device, NewDevice};
-pub use view::{InForce, View};
+pub use view::{AcceptedSession, InForce, View};
 
 use crate::access::policy::{FailedTest, Policy, PolicyError};
 use crate::access::protokey::AcceptedBounds;

@@ -15,7 +15,10 @@ pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 impl Sections {
     /// Returns all mistakes. `made` are the resources that exist, which are not made again.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
-        let mut mistakes = self.served.make(made).err().unwrap_or_default();
+        let mut mistakes = match self.served.make(made) {
+            Ok(made) if made.is_empty() && self.access.store.is_none() => vec![nothing_to_serve()],
+            made => made.err().unwrap_or_default(),
+        };
         let addresses = &self.addresses;
         if addresses.no_secure && !addresses.plain && self.keys.oscore.is_empty() {
             let why = "it leaves nothing to serve without --plain or --oscore";
@@ -24,6 +27,10 @@ impl Sections {
         if !self.groups.group.is_empty() && !addresses.plain {
             mistakes.push(Mistake::new("group", "groups are joined with plain CoAP: it needs --plain"));
         }
+        if self.access.store.is_some() && addresses.no_secure {
+            mistakes.push(Mistake::new("store", "access control is served over coaps: it excludes --no-secure"));
+        }
+        mistakes.extend(self.access.mistakes());
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
@@ -35,6 +42,8 @@ impl Sections {
             ("state", &self.sessions.state),
             ("ticket-keys", &self.sessions.ticket_keys),
             ("key-log", &self.dtls.key_log),
+            ("store", &self.access.store),
+            ("audit", &self.access.audit),
         ] {
             let parent = file.as_deref().and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
             mistakes.extend(parent.filter(|parent| !parent.is_dir()).map(|dir| Mistake::new(key, no_directory(dir))));
@@ -51,8 +60,9 @@ impl Sections {
     /// Reads the credentials; `None` if the server needs none.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Mistake> {
         let file = &self.keys.credentials;
-        // Who has public keys needs no others.
-        if self.addresses.no_secure || self.clients.is_given() && !file.exists() {
+        // A server with public keys, or with the keys of devices, needs no others.
+        let has_others = self.clients.is_given() || self.access.store.is_some();
+        if self.addresses.no_secure || has_others && !file.exists() {
             return Ok(None);
         }
         Credentials::from_file(file).map(Some).map_err(|error| Mistake::new("credentials", error))
@@ -105,11 +115,6 @@ impl Served {
             _ => Err("it names no program: write it as /path=program arguments".to_owned()),
         });
         add("blink", &self.blink, &|_| Ok(Resource::Blink(Arc::default())));
-        if paths.is_empty() && mistakes.is_empty() {
-            let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --command or --blink (`tegmen help \
-                       serve` has examples)";
-            mistakes.push(Mistake::new("", why));
-        }
         if mistakes.is_empty() { Ok(made) } else { Err(mistakes) }
     }
 }
@@ -117,6 +122,12 @@ impl Served {
 /// Returns the application that serves these resources.
 pub(super) fn application(made: &Made, max_body: usize) -> Resources {
     Resources::new(made.values().cloned()).with_max_body(max_body)
+}
+
+fn nothing_to_serve() -> Mistake {
+    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --command, --blink or --store (`tegmen \
+               help serve` has examples)";
+    Mistake::new("", why)
 }
 
 fn no_directory(dir: &Path) -> String {

@@ -24,6 +24,8 @@ pub(super) struct Sections {
     pub(super) sessions: Sessions,
     #[command(flatten, next_help_heading = "Resources")]
     pub(super) served: Served,
+    #[command(flatten, next_help_heading = "Access")]
+    pub(super) access: Access,
     #[command(flatten, next_help_heading = "Groups")]
     pub(super) groups: Groups,
     #[command(flatten, next_help_heading = "Limits")]
@@ -109,6 +111,27 @@ pub(super) struct Served {
     /// A Blink counter at this path.
     #[arg(long, value_name = "PATH")]
     pub(super) blink: Vec<String>,
+}
+
+#[derive(Args)]
+pub(super) struct Access {
+    /// Serve access control (ACE, RFC 9200) with the devices, policy and revocations of this database, created if it does
+    /// not exist. It needs --sealing-key, --audit and --audit-key.
+    #[arg(long, value_name = "FILE")]
+    pub(super) store: Option<PathBuf>,
+    /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only, or a
+    /// credential of systemd.
+    #[arg(long, value_name = "FILE")]
+    pub(super) sealing_key: Option<PathBuf>,
+    /// Apply this policy at the start, unless it is in force already. Without it the policy of the database stays in force.
+    #[arg(long, value_name = "FILE")]
+    pub(super) policy: Option<PathBuf>,
+    /// Append each decision to this audit log. Signed heads of the log are in FILE.head.
+    #[arg(long, value_name = "FILE")]
+    pub(super) audit: Option<PathBuf>,
+    /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key.
+    #[arg(long, value_name = "FILE")]
+    pub(super) audit_key: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! A server that runs, and changes of its settings.
 
+use super::access::{Role, Roles};
 use super::check::{Made, application};
 use super::event_sink;
 use super::options::Sections;
@@ -34,6 +35,7 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "log-level",
     "max-bodies",
     "max-body",
+    "policy",
     "quiet",
     "requests-per-second",
     "unconfirmed",
@@ -53,6 +55,7 @@ pub(super) struct Running {
     has_key: bool,
     made: Made,
     application: Resources,
+    access: Option<Role>,
     credentials: Credentials,
     keys: Option<PublicKeys>,
 }
@@ -90,14 +93,20 @@ impl Running {
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         let application = application(&made, sections.limits.max_body);
-        let server = Server::with(config)
+        let access = sections.access.open(&log)?;
+        let mut builder = Server::with(config)
             .credentials(credentials.clone())
             .inherit(sockets.udp)
-            .on_event(event_sink(log.clone()))
-            .serve(application.clone())
-            .map_err(Failure::usage)?;
+            .on_event(event_sink(log.clone()));
+        if let Some(role) = &access {
+            builder = builder.key_store(role.shared_keys());
+        }
+        let served = access.as_ref().map(|role| role.application(&credentials));
+        let roles = Roles { access: served, resources: application.clone() };
+        let server = builder.serve(roles).map_err(Failure::usage)?;
         let (started, has_key) = (settings.values(), sections.clients.is_given());
-        let running = Self { server, log, file, settings, started, has_key, made, application, credentials, keys };
+        let running =
+            Self { server, log, file, settings, started, has_key, made, application, access, credentials, keys };
         Ok((running, count, listener))
     }
 
@@ -113,8 +122,11 @@ impl Running {
 
     /// Reads the settings and the files that they name again, and takes what a running server can change. If anything is
     /// wrong, all stays as it was. Returns true if the settings were taken.
-    pub(super) fn reload(&mut self) -> bool {
-        let changed = self.read_again().and_then(|change| self.take(change).map_err(|error| vec![error]));
+    pub(super) async fn reload(&mut self) -> bool {
+        let changed = match self.read_again() {
+            Ok(change) => self.take(change).await.map_err(|error| vec![error]),
+            Err(mistakes) => Err(mistakes),
+        };
         match changed {
             Ok(before) => {
                 self.report(&before);
@@ -152,9 +164,12 @@ impl Running {
     }
 
     /// Takes new settings. Returns the previous values.
-    fn take(&mut self, change: Change) -> Result<Values, String> {
+    async fn take(&mut self, change: Change) -> Result<Values, String> {
         let Change { settings, made, credentials, keys } = change;
         let sections = &settings.sections;
+        if let (Some(role), Some(policy)) = (&self.access, &sections.access.policy) {
+            role.apply(policy).await?;
+        }
         if let Some(file) = credentials {
             self.credentials.set_file(&file).map_err(|error| error.to_string())?;
         }

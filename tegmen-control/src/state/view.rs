@@ -25,6 +25,24 @@ pub struct InForce {
     pub revision: Revision,
 }
 
+/// A session identity that was accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AcceptedSession {
+    /// The identity.
+    pub identity: String,
+    /// The subscriber that has the key.
+    pub subscriber: String,
+    /// Time until which the identity is remembered, in seconds since 1970.
+    pub until: u64,
+}
+
+impl AcceptedSession {
+    /// The publisher.
+    pub fn publisher(&self) -> &str {
+        SessionIdentity::parse(self.identity.as_bytes()).map_or("", |identity| identity.publisher())
+    }
+}
+
 /// The state of a server at one revision of the store.
 pub struct View {
     at: Revision,
@@ -202,6 +220,12 @@ impl View {
         self.in_force.clone()
     }
 
+    /// True if the policy in force was read from this text.
+    pub fn has_policy(&self, text: &str) -> bool {
+        let parts = self.head.iter().flat_map(|head| 0..head.parts).filter_map(|part| self.parts.get(&part));
+        self.head.is_some() && parts.flatten().eq(text.as_bytes())
+    }
+
     /// The device of this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.known.get(name).map(|(known, _)| &known.device)
@@ -239,6 +263,19 @@ impl View {
     /// Seconds since 1970 until which an identity that is accepted now is remembered.
     pub fn session_until(&self, now: Instant) -> u64 {
         now.after(self.accepted.lifetime()).as_micros().div_ceil(1_000_000)
+    }
+
+    /// The session identities that were accepted and that a filter chooses by identity and subscriber.
+    pub fn sessions(&self, mut choose: impl FnMut(SessionIdentity<'_>, &str) -> bool) -> Vec<AcceptedSession> {
+        let sessions = self.accepted.iter().filter(|(identity, subscriber, _)| {
+            SessionIdentity::parse(identity.as_bytes()).is_some_and(|identity| choose(identity, subscriber))
+        });
+        let owned = |(identity, subscriber, until): (&str, &str, Instant)| AcceptedSession {
+            identity: identity.to_owned(),
+            subscriber: subscriber.to_owned(),
+            until: until.as_micros().div_ceil(1_000_000),
+        };
+        sessions.map(owned).collect()
     }
 
     /// True if the token of this hash is revoked.

@@ -110,6 +110,11 @@ impl Accepted {
         self.bounds.lifetime
     }
 
+    /// The identities that are remembered, each with its subscriber and the time until which it is.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Instant)> {
+        self.entries.iter().map(|(identity, entry)| (&**identity, &*entry.subscriber, entry.until))
+    }
+
     /// Identities that are remembered.
     pub fn len(&self) -> usize {
         self.entries.len()

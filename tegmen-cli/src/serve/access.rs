@@ -1,0 +1,166 @@
+//! The access control server as a role of `tegmen serve`.
+
+use super::config_file::Mistake;
+use super::options::Access;
+use crate::log::{Level, Log};
+use crate::output::{Failure, runtime};
+use crate::public_keys::signer;
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen_control::access::policy::Policy;
+use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
+use tegmen_control::service::Service;
+use tegmen_control::state::{Bounds, Event, State, Watcher};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::resources::Resources;
+use tegmen_host::server::{Application, Notifier, Request};
+use tegmen_store::{Database, Options, SealingKey};
+
+/// An access control server that is open.
+pub(super) struct Role {
+    service: Arc<Service<Database>>,
+    revocations: Revocations,
+}
+
+/// The application of a server: access control where it has the path, otherwise the resources.
+#[derive(Clone)]
+pub(super) struct Roles {
+    pub(super) access: Option<AccessServer<Database>>,
+    pub(super) resources: Resources,
+}
+
+impl Application for Roles {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        match &mut self.access {
+            Some(access) if access.has(request.path()) => access.handle(request, response),
+            _ => self.resources.handle(request, response),
+        }
+    }
+
+    fn critical_options(&self) -> &[OptionNumber] {
+        self.resources.critical_options()
+    }
+
+    fn every_second(&mut self, notifier: &Notifier) {
+        self.resources.every_second(notifier);
+        if let Some(access) = &mut self.access {
+            access.every_second(notifier);
+        }
+    }
+}
+
+impl Access {
+    /// Returns all mistakes.
+    pub(super) fn mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let options = [
+            ("sealing-key", &self.sealing_key, true),
+            ("audit", &self.audit, true),
+            ("audit-key", &self.audit_key, true),
+            ("policy", &self.policy, false),
+        ];
+        for (key, value, is_needed) in options {
+            if value.is_some() && self.store.is_none() {
+                mistakes.push(Mistake::new(key, "it needs --store"));
+            }
+            if value.is_none() && self.store.is_some() && is_needed {
+                mistakes.push(Mistake::new("store", format!("it needs --{key}")));
+            }
+        }
+        let mut check = |key, wrong: Option<String>| mistakes.extend(wrong.map(|why| Mistake::new(key, why)));
+        let wrong_key = |file| SealingKey::open(file).err().map(|error| error.to_string());
+        check("sealing-key", self.sealing_key.as_deref().and_then(wrong_key));
+        check(
+            "audit-key",
+            self.audit_key.as_deref().and_then(|file| signer(file).err()).map(|failure| failure.message),
+        );
+        check("policy", self.policy.as_deref().and_then(|file| policy(file).err()));
+        mistakes
+    }
+
+    /// Opens database and audit log, and applies the policy; `None` if the server has no such role.
+    pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
+        let Self { store: Some(store), sealing_key: Some(key), policy, audit: Some(audit), audit_key: Some(signs) } =
+            self
+        else {
+            return Ok(None);
+        };
+        let key: Arc<SealingKey> = Arc::new(SealingKey::open(key).map_err(Failure::usage)?);
+        let options = Options { sealing: Some(key), ..Options::default() };
+        let database = Database::open_with(store, options).map_err(Failure::usage)?;
+        let audit = AuditLog::open(audit, signer(signs)?, AuditBounds::default()).map_err(Failure::usage)?;
+        let revocations = Revocations::default();
+        let watcher = watcher(revocations.clone(), log.clone());
+        let opened = runtime()?.block_on(async {
+            let state = State::open(database, Bounds::default(), watcher).await.map_err(Failure::usage)?;
+            let role = Role { service: Arc::new(Service::new(state, audit)), revocations };
+            if let Some(policy) = policy {
+                role.apply(policy).await.map_err(Failure::usage)?;
+            }
+            Ok::<_, Failure>(role)
+        });
+        let role = opened?;
+        let (devices, rules) = {
+            let view = role.service.state().view();
+            (view.devices(), view.in_force().policy.rules())
+        };
+        log.always(
+            || format!("access control: {devices} devices, {rules} rules in the policy"),
+            || json!({ "event": "access", "devices": devices, "rules": rules }),
+        );
+        Ok(Some(role))
+    }
+}
+
+impl Role {
+    /// Applies the policy of a file, unless it is in force.
+    ///
+    /// # Errors
+    /// The reason, for the operator. The policy in force stays.
+    pub(super) async fn apply(&self, file: &Path) -> Result<(), String> {
+        let text = policy(file)?;
+        let name = file.display().to_string();
+        self.service.configure_policy(&name, &text).await.map(drop).map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// Returns the source of the keys that devices share with the server.
+    pub(super) fn shared_keys(&self) -> SharedKeys<Database> {
+        SharedKeys(Arc::clone(&self.service))
+    }
+
+    /// Returns the application for a server with these credentials.
+    pub(super) fn application(&self, credentials: &Credentials) -> AccessServer<Database> {
+        AccessServer::new(Arc::clone(&self.service), credentials.clone(), self.revocations.clone())
+    }
+}
+
+/// Reads a policy that passes its own tests; the reason if it is none.
+fn policy(file: &Path) -> Result<String, String> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("{name}: {error}; correct the path, or the permissions there"))?;
+    let policy = Policy::parse(&name, &text).map_err(|error| error.to_string())?;
+    match policy.tested() {
+        Ok(_) => Ok(text),
+        Err(failed) => {
+            Err(format!("{name} fails its own tests: {}", failed.first().map_or_else(String::new, ToString::to_string)))
+        }
+    }
+}
+
+/// Writes the events of the state to the log, and notifies observers of the revocation list.
+fn watcher(revocations: Revocations, log: Log) -> Watcher {
+    Box::new(move |event| {
+        revocations.take(&event);
+        let why = match event {
+            Event::Revocations => return,
+            Event::Fault(fault) => fault.to_string(),
+            Event::Unavailable(error) => error.to_string(),
+            Event::Lost => "the database forgot changes that this server has not read: start it again".to_owned(),
+        };
+        log.event(Level::Error, || format!("access control: {why}"), || json!({ "event": "access", "error": why }));
+    })
+}

@@ -1,0 +1,173 @@
+//! An access control server over CoAP: an [`Application`] for a server of [`tegmen_host`].
+//!
+//! ```text
+//! POST /introspect   application/ace+cbor (19): is this token valid, and what is its key? (RFC 9200, section 5.9)
+//! GET  /revoke/trl   application/ace-trl+cbor (262): the revoked tokens; Observe, ?diff=N&cursor=M (RFC 9770)
+//! ```
+//!
+//! A peer is the device with its certificate or raw public key, or the device that shares the key of the session
+//! ([`SharedKeys`]). The answer to a request that changes the state comes when the change is durable. The rate of each peer is
+//! limited by [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
+
+use crate::access::ace::trl::Query;
+use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
+use crate::access::introspection::Reply;
+use crate::access::revocation::Requester;
+use crate::service::Service;
+use crate::state::{Credential, Event};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen::dtls::CertificateType;
+use tegmen::identity::{Identity, Protection};
+use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::problem;
+use tegmen_host::server::{self, Application, Notifier, Request};
+use tegmen_store::Store;
+
+/// The path of introspection, without a slash in front.
+pub const INTROSPECT: &str = "introspect";
+/// The path of the revocation list, without a slash in front.
+pub const REVOKED: &str = "revoke/trl";
+
+/// Notifies the observers of the revocation list. It is made before the state, whose events it takes, and given to the
+/// [`AccessServer`].
+#[derive(Clone, Default)]
+pub struct Revocations(Arc<Mutex<Option<Notifier>>>);
+
+impl Revocations {
+    /// Takes an event of the state.
+    pub fn take(&self, event: &Event<'_>) {
+        if let (Event::Revocations, Some(notifier)) = (event, &*self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            notifier.changed(REVOKED);
+        }
+    }
+
+    /// Nobody observes the list before the first request for it, which has the notifier.
+    fn learn(&self, request: &Request<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| request.notifier());
+    }
+}
+
+/// The application. Its clones are the same server.
+pub struct AccessServer<S> {
+    service: Arc<Service<S>>,
+    credentials: Credentials,
+    revocations: Revocations,
+}
+
+impl<S> Clone for AccessServer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: Arc::clone(&self.service),
+            credentials: self.credentials.clone(),
+            revocations: self.revocations.clone(),
+        }
+    }
+}
+
+impl<S: Store> AccessServer<S> {
+    /// Takes the service, and the credentials of the server that it serves behind.
+    pub const fn new(service: Arc<Service<S>>, credentials: Credentials, revocations: Revocations) -> Self {
+        Self { service, credentials, revocations }
+    }
+
+    /// The name of the device that sent a request; `None` for a peer that proved nothing, or is no device.
+    fn device(&self, identity: &Identity) -> Option<String> {
+        if identity.protection == Protection::Plain {
+            return None;
+        }
+        let view = self.service.state().view();
+        let device = match self.credentials.certified(identity.principal) {
+            Some((kind, digest)) => view.with_digest(&digest).filter(|device| match device.credential {
+                Credential::Certificate(_) => kind == CertificateType::X509,
+                Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
+                Credential::SharedKey | Credential::Protokey(_) => false,
+            }),
+            None => {
+                let name = self.credentials.name_of(identity.principal)?;
+                let is_stored = self.credentials.stored(&name) == Some(identity.principal);
+                view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
+            }
+        };
+        device.filter(|device| !device.disabled).map(|device| device.name().to_owned())
+    }
+
+    /// True if the server has this path, without a slash in front.
+    pub fn has(&self, path: &str) -> bool {
+        matches!(path, INTROSPECT | REVOKED)
+    }
+
+    /// Defers the response until it is durable.
+    fn introspect(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let (service, device) = (Arc::clone(&self.service), self.device(request.identity()));
+        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
+            service.refuse(device.as_deref(), "other-content-format", "a request that is not application/ace+cbor");
+            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+        }
+        let payload = request.payload().to_vec();
+        let responder = request.defer(response);
+        tokio::spawn(async move { responder.send(reply(service.introspect(device.as_deref(), &payload).await)) });
+        Ok(())
+    }
+
+    fn revoked(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let Some(device) = self.device(request.identity()) else {
+            self.service.refuse(None, "not-authenticated", "the revocation list, for a peer that is no device");
+            return Err(Code::UNAUTHORIZED);
+        };
+        self.revocations.learn(request);
+        let query = Query::parse(request.message().values(OptionNumber::URI_QUERY));
+        let requester = Requester::Device(&device);
+        match query.and_then(|query| self.service.state().view().revocations(requester, query)) {
+            Ok(answer) => {
+                response.observable();
+                response.uint(OptionNumber::CONTENT_FORMAT, ACE_TRL_CBOR.into())?;
+                response.payload(&answer.encode())
+            }
+            Err(error) => {
+                self.service.refuse(Some(&device), "bad-query", "the revocation list, with a query that is not valid");
+                response.set_code(Code::BAD_REQUEST);
+                response.uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())?;
+                response.payload(&error.encode())
+            }
+        }
+    }
+}
+
+impl<S: Store> Application for AccessServer<S> {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        match (request.path(), request.method()) {
+            (INTROSPECT, Code::POST) => self.introspect(request, response),
+            (REVOKED, Code::GET) => self.revoked(request, response),
+            (INTROSPECT | REVOKED, _) => Err(Code::METHOD_NOT_ALLOWED),
+            _ => Err(Code::NOT_FOUND),
+        }
+    }
+
+    fn every_second(&mut self, _: &Notifier) {
+        let service = Arc::clone(&self.service);
+        // If the store is not available, the tokens stay on the list until the next second.
+        tokio::spawn(async move { service.expire().await });
+    }
+}
+
+fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {
+    let reply = server::Reply::new(code).payload(payload.as_slice());
+    let reply = if payload.is_empty() { reply } else { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) };
+    match max_age {
+        Some(seconds) => reply.max_age(Duration::from_secs(seconds.into())),
+        None => reply,
+    }
+}
+
+/// The keys that devices share with the access control server, for its sessions.
+pub struct SharedKeys<S>(pub Arc<Service<S>>);
+
+impl<S: Store> KeyStore for SharedKeys<S> {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let key = self.0.state().view().shared_key(identity);
+        let allow = [format!("POST /{INTROSPECT}"), format!("GET /{REVOKED}")];
+        ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow.into()) }));
+    }
+}

@@ -1,0 +1,209 @@
+//! An access control server without its sockets: the decisions, the state and the audit log together.
+//!
+//! An event that gives rights goes in this order: the log takes records, the decision, the commit of the state, the line of the
+//! log, and then the answer. So no key leaves that a restart would give again, and none without a line. An event that takes
+//! rights away is acknowledged after its commit, and the log never delays it.
+
+use crate::access::introspection::{Outcome, Reply, used_before};
+use crate::access::revocation::token_hash;
+use crate::audit::{AuditLog, Kind, NotWritten, Record};
+use crate::state::{AcceptedSession, NewDevice, State, StateError};
+use std::time::Instant;
+use tegmen_base::time;
+use tegmen_coap::Code;
+use tegmen_host::provider::HostCrypto;
+use tegmen_store::clock::now_millis;
+use tegmen_store::{Revision, Store};
+
+/// Seconds after which a peer may ask again that got 5.03.
+const RETRY_AFTER: u32 = 10;
+
+/// The reason why an operator's change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The state refuses it.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] NotWritten),
+    /// No such session identity was accepted.
+    #[error("no session identity {0} was accepted: correct it, or nothing is left to revoke")]
+    UnknownSession(String),
+}
+
+/// An access control server without its sockets.
+pub struct Service<S> {
+    state: State<S>,
+    audit: AuditLog,
+    start: (u64, Instant),
+}
+
+impl<S: Store> Service<S> {
+    /// Takes the state and the log.
+    pub fn new(state: State<S>, audit: AuditLog) -> Self {
+        Self { state, audit, start: (now_millis(), Instant::now()) }
+    }
+
+    /// The state.
+    pub const fn state(&self) -> &State<S> {
+        &self.state
+    }
+
+    /// Time since 1970 by the clock at the start of the service; later changes of the clock have no effect.
+    pub fn now(&self) -> time::Instant {
+        let (millis, start) = self.start;
+        time::Instant::from_micros(millis.saturating_mul(1000)).after(start.elapsed())
+    }
+
+    fn seconds(&self) -> u64 {
+        self.now().as_micros() / 1_000_000
+    }
+
+    /// Answers the payload of a request to `/introspect` by a device; `None` is a peer that proved nothing.
+    pub async fn introspect(&self, subscriber: Option<&str>, payload: &[u8]) -> Reply {
+        let who = subscriber.unwrap_or_default();
+        if self.audit.is_writable().is_err() {
+            return later();
+        }
+        let now = self.now();
+        let (mut outcome, until) = {
+            let mut view = self.state.view();
+            (view.introspect::<HostCrypto>(subscriber, payload, now), view.session_until(now))
+        };
+        if let Some(identity) = outcome.session.take() {
+            match self.state.bind(&identity, who, until, now.as_micros() / 1_000_000).await {
+                Ok(()) => {}
+                Err(StateError::SessionUsed { of_another }) => outcome = used_before(who, &identity, of_another),
+                Err(_) => return later(),
+            }
+        }
+        let Outcome { reply, refused, message, .. } = outcome;
+        let who = who.to_owned();
+        match refused {
+            Some(reason) => self.audit.note(Record { kind: Kind::Refusal, who, code: reason.code(), message }),
+            None => {
+                let record = Record { kind: Kind::Grant, who, code: "granted", message };
+                if self.audit.write(record).await.is_err() {
+                    return later();
+                }
+            }
+        }
+        reply
+    }
+
+    /// Records that a request was refused for its form. `who` is the device; `None` is a peer that proved nothing.
+    pub(crate) fn refuse(&self, who: Option<&str>, code: &'static str, request: &str) {
+        let who = who.unwrap_or_default().to_owned();
+        self.audit.note(Record { kind: Kind::Refusal, who, code, message: format!("{request}: refused ({code})") });
+    }
+
+    /// Adds a device, in the name of an operator.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn add(&self, by: &str, new: &NewDevice) -> Result<Revision, ServiceError> {
+        self.audit.is_writable()?;
+        let revision = self.state.add(new).await?;
+        let device = new.device();
+        let message = format!("the device {} was added, with a {}", device.party, device.credential.kind());
+        self.audit.write(operator(Kind::Device, by, "added", message)).await?;
+        Ok(revision)
+    }
+
+    /// Enables a device again, in the name of an operator.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn enable(&self, by: &str, name: &str) -> Result<Revision, ServiceError> {
+        self.audit.is_writable()?;
+        let revision = self.state.set_disabled(name, false).await?;
+        self.audit.write(operator(Kind::Device, by, "enabled", format!("the device {name} was enabled"))).await?;
+        Ok(revision)
+    }
+
+    /// Disables a device, and revokes the keys of all sessions in which it is publisher or subscriber. Returns the number of
+    /// these sessions.
+    ///
+    /// # Errors
+    /// [`ServiceError::State`]: then some keys may still be valid.
+    pub async fn disable(&self, by: &str, name: &str) -> Result<usize, ServiceError> {
+        self.state.set_disabled(name, true).await?;
+        self.audit.note(operator(Kind::Device, by, "disabled", format!("the device {name} was disabled")));
+        let concerned = |publisher: &str, subscriber: &str| publisher == name || subscriber == name;
+        let sessions = self.state.view().sessions(|identity, subscriber| concerned(identity.publisher(), subscriber));
+        for session in &sessions {
+            self.revoke(by, session).await?;
+        }
+        Ok(sessions.len())
+    }
+
+    /// Revokes the key of a session, in the name of an operator. It is durable and in force when this returns.
+    ///
+    /// # Errors
+    /// [`ServiceError::UnknownSession`] or [`ServiceError::State`].
+    pub async fn revoke_session(&self, by: &str, identity: &str) -> Result<(), ServiceError> {
+        let session = self.state.view().sessions(|known, _| known.as_str() == identity).pop();
+        let session = session.ok_or_else(|| ServiceError::UnknownSession(identity.to_owned()))?;
+        self.revoke(by, &session).await
+    }
+
+    async fn revoke(&self, by: &str, session: &AcceptedSession) -> Result<(), ServiceError> {
+        let AcceptedSession { identity, subscriber, until } = session;
+        let hash = token_hash::<HostCrypto>(identity.as_bytes());
+        self.state.revoke(&hash, *until, &[session.publisher(), subscriber]).await?;
+        self.audit.note(operator(Kind::Revocation, by, "revoked", format!("the session {identity} of {subscriber}")));
+        Ok(())
+    }
+
+    /// Applies a policy, in the name of an operator: see [`State::apply_policy`].
+    ///
+    /// # Errors
+    /// [`ServiceError`]: the policy in force stays, or, after [`ServiceError::Audit`], may be replaced without a line.
+    pub async fn apply_policy(
+        &self,
+        by: &str,
+        file: (&str, &str),
+        over: Option<Revision>,
+    ) -> Result<Revision, ServiceError> {
+        self.audit.is_writable()?;
+        let revision = self.state.apply_policy(file, by, over, self.seconds()).await?;
+        let message = format!("the policy {} is in force, revision {}", file.0.escape_debug(), revision.0);
+        self.audit.write(operator(Kind::Policy, by, "applied", message)).await?;
+        Ok(revision)
+    }
+
+    /// Applies the policy of a file, in the name of the configuration, unless the policy in force has the same text. Returns
+    /// true if it was applied.
+    ///
+    /// # Errors
+    /// As [`Self::apply_policy`].
+    pub async fn configure_policy(&self, file: &str, text: &str) -> Result<bool, ServiceError> {
+        if self.state.view().has_policy(text) {
+            return Ok(false);
+        }
+        self.apply_policy("the configuration", (file, text), None).await.map(|_| true)
+    }
+
+    /// Takes expired tokens off the revocation list: see [`State::expire`].
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub async fn expire(&self) -> Result<usize, StateError> {
+        self.state.expire(self.seconds()).await
+    }
+
+    /// True if the token with these bytes is revoked.
+    pub fn is_revoked(&self, token: &[u8]) -> bool {
+        self.state.view().is_revoked(&token_hash::<HostCrypto>(token))
+    }
+}
+
+fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {
+    Record { kind, who: by.to_owned(), code, message }
+}
+
+/// Nothing is known, or nothing may be given: the peer asks again later.
+fn later() -> Reply {
+    Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(RETRY_AFTER) }
+}
