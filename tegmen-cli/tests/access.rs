@@ -4,10 +4,13 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_control::access::ace::trl::Answer;
 use tegmen_control::access::ace::{
@@ -16,14 +19,18 @@ use tegmen_control::access::ace::{
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
+use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
+use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
 use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
 const SHARED_KEY: [u8; 16] = [7; 16];
 const PROTOKEY: [u8; 32] = [9; 32];
+const TEMPERATURE: &str = "21.5 degrees";
 const POLICY: &str = r#"[[rule]]
 name = "displays read"
 subject = "tag:display"
@@ -50,6 +57,7 @@ fn furnish(dir: &Path) {
     let devices = [
         NewDevice::secret(party("oven tag:kitchen"), Credential::Protokey(Mode::Bound), &PROTOKEY).unwrap(),
         NewDevice::secret(party("display tag:display"), Credential::SharedKey, &SHARED_KEY).unwrap(),
+        NewDevice::secret(party("mallory tag:display"), Credential::SharedKey, &SHARED_KEY).unwrap(),
         NewDevice::secret(party("lamp"), Credential::SharedKey, &SHARED_KEY).unwrap(),
     ];
     runtime().block_on(async {
@@ -118,6 +126,114 @@ fn a_subscriber_gets_the_key_of_a_session_once_also_after_a_restart() {
     let mut verify = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     verify.args(["audit", "verify", "audit.log", "--head", "audit.log.head"]).current_dir(&scene.0);
     assert!(verify.status().unwrap().success());
+}
+
+/// The key that the oven derives for its session with a subscriber.
+fn derived(identity: &str, subscriber: &str) -> Vec<u8> {
+    let identity = SessionIdentity::parse(identity.as_bytes()).unwrap();
+    let protokey = Protokey::new(&PROTOKEY).unwrap();
+    protokey.session_key::<HostCrypto>(Mode::Bound, identity, subscriber).expose().to_vec()
+}
+
+/// A subscriber that takes the temperature of the oven, and asks for each key.
+async fn subscriber(name: &str, access: &Server) -> tegmen_host::server::Server {
+    let allow = vec!["* /temp".to_owned()];
+    let keys = Introspector::new(connect(access, name).await, tokio::runtime::Handle::current(), allow);
+    let server = tegmen_host::server::Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys);
+    let router = Router::new()
+        .put("/temp", |_, response| {
+            response.set_code(Code::CHANGED);
+            Ok(())
+        })
+        .get("/temp", |_, response| response.payload(TEMPERATURE.as_bytes()));
+    server.serve(router).unwrap()
+}
+
+/// The code of a PUT by a publisher; `None` if the handshake fails.
+async fn publish(to: SocketAddr, identity: &str, key: Vec<u8>, path: &str) -> Option<Code> {
+    let mut config = ClientConfig::psk(identity, key);
+    config.dtls.handshake_timeout = Duration::from_secs(5);
+    let session = Session::connect_to(to, Scheme::Coaps, config).await.ok()?;
+    Some(session.put(path, b"21.5").await.unwrap().code)
+}
+
+#[test]
+fn a_publisher_meets_a_subscriber_that_asks_the_access_control_server() {
+    let scene = Scene::new("access-meets");
+    furnish(&scene.0);
+    let access = Server::start(&scene.0, &OPTIONS.split(' ').collect::<Vec<_>>(), 1);
+    runtime().block_on(async {
+        let display = subscriber("display", &access).await;
+        let at = display.addresses()[0].address;
+        let one = "oven;AAECAwQFBgcI";
+        assert_eq!(publish(at, one, derived(one, "display"), "/temp").await, Some(Code::CHANGED));
+        assert_eq!(publish(at, one, derived(one, "display"), "/temp").await, None, "an identity opens one session");
+        let two = "oven;AAECAwQFBgcJ";
+        assert_eq!(publish(at, two, derived(two, "display"), "/door").await, Some(Code::FORBIDDEN));
+
+        // A subscriber that has a key rightfully does not pose as the oven towards another one.
+        let three = "oven;AAECAwQFBgcK";
+        let stolen = introspect(&connect(&access, "mallory").await, three).await.unwrap();
+        assert_eq!(stolen, derived(three, "mallory"));
+        assert_eq!(publish(at, three, stolen, "/temp").await, None);
+        // A subscriber that no rule names gets no key, so the handshake with it fails.
+        let lamp = subscriber("lamp", &access).await;
+        let four = "oven;AAECAwQFBgcL";
+        assert_eq!(publish(lamp.addresses()[0].address, four, derived(four, "lamp"), "/temp").await, None);
+        // That lamp has asked for it does not take the identity from the display.
+        assert_eq!(publish(at, four, derived(four, "display"), "/temp").await, Some(Code::CHANGED));
+    });
+}
+
+/// OpenSSL as a constrained publisher: it knows the key of the session that the server derives, and nothing of Tegmen.
+#[test]
+fn openssl_is_a_publisher_with_a_derived_key() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("openssl is not installed: apt-get install openssl");
+        return;
+    }
+    let scene = Scene::new("access-openssl");
+    furnish(&scene.0);
+    let access = Server::start(&scene.0, &OPTIONS.split(' ').collect::<Vec<_>>(), 1);
+    runtime().block_on(async {
+        let display = subscriber("display", &access).await;
+        let at = display.addresses()[0].address;
+        // A failed handshake uses up its identity.
+        for (identity, of, is_right) in
+            [("oven;AAECAwQFBgcI", "mallory", false), ("oven;AAECAwQFBgcJ", "display", true)]
+        {
+            let key = derived(identity, of);
+            let text = tokio::task::spawn_blocking(move || openssl_gets(at, identity, &key)).await.unwrap();
+            assert_eq!(text.contains(TEMPERATURE), is_right, "the key for {of}: {text}");
+        }
+    });
+}
+
+/// The output of `s_client` that asks for /temp, up to the answer or its end.
+fn openssl_gets(at: SocketAddr, identity: &str, key: &[u8]) -> String {
+    // OpenSSL counts the suite among the weak ones, because its tag has eight bytes.
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-dtls1_2", "-nocommands", "-cipher", "PSK-AES128-CCM8:@SECLEVEL=0"])
+        .args(["-connect", &at.to_string(), "-psk_identity", identity, "-psk", &to_hex(key)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The client sends it once the handshake is over.
+    let mut stdin = client.stdin.take().unwrap();
+    stdin.write_all(b"\x40\x01\x00\x07\xb4temp").unwrap();
+    let mut stdout = client.stdout.take().unwrap();
+    let (mut text, mut part) = (String::new(), [0; 4096]);
+    while !text.contains(TEMPERATURE) {
+        match stdout.read(&mut part).unwrap() {
+            0 => break,
+            len => text += &String::from_utf8_lossy(&part[..len]),
+        }
+    }
+    let _ = client.kill();
+    client.wait().unwrap();
+    text
 }
 
 #[test]

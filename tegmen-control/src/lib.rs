@@ -3,6 +3,7 @@
 //! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
 //! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
 //! [`service`] joins the three, and [`server`] serves it over CoAP.
+//! [`subscriber`] is the other end of introspection.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -15,3 +16,4 @@ pub mod audit;
 pub mod server;
 pub mod service;
 pub mod state;
+pub mod subscriber;
