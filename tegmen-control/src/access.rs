@@ -2,10 +2,11 @@
 //!
 //! [`policy`] is the file of an operator's rules, and the decision on one request. [`ace`] has the messages in which
 //! servers and devices ask for rights, [`protokey`] the keys of publishers without public-key cryptography, and
-//! [`introspection`] the decision on a request for such a key. [`revocation`] is the list of revoked tokens.
+//! [`introspection`] the decision on a request for such a key. [`token`] is that on a request for an access token. [`revocation`] is the list of revoked tokens.
 
 pub mod ace;
 pub mod introspection;
 pub mod policy;
 pub mod protokey;
 pub mod revocation;
+pub mod token;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! POST /introspect   application/ace+cbor (19): is this token valid, and what is its key? (RFC 9200, section 5.9)
+//! POST /token        application/ace+cbor (19): an access token for a publisher (RFC 9200, section 5.8)
 //! GET  /revoke/trl   application/ace-trl+cbor (262): the revoked tokens; Observe, ?diff=N&cursor=M (RFC 9770)
 //! ```
 //!
@@ -27,6 +28,8 @@ use tegmen_store::Store;
 
 /// The path of introspection, without a slash in front.
 pub const INTROSPECT: &str = "introspect";
+/// The path of tokens, without a slash in front.
+pub const TOKEN: &str = "token";
 /// The path of the revocation list, without a slash in front.
 pub const REVOKED: &str = "revoke/trl";
 
@@ -95,19 +98,25 @@ impl<S: Store> AccessServer<S> {
 
     /// True if the server has this path, without a slash in front.
     pub fn has(&self, path: &str) -> bool {
-        matches!(path, INTROSPECT | REVOKED)
+        matches!(path, INTROSPECT | TOKEN | REVOKED)
     }
 
     /// Defers the response until it is durable.
-    fn introspect(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    fn ask(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let (service, device) = (Arc::clone(&self.service), self.device(request.identity()));
         if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
             service.refuse(device.as_deref(), "other-content-format", "a request that is not application/ace+cbor");
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
         }
         let payload = request.payload().to_vec();
-        let responder = request.defer(response);
-        tokio::spawn(async move { responder.send(reply(service.introspect(device.as_deref(), &payload).await)) });
+        let (is_token, responder) = (request.path() == TOKEN, request.defer(response));
+        tokio::spawn(async move {
+            let answer = match is_token {
+                true => service.token(device.as_deref(), &payload).await,
+                false => service.introspect(device.as_deref(), &payload).await,
+            };
+            responder.send(reply(answer));
+        });
         Ok(())
     }
 
@@ -138,9 +147,9 @@ impl<S: Store> AccessServer<S> {
 impl<S: Store> Application for AccessServer<S> {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         match (request.path(), request.method()) {
-            (INTROSPECT, Code::POST) => self.introspect(request, response),
+            (INTROSPECT | TOKEN, Code::POST) => self.ask(request, response),
             (REVOKED, Code::GET) => self.revoked(request, response),
-            (INTROSPECT | REVOKED, _) => Err(Code::METHOD_NOT_ALLOWED),
+            (INTROSPECT | TOKEN | REVOKED, _) => Err(Code::METHOD_NOT_ALLOWED),
             _ => Err(Code::NOT_FOUND),
         }
     }
@@ -167,7 +176,7 @@ pub struct SharedKeys<S>(pub Arc<Service<S>>);
 impl<S: Store> KeyStore for SharedKeys<S> {
     fn find(&self, identity: &str, ticket: KeyTicket) {
         let key = self.0.state().view().shared_key(identity);
-        let allow = [format!("POST /{INTROSPECT}"), format!("GET /{REVOKED}")];
+        let allow = [format!("POST /{INTROSPECT}"), format!("POST /{TOKEN}"), format!("GET /{REVOKED}")];
         ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow.into()) }));
     }
 }

@@ -7,7 +7,8 @@
 use crate::access::introspection::{Outcome, Reply, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
-use crate::state::{AcceptedSession, NewDevice, State, StateError};
+use crate::state::{AcceptedSession, NewDevice, State, StateError, View};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::time;
 use tegmen_coap::Code;
@@ -36,13 +37,18 @@ pub enum ServiceError {
 pub struct Service<S> {
     state: State<S>,
     audit: AuditLog,
+    crypto: Mutex<HostCrypto>,
     start: (u64, Instant),
 }
 
 impl<S: Store> Service<S> {
     /// Takes the state and the log.
-    pub fn new(state: State<S>, audit: AuditLog) -> Self {
-        Self { state, audit, start: (now_millis(), Instant::now()) }
+    ///
+    /// # Errors
+    /// The error of the system, if it gives no randomness.
+    pub fn new(state: State<S>, audit: AuditLog) -> std::io::Result<Self> {
+        let crypto = Mutex::new(HostCrypto::from_os()?);
+        Ok(Self { state, audit, crypto, start: (now_millis(), Instant::now()) })
     }
 
     /// The state.
@@ -62,19 +68,36 @@ impl<S: Store> Service<S> {
 
     /// Answers the payload of a request to `/introspect` by a device; `None` is a peer that proved nothing.
     pub async fn introspect(&self, subscriber: Option<&str>, payload: &[u8]) -> Reply {
-        let who = subscriber.unwrap_or_default();
+        self.answer(subscriber, |view, now| view.introspect::<HostCrypto>(subscriber, payload, now)).await
+    }
+
+    /// Answers the payload of a request to `/token` by a device; `None` is a peer that proved nothing.
+    pub async fn token(&self, client: Option<&str>, payload: &[u8]) -> Reply {
+        let decide = |view: &mut View, now| {
+            let mut crypto = self.crypto.lock().unwrap_or_else(PoisonError::into_inner);
+            view.token(client, payload, now, &mut *crypto)
+        };
+        self.answer(client, decide).await
+    }
+
+    async fn answer(&self, who: Option<&str>, decide: impl FnOnce(&mut View, time::Instant) -> Outcome) -> Reply {
+        let who = who.unwrap_or_default();
         if self.audit.is_writable().is_err() {
             return later();
         }
         let now = self.now();
         let (mut outcome, until) = {
             let mut view = self.state.view();
-            (view.introspect::<HostCrypto>(subscriber, payload, now), view.session_until(now))
+            (decide(&mut view, now), view.session_until(now))
         };
         if let Some(identity) = outcome.session.take() {
-            match self.state.bind(&identity, who, until, now.as_micros() / 1_000_000).await {
+            let token = outcome.token.take();
+            let session = AcceptedSession { identity, subscriber: who.to_owned(), until, token };
+            match self.state.bind(&session, now.as_micros() / 1_000_000).await {
                 Ok(()) => {}
-                Err(StateError::SessionUsed { of_another }) => outcome = used_before(who, &identity, of_another),
+                Err(StateError::SessionUsed { of_another }) => {
+                    outcome = used_before(who, &session.identity, of_another);
+                }
                 Err(_) => return later(),
             }
         }
@@ -149,8 +172,8 @@ impl<S: Store> Service<S> {
     }
 
     async fn revoke(&self, by: &str, session: &AcceptedSession) -> Result<(), ServiceError> {
-        let AcceptedSession { identity, subscriber, until } = session;
-        let hash = token_hash::<HostCrypto>(identity.as_bytes());
+        let AcceptedSession { identity, subscriber, until, token } = session;
+        let hash = token.clone().unwrap_or_else(|| token_hash::<HostCrypto>(identity.as_bytes()));
         self.state.revoke(&hash, *until, &[session.publisher(), subscriber]).await?;
         self.audit.note(operator(Kind::Revocation, by, "revoked", format!("the session {identity} of {subscriber}")));
         Ok(())

@@ -271,15 +271,17 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
     }
 
-    /// Makes it durable that a session identity was accepted for this subscriber, until this time in seconds since 1970. The
-    /// key of the session may leave the server only afterwards.
+    /// Makes it durable that a session identity was accepted. The key of the session may leave the server only afterwards. `now`
+    /// is in seconds since 1970.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the store has the identity: another server accepted it, or this one before a restart.
     /// [`StateError::Store`] if nothing is known; then the identity is lost, and no key may leave.
-    pub async fn bind(&self, identity: &str, subscriber: &str, until: u64, now: u64) -> Result<(), StateError> {
+    pub async fn bind(&self, session: &AcceptedSession, now: u64) -> Result<(), StateError> {
+        let AcceptedSession { identity, subscriber, until, token } = session;
         let row = rows::session(identity);
-        let value = rows::json(&Session { subscriber: subscriber.to_owned(), until });
+        let token = token.as_deref().map(to_hex);
+        let value = rows::json(&Session { subscriber: subscriber.clone(), until: *until, token });
         let mut ended = None;
         loop {
             let lease = self.session_lease(now, ended).await?;
@@ -297,7 +299,7 @@ impl<S: Store> State<S> {
         }
         let found = self.store.read(row.as_bytes(), None).await?;
         let session = found.entry.and_then(|entry| rows::read::<Session>(&entry.value).ok());
-        Err(StateError::SessionUsed { of_another: session.is_some_and(|session| session.subscriber != subscriber) })
+        Err(StateError::SessionUsed { of_another: session.is_some_and(|found| found.subscriber != *subscriber) })
     }
 
     /// The lease for another row of a session identity. A row lives at least as long as the identity is remembered.

@@ -96,7 +96,8 @@ impl Access {
         let watcher = watcher(revocations.clone(), log.clone());
         let opened = runtime()?.block_on(async {
             let state = State::open(database, Bounds::default(), watcher).await.map_err(Failure::usage)?;
-            let role = Role { service: Arc::new(Service::new(state, audit)), revocations };
+            let service = Service::new(state, audit).map_err(Failure::io)?;
+            let role = Role { service: Arc::new(service), revocations };
             if let Some(policy) = policy {
                 role.apply(policy).await.map_err(Failure::usage)?;
             }

@@ -8,6 +8,7 @@
 
 mod cbor;
 mod claims;
+pub mod cwt;
 mod error;
 mod hints;
 mod introspection;

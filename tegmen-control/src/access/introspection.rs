@@ -3,6 +3,7 @@
 //! The caller has authenticated the subscriber and read the request; it sends [`Outcome::reply`] to the peer, and gives the
 //! operator [`Outcome::message`]. A refusal that depends on other devices is always `{active: false}`.
 
+use super::ace::trl::TokenHash;
 use super::ace::{
     Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
     Malformed, Profile, Scope,
@@ -64,6 +65,10 @@ pub enum Reason {
     NoScope,
     /// The session identity was used before.
     Identity(NotAccepted),
+    /// The client asks for a token by another grant than its own credentials.
+    GrantType,
+    /// The client gives a key of its own for the token.
+    OwnKey,
 }
 
 impl Reason {
@@ -79,6 +84,8 @@ impl Reason {
             Self::Policy(decision) => decision.code(),
             Self::NothingAllowed => "nothing-allowed",
             Self::NoScope => "no-scope",
+            Self::GrantType => "grant-type",
+            Self::OwnKey => "own-key",
             Self::Identity(NotAccepted::Used) => "identity-used",
             Self::Identity(NotAccepted::OfAnother) => "identity-of-another",
             Self::Identity(NotAccepted::TooMany) => "too-many-identities",
@@ -107,11 +114,11 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn error(code: Code, error: ErrorCode) -> Self {
+    pub(super) fn error(code: Code, error: ErrorCode) -> Self {
         Self { code, payload: Zeroizing::new(ErrorResponse::new(error).encode()), max_age: None }
     }
 
-    fn later(code: Code) -> Self {
+    pub(super) fn later(code: Code) -> Self {
         Self { code, payload: Zeroizing::default(), max_age: Some(60) }
     }
 }
@@ -126,8 +133,17 @@ pub struct Outcome {
     /// The session identity that was accepted. The caller makes it durable before it sends the response, so that the identity
     /// is not accepted again after a restart.
     pub session: Option<String>,
+    /// The [hash](super::revocation::token_hash) of the access token that was issued.
+    pub token: Option<TokenHash>,
     /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused.
     pub message: String,
+}
+
+impl Outcome {
+    pub(super) fn refused(reply: Reply, reason: Reason, asked: String) -> Self {
+        let message = format!("{asked}: refused ({})", reason.code());
+        Self { reply, refused: Some(reason), session: None, token: None, message }
+    }
 }
 
 /// A response that grants, the session identity that was accepted, and the subject for the operator.
@@ -175,6 +191,7 @@ impl<D: Devices> Introspection<'_, D> {
                 reply: Reply { code: Code::CREATED, payload: response.encode(), max_age: None },
                 refused: None,
                 session,
+                token: None,
                 message: format!("{asked} {about}: granted"),
             },
             Err((reason, about)) => {
@@ -231,7 +248,7 @@ impl<D: Devices> Introspection<'_, D> {
 
     /// Permits all rights of the scope, or none: a request for more than the policy allows gets no smaller scope. Without a
     /// scope, the policy must allow something between the two.
-    fn permit(&self, subject: Party<'_>, publisher: Party<'_>, scope: Option<&Scope>) -> Result<(), Reason> {
+    pub(super) fn permit(&self, subject: Party<'_>, publisher: Party<'_>, scope: Option<&Scope>) -> Result<(), Reason> {
         let Some(scope) = scope else {
             let connects = self.policy.connects(&subject, &publisher);
             return if connects { Ok(()) } else { Err(Reason::NothingAllowed) };
@@ -277,7 +294,9 @@ pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcom
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),
-        Reason::Malformed(_) | Reason::UnknownHint => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
+        Reason::Malformed(_) | Reason::UnknownHint | Reason::GrantType | Reason::OwnKey => {
+            Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
+        }
         Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),
         Reason::Identity(NotAccepted::TooMany) => Reply::later(Code::TOO_MANY_REQUESTS),
         Reason::NoIdentity
@@ -290,8 +309,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
             Reply { code: Code::CREATED, payload: IntrospectionResponse::inactive().encode(), max_age: None }
         }
     };
-    let message = format!("{asked}: refused ({})", reason.code());
-    Outcome { reply, refused: Some(reason), session: None, message }
+    Outcome::refused(reply, reason, asked)
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@
 
 mod accepted;
 
-pub use accepted::{Accepted, AcceptedBounds, NotAccepted};
+pub use accepted::{Accepted, AcceptedBounds, AcceptedIdentity, NotAccepted};
 
 use std::fmt;
 use tegmen_base::crypto::hash::HmacKey;
-use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
 use tegmen_base::secret::{Secret, same};
 use zeroize::Zeroizing;
 
@@ -111,6 +111,20 @@ impl Protokey {
             Mode::Paper => key.mac_into::<C>(&[identity], psk.expose_mut()),
         }
         psk
+    }
+}
+
+impl Protokey {
+    /// The key under which access tokens for this publisher are sealed. Its message has a space, so it is none of
+    /// [`Self::session_key`].
+    pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
+        let mut digest = Secret::<DIGEST_LEN>::zeroed();
+        HmacKey::new::<C>(&[&self.0]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
+        let mut key = Secret::zeroed();
+        if let Some((first, _)) = digest.expose().split_first_chunk::<KEY_LEN>() {
+            key.expose_mut().copy_from_slice(first);
+        }
+        key
     }
 }
 

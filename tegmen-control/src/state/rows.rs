@@ -5,7 +5,7 @@
 //! access/digest/HEX           the name of the device with this certificate or raw public key
 //! access/policy               the policy in force: its file, who applied it, and its number of parts
 //! access/policy/part/NN       a part of its text
-//! access/session/IDENTITY     a session identity that was accepted: for whom, until when
+//! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
 //! ```
 
@@ -93,6 +93,9 @@ pub(super) struct Session {
     pub(super) subscriber: String,
     /// Seconds since 1970.
     pub(super) until: u64,
+    /// The hash of the access token of the session in hexadecimal digits, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<String>,
 }
 
 /// A revoked token.

@@ -171,7 +171,13 @@ fn a_session_identity_is_accepted_once() {
     let identity = "oven;AAECAwQFBgcI";
     assert_eq!(ask(&state, "display", identity), None);
     let until = state.view().session_until(NOW);
-    wait(state.bind(identity, "display", until, NOW_SECONDS)).expect("durable");
+    let of = |subscriber: &str| AcceptedSession {
+        identity: identity.to_owned(),
+        subscriber: subscriber.to_owned(),
+        until,
+        token: None,
+    };
+    wait(state.bind(&of("display"), NOW_SECONDS)).expect("durable");
     drop(state);
 
     // The mutant keeps nothing over a restart: the state without the row accepts the identity again.
@@ -183,9 +189,9 @@ fn a_session_identity_is_accepted_once() {
 
     assert_eq!(ask(&state, "display", identity), Some(Reason::Identity(NotAccepted::Used)));
     // A server whose memory does not have the identity learns of it from the store.
-    let again = wait(state.bind(identity, "display", until, NOW_SECONDS));
+    let again = wait(state.bind(&of("display"), NOW_SECONDS));
     assert!(matches!(again, Err(StateError::SessionUsed { of_another: false })), "{again:?}");
-    let other = wait(state.bind(identity, "mallory", until, NOW_SECONDS));
+    let other = wait(state.bind(&of("mallory"), NOW_SECONDS));
     assert!(matches!(other, Err(StateError::SessionUsed { of_another: true })), "{other:?}");
 }
 

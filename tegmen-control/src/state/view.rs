@@ -5,12 +5,13 @@ use super::rows::{self, PolicyHead, Revocation, Row, Session};
 use super::{Bounds, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
-use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
-use crate::access::protokey::{Accepted, SessionIdentity};
+use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
+use crate::access::protokey::{Accepted, AcceptedIdentity, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::hex::from_hex;
 use tegmen_base::time::Instant;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry};
@@ -34,6 +35,8 @@ pub struct AcceptedSession {
     pub subscriber: String,
     /// Time until which the identity is remembered, in seconds since 1970.
     pub until: u64,
+    /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
+    pub token: Option<TokenHash>,
 }
 
 impl AcceptedSession {
@@ -61,6 +64,14 @@ pub struct View {
 struct Registry {
     known: HashMap<String, (Known, Option<Publisher>)>,
     names: HashMap<[u8; DIGEST_LEN], String>,
+}
+
+impl Registry {
+    /// The device of this name, if it is enabled.
+    fn enabled(&self, name: Option<&str>) -> Option<Party<'_>> {
+        let (known, _) = self.known.get(name?)?;
+        (!known.device.disabled).then(|| known.device.party.party())
+    }
 }
 
 impl Devices for Registry {
@@ -93,7 +104,7 @@ impl View {
             match Row::of(&entry.key) {
                 Some(Row::Session(identity)) => {
                     let session: Session = rows::read(&entry.value).map_err(|why| fault(&entry.key, why))?;
-                    sessions.push((session.until, identity, session.subscriber));
+                    sessions.push((session.until, identity, session.subscriber, session.token));
                 }
                 Some(Row::Revoked(hash)) => {
                     let Revocation { expires, concerned } =
@@ -105,8 +116,8 @@ impl View {
             }
         }
         sessions.sort_unstable();
-        for (until, identity, subscriber) in sessions {
-            view.remember(identity, &subscriber, until);
+        for (until, identity, subscriber, token) in sessions {
+            view.remember(identity, Session { subscriber, until, token });
         }
         view.policy_of(at).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;
         if let Some(entry) = entries.iter().find(|entry| entry.key == rows::POLICY.as_bytes()) {
@@ -168,8 +179,7 @@ impl View {
                 self.parts.insert(number, text.to_vec());
             }
             Row::Session(identity) => {
-                let Session { subscriber, until } = rows::read(&entry.value)?;
-                self.remember(identity, &subscriber, until);
+                self.remember(identity, rows::read(&entry.value)?);
             }
             Row::Revoked(hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
@@ -189,10 +199,11 @@ impl View {
         }
     }
 
-    fn remember(&mut self, identity: &str, subscriber: &str, until: u64) {
+    fn remember(&mut self, identity: &str, session: Session) {
         if let Some(identity) = SessionIdentity::parse(identity.as_bytes()) {
-            let until = Instant::from_micros(until.saturating_mul(1_000_000));
-            self.accepted.remember(identity, subscriber, until);
+            let until = Instant::from_micros(session.until.saturating_mul(1_000_000));
+            let token = session.token.and_then(|digits| from_hex(&digits)).map(Vec::into_boxed_slice);
+            self.accepted.remember(identity, &session.subscriber, until, token);
         }
     }
 
@@ -254,10 +265,22 @@ impl View {
     pub fn introspect<C: Crypto>(&mut self, subscriber: Option<&str>, payload: &[u8], now: Instant) -> Outcome {
         let Self { devices, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
-        let subscriber = subscriber.and_then(|name| devices.known.get(name)).map(|(known, _)| &known.device);
-        let subscriber = subscriber.filter(|device| !device.disabled).map(|device| device.party.party());
         let (devices, lifetime) = (&*devices, *lifetime);
+        let subscriber = devices.enabled(subscriber);
         Introspection { devices, policy: &policy, accepted, lifetime }.answer::<C>(subscriber, payload, now)
+    }
+
+    /// Decides on a request to `/token` by this device, as [`Self::introspect`] does.
+    pub fn token<C: Crypto>(&mut self, client: Option<&str>, payload: &[u8], now: Instant, crypto: &mut C) -> Outcome {
+        let Self { devices, in_force, accepted, lifetime, .. } = self;
+        let policy = Arc::clone(&in_force.policy);
+        let (devices, lifetime) = (&*devices, *lifetime);
+        Introspection { devices, policy: &policy, accepted, lifetime }.token(
+            devices.enabled(client),
+            payload,
+            now,
+            crypto,
+        )
     }
 
     /// Seconds since 1970 until which an identity that is accepted now is remembered.
@@ -267,13 +290,15 @@ impl View {
 
     /// The session identities that were accepted and that a filter chooses by identity and subscriber.
     pub fn sessions(&self, mut choose: impl FnMut(SessionIdentity<'_>, &str) -> bool) -> Vec<AcceptedSession> {
-        let sessions = self.accepted.iter().filter(|(identity, subscriber, _)| {
-            SessionIdentity::parse(identity.as_bytes()).is_some_and(|identity| choose(identity, subscriber))
+        let sessions = self.accepted.iter().filter(|accepted| {
+            SessionIdentity::parse(accepted.identity.as_bytes())
+                .is_some_and(|identity| choose(identity, accepted.subscriber))
         });
-        let owned = |(identity, subscriber, until): (&str, &str, Instant)| AcceptedSession {
-            identity: identity.to_owned(),
-            subscriber: subscriber.to_owned(),
-            until: until.as_micros().div_ceil(1_000_000),
+        let owned = |accepted: AcceptedIdentity<'_>| AcceptedSession {
+            identity: accepted.identity.to_owned(),
+            subscriber: accepted.subscriber.to_owned(),
+            until: accepted.until.as_micros().div_ceil(1_000_000),
+            token: accepted.token.map(<[u8]>::to_vec),
         };
         sessions.map(owned).collect()
     }

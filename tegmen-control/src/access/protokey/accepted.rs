@@ -39,6 +39,21 @@ pub enum NotAccepted {
 struct Entry {
     subscriber: Arc<str>,
     until: Instant,
+    /// The hash of the access token of the session.
+    token: Option<Box<[u8]>>,
+}
+
+/// An identity that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcceptedIdentity<'a> {
+    /// The identity.
+    pub identity: &'a str,
+    /// The subscriber that has the key.
+    pub subscriber: &'a str,
+    /// Time until which the identity is remembered.
+    pub until: Instant,
+    /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
+    pub token: Option<&'a [u8]>,
 }
 
 /// The identities that were accepted. A full table accepts nothing: if it forgot early, a flood could make it accept an
@@ -82,26 +97,39 @@ impl Accepted {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
         self.has_room(subscriber, now)?;
-        self.insert(identity, subscriber, now.after(self.bounds.lifetime));
+        self.insert(identity, subscriber, now.after(self.bounds.lifetime), None);
         Ok(())
+    }
+
+    /// Remembers the hash of the access token of an identity.
+    pub(crate) fn set_token(&mut self, identity: &str, token: &[u8]) {
+        if let Some(entry) = self.entries.get_mut(identity) {
+            entry.token = Some(token.into());
+        }
     }
 
     /// Remembers an identity that a store holds, until this time. The bounds do not apply: an identity that was forgotten
     /// would be accepted again. Identities that are loaded together are passed in the order in which they end.
-    pub fn remember(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant) {
+    pub fn remember(
+        &mut self,
+        identity: SessionIdentity<'_>,
+        subscriber: &str,
+        until: Instant,
+        token: Option<Box<[u8]>>,
+    ) {
         if !self.entries.contains_key(identity.as_str()) {
-            self.insert(identity, subscriber, until);
+            self.insert(identity, subscriber, until, token);
         }
     }
 
-    fn insert(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant) {
+    fn insert(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant, token: Option<Box<[u8]>>) {
         let subscriber = match self.each.get_key_value(subscriber) {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(subscriber),
         };
         let count = self.each.entry(Arc::clone(&subscriber)).or_default();
         *count = count.saturating_add(1);
-        self.entries.insert(identity.as_str().into(), Entry { subscriber, until });
+        self.entries.insert(identity.as_str().into(), Entry { subscriber, until, token });
         self.order.push_back(identity.as_str().into());
     }
 
@@ -110,9 +138,14 @@ impl Accepted {
         self.bounds.lifetime
     }
 
-    /// The identities that are remembered, each with its subscriber and the time until which it is.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Instant)> {
-        self.entries.iter().map(|(identity, entry)| (&**identity, &*entry.subscriber, entry.until))
+    /// The identities that are remembered.
+    pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
+        self.entries.iter().map(|(identity, Entry { subscriber, until, token })| AcceptedIdentity {
+            identity,
+            subscriber,
+            until: *until,
+            token: token.as_deref(),
+        })
     }
 
     /// Identities that are remembered.

@@ -1,0 +1,139 @@
+//! An access control server over real sockets: certificates, raw keys, tokens, and revocations that are pushed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use tegmen::coap::Code;
+use tegmen_control::access::ace::trl::{Answer, Update};
+use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
+use tegmen_control::access::policy::OwnedParty;
+use tegmen_control::access::protokey::Mode;
+use tegmen_control::access::revocation::token_hash;
+use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
+use tegmen_control::service::Service;
+use tegmen_control::state::{Bounds, Credential, NewDevice, State};
+use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::server::Server;
+use tegmen_host::uri::Scheme;
+use tegmen_host::x509::signer::SoftwareKey;
+use tegmen_store::{Database, Options, SealingKey};
+
+const POLICY: &str = r#"[[rule]]
+subject = "tag:display"
+publisher = "tag:kitchen"
+allow = "read /*"
+"#;
+const SHARED_KEY: [u8; 16] = [7; 16];
+
+/// A directory that is removed at the end.
+struct Dir(PathBuf);
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn party(words: &str) -> OwnedParty {
+    OwnedParty::from_words(words.split(' ')).expect(words)
+}
+
+async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>) {
+    let _ = std::fs::remove_dir_all(&dir.0);
+    std::fs::create_dir_all(&dir.0).expect("a directory");
+    let key = dir.0.join("key");
+    std::fs::write(&key, "4".repeat(64)).expect("a file");
+    #[cfg(unix)]
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+    let sealing = Arc::new(SealingKey::from_file(&key).expect("a key"));
+    let options = Options { sealing: Some(sealing), ..Options::default() };
+    let database = Database::open_with(&dir.0.join("access.db"), options).expect("a database");
+    let revocations = Revocations::default();
+    let events = revocations.clone();
+    let state = State::open(database, Bounds::default(), Box::new(move |event| events.take(&event))).await;
+    let pair = rcgen::KeyPair::generate().expect("a key");
+    let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
+    let audit = AuditLog::open(&dir.0.join("audit.log"), Arc::new(signer), AuditBounds::default()).expect("a log");
+    let service = Arc::new(Service::new(state.expect("a state"), audit).expect("randomness"));
+    service.apply_policy("operator", ("policy.toml", POLICY), None).await.expect("a policy");
+    for (words, credential) in [
+        ("oven tag:kitchen", Credential::Protokey(Mode::Bound)),
+        ("display tag:display", Credential::SharedKey),
+        ("mallory tag:display", Credential::SharedKey),
+    ] {
+        let device = NewDevice::secret(party(words), credential, &SHARED_KEY).expect("a device");
+        service.add("operator", &device).await.expect("added");
+    }
+    let credentials = Credentials::default();
+    let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
+    let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
+    let server = builder.key_store(SharedKeys(Arc::clone(&service))).serve(application).expect("a server");
+    (server, service)
+}
+
+async fn connect(server: &Server, device: &str) -> Session {
+    let config = ClientConfig::psk(device, SHARED_KEY);
+    Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.expect("a session")
+}
+
+fn request() -> Vec<u8> {
+    let scope = Scope::of(&Aif(vec![Right { path: "/temp".to_owned(), permissions: 1 }]));
+    let request = TokenRequest { audience: Some("oven".to_owned()), scope: Some(scope), ..TokenRequest::default() };
+    request.encode().to_vec()
+}
+
+fn hashes(payload: &[u8]) -> Vec<Vec<u8>> {
+    match Answer::parse(payload).expect("a list") {
+        Answer::Full { hashes, .. } => hashes,
+        Answer::Diff { .. } => panic!("the whole list"),
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-push-{}", std::process::id())));
+    let (server, service) = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let mallory = connect(&server, "mallory").await;
+    let mut list = display.observe("/revoke/trl").await.expect("an observation");
+    let first = list.next().await.expect("a response").expect("the list");
+    assert_eq!((first.content_format(), hashes(&first.payload)), (Some(ACE_TRL_CBOR.into()), Vec::new()));
+
+    let request = request();
+    let response = display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+    assert_eq!(response.code, Code::CREATED);
+    let token = TokenResponse::parse(&response.payload).expect("a token").access_token;
+    assert!(!service.is_revoked(&token));
+    let sessions = service.state().view().sessions(|_, subscriber| subscriber == "display");
+    service.revoke_session("operator", &sessions[0].identity).await.expect("revoked");
+    assert!(service.is_revoked(&token));
+
+    let hash = token_hash::<HostCrypto>(&token);
+    let pushed = list.next().await.expect("a response").expect("a notification");
+    assert_eq!(hashes(&pushed.payload), vec![hash.clone()]);
+    let diff = display.get("/revoke/trl?diff=1").await.expect("a response");
+    let Ok(Answer::Diff { updates, .. }) = Answer::parse(&diff.payload) else { panic!("updates") };
+    assert_eq!(updates, [Update { removed: Vec::new(), added: vec![hash] }]);
+    // It does not concern others.
+    let others = mallory.get("/revoke/trl").await.expect("a response");
+    assert_eq!(hashes(&others.payload), Vec::<Vec<u8>>::new());
+}
+
+#[tokio::test]
+async fn a_disabled_device_loses_its_tokens_and_gets_none() {
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-disabled-{}", std::process::id())));
+    let (server, service) = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let request = request();
+    let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+    let token = TokenResponse::parse(&ask().await.payload).expect("a token").access_token;
+    assert_eq!(service.disable("operator", "display").await.expect("disabled"), 1);
+    assert!(service.is_revoked(&token));
+    assert_eq!(ask().await.code, Code::UNAUTHORIZED);
+    assert_eq!(display.get("/revoke/trl").await.expect("a response").code, Code::UNAUTHORIZED);
+    let other = display.post("/token", &request).content_format(0).await.expect("a response");
+    assert_eq!(other.code, Code::UNSUPPORTED_CONTENT_FORMAT);
+    assert_eq!(display.get("/token").await.expect("a response").code, Code::FORBIDDEN);
+}
