@@ -32,7 +32,7 @@ struct Verify {
     /// A signed head of the log. Without it, lines that are missing at the end are not found.
     #[arg(long)]
     head: Option<PathBuf>,
-    /// SHA-256 of the public key that must have signed the head, 64 hexadecimal digits (`tegmen keys digest`).
+    /// SHA-256 of the public key that must have signed the head, 64 hexadecimal digits (`tegmen keys show`).
     #[arg(long, value_name = "DIGEST", requires = "head")]
     key: Option<String>,
 }

@@ -83,7 +83,8 @@ impl Servers {
         }
         let raw = self.server_key.iter().map(|text| allowed(text, "the server")).collect::<Result<_, _>>()?;
         let files = Files { anchors: self.ca.clone(), crls: self.crl.clone(), revoked: self.revoked.clone() };
-        let keys = self.own.add_to(PublicKeys::new(suites.unwrap_or(SUITES)))?.believing(Believed::new(files, raw)?);
+        let keys =
+            self.own.add_to(PublicKeys::new(suites.unwrap_or(SUITES)))?.believing(Believed::new(files, raw, None)?);
         Ok(Some(match &self.server_name {
             Some(name) => keys.expecting(name),
             None => keys,
@@ -97,13 +98,19 @@ impl Clients {
         self.own.cert_key.is_some()
     }
 
-    /// The public keys that the options name; `None` if they name none. Certificates of clients are kept in `kept`.
-    pub(crate) fn keys(&self, suites: Option<Suites>, kept: Option<&Path>) -> Result<Option<PublicKeys>, Failure> {
+    /// The public keys that the options name; `None` if they name none. Certificates of clients are kept in `kept`. `devices`
+    /// accepts further raw public keys.
+    pub(crate) fn keys(
+        &self,
+        suites: Option<Suites>,
+        kept: Option<&Path>,
+        devices: Option<Arc<dyn PeerVerifier>>,
+    ) -> Result<Option<PublicKeys>, Failure> {
         if self.own.cert_key.is_none() {
             return Ok(None);
         }
         let keys = self.own.add_to(PublicKeys::new(suites.unwrap_or(SUITES)))?;
-        if self.client_ca.is_empty() && self.client_key.is_empty() {
+        if self.client_ca.is_empty() && self.client_key.is_empty() && devices.is_none() {
             return Ok(Some(keys));
         }
         let raw = self.client_key.iter().map(|text| named(text)).collect::<Result<_, _>>()?;
@@ -112,7 +119,7 @@ impl Clients {
             true => ClientAuthentication::Asked,
             false => ClientAuthentication::Required,
         };
-        let believed = Believed::new(files, raw)?;
+        let believed = Believed::new(files, raw, devices)?;
         if let (Some(verifier), Some(kept)) = (&believed.certificates, kept) {
             let failed =
                 |error| Failure::new(format!("{}: {error}: certificates of clients are kept there", kept.display()));
@@ -146,7 +153,7 @@ impl Clients {
         check("cert-key", self.own.add_to(PublicKeys::new(SUITES)).map(drop));
         self.client_key.iter().for_each(|text| check("client-key", named(text).map(drop)));
         if !self.client_ca.is_empty() {
-            check("client-ca", Believed::new(self.files(), Vec::new()).map(drop));
+            check("client-ca", Believed::new(self.files(), Vec::new(), None).map(drop));
         }
         mistakes
     }
@@ -231,19 +238,20 @@ fn allowed(digest: &str, name: &str) -> Result<AllowedKey, Failure> {
     Ok(AllowedKey { digest, name: name.to_owned() })
 }
 
-/// Trusts certificates of authorities, or raw public keys of a list, or both.
+/// Trusts certificates of authorities, raw public keys of a list, and those of devices.
 struct Believed {
     certificates: Option<Verifier>,
     raw: RawKeys,
+    devices: Option<Arc<dyn PeerVerifier>>,
 }
 
 impl Believed {
-    fn new(files: Files, raw: Vec<AllowedKey>) -> Result<Arc<Self>, Failure> {
+    fn new(files: Files, raw: Vec<AllowedKey>, devices: Option<Arc<dyn PeerVerifier>>) -> Result<Arc<Self>, Failure> {
         let certificates = match files.anchors.is_empty() {
             true => None,
             false => Some(Verifier::from_files(files, Settings::default()).map_err(Failure::usage)?),
         };
-        Ok(Arc::new(Self { certificates, raw: RawKeys(raw) }))
+        Ok(Arc::new(Self { certificates, raw: RawKeys(raw), devices }))
     }
 }
 
@@ -253,7 +261,7 @@ impl PeerVerifier for Believed {
     }
 
     fn takes_raw_keys(&self) -> bool {
-        !self.raw.0.is_empty()
+        !self.raw.0.is_empty() || self.devices.is_some()
     }
 
     fn verify<'c>(
@@ -272,7 +280,10 @@ impl PeerVerifier for Believed {
     }
 
     fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
-        x509::verify_raw(spki, &self.raw.0)
+        match (x509::verify_raw(spki, &self.raw.0), &self.devices) {
+            (Err(Refusal::UnknownKey { .. }), Some(devices)) => devices.verify_raw(spki),
+            (verified, _) => verified,
+        }
     }
 
     fn reload_if_changed(&self) -> Result<bool, LoadError> {

@@ -21,6 +21,7 @@ use settings::Settings;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use systemd::{Manager, Sockets};
 use tegmen::dtls::{CipherSuite, ConnectionIdConfig, Suites};
@@ -32,6 +33,7 @@ use tegmen_host::server::{Event, Listen, Server, ServerConfig, Totals};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
+use tegmen_host::x509::PeerVerifier;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -106,8 +108,13 @@ impl Sections {
         config
     }
 
-    /// Returns the settings of the server.
-    fn config(&self, contexts: Contexts, state: Option<Database>) -> Result<ServerConfig, Failure> {
+    /// Returns the settings of the server. `devices` accepts the raw public keys of devices.
+    fn config(
+        &self,
+        contexts: Contexts,
+        state: Option<Database>,
+        devices: Option<Arc<dyn PeerVerifier>>,
+    ) -> Result<ServerConfig, Failure> {
         let mut config = self.plain_config();
         config.oscore = contexts;
         config.state = state;
@@ -119,7 +126,8 @@ impl Sections {
             CipherSuite::PSK_WITH_AES_128_GCM_SHA256,
         ]);
         let suites = self.dtls.suites;
-        config.trust.public_keys = self.clients.keys(Some(suites.unwrap_or(all)), self.clients_file().as_deref())?;
+        let kept = self.clients_file();
+        config.trust.public_keys = self.clients.keys(Some(suites.unwrap_or(all)), kept.as_deref(), devices)?;
         if let (None, Some(suites)) = (&config.trust.public_keys, suites) {
             // Ephemeral key exchanges need these, too.
             config.trust.public_keys = Some(PublicKeys::new(suites));

@@ -21,10 +21,14 @@ use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::digest::sha256;
 use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
+use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
+use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
+use tegmen_host::x509::{AllowedKey, RawKeys};
 use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
@@ -40,19 +44,25 @@ allow = "read /*"
 const OPTIONS: &str =
     "--store access.db --sealing-key sealing.key --policy policy.toml --audit audit.log --audit-key audit.pem";
 
-/// Writes the files of an operator, and the devices.
-fn furnish(dir: &Path) {
-    let secret = |name: &str, text: &str| {
-        std::fs::write(dir.join(name), text).unwrap();
-        std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
-    };
-    secret("sealing.key", &"4".repeat(64));
-    secret("audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
+fn secret(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).unwrap();
+    std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
+}
 
+/// Changes the state of a server that does not run.
+fn with_state(dir: &Path, change: impl AsyncFnOnce(&State<Database>)) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
     let database = Database::open_with(&dir.join("access.db"), options).unwrap();
+    runtime()
+        .block_on(async { change(&State::open(database, Bounds::default(), Box::new(|_| {})).await.unwrap()).await });
+}
+
+/// Writes the files of an operator, and the devices.
+fn furnish(dir: &Path) {
+    secret(dir, "sealing.key", &"4".repeat(64));
+    secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
     let party = |words: &str| OwnedParty::from_words(words.split(' ')).unwrap();
     let devices = [
         NewDevice::secret(party("oven tag:kitchen"), Credential::Protokey(Mode::Bound), &PROTOKEY).unwrap(),
@@ -60,8 +70,7 @@ fn furnish(dir: &Path) {
         NewDevice::secret(party("mallory tag:display"), Credential::SharedKey, &SHARED_KEY).unwrap(),
         NewDevice::secret(party("lamp"), Credential::SharedKey, &SHARED_KEY).unwrap(),
     ];
-    runtime().block_on(async {
-        let state = State::open(database, Bounds::default(), Box::new(|_| {})).await.unwrap();
+    with_state(dir, async |state| {
         for device in &devices {
             state.add(device).await.unwrap();
         }
@@ -126,6 +135,43 @@ fn a_subscriber_gets_the_key_of_a_session_once_also_after_a_restart() {
     let mut verify = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     verify.args(["audit", "verify", "audit.log", "--head", "audit.log.head"]).current_dir(&scene.0);
     assert!(verify.status().unwrap().success());
+}
+
+#[test]
+fn a_device_with_a_raw_key_is_accepted_while_it_is_enabled() {
+    let scene = Scene::new("access-raw");
+    let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let signer = || Arc::new(SoftwareKey::from_pem(pem.as_bytes()).unwrap());
+    furnish(&scene.0);
+    let digest = sha256(signer().public_key());
+    with_state(&scene.0, async |state| {
+        let party = OwnedParty::from_words(["panel", "tag:display"]).unwrap();
+        state.add(&NewDevice::public(party, Credential::PublicKey(digest)).unwrap()).await.unwrap();
+    });
+    secret(&scene.0, "server.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let server_key = SoftwareKey::from_file(&scene.0.join("server.pem")).unwrap();
+    let options = format!("{OPTIONS} --cert-key server.pem --value /door=open");
+    let session = async |server: &Server, signer| {
+        let believed = RawKeys(vec![AllowedKey::of(server_key.public_key(), "access")]);
+        let keys = PublicKeys::new(SUITES).with_raw_key(signer).believing(Arc::new(believed));
+        let mut config = ClientConfig::default().with(|config| config.trust.public_keys = Some(keys));
+        config.dtls.handshake_timeout = Duration::from_secs(5);
+        Session::connect_to(server.addresses[0], Scheme::Coaps, config).await
+    };
+    let server = Server::start(&scene.0, &options.split(' ').collect::<Vec<_>>(), 1);
+    runtime().block_on(async {
+        let panel = session(&server, signer()).await.unwrap();
+        assert_eq!(introspect(&panel, "oven;AAECAwQFBgcI").await, Some(derived("oven;AAECAwQFBgcI", "panel")));
+        assert_eq!(panel.get("/door").await.unwrap().code, Code::FORBIDDEN, "a device has the paths of the role alone");
+        let other = SoftwareKey::from_pem(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
+        assert!(session(&server, Arc::new(other)).await.is_err());
+    });
+    server.end();
+    with_state(&scene.0, async |state| {
+        state.set_disabled("panel", true).await.unwrap();
+    });
+    let server = Server::start(&scene.0, &options.split(' ').collect::<Vec<_>>(), 1);
+    runtime().block_on(async { assert!(session(&server, signer()).await.is_err()) });
 }
 
 /// The key that the oven derives for its session with a subscriber.

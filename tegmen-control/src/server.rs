@@ -15,15 +15,17 @@ use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::introspection::Reply;
 use crate::access::revocation::Requester;
 use crate::service::Service;
-use crate::state::{Credential, Event};
+use crate::state::{Credential, Device, Event};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::{Identity, Protection};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::digest::sha256;
 use tegmen_host::problem;
 use tegmen_host::server::{self, Application, Notifier, Request};
+use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};
 use tegmen_store::Store;
 
 /// The path of introspection, without a slash in front.
@@ -75,8 +77,8 @@ impl<S: Store> AccessServer<S> {
         Self { service, credentials, revocations }
     }
 
-    /// The name of the device that sent a request; `None` for a peer that proved nothing, or is no device.
-    fn device(&self, identity: &Identity) -> Option<String> {
+    /// The device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or is no device.
+    fn sender(&self, identity: &Identity) -> Option<Device> {
         if identity.protection == Protection::Plain {
             return None;
         }
@@ -93,7 +95,17 @@ impl<S: Store> AccessServer<S> {
                 view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
             }
         };
-        device.filter(|device| !device.disabled).map(|device| device.name().to_owned())
+        device.cloned()
+    }
+
+    /// The name of the device that sent a request, if it is enabled.
+    fn device(&self, identity: &Identity) -> Option<String> {
+        self.sender(identity).filter(|device| !device.disabled).map(|device| device.name().to_owned())
+    }
+
+    /// True if the sender of a request is a device of this server. It may use the paths of this server alone.
+    pub fn knows(&self, identity: &Identity) -> bool {
+        self.sender(identity).is_some()
     }
 
     /// True if the server has this path, without a slash in front.
@@ -178,5 +190,25 @@ impl<S: Store> KeyStore for SharedKeys<S> {
         let key = self.0.state().view().shared_key(identity);
         let allow = [format!("POST /{INTROSPECT}"), format!("POST /{TOKEN}"), format!("GET /{REVOKED}")];
         ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow.into()) }));
+    }
+}
+
+/// Accepts the raw public keys of devices that are enabled.
+pub struct DeviceKeys<S>(pub Arc<Service<S>>);
+
+impl<S: Store> PeerVerifier for DeviceKeys<S> {
+    fn takes_raw_keys(&self) -> bool {
+        true
+    }
+
+    fn verify_raw<'c>(&self, spki: &'c [u8]) -> Result<Verified<'c>, Refusal> {
+        let digest = sha256(spki);
+        let view = self.0.state().view();
+        let device = view
+            .with_digest(&digest)
+            .filter(|device| !device.disabled && matches!(device.credential, Credential::PublicKey(_)));
+        let allowed: Vec<_> =
+            device.map(|device| AllowedKey { digest, name: device.name().to_owned() }).into_iter().collect();
+        x509::verify_raw(spki, &allowed)
     }
 }

@@ -83,6 +83,7 @@ impl<S: Store> Service<S> {
     async fn answer(&self, who: Option<&str>, decide: impl FnOnce(&mut View, time::Instant) -> Outcome) -> Reply {
         let who = who.unwrap_or_default();
         if self.audit.is_writable().is_err() {
+            self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
             return later();
         }
         let now = self.now();
@@ -98,7 +99,10 @@ impl<S: Store> Service<S> {
                 Err(StateError::SessionUsed { of_another }) => {
                     outcome = used_before(who, &session.identity, of_another);
                 }
-                Err(_) => return later(),
+                Err(error) => {
+                    self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
+                    return later();
+                }
             }
         }
         let Outcome { reply, refused, message, .. } = outcome;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use tegmen::coap::Code;
+use tegmen::coap::{Code, OptionNumber};
 use tegmen_control::access::ace::trl::{Answer, Update};
 use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
 use tegmen_control::access::policy::OwnedParty;
@@ -40,7 +40,7 @@ fn party(words: &str) -> OwnedParty {
     OwnedParty::from_words(words.split(' ')).expect(words)
 }
 
-async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>) {
+async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>, Database) {
     let _ = std::fs::remove_dir_all(&dir.0);
     std::fs::create_dir_all(&dir.0).expect("a directory");
     let key = dir.0.join("key");
@@ -52,7 +52,7 @@ async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>) {
     let database = Database::open_with(&dir.0.join("access.db"), options).expect("a database");
     let revocations = Revocations::default();
     let events = revocations.clone();
-    let state = State::open(database, Bounds::default(), Box::new(move |event| events.take(&event))).await;
+    let state = State::open(database.clone(), Bounds::default(), Box::new(move |event| events.take(&event))).await;
     let pair = rcgen::KeyPair::generate().expect("a key");
     let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
     let audit = AuditLog::open(&dir.0.join("audit.log"), Arc::new(signer), AuditBounds::default()).expect("a log");
@@ -70,7 +70,7 @@ async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>) {
     let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
     let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
     let server = builder.key_store(SharedKeys(Arc::clone(&service))).serve(application).expect("a server");
-    (server, service)
+    (server, service, database)
 }
 
 async fn connect(server: &Server, device: &str) -> Session {
@@ -94,7 +94,7 @@ fn hashes(payload: &[u8]) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-push-{}", std::process::id())));
-    let (server, service) = start(&dir).await;
+    let (server, service, _) = start(&dir).await;
     let display = connect(&server, "display").await;
     let mallory = connect(&server, "mallory").await;
     let mut list = display.observe("/revoke/trl").await.expect("an observation");
@@ -124,7 +124,7 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
 #[tokio::test]
 async fn a_disabled_device_loses_its_tokens_and_gets_none() {
     let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-disabled-{}", std::process::id())));
-    let (server, service) = start(&dir).await;
+    let (server, service, _) = start(&dir).await;
     let display = connect(&server, "display").await;
     let request = request();
     let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
@@ -136,4 +136,27 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
     let other = display.post("/token", &request).content_format(0).await.expect("a response");
     assert_eq!(other.code, Code::UNSUPPORTED_CONTENT_FORMAT);
     assert_eq!(display.get("/token").await.expect("a response").code, Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn without_the_store_nothing_is_granted_and_revocations_are_still_listed() {
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-store-{}", std::process::id())));
+    let (server, service, database) = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let request = request();
+    let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+    assert_eq!(ask().await.code, Code::CREATED);
+    let session = service.state().view().sessions(|_, _| true).pop().expect("a session");
+    service.revoke_session("operator", &session.identity).await.expect("revoked");
+    database.abandon();
+    let response = ask().await;
+    assert_eq!((response.code, response.uint(OptionNumber::MAX_AGE)), (Code::SERVICE_UNAVAILABLE, Some(10)));
+    assert_eq!(hashes(&display.get("/revoke/trl").await.expect("a response").payload).len(), 1);
+    // A revocation that is not durable is not acknowledged.
+    let other = service.state().view().sessions(|identity, _| identity.as_str() != session.identity);
+    assert!(service.revoke_session("operator", &other[0].identity).await.is_err());
+    server.stop();
+    drop(service);
+    let log = std::fs::read_to_string(dir.0.join("audit.log")).expect("a log");
+    assert!(log.contains("\"not-stored\""), "{log}");
 }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen_control::access::policy::Policy;
 use tegmen_control::audit::{AuditBounds, AuditLog};
-use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
+use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Event, State, Watcher};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Application, Notifier, Request};
+use tegmen_host::x509::PeerVerifier;
 use tegmen_store::{Database, Options, SealingKey};
 
 /// An access control server that is open.
@@ -36,6 +37,7 @@ impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         match &mut self.access {
             Some(access) if access.has(request.path()) => access.handle(request, response),
+            Some(access) if access.knows(request.identity()) => Err(Code::FORBIDDEN),
             _ => self.resources.handle(request, response),
         }
     }
@@ -130,6 +132,11 @@ impl Role {
     /// Returns the source of the keys that devices share with the server.
     pub(super) fn shared_keys(&self) -> SharedKeys<Database> {
         SharedKeys(Arc::clone(&self.service))
+    }
+
+    /// Returns the verifier of the raw public keys of devices.
+    pub(super) fn device_keys(&self) -> Arc<dyn PeerVerifier> {
+        Arc::new(DeviceKeys(Arc::clone(&self.service)))
     }
 
     /// Returns the application for a server with these credentials.

@@ -88,12 +88,12 @@ impl Running {
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
         let contexts = Contexts::open_in(&sections.keys.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
-        let config = sections.config(contexts, state)?;
-        let keys = config.trust.public_keys.clone();
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
-        let application = application(&made, sections.limits.max_body);
         let access = sections.access.open(&log)?;
+        let config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
+        let keys = config.trust.public_keys.clone();
+        let application = application(&made, sections.limits.max_body);
         let mut builder = Server::with(config)
             .credentials(credentials.clone())
             .inherit(sockets.udp)

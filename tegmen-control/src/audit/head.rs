@@ -75,7 +75,7 @@ impl Head {
         Ok(Self { lines, hash, at, key, scheme, signature })
     }
 
-    /// SHA-256 of the public key that signed the head, as `tegmen keys digest` shows it.
+    /// SHA-256 of the public key that signed the head, as `tegmen keys show` shows it.
     pub fn key(&self) -> Digest {
         sha256(&self.key)
     }
