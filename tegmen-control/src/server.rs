@@ -16,6 +16,7 @@ use crate::access::introspection::Reply;
 use crate::access::revocation::Requester;
 use crate::service::Service;
 use crate::state::{Credential, Device, Event};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, Response};
@@ -35,22 +36,28 @@ pub const TOKEN: &str = "token";
 /// The path of the revocation list, without a slash in front.
 pub const REVOKED: &str = "revoke/trl";
 
-/// Notifies the observers of the revocation list. It is made before the state, whose events it takes, and given to the
-/// [`AccessServer`].
+/// Notifies the devices that observe the revocation list when it changed for them. It is made before the state, whose events it
+/// takes, and given to the [`AccessServer`].
 #[derive(Clone, Default)]
-pub struct Revocations(Arc<Mutex<Option<Notifier>>>);
+pub struct Revocations(Arc<Mutex<Option<Observed>>>);
+
+struct Observed {
+    notifier: Notifier,
+    name: Arc<NameOf>,
+}
+
+/// Returns the name of the device behind an identity.
+type NameOf = dyn Fn(&Identity) -> Option<String> + Send + Sync;
 
 impl Revocations {
     /// Takes an event of the state.
     pub fn take(&self, event: &Event<'_>) {
-        if let (Event::Revocations, Some(notifier)) = (event, &*self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
-            notifier.changed(REVOKED);
+        let observed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Event::Revocations(concerned), Some(Observed { notifier, name })) = (event, &*observed) {
+            let (concerned, name) = (BTreeSet::clone(concerned), Arc::clone(name));
+            let is_concerned = move |identity: &Identity| name(identity).is_some_and(|name| concerned.contains(&name));
+            notifier.changed_for(REVOKED, is_concerned);
         }
-    }
-
-    /// Nobody observes the list before the first request for it, which has the notifier.
-    fn learn(&self, request: &Request<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| request.notifier());
     }
 }
 
@@ -77,35 +84,30 @@ impl<S: Store> AccessServer<S> {
         Self { service, credentials, revocations }
     }
 
-    /// The device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or is no device.
-    fn sender(&self, identity: &Identity) -> Option<Device> {
-        if identity.protection == Protection::Plain {
-            return None;
-        }
-        let view = self.service.state().view();
-        let device = match self.credentials.certified(identity.principal) {
-            Some((kind, digest)) => view.with_digest(&digest).filter(|device| match device.credential {
-                Credential::Certificate(_) => kind == CertificateType::X509,
-                Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
-                Credential::SharedKey | Credential::Protokey(_) => false,
-            }),
-            None => {
-                let name = self.credentials.name_of(identity.principal)?;
-                let is_stored = self.credentials.stored(&name) == Some(identity.principal);
-                view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
-            }
-        };
-        device.cloned()
+    /// Nobody observes the list before the first request for it, which has the notifier.
+    fn learn(&self, request: &Request<'_>) {
+        let mut observed = self.revocations.0.lock().unwrap_or_else(PoisonError::into_inner);
+        observed.get_or_insert_with(|| {
+            // The state of the service holds the observers, so they do not hold the service.
+            let (service, credentials) = (Arc::downgrade(&self.service), self.credentials.clone());
+            let name = move |identity: &Identity| {
+                let device = sender(&*service.upgrade()?, &credentials, identity)?;
+                Some(device.name().to_owned())
+            };
+            Observed { notifier: request.notifier(), name: Arc::new(name) }
+        });
     }
 
     /// The name of the device that sent a request, if it is enabled.
     fn device(&self, identity: &Identity) -> Option<String> {
-        self.sender(identity).filter(|device| !device.disabled).map(|device| device.name().to_owned())
+        sender(&self.service, &self.credentials, identity)
+            .filter(|device| !device.disabled)
+            .map(|device| device.name().to_owned())
     }
 
     /// True if the sender of a request is a device of this server. It may use the paths of this server alone.
     pub fn knows(&self, identity: &Identity) -> bool {
-        self.sender(identity).is_some()
+        sender(&self.service, &self.credentials, identity).is_some()
     }
 
     /// True if the server has this path, without a slash in front.
@@ -137,7 +139,7 @@ impl<S: Store> AccessServer<S> {
             self.service.refuse(None, "not-authenticated", "the revocation list, for a peer that is no device");
             return Err(Code::UNAUTHORIZED);
         };
-        self.revocations.learn(request);
+        self.learn(request);
         let query = Query::parse(request.message().values(OptionNumber::URI_QUERY));
         let requester = Requester::Device(&device);
         match query.and_then(|query| self.service.state().view().revocations(requester, query)) {
@@ -171,6 +173,27 @@ impl<S: Store> Application for AccessServer<S> {
         // If the store is not available, the tokens stay on the list until the next second.
         tokio::spawn(async move { service.expire().await });
     }
+}
+
+/// The device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or is no device.
+fn sender<S: Store>(service: &Service<S>, credentials: &Credentials, identity: &Identity) -> Option<Device> {
+    if identity.protection == Protection::Plain {
+        return None;
+    }
+    let view = service.state().view();
+    let device = match credentials.certified(identity.principal) {
+        Some((kind, digest)) => view.with_digest(&digest).filter(|device| match device.credential {
+            Credential::Certificate(_) => kind == CertificateType::X509,
+            Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
+            Credential::SharedKey | Credential::Protokey(_) => false,
+        }),
+        None => {
+            let name = credentials.name_of(identity.principal)?;
+            let is_stored = credentials.stored(&name) == Some(identity.principal);
+            view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
+        }
+    };
+    device.cloned()
 }
 
 fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {

@@ -22,6 +22,7 @@ use crate::access::revocation::{self, ListFull};
 use device::Known;
 use feed::Feed;
 use rows::{PolicyHead, Revocation, Session};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tegmen_base::hex::to_hex;
@@ -49,8 +50,8 @@ impl Default for Bounds {
 /// Something that happened in the background, for the server and its operator.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The revocation list changed: its observers are to be notified.
-    Revocations,
+    /// The revocation list changed for these devices: those that observe it are to be notified.
+    Revocations(&'a BTreeSet<String>),
     /// A row cannot be read. It is left out.
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows that the view has.

@@ -101,6 +101,9 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     let first = list.next().await.expect("a response").expect("the list");
     assert_eq!((first.content_format(), hashes(&first.payload)), (Some(ACE_TRL_CBOR.into()), Vec::new()));
 
+    let mut of_mallory = mallory.observe("/revoke/trl").await.expect("an observation");
+    assert_eq!(hashes(&of_mallory.next().await.expect("a response").expect("the list").payload), Vec::<Vec<u8>>::new());
+
     let request = request();
     let response = display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
     assert_eq!(response.code, Code::CREATED);
@@ -116,9 +119,15 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     let diff = display.get("/revoke/trl?diff=1").await.expect("a response");
     let Ok(Answer::Diff { updates, .. }) = Answer::parse(&diff.payload) else { panic!("updates") };
     assert_eq!(updates, [Update { removed: Vec::new(), added: vec![hash] }]);
-    // It does not concern others.
+    // It does not concern others: they see no notification of it, but that of their own next one.
     let others = mallory.get("/revoke/trl").await.expect("a response");
     assert_eq!(hashes(&others.payload), Vec::<Vec<u8>>::new());
+    let response = mallory.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+    let token = TokenResponse::parse(&response.payload).expect("a token").access_token;
+    let sessions = service.state().view().sessions(|_, subscriber| subscriber == "mallory");
+    service.revoke_session("operator", &sessions[0].identity).await.expect("revoked");
+    let pushed = of_mallory.next().await.expect("a response").expect("a notification");
+    assert_eq!(hashes(&pushed.payload), vec![token_hash::<HostCrypto>(&token)]);
 }
 
 #[tokio::test]

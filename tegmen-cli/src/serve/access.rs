@@ -164,7 +164,7 @@ fn watcher(revocations: Revocations, log: Log) -> Watcher {
     Box::new(move |event| {
         revocations.take(&event);
         let why = match event {
-            Event::Revocations => return,
+            Event::Revocations(_) => return,
             Event::Fault(fault) => fault.to_string(),
             Event::Unavailable(error) => error.to_string(),
             Event::Lost => "the database forgot changes that this server has not read: start it again".to_owned(),

@@ -88,14 +88,13 @@ impl Shared {
     }
 
     fn apply(&self, changes: &Changes) {
-        let faults = {
+        let (faults, concerned) = {
             let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-            view.apply(&changes.changes, changes.through)
+            (view.apply(&changes.changes, changes.through), view.take_concerned())
         };
         faults.iter().for_each(|fault: &StateFault| (self.watcher)(Event::Fault(fault)));
-        let is_revocation = |key: &[u8]| matches!(rows::Row::of(key), Some(rows::Row::Revoked(_)));
-        if changes.changes.iter().any(|change| is_revocation(&change.key)) {
-            (self.watcher)(Event::Revocations);
+        if !concerned.is_empty() {
+            (self.watcher)(Event::Revocations(&concerned));
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, promise) in waiting.extract_if(.., |(revision, _)| *revision <= changes.through) {

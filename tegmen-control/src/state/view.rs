@@ -56,6 +56,8 @@ pub struct View {
     parts: BTreeMap<u8, Vec<u8>>,
     accepted: Accepted,
     revoked: RevocationList,
+    /// The devices whose revocation list changed since [`Self::take_concerned`].
+    concerned: BTreeSet<String>,
     lifetime: u64,
 }
 
@@ -97,6 +99,7 @@ impl View {
             accepted: Accepted::new(bounds.sessions),
             // Each update of the list has a revision of its own, so no earlier index is above the newest revision.
             revoked: RevocationList::starting_at(bounds.revoked, at.0),
+            concerned: BTreeSet::new(),
             lifetime: bounds.lifetime,
         };
         let mut sessions = Vec::new();
@@ -152,13 +155,18 @@ impl View {
                 };
                 faults.extend(applied.err().map(|why| fault(&change.key, why)));
             }
-            self.revoked.remove(&unrevoked);
+            self.concerned.extend(self.revoked.remove(&unrevoked));
             if let Some(revision) = is_other_policy {
                 faults.extend(self.policy_of(revision).err().map(|why| fault(rows::POLICY.as_bytes(), why)));
             }
         }
         self.at = self.at.max(through);
         faults
+    }
+
+    /// Returns the devices whose revocation list changed since the last call.
+    pub(super) fn take_concerned(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.concerned)
     }
 
     fn put(&mut self, row: Row<'_>, entry: &Entry) -> Result<(), String> {
@@ -183,7 +191,7 @@ impl View {
             }
             Row::Revoked(hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
-                self.revoked.add(hash, expires, concerned);
+                self.concerned.extend(self.revoked.add(hash, expires, concerned));
             }
         }
         Ok(())

@@ -6,10 +6,14 @@ use super::reply::Reply;
 use super::session::Session;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use tegmen::identity::PeerId;
+use tegmen::identity::{Identity, PeerId};
 use tegmen::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
+
+/// Chooses the observers that are notified.
+pub(crate) type Whom = dyn Fn(&Identity) -> bool + Send + Sync;
 
 /// A message to a shard from outside its sockets.
 pub(crate) enum Command {
@@ -23,6 +27,8 @@ pub(crate) enum Command {
     Close(PeerId, Sender<bool>),
     /// There is something in [`Changes`](super::notifier::Changes).
     Changed,
+    /// The representation at a path changed for some of its observers.
+    ChangedFor(Arc<str>, Arc<Whom>),
     Key(FoundKey),
     /// A private key did what a handshake waits for.
     Worked {

@@ -1,8 +1,9 @@
 //! Changes of representations, for the clients that observe them (RFC 7641).
 
-use super::command::Command;
+use super::command::{Command, Whom};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 
 /// Paths whose representation changed since a shard looked last. However often one changes, it is here once.
@@ -61,6 +62,15 @@ impl Notifier {
     pub fn changed(&self, path: &str) {
         for shard in &*self.shards {
             shard.add(path);
+        }
+    }
+
+    /// Does the same as [`Self::changed`] for the observers that `whom` chooses: for a resource whose representation depends on
+    /// the client. The shards call `whom` once for each observation of the path, so it must return quickly.
+    pub fn changed_for(&self, path: &str, whom: impl Fn(&Identity) -> bool + Send + Sync + 'static) {
+        let (path, whom): (Arc<str>, Arc<Whom>) = (path.into(), Arc::new(whom));
+        for shard in &*self.shards {
+            shard.send(Command::ChangedFor(Arc::clone(&path), Arc::clone(&whom)));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The clients that observe resources of a shard (RFC 7641): by peer for their notifications, and by path for changes.
 
+use super::command::Whom;
 use super::notifier::ObservedPaths;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerPeer;
@@ -8,7 +9,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Builder, MessageRef, Probing};
-use tegmen::identity::PeerId;
+use tegmen::endpoint::Peers;
+use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::{self, Observers as _, Pacing};
 use tegmen::time::Instant;
 
@@ -68,6 +70,28 @@ impl Observers {
     /// Forgets all observations of a peer.
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.remove(peer, |_| true);
+    }
+
+    /// Notes a change for the observations of a path whose clients `whom` chooses, and schedules these clients.
+    pub(crate) fn mark_for(&mut self, path: &str, whom: &Whom, peers: &mut impl Peers) {
+        for peer in self.by_path.get(path).into_iter().flatten() {
+            let Some(observations) = self.by_peer.get_mut(peer) else { continue };
+            let Some(entry) = peers.peer(*peer) else { continue };
+            let (principal, protection) = (entry.principal(), entry.protection());
+            let mut is_any = false;
+            for Place { observer, .. } in observations.places.iter_mut().filter(|place| &*place.path == path) {
+                let identity = match observer.exchange {
+                    Some((_, principal)) => Identity { principal, protection: Protection::Oscore },
+                    None => Identity { principal, protection },
+                };
+                let is_chosen = whom(&identity);
+                observer.changed |= is_chosen;
+                is_any |= is_chosen;
+            }
+            if is_any {
+                peers.schedule(*peer, Instant::AT_ONCE);
+            }
+        }
     }
 
     fn paths(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {

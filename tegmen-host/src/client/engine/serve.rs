@@ -152,6 +152,9 @@ impl Engine {
                 }
             }
             Command::Changed => serving.take_changes().for_each(|path| node.notify(&path)),
+            Command::ChangedFor(path, whom) => {
+                node.features.observers.mark_for(&path, &*whom, &mut node.endpoint.peers);
+            }
             _ => {}
         }
     }

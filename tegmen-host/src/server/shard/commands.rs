@@ -54,6 +54,10 @@ impl<A: Application> Shard<A> {
                 let _ = answer.send(self.end_session(peer));
             }
             Command::Leased { peer, end, result } => self.on_leased(peer, end, result),
+            Command::ChangedFor(path, whom) => {
+                let (peers, observers) = (&mut self.node.endpoint.peers, &mut self.node.features.observers);
+                observers.mark_for(&path, &*whom, peers);
+            }
             Command::Changed => {
                 let changes = self.coap_server.resources.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {
