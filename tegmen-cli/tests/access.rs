@@ -282,6 +282,36 @@ fn openssl_gets(at: SocketAddr, identity: &str, key: &[u8]) -> String {
     text
 }
 
+/// Sends SIGHUP, and waits for the line that reports its result.
+fn reload(server: &mut Server) -> String {
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    server.lines.by_ref().map(Result::unwrap).find(|line| line.contains("hangup")).unwrap()
+}
+
+#[test]
+fn a_reload_applies_a_policy_and_one_with_a_mistake_changes_nothing() {
+    let scene = Scene::new("access-reload");
+    furnish(&scene.0);
+    let mut server = Server::start(&scene.0, &OPTIONS.split(' ').collect::<Vec<_>>(), 1);
+    let runtime = runtime();
+    let display = runtime.block_on(connect(&server, "display"));
+    let granted = |identity| runtime.block_on(introspect(&display, identity)).is_some();
+    assert!(granted("oven;AAECAwQFBgcI"));
+    let policy = scene.0.join("policy.toml");
+    std::fs::write(&policy, format!("{POLICY}\n[[rule]]\nsubject = \"display\"\npublisher = \"*\"\ndeny = \"* /*\"\n"))
+        .unwrap();
+    reload(&mut server);
+    assert!(!granted("oven;AAECAwQFBgcJ"), "the new policy holds for the session that exists");
+    std::fs::write(&policy, POLICY.replace("allow", "alow")).unwrap();
+    let why = reload(&mut server);
+    assert!(why.contains("policy.toml:5"), "{why}");
+    assert!(!granted("oven;AAECAwQFBgcK"));
+    std::fs::write(&policy, POLICY).unwrap();
+    reload(&mut server);
+    assert!(granted("oven;AAECAwQFBgcL"));
+}
+
 #[test]
 fn a_policy_that_is_wrong_is_named_before_the_server_starts() {
     let scene = Scene::new("access-wrong");

@@ -6,6 +6,7 @@ use crate::access::introspection::Publisher;
 use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedBounds, Protokey};
 use coset::{CborSerializable as _, TaggedCborSerializable as _};
+use proptest::prelude::*;
 use tegmen_base::crypto::RustCrypto;
 
 const POLICY: &str = r#"
@@ -114,6 +115,15 @@ fn a_token_that_was_changed_or_is_for_another_does_not_open() {
     }
     let other = Protokey::new(&[8; 32]).expect("32 bytes").token_key::<RustCrypto>();
     assert_eq!(cwt::open(&token, &other, &mut crypto), Err(cwt::NotOpened::NotAuthentic));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_no_token(bytes in proptest::collection::vec(any::<u8>(), 0..128), is_tagged: bool) {
+        let bytes = if is_tagged { [&[0xd0, 0x83, 0x44, 0xa1, 0x01, 0x18, 30, 0xa1, 5][..], &bytes].concat() } else { bytes };
+        let key = protokey().token_key::<RustCrypto>();
+        prop_assert!(cwt::open(&bytes, &key, &mut RustCrypto::new([4; 32])).is_err());
+    }
 }
 
 #[test]
