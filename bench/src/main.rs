@@ -7,6 +7,7 @@ mod californium;
 mod certificates;
 mod coap;
 mod compare;
+mod control;
 mod crowd;
 mod dtls;
 mod echo;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         "addresses" => addresses::run,
         "coap" => coap::run,
         "compare" => compare::run,
+        "control" => control::run,
         "isolation" => isolation::run,
         "limit" => limit::run,
         "oscore" => oscore::run,
@@ -155,6 +157,8 @@ tegmen-bench sessions [--count N]    N sessions held at once, a million if not s
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]
                                      memory of `tegmen serve` for N sessions that each asked once, a million if not said
+tegmen-bench control [--count N]      durable grants of an access control server beside bare SQLite; the database and the start
+                                     of a server with N devices, a million if not said
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's

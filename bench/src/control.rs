@@ -1,0 +1,239 @@
+//! The store and the grants of an access control server: beside bare SQLite, and with a million devices.
+
+use crate::{
+    Options,
+    report::{Header, Limit, OURS, Report, Row, Samples},
+};
+use rusqlite::{Connection, params};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+use tegmen_bench_line::Failure;
+use tegmen_control::{
+    access::{
+        ace::{Aif, Right, Scope, TokenRequest},
+        policy::OwnedParty,
+        protokey::{AcceptedBounds, Mode},
+    },
+    audit::{AuditBounds, AuditLog},
+    service::Service,
+    state::{Bounds, Credential, NewDevice, State},
+};
+use tegmen_host::x509::signer::SoftwareKey;
+use tegmen_store::{Database, Options as StoreOptions, SealingKey};
+use tokio::{runtime::Runtime, task::JoinSet};
+
+/// Grants that wait for their answers at once, and rows of a transaction of bare SQLite.
+const AT_ONCE: usize = 256;
+/// Such batches of one pass.
+const BATCHES: usize = 20;
+/// Bytes of the database of a million devices, at most.
+const BYTES_MAX: f64 = 450e6;
+/// Seconds until a server with a million devices answers, at most.
+const START_MAX: f64 = 5.0;
+/// Least share of the rate of bare SQLite.
+const GRANTS_MIN: f64 = 0.6;
+
+const POLICY: &str = r#"[[rule]]
+subject = "tag:display"
+publisher = "tag:kitchen"
+allow = "read /*"
+"#;
+
+/// Measures grants, the bytes of devices, and the time of a start.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let scene = Scene::new()?;
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    report.header.versions.insert("SQLite", rusqlite::version().to_owned());
+    report.header.notes.push(format!(
+        "grants: {AT_ONCE} at once; each waits for its commit (WAL, synchronous=FULL) and its line of the audit log; bare SQLite \
+         commits {AT_ONCE} rows of as many bytes, and appends and syncs {AT_ONCE} lines"
+    ));
+    grants(&scene, options, &mut report)?;
+    devices(&scene, options.count.unwrap_or(1_000_000), &mut report)?;
+    Ok(report)
+}
+
+/// A directory that is removed at the end, and the runtime of the server.
+struct Scene(PathBuf, Runtime);
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+impl Scene {
+    fn new() -> Result<Self, Failure> {
+        let dir = std::env::current_dir().map_err(failed)?.join(format!("target/bench-control-{}", std::process::id()));
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+        let key = dir.join("sealing.key");
+        fs::write(&key, "4".repeat(64)).map_err(failed)?;
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failed)?;
+        Ok(Self(dir, runtime))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn state(&self, name: &str) -> Result<State<Database>, Failure> {
+        let sealing = Some(Arc::new(SealingKey::from_file(&self.file("sealing.key")).map_err(failed)?) as Arc<_>);
+        let database = Database::open_with(&self.file(name), StoreOptions { sealing, ..StoreOptions::default() });
+        let sessions = AcceptedBounds { each: 1_000_000, ..AcceptedBounds::default() };
+        let bounds = Bounds { sessions, ..Bounds::default() };
+        self.1.block_on(State::open(database.map_err(failed)?, bounds, Box::new(|_| {}))).map_err(failed)
+    }
+
+    fn service(&self) -> Result<Arc<Service<Database>>, Failure> {
+        let pair = rcgen::KeyPair::generate().map_err(failed)?;
+        let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failed)?;
+        let audit =
+            AuditLog::open(&self.file("audit.log"), Arc::new(signer), AuditBounds::default()).map_err(failed)?;
+        let service = Service::new(self.state("grants.db")?, audit).map_err(failed)?;
+        self.1.block_on(async {
+            service.apply_policy("operator", ("policy.toml", POLICY), None).await.map_err(failed)?;
+            for (words, credential) in [
+                ("oven tag:kitchen", Credential::Protokey(Mode::Bound)),
+                ("display tag:display", Credential::SharedKey),
+            ] {
+                service.add("operator", &device(words, credential)?).await.map_err(failed)?;
+            }
+            Ok(Arc::new(service))
+        })
+    }
+}
+
+fn device(words: &str, credential: Credential) -> Result<NewDevice, Failure> {
+    let party = OwnedParty::from_words(words.split(' ')).map_err(failed)?;
+    NewDevice::secret(party, credential, &[7; 16]).map_err(Failure::new)
+}
+
+/// Tokens that are granted in a second, beside rows that bare SQLite writes.
+fn grants(scene: &Scene, options: &Options, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("grants");
+    let service = scene.service()?;
+    let mut bare = Bare::new(&scene.0)?;
+    let mut samples = Samples::new("durable grants of tokens", "1/s", true);
+    samples.demanded.0 = Some(Limit::AtLeast(GRANTS_MIN));
+    for pass in 0..options.passes {
+        for turn in 0..2 {
+            match (pass + turn) % 2 {
+                0 => samples.push(OURS, granted(&scene.1, &service)?),
+                _ => samples.push("bare SQLite", bare.measure()?),
+            }
+        }
+    }
+    report.rows.extend(samples.rows());
+    Ok(())
+}
+
+fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, Failure> {
+    let scope = Scope::of(&Aif(vec![Right { path: "/temp".to_owned(), permissions: 1 }]));
+    let request = TokenRequest { audience: Some("oven".to_owned()), scope: Some(scope), ..TokenRequest::default() };
+    let request: Arc<[u8]> = request.encode().to_vec().into();
+    let begin = Instant::now();
+    for _ in 0..BATCHES {
+        runtime.block_on(async {
+            let mut all = JoinSet::new();
+            for _ in 0..AT_ONCE {
+                let (service, request) = (Arc::clone(service), Arc::clone(&request));
+                all.spawn(async move { service.token(Some("display"), &request).await.code });
+            }
+            while let Some(code) = all.join_next().await {
+                let code = code.map_err(failed)?;
+                if !code.is_success() {
+                    return Err(Failure::new(format!("a grant was answered with {code}")));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// SQLite and a file, without anything of ours.
+struct Bare {
+    connection: Connection,
+    log: File,
+    next: u64,
+}
+
+impl Bare {
+    fn new(dir: &Path) -> Result<Self, Failure> {
+        let connection = Connection::open(dir.join("bare.db")).map_err(failed)?;
+        let set = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+                   CREATE TABLE rows (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
+        connection.execute_batch(set).map_err(failed)?;
+        let log = OpenOptions::new().create(true).append(true).open(dir.join("bare.log")).map_err(failed)?;
+        Ok(Self { connection, log, next: 0 })
+    }
+
+    /// Rows and lines that are durable in a second.
+    fn measure(&mut self) -> Result<f64, Failure> {
+        let begin = Instant::now();
+        for _ in 0..BATCHES {
+            let transaction = self.connection.transaction().map_err(failed)?;
+            {
+                let mut insert = transaction.prepare_cached("INSERT INTO rows VALUES (?1, ?2)").map_err(failed)?;
+                for _ in 0..AT_ONCE {
+                    self.next += 1;
+                    // As random as the names of sessions are.
+                    let key = format!("session/oven;{:016x}", self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                    insert.execute(params![key.as_bytes(), [7_u8; 120]]).map_err(failed)?;
+                }
+            }
+            transaction.commit().map_err(failed)?;
+            let line = [b'x'; 255];
+            let lines: Vec<u8> = line.into_iter().chain([b'\n']).cycle().take(256 * AT_ONCE).collect();
+            self.log.write_all(&lines).and_then(|()| self.log.sync_data()).map_err(failed)?;
+        }
+        Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
+    }
+}
+
+/// The bytes of a database of `count` devices, and the time until a server that starts with it can decide.
+fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("{count} devices");
+    let state = Arc::new(scene.state("devices.db")?);
+    for first in (0..count).step_by(AT_ONCE) {
+        scene.1.block_on(async {
+            let mut all = JoinSet::new();
+            for number in first..count.min(first.saturating_add(AT_ONCE as u32)) {
+                let words = format!("sensor-{number:07} tag:building-{:03} tag:sensor", number % 500);
+                let (new, state) = (device(&words, Credential::Protokey(Mode::Bound))?, Arc::clone(&state));
+                all.spawn(async move { state.add(&new).await.map(drop) });
+            }
+            while let Some(added) = all.join_next().await {
+                added.map_err(failed)?.map_err(failed)?;
+            }
+            Ok::<_, Failure>(())
+        })?;
+    }
+    drop(state);
+    let bytes = fs::metadata(scene.file("devices.db")).map_err(failed)?.len() as f64;
+    let begin = Instant::now();
+    let state = scene.state("devices.db")?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let last = format!("sensor-{:07}", count.saturating_sub(1));
+    if state.view().device(&last).is_none() {
+        return Err(Failure::new(format!("{last} is missing after a start")));
+    }
+    for (operation, unit, number, limit) in
+        [("database", "bytes", bytes, BYTES_MAX), ("start of a server", "s", seconds, START_MAX)]
+    {
+        let judged = (count == 1_000_000).then(|| Limit::AtMost(limit).judge("ours", Some(number)));
+        let row = Row::new(format!("{operation}, {count} devices with protokeys and two tags"), "none", unit, judged);
+        report.rows.push(Row { ours: Some(number), ..row });
+    }
+    Ok(())
+}
