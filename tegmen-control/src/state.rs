@@ -56,7 +56,7 @@ pub enum Event<'a> {
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows that the view has.
     Unavailable(&'a StoreError),
-    /// The store forgot changes that the view does not have. The server has to start again.
+    /// The store forgot changes that the view does not have. The view refuses everything, and the server has to start again.
     Lost,
 }
 

@@ -167,7 +167,10 @@ fn watcher(revocations: Revocations, log: Log) -> Watcher {
             Event::Revocations(_) => return,
             Event::Fault(fault) => fault.to_string(),
             Event::Unavailable(error) => error.to_string(),
-            Event::Lost => "the database forgot changes that this server has not read: start it again".to_owned(),
+            Event::Lost => {
+                "the database forgot changes that this server has not read; it refuses all requests: start it again"
+                    .to_owned()
+            }
         };
         log.event(Level::Error, || format!("access control: {why}"), || json!({ "event": "access", "error": why }));
     })

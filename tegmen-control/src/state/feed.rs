@@ -61,8 +61,18 @@ impl Shared {
             return Answer::of(Ok(()));
         }
         let (promise, answer) = promise();
-        waiting.push((revision, promise));
+        // Without a thread that follows, the promise is dropped, and the answer is an error.
+        if !self.stop.load(Ordering::Acquire) {
+            waiting.push((revision, promise));
+        }
         answer
+    }
+
+    /// Takes everything from the view, which missed changes: it decides on nothing. Calls that wait for it fail.
+    fn lose(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).lose();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn follow(&self, store: &impl Store) {
@@ -75,7 +85,7 @@ impl Shared {
                     self.apply(&changes);
                 }
                 Err(StoreError::Compacted { .. }) => {
-                    // A view that missed changes must decide on nothing.
+                    self.lose();
                     (self.watcher)(Event::Lost);
                     return;
                 }

@@ -164,6 +164,12 @@ impl View {
         faults
     }
 
+    /// Forgets devices and policy, so that everything is refused.
+    pub(super) fn lose(&mut self) {
+        self.devices = Registry::default();
+        self.in_force.policy = Arc::new(TestedPolicy::without_rules());
+    }
+
     /// Returns the devices whose revocation list changed since the last call.
     pub(super) fn take_concerned(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.concerned)
