@@ -6,7 +6,7 @@ use std::time::Duration;
 use tegmen_store::store::answer::Answer;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
-/// A database that has compacted the changes, once it is told to.
+/// A database that has compacted the changes, once the flag is set.
 #[derive(Clone)]
 struct Forgetful(Database, Arc<AtomicBool>);
 
