@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +30,7 @@ use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
-use tegmen_host::x509::{AllowedKey, RawKeys};
+use tegmen_host::x509::{AllowedKey, Files, RawKeys, Settings, Verifier};
 use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
@@ -172,6 +174,52 @@ fn a_device_with_a_raw_key_is_accepted_while_it_is_enabled() {
     });
     let server = Server::start(&scene.0, &options.split(' ').collect::<Vec<_>>(), 1);
     runtime().block_on(async { assert!(session(&server, signer()).await.is_err()) });
+}
+
+#[test]
+fn a_device_with_a_certificate_is_known_by_its_digest() {
+    let scene = Scene::new("access-certificate");
+    furnish(&scene.0);
+    for arguments in [
+        "ca init ca",
+        "ca issue ca --name access --ip 127.0.0.1",
+        "ca issue ca --name panel --client",
+        "ca issue ca --name other --client",
+    ] {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        let made = tegmen.args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
+        assert!(made.status.success(), "{arguments}");
+    }
+    let ca = scene.0.join("ca");
+    let chain = |name: &str| {
+        let pem = std::fs::read(ca.join(format!("{name}.pem"))).unwrap();
+        CertificateDer::pem_slice_iter(&pem).map(|der| der.unwrap().to_vec()).collect::<Vec<_>>()
+    };
+    let digest = sha256(&chain("panel")[0]);
+    with_state(&scene.0, async |state| {
+        let party = OwnedParty::from_words(["panel-3", "tag:display"]).unwrap();
+        state.add(&NewDevice::public(party, Credential::Certificate(digest)).unwrap()).await.unwrap();
+    });
+    let more = "--cert ca/access.pem --cert-key ca/access.key --client-ca ca/ca.pem --client-crl ca/crl.pem";
+    let server = Server::start(&scene.0, &format!("{OPTIONS} {more}").split(' ').collect::<Vec<_>>(), 1);
+    let session = async |name: &str| {
+        let signer = SoftwareKey::from_file(&ca.join(format!("{name}.key"))).unwrap();
+        let files = Files { anchors: vec![ca.join("ca.pem")], crls: vec![ca.join("crl.pem")], revoked: Vec::new() };
+        let verifier = Verifier::from_files(files, Settings::default()).unwrap();
+        let keys = PublicKeys::new(SUITES).with_chain(&chain(name), Arc::new(signer)).unwrap();
+        let keys = keys.believing(Arc::new(verifier)).expecting("127.0.0.1");
+        let config = ClientConfig::default().with(|config| config.trust.public_keys = Some(keys));
+        Session::connect_to(server.addresses[0], Scheme::Coaps, config).await.unwrap()
+    };
+    runtime().block_on(async {
+        // The name of the device is that of the registration, and the subject of the certificate has no meaning.
+        let key = introspect(&session("panel").await, "oven;AAECAwQFBgcI").await;
+        assert_eq!(key, Some(derived("oven;AAECAwQFBgcI", "panel-3")));
+        let other = session("other").await;
+        let request = IntrospectionRequest { token: b"oven;AAECAwQFBgcJ".to_vec(), ..Default::default() }.encode();
+        let response = other.post("/introspect", &request).content_format(ACE_CBOR).await.unwrap();
+        assert_eq!(response.code, Code::UNAUTHORIZED, "a certificate of the authority is no registration");
+    });
 }
 
 /// The key that the oven derives for its session with a subscriber.
