@@ -13,11 +13,11 @@ mod feed;
 mod rows;
 mod view;
 
-pub use device::{Credential, Device, NewDevice};
+pub use device::{Credential, Device, NewDevice, party};
 pub use view::{AcceptedSession, InForce, View};
 
 use crate::access::policy::{FailedTest, Policy, PolicyError};
-use crate::access::protokey::AcceptedBounds;
+use crate::access::protokey::{AcceptedBounds, Protokey};
 use crate::access::revocation::{self, ListFull};
 use device::Known;
 use feed::Feed;
@@ -85,6 +85,9 @@ pub enum StateError {
     /// There is no device of this name.
     #[error("there is no device of the name {0}: add it, or correct the name")]
     Unknown(String),
+    /// A name or a tag is none, or not that of the device.
+    #[error("{0}")]
+    Party(String),
     /// A policy has a mistake.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -124,6 +127,17 @@ const PAGE: usize = 1000;
 /// Time and rows after which session identities get another lease.
 const LEASE_AGE: Duration = Duration::from_secs(600);
 const LEASE_ROWS: u32 = 4096;
+
+/// Changes of a device; what is `None` stays.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// Another proof, and the tags that are given with it.
+    pub proof: Option<NewDevice>,
+    /// Other tags.
+    pub tags: Option<Vec<String>>,
+    /// True if the device may do nothing.
+    pub disabled: Option<bool>,
+}
 
 /// Devices in the order of their names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -224,6 +238,21 @@ impl<S: Store> State<S> {
         Ok(DevicePage { devices, next })
     }
 
+    /// The device of this name with the revision of its row, as the store has it.
+    ///
+    /// # Errors
+    /// [`StateError::Unknown`], [`StateError::Fault`] or [`StateError::Store`].
+    pub async fn find(&self, name: &str) -> Result<(Device, Revision), StateError> {
+        let (known, revision) = self.known(name).await?;
+        Ok((known.device, revision))
+    }
+
+    async fn known(&self, name: &str) -> Result<(Known, Revision), StateError> {
+        let found = self.store.read(rows::device(name).as_bytes(), None).await?;
+        let entry = found.entry.ok_or_else(|| StateError::Unknown(name.to_owned()))?;
+        Ok((read_device(name, &entry.value)?, entry.changed))
+    }
+
     /// Disables a device, or enables it again.
     ///
     /// A disabled device gets nothing, and nobody gets the key of a session with it. Keys that were given before are not taken
@@ -232,12 +261,64 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
     pub async fn set_disabled(&self, name: &str, disabled: bool) -> Result<Revision, StateError> {
+        self.change(name, None, Change { disabled: Some(disabled), ..Change::default() }).await
+    }
+
+    /// Changes a device. `over` is the revision that the operator means to change; `None` changes any.
+    ///
+    /// # Errors
+    /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Party`], [`StateError::DigestTaken`],
+    /// [`StateError::Fault`] or [`StateError::Store`].
+    pub async fn change(&self, name: &str, over: Option<Revision>, change: Change) -> Result<Revision, StateError> {
+        let (mut known, revision) = self.known(name).await?;
+        let digest = known.device.credential.digest();
+        if let Some(NewDevice { device, secret }) = change.proof {
+            if device.name() != name {
+                return Err(StateError::Party(format!(
+                    "the device keeps its name {name}; this names {}",
+                    device.name()
+                )));
+            }
+            let disabled = known.device.disabled;
+            known = Known { device: Device { disabled, ..device }, secret: secret.as_ref().map(Protokey::copy) };
+        }
+        if let Some(tags) = change.tags {
+            known.device.party = device::party(name, &tags).map_err(StateError::Party)?;
+        }
+        known.device.disabled = change.disabled.unwrap_or(known.device.disabled);
         let row = rows::device(name);
-        let found = self.store.read(row.as_bytes(), None).await?;
-        let entry = found.entry.ok_or_else(|| StateError::Unknown(name.to_owned()))?;
-        let mut known = read_device(name, &entry.value)?;
-        known.device.disabled = disabled;
-        let transaction = Transaction::default().require(row.as_str(), entry.changed).put(row, known.value());
+        let mut transaction =
+            Transaction::default().require(row.as_str(), over.unwrap_or(revision)).put(row.as_str(), known.value());
+        let newer = known.device.credential.digest();
+        if digest != newer {
+            if let Some(digest) = digest {
+                transaction = transaction.delete(rows::digest(&digest));
+            }
+            if let Some(digest) = newer {
+                let value = Value::Plain(name.as_bytes().to_vec());
+                transaction =
+                    transaction.require(rows::digest(&digest), Revision::ABSENT).put(rows::digest(&digest), value);
+            }
+        }
+        self.commit(transaction).await.map_err(|error| match error {
+            StoreError::Conflict { key, .. } if key != row.as_bytes() => {
+                StateError::DigestTaken(newer.map_or_else(String::new, |digest| to_hex(&digest)))
+            }
+            error => changed(error, name),
+        })
+    }
+
+    /// Removes a device. `over` is as for [`Self::change`].
+    ///
+    /// # Errors
+    /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
+    pub async fn remove(&self, name: &str, over: Option<Revision>) -> Result<Revision, StateError> {
+        let (known, revision) = self.known(name).await?;
+        let row = rows::device(name);
+        let mut transaction = Transaction::default().require(row.as_str(), over.unwrap_or(revision)).delete(row);
+        if let Some(digest) = known.device.credential.digest() {
+            transaction = transaction.delete(rows::digest(&digest));
+        }
         self.commit(transaction).await.map_err(|error| changed(error, name))
     }
 

@@ -42,7 +42,8 @@ impl Credential {
         }
     }
 
-    fn of(kind: &str, digest: Option<[u8; DIGEST_LEN]>) -> Option<Self> {
+    /// The credential of this kind; `None` if there is no such kind, or the kind does not go with the digest.
+    pub fn of(kind: &str, digest: Option<[u8; DIGEST_LEN]>) -> Option<Self> {
         Some(match (kind, digest) {
             ("certificate", Some(digest)) => Self::Certificate(digest),
             ("public-key", Some(digest)) => Self::PublicKey(digest),
@@ -75,8 +76,8 @@ impl Device {
 /// A device to be added, with its secret if its credential has one.
 #[derive(Debug)]
 pub struct NewDevice {
-    device: Device,
-    secret: Option<Protokey>,
+    pub(super) device: Device,
+    pub(super) secret: Option<Protokey>,
 }
 
 impl NewDevice {
@@ -122,6 +123,15 @@ impl NewDevice {
     pub(super) fn value(&self) -> Value {
         Known { device: self.device.clone(), secret: self.secret.as_ref().map(Protokey::copy) }.value()
     }
+}
+
+/// The party of this name with these tags.
+///
+/// # Errors
+/// The correction, if the name or a tag is none.
+pub fn party(name: &str, tags: &[String]) -> Result<OwnedParty, String> {
+    let tags: Vec<String> = tags.iter().map(|tag| format!("tag:{tag}")).collect();
+    OwnedParty::from_words(tags.iter().map(String::as_str).chain([name]))
 }
 
 /// A device as its row has it.
@@ -190,8 +200,7 @@ impl Known {
         if secret.is_some() == digest.is_some() {
             return Err("its kind does not go with its secret".to_owned());
         }
-        let tags: Vec<String> = record.tags.iter().map(|tag| format!("tag:{tag}")).collect();
-        let party = OwnedParty::from_words(tags.iter().map(String::as_str).chain([name]))?;
+        let party = party(name, &record.tags)?;
         Ok(Self { device: Device { party, credential, disabled: record.disabled }, secret })
     }
 

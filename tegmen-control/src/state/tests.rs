@@ -235,3 +235,31 @@ fn expired_tokens_leave_the_list_and_make_room() {
     let answer = scene.open().view().revocations(Requester::Device("oven"), query);
     assert!(matches!(&answer, Ok(Answer::Diff { more: Some(true), updates, .. }) if updates.is_empty()), "{answer:?}");
 }
+
+#[test]
+fn a_device_is_changed_and_removed_with_its_digest() {
+    let scene = Scene::new("change");
+    let state = scene.open();
+    let certificate = |digest: u8| Credential::Certificate([digest; 32]);
+    let display = |digest| NewDevice::public(party("display tag:display"), certificate(digest)).expect("a device");
+    let first = wait(state.add(&display(1))).expect("added");
+    let proof = Change { proof: Some(display(2)), ..Change::default() };
+    let second = wait(state.change("display", Some(first), proof)).expect("changed");
+    assert!(state.view().with_digest(&[1; 32]).is_none());
+    assert_eq!(state.view().with_digest(&[2; 32]).map(Device::name), Some("display"));
+    let tags = || Change { tags: Some(vec!["wall".to_owned()]), ..Change::default() };
+    let late = wait(state.change("display", Some(first), tags()));
+    assert!(matches!(late, Err(StateError::Changed(_))), "{late:?}");
+    wait(state.change("display", Some(second), tags())).expect("changed");
+    let (device, third) = wait(state.find("display")).expect("there");
+    assert_eq!((device.party.party().tags, device.credential), (&["wall".to_owned()][..], certificate(2)));
+    let late = wait(state.remove("display", Some(second)));
+    assert!(matches!(late, Err(StateError::Changed(_))), "{late:?}");
+    wait(state.remove("display", Some(third))).expect("removed");
+    assert!(matches!(wait(state.find("display")), Err(StateError::Unknown(_))));
+    // Another device may have the certificate now, also after a restart.
+    drop(state);
+    let state = scene.open();
+    assert!(state.view().device("display").is_none());
+    wait(state.add(&NewDevice::public(party("panel"), certificate(2)).expect("a device"))).expect("added");
+}

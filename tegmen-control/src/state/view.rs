@@ -245,6 +245,13 @@ impl View {
         self.in_force.clone()
     }
 
+    /// The name of the file of the policy in force, and its text; `None` if none was applied.
+    pub fn policy_text(&self) -> Option<(&str, String)> {
+        let head = self.head.as_ref()?;
+        let parts: Vec<&[u8]> = (0..head.parts).filter_map(|part| self.parts.get(&part)).map(Vec::as_slice).collect();
+        Some((&head.file, String::from_utf8_lossy(&parts.concat()).into_owned()))
+    }
+
     /// True if the policy in force was read from this text.
     pub fn has_policy(&self, text: &str) -> bool {
         let parts = self.head.iter().flat_map(|head| 0..head.parts).filter_map(|part| self.parts.get(&part));
