@@ -7,9 +7,10 @@
 use crate::access::introspection::{Outcome, Reply, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
-use crate::state::{AcceptedSession, NewDevice, State, StateError, View};
+use crate::state::{AcceptedSession, Change, NewDevice, State, StateError, View};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use tegmen_base::hex::to_hex;
 use tegmen_base::time;
 use tegmen_coap::Code;
 use tegmen_host::provider::HostCrypto;
@@ -157,12 +158,76 @@ impl<S: Store> Service<S> {
     pub async fn disable(&self, by: &str, name: &str) -> Result<usize, ServiceError> {
         self.state.set_disabled(name, true).await?;
         self.audit.note(operator(Kind::Device, by, "disabled", format!("the device {name} was disabled")));
+        self.revoke_sessions_of(by, name).await
+    }
+
+    async fn revoke_sessions_of(&self, by: &str, name: &str) -> Result<usize, ServiceError> {
         let concerned = |publisher: &str, subscriber: &str| publisher == name || subscriber == name;
         let sessions = self.state.view().sessions(|identity, subscriber| concerned(identity.publisher(), subscriber));
         for session in &sessions {
             self.revoke(by, session).await?;
         }
         Ok(sessions.len())
+    }
+
+    /// Changes a device, in the name of an operator: see [`State::change`]. One that is disabled loses the keys of its sessions,
+    /// as by [`Self::disable`].
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn change(
+        &self,
+        by: &str,
+        name: &str,
+        over: Option<Revision>,
+        change: Change,
+    ) -> Result<Revision, ServiceError> {
+        let is_disabled = change.disabled == Some(true);
+        let gives = change.proof.is_some() || change.tags.is_some() || change.disabled == Some(false);
+        if gives {
+            self.audit.is_writable()?;
+        }
+        let revision = self.state.change(name, over, change).await?;
+        let after = if is_disabled { "changed and disabled" } else { "changed" };
+        let record = operator(Kind::Device, by, "changed", format!("the device {name} was {after}"));
+        if is_disabled {
+            self.audit.note(record);
+            self.revoke_sessions_of(by, name).await?;
+        } else {
+            self.audit.write(record).await?;
+        }
+        Ok(revision)
+    }
+
+    /// Removes a device, and revokes the keys of its sessions, in the name of an operator. `over` is as for [`State::change`].
+    ///
+    /// # Errors
+    /// [`ServiceError::State`]: then some keys may still be valid.
+    pub async fn remove(&self, by: &str, name: &str, over: Option<Revision>) -> Result<(), ServiceError> {
+        self.state.remove(name, over).await?;
+        self.audit.note(operator(Kind::Device, by, "removed", format!("the device {name} was removed")));
+        self.revoke_sessions_of(by, name).await.map(drop)
+    }
+
+    /// Revokes a token by its hash, in the name of an operator: see [`State::revoke`].
+    ///
+    /// # Errors
+    /// [`ServiceError::State`].
+    pub async fn revoke_token(
+        &self,
+        by: &str,
+        hash: &[u8],
+        expires: u64,
+        concerned: &[&str],
+    ) -> Result<(), ServiceError> {
+        self.state.revoke(hash, expires, concerned).await?;
+        self.audit.note(operator(Kind::Revocation, by, "revoked", format!("the token with the hash {}", to_hex(hash))));
+        Ok(())
+    }
+
+    /// The audit log, for changes of an operator beside the state.
+    pub const fn audit(&self) -> &AuditLog {
+        &self.audit
     }
 
     /// Revokes the key of a session, in the name of an operator. It is durable and in force when this returns.
