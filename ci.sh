@@ -97,7 +97,7 @@ step_test() {
 # network.
 step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
-    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-flash -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host
+    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-flash -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
 }
 

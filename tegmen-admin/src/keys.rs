@@ -1,0 +1,219 @@
+//! API keys, and the token that creates the first one.
+//!
+//! ```text
+//! admin/key/ID      a key: the hash of its secret, its name, its scopes and its end
+//! admin/bootstrap   the hash of the bootstrap token; empty after the token was used
+//! ```
+//!
+//! A key is `tegmen_ID_SECRET`, with an ID of 8 and a secret of 32 random bytes in hexadecimal digits.
+
+use crate::problem::Problem;
+use crate::scope::{Scope, Scopes};
+use crate::{now, sha256};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use tegmen_base::hex::to_hex;
+use tegmen_store::store::Scan;
+use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+use zeroize::Zeroizing;
+
+const KEYS: &str = "admin/key/";
+const BOOTSTRAP: &str = "admin/bootstrap";
+const PREFIX: &str = "tegmen_";
+/// The ID in the bootstrap token.
+const FIRST: &str = "bootstrap";
+/// Longest life of a key in seconds.
+const LONGEST: u64 = 366 * 24 * 3600;
+/// Most keys.
+const MOST: usize = 1000;
+
+/// The reason why the bootstrap token could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file failed.
+    #[error("the bootstrap token cannot be written to {0}: {1}: choose a file in a directory of the server")]
+    File(String, std::io::Error),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random,
+}
+
+/// The sender of a request, as its credential proves it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Principal {
+    /// The name, for the audit log and for rows.
+    pub(crate) name: String,
+    pub(crate) right: Right,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Right {
+    /// Scopes, and the end in seconds since 1970.
+    Scopes(Scopes, u64),
+    /// The right to create the first key, with the revision of the row of the token.
+    FirstKey(Revision),
+}
+
+impl Principal {
+    pub(crate) fn has(&self, scope: Scope) -> bool {
+        matches!(&self.right, Right::Scopes(scopes, _) if scopes.contains(&scope))
+    }
+}
+
+/// A key to be created.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewKey {
+    name: String,
+    scopes: Scopes,
+    expires: u64,
+}
+
+/// A row of a key.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    sha256: String,
+    key: NewKey,
+}
+
+/// Keeps keys in a store.
+pub(crate) struct Keys<S>(pub(crate) S);
+
+fn random<const N: usize>() -> Option<String> {
+    let mut bytes = Zeroizing::new([0; N]);
+    aws_lc_rs::rand::fill(&mut *bytes).ok()?;
+    Some(to_hex(&*bytes))
+}
+
+fn unauthorized() -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "send a valid API key as Authorization: Bearer KEY")
+}
+
+fn json(row: &impl Serialize) -> Value {
+    Value::Plain(serde_json::to_vec(row).unwrap_or_default())
+}
+
+fn read(value: &Value) -> Option<Row> {
+    serde_json::from_slice(value.plain()?).ok()
+}
+
+impl NewKey {
+    /// Checks a key that this principal wants to create: it gets no scope and no later end than its creator has.
+    pub(crate) fn check(&self, by: &Principal) -> Result<(), Problem> {
+        let now = now();
+        if self.name.is_empty() || self.name.len() > 64 {
+            return Err(Problem::malformed("the name of a key has 1 to 64 bytes"));
+        }
+        if self.scopes.is_empty() {
+            return Err(Problem::malformed("a key needs at least one scope"));
+        }
+        if self.expires <= now || self.expires > now.saturating_add(LONGEST) {
+            return Err(Problem::malformed(
+                "a key ends in the future, and within 366 days: set expires in seconds since 1970",
+            ));
+        }
+        match &by.right {
+            Right::FirstKey(_) => Ok(()),
+            Right::Scopes(scopes, end) if self.scopes.is_subset(scopes) && self.expires <= *end => Ok(()),
+            Right::Scopes(..) => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "more-than-own-scope",
+                "a key creates keys with its own scopes and no later end: ask an administrator who has more",
+            )),
+        }
+    }
+}
+
+impl<S: Store> Keys<S> {
+    /// Draws the bootstrap token and writes it to a file, unless it was used. Returns true if the file was written.
+    pub(crate) async fn bootstrap(&self, file: &Path) -> Result<bool, KeysError> {
+        let found = self.0.read(BOOTSTRAP.as_bytes(), None).await?.entry;
+        let at = found.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
+        if found.is_some_and(|entry| entry.value.plain().is_some_and(<[u8]>::is_empty)) {
+            return Ok(false);
+        }
+        let secret = Zeroizing::new(random::<32>().ok_or(KeysError::Random)?);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        tegmen_base::private::open(&mut options, file)
+            .and_then(|mut file| writeln!(file, "{PREFIX}{FIRST}_{}", *secret))
+            .map_err(|error| KeysError::File(file.display().to_string(), error))?;
+        let value = Value::Plain(sha256(&[secret.as_bytes()]).into_bytes());
+        self.0.commit(Transaction::default().require(BOOTSTRAP, at).put(BOOTSTRAP, value)).await?;
+        Ok(true)
+    }
+
+    /// The principal with this bearer token.
+    pub(crate) async fn authenticate(&self, token: &str) -> Result<Principal, Problem> {
+        let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or_else(unauthorized)?;
+        let is_id = id == FIRST || (id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if !is_id || secret.len() != 64 {
+            return Err(unauthorized());
+        }
+        let hash = sha256(&[secret.as_bytes()]);
+        let is_same = |stored: &[u8]| verify_slices_are_equal(stored, hash.as_bytes()).is_ok();
+        if id == FIRST {
+            let entry = self.0.read(BOOTSTRAP.as_bytes(), None).await?.entry.ok_or_else(unauthorized)?;
+            let is_same = entry.value.plain().is_some_and(is_same);
+            let right = Right::FirstKey(entry.changed);
+            return is_same.then(|| Principal { name: FIRST.to_owned(), right }).ok_or_else(unauthorized);
+        }
+        let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry.ok_or_else(unauthorized)?;
+        let Row { sha256: stored, key } = read(&entry.value).ok_or_else(unauthorized)?;
+        if !is_same(stored.as_bytes()) || key.expires <= now() {
+            return Err(unauthorized());
+        }
+        Ok(Principal { name: id.to_owned(), right: Right::Scopes(key.scopes, key.expires) })
+    }
+
+    /// Creates a key. Returns its ID and the key, which nobody can read again.
+    pub(crate) async fn create(&self, key: NewKey, by: &Principal) -> Result<(String, Zeroizing<String>), Problem> {
+        let full = self.0.scan(Scan::of(KEYS, MOST)).await?.entries.len() >= MOST;
+        if full {
+            return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many-keys", "delete keys that ended"));
+        }
+        let no_random =
+            || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-random", "the system gives no random bytes");
+        let (id, secret) = random::<8>().zip(random::<32>().map(Zeroizing::new)).ok_or_else(no_random)?;
+        let row = Row { sha256: sha256(&[secret.as_bytes()]), key };
+        let name = format!("{KEYS}{id}");
+        let mut transaction = Transaction::default().require(name.as_str(), Revision::ABSENT).put(name, json(&row));
+        if let Right::FirstKey(at) = by.right {
+            transaction = transaction.require(BOOTSTRAP, at).put(BOOTSTRAP, Value::Plain(Vec::new()));
+        }
+        self.0.commit(transaction).await?;
+        let key = Zeroizing::new(format!("{PREFIX}{id}_{}", *secret));
+        Ok((id, key))
+    }
+
+    /// All keys, without their hashes.
+    pub(crate) async fn list(&self) -> Result<Vec<serde_json::Value>, Problem> {
+        let page = self.0.scan(Scan::of(KEYS, MOST)).await?;
+        let shown = |entry: &tegmen_store::store::Entry| {
+            let id = std::str::from_utf8(&entry.key).ok()?.strip_prefix(KEYS)?.to_owned();
+            let NewKey { name, scopes, expires } = read(&entry.value)?.key;
+            Some(serde_json::json!({ "id": id, "name": name, "scopes": scopes, "expires": expires }))
+        };
+        Ok(page.entries.iter().filter_map(shown).collect())
+    }
+
+    /// Deletes a key.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), Problem> {
+        let row = format!("{KEYS}{id}");
+        let unknown =
+            || Problem::new(StatusCode::NOT_FOUND, "unknown-key", "there is no key of this ID: list the keys");
+        let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let found = if is_id { self.0.read(row.as_bytes(), None).await?.entry } else { None };
+        let entry = found.ok_or_else(unknown)?;
+        self.0.commit(Transaction::default().require(row.as_str(), entry.changed).delete(row)).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! HTTPS interface for the administrators of an access control server.
+//!
+//! [`Api`] answers requests about devices, the policy, revocations and API keys. [`serve()`] is its listener. Each request passes
+//! the same steps in `routes`: credential, scope, size, syntax, `Idempotency-Key`, change. A request that fails one of them gets
+//! a [`Problem`], and changes nothing in the store.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod failures;
+mod handlers;
+mod keys;
+mod listener;
+mod problem;
+mod replay;
+mod routes;
+mod scope;
+
+pub use keys::KeysError;
+pub use listener::{ClientCertificates, serve, tls};
+pub use problem::Problem;
+pub use routes::{Api, ROUTES, Route};
+pub use scope::{Scope, Scopes};
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The SHA-256 in hexadecimal digits.
+fn sha256(parts: &[&[u8]]) -> String {
+    tegmen_base::hex::to_hex(&tegmen_trust::digest::sha256_of(parts))
+}

@@ -1,0 +1,94 @@
+//! Requests with an `Idempotency-Key`: the first is made, and its repetitions get its answer.
+//!
+//! ```text
+//! admin/replay/WHO/HASH   the hash of the request, and its answer as soon as there is one
+//! ```
+//!
+//! A row is written before the change, so no failure makes a change twice. It goes with its lease.
+
+use crate::problem::Problem;
+use crate::sha256;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tegmen_store::store::LeaseId;
+use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+
+const ROWS: &str = "admin/replay/";
+/// Time for which an answer is kept.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// An answer without secrets.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) status: u16,
+    pub(crate) body: serde_json::Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    request: String,
+    answer: Option<Kept>,
+}
+
+/// A request that nobody made before.
+pub(crate) struct First {
+    row: String,
+    request: String,
+    at: Revision,
+    lease: LeaseId,
+}
+
+fn in_use() -> Problem {
+    Problem::new(
+        StatusCode::CONFLICT,
+        "idempotency-key-in-use",
+        "the first request with this Idempotency-Key has no answer yet, or failed with the server: read whether it was made",
+    )
+}
+
+/// Looks up a request by its sender, key and content; the answer if it was made before.
+pub(crate) async fn look_up<S: Store>(
+    store: &S,
+    who: &str,
+    key: &str,
+    content: &[&[u8]],
+) -> Result<Result<First, Kept>, Problem> {
+    if key.is_empty() || key.len() > 128 {
+        return Err(Problem::malformed("an Idempotency-Key has 1 to 128 characters"));
+    }
+    let row = format!("{ROWS}{who}/{}", sha256(&[key.as_bytes()]));
+    let request = sha256(content);
+    if let Some(entry) = store.read(row.as_bytes(), None).await?.entry {
+        let found = entry.value.plain().and_then(|text| serde_json::from_slice::<Row>(text).ok()).ok_or_else(in_use)?;
+        if found.request != request {
+            return Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency-key-reused",
+                "another request had this Idempotency-Key: draw a new one for each request",
+            ));
+        }
+        return found.answer.map(Err).ok_or_else(in_use);
+    }
+    let lease = store.grant(KEPT).await?;
+    let value = json(&Row { request: request.clone(), answer: None });
+    let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT);
+    match store.commit(transaction.put_leased(row.as_str(), value, lease)).await {
+        Ok(at) => Ok(Ok(First { row, request, at, lease })),
+        Err(StoreError::Conflict { .. }) => Err(in_use()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl First {
+    /// Keeps the answer. If the store fails, the outcome stays unknown to repetitions.
+    pub(crate) async fn keep<S: Store>(self, store: &S, answer: Kept) {
+        let value = json(&Row { request: self.request, answer: Some(answer) });
+        let transaction = Transaction::default().require(self.row.as_str(), self.at);
+        let _ = store.commit(transaction.put_leased(self.row, value, self.lease)).await;
+    }
+}
+
+fn json(row: &Row) -> Value {
+    Value::Plain(serde_json::to_vec(row).unwrap_or_default())
+}

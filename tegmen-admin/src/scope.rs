@@ -1,0 +1,59 @@
+//! Scopes: the parts of the interface that a credential opens.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A part of the interface.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Scope {
+    /// Read devices.
+    #[serde(rename = "devices:read")]
+    DevicesRead,
+    /// Add, change and remove devices.
+    #[serde(rename = "devices:write")]
+    DevicesWrite,
+    /// Read, test, compare and explain policies.
+    #[serde(rename = "policy:read")]
+    PolicyRead,
+    /// Apply a policy.
+    #[serde(rename = "policy:write")]
+    PolicyWrite,
+    /// Revoke tokens.
+    #[serde(rename = "revoke")]
+    Revoke,
+    /// Create, list and delete API keys.
+    #[serde(rename = "keys:write")]
+    KeysWrite,
+    /// Read what was done: the list of revoked tokens.
+    #[serde(rename = "audit:read")]
+    AuditRead,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 7] = [
+        Self::DevicesRead,
+        Self::DevicesWrite,
+        Self::PolicyRead,
+        Self::PolicyWrite,
+        Self::Revoke,
+        Self::KeysWrite,
+        Self::AuditRead,
+    ];
+
+    /// The name, as requests and answers write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DevicesRead => "devices:read",
+            Self::DevicesWrite => "devices:write",
+            Self::PolicyRead => "policy:read",
+            Self::PolicyWrite => "policy:write",
+            Self::Revoke => "revoke",
+            Self::KeysWrite => "keys:write",
+            Self::AuditRead => "audit:read",
+        }
+    }
+}
+
+/// The scopes of a credential.
+pub type Scopes = BTreeSet<Scope>;

@@ -1,0 +1,218 @@
+//! The interface over its listener, TLS and a database in a file.
+
+mod common;
+
+use common::{Scene, later, token};
+use serde_json::{Value, json};
+use tegmen_admin::{ROUTES, Scope};
+use tegmen_store::Store;
+
+const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
+                      subject = [\"panel\", \"tag:display\"]\npublisher = \"oven\"\nrequest = \"GET /temp\"\nexpect = \"allow\"\n";
+
+/// Method, path, key, further headers, body, and the status and code of the answer.
+type Case<'a> = (&'a str, &'a str, Option<&'a str>, &'a [(&'a str, &'a str)], &'a Value, (u16, &'a str));
+
+fn policy() -> Value {
+    json!({ "file": "policy.toml", "text": POLICY })
+}
+
+/// A body that each route takes.
+fn right_body(method: &str, path: &str) -> Value {
+    match (method, path) {
+        ("POST", "/v1/devices") => json!({ "name": "oven", "kind": "protokey", "secret": "a1".repeat(32) }),
+        ("PUT", "/v1/devices/{name}") => json!({ "kind": "protokey", "secret": "a1".repeat(32) }),
+        ("PATCH", _) => json!({ "disabled": true }),
+        ("POST", "/v1/policy/explain") => {
+            json!({ "subject": ["panel"], "publisher": ["oven"], "request": "GET /temp" })
+        }
+        (_, path) if path.starts_with("/v1/policy") => policy(),
+        ("POST", "/v1/revocations") => {
+            json!({ "hash": format!("01{}", "5a".repeat(32)), "expires": later(), "concerned": [] })
+        }
+        ("POST", "/v1/keys") => json!({ "name": "one", "scopes": ["keys:write"], "expires": later() - 100 }),
+        _ => Value::Null,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_key_cannot_do_more_than_its_scope() {
+    let scene = Scene::new("scope").await;
+    let root = scene.first_key().await;
+    for route in &ROUTES {
+        let path = route.path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef");
+        let body = right_body(route.method.as_str(), route.path);
+        let others: Vec<&str> =
+            Scope::ALL.iter().filter(|scope| **scope != route.scope).map(|scope| scope.name()).collect();
+        let (id, key) = scene.key(&root, &others).await;
+        let before = scene.revision().await;
+        let headers = [("if-match", "*"), ("idempotency-key", "x")];
+        let refused = scene.ask(route.method.as_str(), &path, Some(&key), &headers, &body).await;
+        assert_eq!((refused.status, refused.code()), (403, "scope-missing"), "{} {path}", route.method);
+        assert_eq!(scene.revision().await, before, "{} {path} reached the store", route.method);
+        // The mutant: the row of the same key has the scope. The same request passes.
+        scene.widen(&id, &others, route.scope.name()).await;
+        let passed = scene.ask(route.method.as_str(), &path, Some(&key), &headers[..1], &body).await;
+        assert!(![401, 403].contains(&passed.status), "{} {path}: {passed:?}", route.method);
+    }
+    // A key gives no other key more than it has: neither a scope nor a later end.
+    let (_, key) = scene.key(&root, &["keys:write"]).await;
+    for (scopes, expires) in [(json!(["keys:write", "revoke"]), later() - 100), (json!(["keys:write"]), later() + 100)]
+    {
+        let body = json!({ "name": "more", "scopes": scopes, "expires": expires });
+        let refused = scene.ask("POST", "/v1/keys", Some(&key), &[], &body).await;
+        assert_eq!((refused.status, refused.code()), (403, "more-than-own-scope"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bootstrap_token_creates_one_key_and_nothing_else() {
+    let scene = Scene::new("bootstrap").await;
+    let bootstrap = scene.bootstrap_token();
+    for route in ROUTES.iter().filter(|route| (route.method.as_str(), route.path) != ("POST", "/v1/keys")) {
+        let path = route.path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef");
+        let body = right_body(route.method.as_str(), route.path);
+        let refused = scene.ask(route.method.as_str(), &path, Some(&bootstrap), &[("if-match", "*")], &body).await;
+        assert_eq!(refused.status, 403, "{} {path}", route.method);
+    }
+    let body = json!({ "name": "first", "scopes": ["keys:write"], "expires": later() });
+    assert_eq!(scene.ask("POST", "/v1/keys", Some(&bootstrap), &[], &body).await.status, 201);
+    assert_eq!(scene.ask("POST", "/v1/keys", Some(&bootstrap), &[], &body).await.status, 401);
+    #[cfg(unix)]
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&scene.bootstrap_file().metadata().unwrap().permissions()) & 0o777,
+        0o600
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_bad_request_reaches_the_store() {
+    let scene = Scene::new("bad").await;
+    let root = scene.first_key().await;
+    let device = right_body("POST", "/v1/devices");
+    let key = [("idempotency-key", "one")];
+    let first = scene.ask("POST", "/v1/devices", Some(&root), &key, &device).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let before = scene.revision().await;
+    // A repetition gets the answer of the first request, and another request with its key none.
+    let again = scene.ask("POST", "/v1/devices", Some(&root), &key, &device).await;
+    assert_eq!((again.status, &again.body), (201, &first.body));
+    let other = json!({ "name": "hob", "kind": "protokey", "secret": "b2".repeat(32) });
+    let wrong_key = token(&root);
+    let large = json!({ "file": "policy.toml", "text": "#".repeat(3 << 20) });
+    let no_json = Value::String("no device".to_owned());
+    let untagged = json!({ "file": "p", "text": "[[rule]]\nsubject = 5\n" });
+    let failing = json!({ "file": "p", "text": POLICY.replace("expect = \"allow\"", "expect = \"deny\"") });
+    let ended = json!({ "name": "old", "scopes": ["revoke"], "expires": 1 });
+    let short = json!({ "name": "hob", "kind": "protokey", "secret": "b2" });
+    let any = ("if-match", "*");
+    let cases: [Case<'_>; 15] = [
+        ("POST", "/v1/devices", Some(&root), &key, &other, (422, "idempotency-key-reused")),
+        ("POST", "/v1/devices", Some(&root), &[("idempotency-key", "")], &other, (400, "malformed")),
+        ("POST", "/v1/devices", None, &[], &other, (401, "unauthorized")),
+        ("POST", "/v1/devices", Some(&wrong_key), &[], &other, (401, "unauthorized")),
+        ("POST", "/v1/devices", Some(&root), &[], &no_json, (400, "malformed")),
+        ("POST", "/v1/devices", Some(&root), &[], &short, (422, "invalid-device")),
+        ("POST", "/v1/devices", Some(&root), &[], &device, (409, "name-taken")),
+        ("PATCH", "/v1/devices/oven", Some(&root), &[], &json!({ "disabled": true }), (428, "if-match-missing")),
+        ("DELETE", "/v1/devices/oven", Some(&root), &[("if-match", "\"1\"")], &Value::Null, (412, "changed-meanwhile")),
+        ("DELETE", "/v1/devices/hob", Some(&root), &[any], &Value::Null, (404, "unknown-device")),
+        ("PUT", "/v1/policy", Some(&root), &[any], &large, (413, "too-long")),
+        ("PUT", "/v1/policy", Some(&root), &[any], &untagged, (422, "invalid-policy")),
+        ("PUT", "/v1/policy", Some(&root), &[any], &failing, (422, "policy-fails-tests")),
+        ("POST", "/v1/keys", Some(&root), &[], &ended, (400, "malformed")),
+        ("POST", "/v1/nothing", Some(&root), &[], &Value::Null, (404, "no-route")),
+    ];
+    for (method, path, key, headers, body, expected) in cases {
+        let answer = scene.ask(method, path, key, headers, body).await;
+        assert_eq!((answer.status, answer.code()), expected, "{method} {path}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{method} {path}");
+        assert!(!answer.text.contains("b2b2"), "{answer:?}");
+    }
+    assert_eq!(scene.revision().await, before);
+    // An address that sends wrong keys is refused after ten of them, with a right key too.
+    for _ in 0..9 {
+        assert_eq!(scene.ask("GET", "/v1/devices", Some(&wrong_key), &[], &Value::Null).await.status, 401);
+    }
+    let refused = scene.ask("GET", "/v1/devices", Some(&root), &[], &Value::Null).await;
+    assert_eq!((refused.status, refused.code()), (429, "too-many-failures"));
+    assert_eq!(scene.revision().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_are_listed_in_pages_and_never_with_their_secrets() {
+    let scene = Scene::new("devices").await;
+    let root = scene.first_key().await;
+    for name in ["a", "b", "c", "d", "e"] {
+        let device = json!({ "name": name, "tags": ["x"], "kind": "protokey", "secret": "a1".repeat(32) });
+        let added = scene.ask("POST", "/v1/devices", Some(&root), &[], &device).await;
+        assert_eq!(added.status, 201, "{added:?}");
+        assert!(!added.text.contains("a1a1"));
+    }
+    let mut names = Vec::new();
+    let mut path = "/v1/devices?limit=2".to_owned();
+    loop {
+        let page = scene.ask("GET", &path, Some(&root), &[], &Value::Null).await;
+        assert!(!page.text.contains("a1a1"));
+        let devices = page.body["devices"].as_array().unwrap().clone();
+        assert!(devices.len() <= 2);
+        names.extend(devices.iter().map(|device| device["name"].as_str().unwrap().to_owned()));
+        let Some(next) = page.body["next"].as_str() else { break };
+        path = format!("/v1/devices?limit=2&after={next}");
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "e"]);
+    let shown = scene.ask("GET", "/v1/devices/a", Some(&root), &[], &Value::Null).await;
+    let tag = shown.header("etag").unwrap().to_owned();
+    let changes = json!({ "tags": ["y"], "disabled": true });
+    let changed = scene.ask("PATCH", "/v1/devices/a", Some(&root), &[("if-match", &tag)], &changes).await;
+    assert_eq!(changed.status, 204, "{changed:?}");
+    let late = scene.ask("PATCH", "/v1/devices/a", Some(&root), &[("if-match", &tag)], &changes).await;
+    assert_eq!((late.status, late.code()), (412, "changed-meanwhile"));
+    let shown = scene.ask("GET", "/v1/devices/a", Some(&root), &[], &Value::Null).await;
+    assert_eq!((&shown.body["tags"], &shown.body["disabled"]), (&json!(["y"]), &json!(true)));
+    assert_eq!(shown.header("etag"), changed.header("etag"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_tested_compared_applied_and_explained() {
+    let scene = Scene::new("policy").await;
+    let root = scene.first_key().await;
+    let tested = scene.ask("POST", "/v1/policy/test", Some(&root), &[], &policy()).await;
+    assert_eq!(tested.body, json!({ "rules": 1, "tests": 1, "failed": [] }));
+    let diff = scene.ask("POST", "/v1/policy/diff", Some(&root), &[], &policy()).await;
+    assert_eq!(diff.body["added"].as_array().map(Vec::len), Some(1), "{diff:?}");
+    let shown = scene.ask("GET", "/v1/policy", Some(&root), &[], &Value::Null).await;
+    let tag = shown.header("etag").unwrap().to_owned();
+    for expected in [204, 412] {
+        let applied = scene.ask("PUT", "/v1/policy", Some(&root), &[("if-match", &tag)], &policy()).await;
+        assert_eq!(applied.status, expected, "{applied:?}");
+    }
+    let shown = scene.ask("GET", "/v1/policy", Some(&root), &[], &Value::Null).await;
+    assert_eq!(shown.body["text"], POLICY);
+    let question = json!({ "subject": ["panel", "tag:display"], "publisher": ["oven"], "request": "GET /temp" });
+    let explained = scene.ask("POST", "/v1/policy/explain", Some(&root), &[], &question).await;
+    assert_eq!(explained.body["decision"], "allowed", "{explained:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_shown_once_and_only_its_hash_is_stored() {
+    let scene = Scene::new("keys").await;
+    let root = scene.first_key().await;
+    let body = json!({ "name": "ci", "scopes": ["policy:read"], "expires": later() - 100 });
+    let once = [("idempotency-key", "ci")];
+    let created = scene.ask("POST", "/v1/keys", Some(&root), &once, &body).await;
+    let key = created.body["key"].as_str().unwrap().to_owned();
+    let again = scene.ask("POST", "/v1/keys", Some(&root), &once, &body).await;
+    assert_eq!((again.status, &again.body["id"], &again.body["key"]), (201, &created.body["id"], &Value::Null));
+    let secret = key.rsplit('_').next().unwrap();
+    let rows = scene.store.scan(tegmen_store::store::Scan::of("admin/", 1000)).await.unwrap();
+    let stored: Vec<u8> = rows.entries.iter().filter_map(|row| row.value.plain()).flatten().copied().collect();
+    assert!(!String::from_utf8_lossy(&stored).contains(secret));
+    assert_eq!(scene.ask("GET", "/v1/policy", Some(&key), &[], &Value::Null).await.status, 200);
+    let listed = scene.ask("GET", "/v1/keys", Some(&root), &[], &Value::Null).await;
+    assert_eq!(listed.body["keys"].as_array().map(Vec::len), Some(2));
+    let path = format!("/v1/keys/{}", created.body["id"].as_str().unwrap());
+    assert_eq!(scene.ask("DELETE", &path, Some(&root), &[], &Value::Null).await.status, 204);
+    assert_eq!(scene.ask("GET", "/v1/policy", Some(&key), &[], &Value::Null).await.status, 401);
+    assert!(scene.audit().contains("was created"));
+}
