@@ -216,3 +216,16 @@ async fn a_key_is_shown_once_and_only_its_hash_is_stored() {
     assert_eq!(scene.ask("GET", "/v1/policy", Some(&key), &[], &Value::Null).await.status, 401);
     assert!(scene.audit().contains("was created"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_has_the_scopes_that_the_configuration_gives() {
+    let mut scene = Scene::new("certificates").await;
+    for (client, devices, policy) in [(0, 200, 403), (1, 403, 200)] {
+        scene.use_client(client);
+        assert_eq!(scene.ask("GET", "/v1/devices", None, &[], &Value::Null).await.status, devices);
+        assert_eq!(scene.ask("GET", "/v1/policy", None, &[], &Value::Null).await.status, policy);
+        // A wrong key is not made good by a certificate.
+        let wrong = format!("tegmen_0123456789abcdef_{}", "0".repeat(64));
+        assert_eq!(scene.ask("GET", "/v1/devices", Some(&wrong), &[], &Value::Null).await.status, 401);
+    }
+}

@@ -1,12 +1,13 @@
 //! A server with its listener, and a client.
 
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen_admin::{Api, Scope, serve, tls};
+use tegmen_admin::{Api, ClientCertificates, Scope, serve, tls};
+use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, State};
@@ -16,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// An hour from now, in seconds since 1970.
@@ -35,6 +36,9 @@ pub(crate) struct Scene {
     pub(crate) store: Database,
     address: SocketAddr,
     client: TlsConnector,
+    roots: RootCertStore,
+    /// Two clients of the authority: the first has scopes of its own.
+    clients: Vec<(CertificateDer<'static>, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,19 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
+}
+
+fn connector(roots: &RootCertStore, own: Option<&(CertificateDer<'static>, Vec<u8>)>) -> TlsConnector {
+    let client = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots.clone());
+    let client = match own {
+        None => client.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::try_from(key.clone()).unwrap();
+            client.with_client_auth_cert(vec![certificate.clone()], key).unwrap()
+        }
+    };
+    TlsConnector::from(Arc::new(client))
 }
 
 impl Scene {
@@ -77,16 +94,39 @@ impl Scene {
         let pair = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
         let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
-        let config = tls(vec![certificate.der().clone()], key, None).unwrap();
+        let ca_key = KeyPair::generate().unwrap();
+        let mut ca = CertificateParams::new(vec![]).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_certificate = ca.self_signed(&ca_key).unwrap();
+        let issuer = Issuer::new(ca, ca_key);
+        let clients: Vec<_> = ["first", "second"]
+            .map(|name| {
+                let pair = KeyPair::generate().unwrap();
+                let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+                (params.signed_by(&pair, &issuer).unwrap().der().clone(), pair.serialize_der())
+            })
+            .into();
+        let mut authority = RootCertStore::empty();
+        authority.add(ca_certificate.der().clone()).unwrap();
+        let digest = to_hex(&tegmen_trust::digest::sha256(&clients[0].0));
+        let certified = ClientCertificates {
+            roots: authority,
+            scopes: [(digest, [Scope::DevicesRead].into())].into(),
+            others: [Scope::PolicyRead].into(),
+        };
+        let config = tls(vec![certificate.der().clone()], key, Some(&certified)).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).unwrap();
-        let client = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let client = client.with_safe_default_protocol_versions().unwrap();
-        let client = TlsConnector::from(Arc::new(client.with_root_certificates(roots).with_no_client_auth()));
+        let client = connector(&roots, None);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
-        Self { dir, store, address, client }
+        tokio::spawn(serve(listener, Arc::new(config), Some(certified), Arc::new(api)));
+        Self { dir, store, address, client, roots, clients }
+    }
+
+    /// From now on the client has this certificate.
+    pub(crate) fn use_client(&mut self, number: usize) {
+        self.client = connector(&self.roots, Some(&self.clients[number]));
     }
 
     pub(crate) fn bootstrap_file(&self) -> PathBuf {
