@@ -56,7 +56,7 @@ enum Command {
     /// Run a demo on this machine: a secured CoAP server, and the Blink client that sends requests to it.
     Up(up::Up),
     /// Serve values, files and commands as CoAP resources.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Read a resource.
     Get(ask::Get),
     /// Write a resource.

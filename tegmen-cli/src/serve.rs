@@ -1,6 +1,7 @@
 //! `tegmen serve`: values, files and commands as resources.
 
 mod access;
+mod admin;
 mod check;
 mod config_file;
 mod options;
@@ -215,6 +216,7 @@ fn run(
     let shown = Shown { counts: running.server.counts(), pulse: running.server.pulse(), operation: watched };
     let outcome = runtime.block_on(async {
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
+        running.administer().await?;
         let mut ended = std::pin::pin!(ended);
         let mut alive = std::pin::pin!(keep_alive(&shown, manager));
         manager.report(&format!("READY=1\nSTATUS={} resources", running.resources()));

@@ -23,6 +23,7 @@ use tegmen_store::{Database, Options, SealingKey};
 /// An access control server that is open.
 pub(super) struct Role {
     service: Arc<Service<Database>>,
+    database: Database,
     revocations: Revocations,
 }
 
@@ -97,9 +98,9 @@ impl Access {
         let revocations = Revocations::default();
         let watcher = watcher(revocations.clone(), log.clone());
         let opened = runtime()?.block_on(async {
-            let state = State::open(database, Bounds::default(), watcher).await.map_err(Failure::usage)?;
+            let state = State::open(database.clone(), Bounds::default(), watcher).await.map_err(Failure::usage)?;
             let service = Service::new(state, audit).map_err(Failure::io)?;
-            let role = Role { service: Arc::new(service), revocations };
+            let role = Role { service: Arc::new(service), database, revocations };
             if let Some(policy) = policy {
                 role.apply(policy).await.map_err(Failure::usage)?;
             }
@@ -127,6 +128,11 @@ impl Role {
         let text = policy(file)?;
         let name = file.display().to_string();
         self.service.configure_policy(&name, &text).await.map(drop).map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// Returns the server and the database of its state.
+    pub(super) fn shared(&self) -> (Arc<Service<Database>>, Database) {
+        (Arc::clone(&self.service), self.database.clone())
     }
 
     /// Returns the source of the keys that devices share with the server.

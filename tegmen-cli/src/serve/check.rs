@@ -31,6 +31,7 @@ impl Sections {
             mistakes.push(Mistake::new("store", "access control is served over coaps: it excludes --no-secure"));
         }
         mistakes.extend(self.access.mistakes());
+        mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
@@ -44,6 +45,7 @@ impl Sections {
             ("key-log", &self.dtls.key_log),
             ("store", &self.access.store),
             ("audit", &self.access.audit),
+            ("bootstrap", &self.admin.bootstrap),
         ] {
             let parent = file.as_deref().and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
             mistakes.extend(parent.filter(|parent| !parent.is_dir()).map(|dir| Mistake::new(key, no_directory(dir))));

@@ -26,6 +26,8 @@ pub(super) struct Sections {
     pub(super) served: Served,
     #[command(flatten, next_help_heading = "Access")]
     pub(super) access: Access,
+    #[command(flatten, next_help_heading = "Admin")]
+    pub(super) admin: Admin,
     #[command(flatten, next_help_heading = "Groups")]
     pub(super) groups: Groups,
     #[command(flatten, next_help_heading = "Limits")]
@@ -132,6 +134,24 @@ pub(super) struct Access {
     /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key.
     #[arg(long, value_name = "FILE")]
     pub(super) audit_key: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Admin {
+    /// Serve the interface for administrators of access control at https://ADDRESS:PORT/v1/. It needs --store, --admin-cert,
+    /// --admin-cert-key and --bootstrap.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) admin: Option<SocketAddr>,
+    /// The certificate of the interface in PEM, with those of its authorities.
+    #[arg(long, value_name = "FILE")]
+    pub(super) admin_cert: Option<PathBuf>,
+    /// The private key of --admin-cert in PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(super) admin_cert_key: Option<PathBuf>,
+    /// Write the bootstrap token, which creates the first API key, to this file, readable by its owner only. Each start writes
+    /// another token until that key is created.
+    #[arg(long, value_name = "FILE")]
+    pub(super) bootstrap: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -115,6 +115,14 @@ impl Running {
         &self.settings.sections
     }
 
+    /// Serves the interface for administrators, if it is wanted.
+    pub(super) async fn administer(&self) -> Result<(), Failure> {
+        match &self.access {
+            Some(role) => self.sections().admin.start(role, &self.log).await,
+            None => Ok(()),
+        }
+    }
+
     /// Returns the number of resources.
     pub(super) fn resources(&self) -> usize {
         self.made.len()
