@@ -158,7 +158,7 @@ tegmen-bench sessions [--count N]    N sessions held at once, a million if not s
 tegmen-bench sessions --speaking [--count N]
                                      memory of `tegmen serve` for N sessions that each asked once, a million if not said
 tegmen-bench control [--count N]      durable grants of an access control server beside bare SQLite; the database and the start
-                                     of a server with N devices, a million if not said
+                                     of a server with N devices, 1,000,000 by default
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's

@@ -1,9 +1,9 @@
 //! The operations: each reads its request completely before it changes anything.
 
+use crate::api::{Admitted, Api, Operation};
 use crate::keys::{NewKey, Principal};
 use crate::problem::Problem;
 use crate::replay::Kept;
-use crate::routes::{Admitted, Api, Operation, Parsed};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,9 @@ use zeroize::Zeroizing;
 
 /// Devices of a page, at most.
 const MAX_PAGE: usize = 1000;
+
+/// The answer to a request that changes nothing, or the change that it asks for.
+pub(crate) type Parsed = Result<Reply, Write>;
 
 /// An answer.
 pub(crate) struct Reply {

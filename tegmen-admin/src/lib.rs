@@ -10,6 +10,7 @@
 )]
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod api;
 mod failures;
 mod handlers;
 mod keys;
@@ -19,10 +20,11 @@ mod replay;
 mod routes;
 mod scope;
 
+pub use api::Api;
 pub use keys::KeysError;
 pub use listener::{ClientCertificates, serve, tls};
 pub use problem::Problem;
-pub use routes::{Api, ROUTES, Route};
+pub use routes::{ROUTES, Route};
 pub use scope::{Scope, Scopes};
 
 /// Seconds since 1970.

@@ -1,7 +1,8 @@
 //! The HTTPS listener.
 
+use crate::api::Api;
 use crate::keys::{Principal, Right};
-use crate::routes::{Api, Peer};
+use crate::routes::Peer;
 use crate::scope::Scopes;
 use crate::sha256;
 use axum::Extension;

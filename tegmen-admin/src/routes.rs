@@ -1,13 +1,13 @@
 //! The table of routes, and the steps that each request passes.
 
-use crate::failures::Failures;
-use crate::handlers::{Reply, Write};
-use crate::keys::{Keys, KeysError, Principal, Right};
+use crate::api::{Admitted, Api, Operation};
+use crate::handlers::Reply;
+use crate::keys::{Principal, Right};
 use crate::problem::Problem;
 use crate::replay::{self, Kept};
 use crate::scope::Scope;
 use axum::Router;
-use axum::body::{Bytes, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use axum::http::request::Parts;
@@ -15,37 +15,14 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen_control::service::Service;
 use tegmen_store::{Revision, Store};
 
 /// Most bytes of a body: of the longest policy, with what JSON adds.
 const MAX_BODY: usize = 2 << 20;
 /// Time in which a body comes.
 const BODY_TIME: Duration = Duration::from_secs(30);
-
-/// An operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operation {
-    ListDevices,
-    AddDevice,
-    ShowDevice,
-    ReplaceDevice,
-    ChangeDevice,
-    RemoveDevice,
-    ShowPolicy,
-    ApplyPolicy,
-    TestPolicy,
-    DiffPolicy,
-    ExplainPolicy,
-    ListRevocations,
-    Revoke,
-    ListKeys,
-    CreateKey,
-    DeleteKey,
-}
 
 /// A route with its method and the scope that it needs.
 #[derive(Debug)]
@@ -91,37 +68,7 @@ pub(crate) struct Peer {
     pub(crate) certified: Option<Arc<Principal>>,
 }
 
-/// A request that passed authentication, scope and size.
-pub(crate) struct Admitted {
-    /// The parameter of the path, if it has one.
-    pub(crate) name: String,
-    pub(crate) query: String,
-    /// The revision in `If-Match`; `None` for `*`. It is read only by operations that need it.
-    pub(crate) over: Result<Option<Revision>, Problem>,
-    pub(crate) body: Bytes,
-    pub(crate) by: Principal,
-}
-
-/// The interface over an access control server.
-pub struct Api<S> {
-    pub(crate) service: Arc<Service<S>>,
-    pub(crate) store: S,
-    pub(crate) keys: Keys<S>,
-    failures: Failures,
-}
-
 impl<S: Store> Api<S> {
-    /// The interface over a server and the store of its state. Until the first key is created, each start draws a bootstrap token, which can
-    /// create one key, and writes it to this file, readable for its owner alone. Returns true if the file was written.
-    ///
-    /// # Errors
-    /// [`KeysError`].
-    pub async fn open(service: Arc<Service<S>>, store: S, bootstrap: &Path) -> Result<(Self, bool), KeysError> {
-        let keys = Keys(store.clone());
-        let written = keys.bootstrap(bootstrap).await?;
-        Ok((Self { service, store, keys, failures: Failures::default() }, written))
-    }
-
     /// The router with all of [`ROUTES`].
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let mut router = Router::new();
@@ -240,5 +187,3 @@ impl IntoResponse for Reply {
         response
     }
 }
-
-pub(crate) type Parsed = Result<Reply, Write>;
