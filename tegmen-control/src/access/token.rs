@@ -1,8 +1,8 @@
 //! The decision on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8; RFC
 //! 9202, section 3.3).
 //!
-//! The publisher has a protokey. The token is for it alone, a CWT that is sealed under [`Protokey::token_key`]; it has the name
-//! of the client, the rights, and the key of the session as `cnf`. The identifier of that key is a session identity that the
+//! The publisher has a protokey. The token is for it alone, a CWT that is sealed under
+//! [`Protokey::token_key`](super::protokey::Protokey::token_key); it has the name of the client, the rights, and the key of the session as `cnf`. The identifier of that key is a session identity that the
 //! server draws, and the key is that of this identity, so a token is revoked as a session is.
 
 use super::ace::{
