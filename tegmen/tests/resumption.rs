@@ -64,16 +64,6 @@ fn first(mut world: World) -> World {
     world
 }
 
-fn speaks(world: &mut World) {
-    world.network = Box::new(|_, _| Fate::arrives());
-    world.client.say(b"ping");
-    world.run(Duration::from_secs(1));
-    assert_eq!(world.server.heard, [b"ping"]);
-    world.server.say(b"pong");
-    world.run(Duration::from_secs(1));
-    assert_eq!(world.client.heard, [b"pong"]);
-}
-
 fn resumes(world: &mut World) {
     world.connect_again();
     world.run(Duration::from_secs(59));
@@ -85,7 +75,7 @@ fn resumes(world: &mut World) {
     );
     assert!(world.client.resumed && world.server.resumed);
     assert_eq!((world.client.needs, world.server.needs), (0, 0));
-    speaks(world);
+    world.speak();
 }
 
 /// The offer is not taken, and the client gets in all the same, by its key.
@@ -100,7 +90,7 @@ fn falls_back(world: &mut World) {
     );
     assert!(!world.client.resumed && !world.server.resumed);
     assert!(world.server.needs > 0);
-    speaks(world);
+    world.speak();
 }
 
 #[test]
@@ -197,7 +187,7 @@ fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
                 // A hello that was changed may end it all: Finished tells.
                 if spoiled + 1 == datagrams {
                     assert!(world.client.established && world.server.established, "byte {at} of the last");
-                    speaks(&mut world);
+                    world.speak();
                 }
             }
         }

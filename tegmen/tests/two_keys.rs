@@ -34,16 +34,6 @@ fn principal(world: &mut World) -> Principal {
     world.server.endpoint.peers.peer(world.server.peer.unwrap()).unwrap().principal()
 }
 
-fn speaks(world: &mut World) {
-    world.network = Box::new(|_, _| Fate::arrives());
-    world.client.say(b"ping");
-    world.run(Duration::from_secs(1));
-    assert_eq!(world.server.heard, [b"ping"]);
-    world.server.say(b"pong");
-    world.run(Duration::from_secs(1));
-    assert_eq!(world.client.heard, [b"pong"]);
-}
-
 /// The type of the message with which that flight of a client begins.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 /// A damage that spoils the last record of a datagram.
@@ -59,12 +49,12 @@ fn a_client_may_have_either_key() {
             world.run(Duration::from_millis(500));
             assert!(world.client.established && world.server.established, "{suites:?} {:?}", world.server.closed);
             assert_eq!(principal(&mut world), expected);
-            speaks(&mut world);
+            world.speak();
             world.connect_again();
             world.run(Duration::from_millis(500));
             assert!(world.client.resumed && world.server.resumed);
             assert_eq!(principal(&mut world), expected, "a ticket keeps it");
-            speaks(&mut world);
+            world.speak();
         }
     }
 }
@@ -102,7 +92,7 @@ fn a_forged_finished_keeps_neither_key_out() {
             world.connect();
             world.run(Duration::from_millis(500));
             assert!(world.client.established && world.server.established, "{suites:?} {:?}", world.server.closed);
-            speaks(&mut world);
+            world.speak();
         }
     }
 }
@@ -132,6 +122,6 @@ fn datagrams_are_lost_and_repeated() {
         world.connect();
         world.run(Duration::from_secs(60));
         assert!(world.client.established && world.server.established, "{seed}: {:?}", world.server.closed);
-        speaks(&mut world);
+        world.speak();
     }
 }
