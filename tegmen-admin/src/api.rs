@@ -50,8 +50,9 @@ pub struct Api<S> {
 }
 
 impl<S: Store> Api<S> {
-    /// The interface over a server and the store of its state. Until the first key is created, each start draws a bootstrap token, which can
-    /// create one key, and writes it to this file, readable for its owner alone. Returns true if the file was written.
+    /// Returns the interface to a server and the store of its state. While no valid key has the scope `keys:write`, this draws
+    /// a bootstrap token, which can create one key, and writes it to the file `bootstrap`, readable for its owner alone. The
+    /// flag is true if the file was written.
     ///
     /// # Errors
     /// [`KeysError`].

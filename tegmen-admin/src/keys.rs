@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! admin/key/ID      a key: the hash of its secret, its name, its scopes and its end
-//! admin/bootstrap   the hash of the bootstrap token; empty after the token was used
+//! admin/bootstrap   the hash of the bootstrap token; empty after it was used, or another key that creates keys was created
 //! ```
 //!
 //! A key is `tegmen_ID_SECRET`, with an ID of 8 and a secret of 32 random bytes in hexadecimal digits.
@@ -133,13 +133,16 @@ impl NewKey {
 }
 
 impl<S: Store> Keys<S> {
-    /// Draws the bootstrap token and writes it to a file, unless it was used. Returns true if the file was written.
+    /// Draws the bootstrap token and writes it to a file, unless a valid key can create keys. Returns true if the file was
+    /// written.
     pub(crate) async fn bootstrap(&self, file: &Path) -> Result<bool, KeysError> {
-        let found = self.0.read(BOOTSTRAP.as_bytes(), None).await?.entry;
-        let at = found.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
-        if found.is_some_and(|entry| entry.value.plain().is_some_and(<[u8]>::is_empty)) {
+        let (page, now) = (self.0.scan(Scan::of(KEYS, MOST)).await?, now());
+        let creates_keys = |row: Row| row.key.expires > now && row.key.scopes.contains(&Scope::KeysWrite);
+        if page.entries.iter().filter_map(|entry| read(&entry.value)).any(creates_keys) {
             return Ok(false);
         }
+        let found = self.0.read(BOOTSTRAP.as_bytes(), None).await?.entry;
+        let at = found.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
         let secret = Zeroizing::new(random::<32>().ok_or(KeysError::Random)?);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
@@ -183,11 +186,16 @@ impl<S: Store> Keys<S> {
         let no_random =
             || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-random", "the system gives no random bytes");
         let (id, secret) = random::<8>().zip(random::<32>().map(Zeroizing::new)).ok_or_else(no_random)?;
+        let creates_keys = key.scopes.contains(&Scope::KeysWrite);
         let row = Row { sha256: sha256(&[secret.as_bytes()]), key };
         let name = format!("{KEYS}{id}");
         let mut transaction = Transaction::default().require(name.as_str(), Revision::ABSENT).put(name, json(&row));
         if let Right::FirstKey(at) = by.right {
-            transaction = transaction.require(BOOTSTRAP, at).put(BOOTSTRAP, Value::Plain(Vec::new()));
+            transaction = transaction.require(BOOTSTRAP, at);
+        }
+        // The token is used, or not needed any more.
+        if creates_keys || matches!(by.right, Right::FirstKey(_)) {
+            transaction = transaction.put(BOOTSTRAP, Value::Plain(Vec::new()));
         }
         self.0.commit(transaction).await?;
         let key = Zeroizing::new(format!("{PREFIX}{id}_{}", *secret));

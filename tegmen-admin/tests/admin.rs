@@ -86,6 +86,30 @@ async fn the_bootstrap_token_creates_one_key_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_restart_draws_a_bootstrap_token_while_no_key_creates_keys() {
+    let scene = Scene::new("locked-out").await;
+    let first = scene.bootstrap_token();
+    assert!(scene.restart().await);
+    assert_ne!(scene.bootstrap_token(), first);
+    assert_eq!(scene.ask("GET", "/v1/keys", Some(&first), &[], &Value::Null).await.status, 401);
+    let root = scene.first_key().await;
+    let (id, _) = scene.key(&root, &["keys:write"]).await;
+    scene.key(&root, &["devices:read"]).await;
+    assert!(!scene.restart().await);
+    // The last two keys that create keys are deleted, the second by itself.
+    let listed = scene.ask("GET", "/v1/keys", Some(&root), &[], &Value::Null).await;
+    let of_root = listed.body["keys"].as_array().unwrap().iter().map(|key| key["id"].as_str().unwrap());
+    let root_id = of_root.filter(|other| *other != id).find(|id| root.contains(*id)).unwrap();
+    for id in [&*id, root_id] {
+        assert!(!scene.restart().await);
+        assert_eq!(scene.ask("DELETE", &format!("/v1/keys/{id}"), Some(&root), &[], &Value::Null).await.status, 204);
+    }
+    assert!(scene.restart().await);
+    scene.first_key().await;
+    assert!(!scene.restart().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_bad_request_reaches_the_store() {
     let scene = Scene::new("bad").await;
     let root = scene.first_key().await;

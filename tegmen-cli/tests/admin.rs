@@ -57,8 +57,9 @@ fn the_first_key_adds_a_device_over_https() {
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let bootstrap = std::fs::read_to_string(file).unwrap();
     let expires = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 3600;
-    let first =
-        format!("{{\"name\": \"root\", \"scopes\": [\"devices:write\", \"devices:read\"], \"expires\": {expires}}}");
+    let first = format!(
+        "{{\"name\": \"root\", \"scopes\": [\"keys:write\", \"devices:write\", \"devices:read\"], \"expires\": {expires}}}"
+    );
     let (status, created) = curl(&scene.0, port, "/v1/keys", bootstrap.trim(), Some(&first));
     assert_eq!(status, 201, "{created}");
     let key = created["key"].as_str().unwrap();

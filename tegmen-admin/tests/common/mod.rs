@@ -34,6 +34,7 @@ pub(crate) fn token(key: &str) -> String {
 pub(crate) struct Scene {
     dir: PathBuf,
     pub(crate) store: Database,
+    service: Arc<Service<Database>>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
@@ -89,7 +90,7 @@ impl Scene {
         let signer = Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).unwrap());
         let audit = AuditLog::open(&dir.join("audit.log"), signer, AuditBounds::default()).unwrap();
         let service = Arc::new(Service::new(state, audit).unwrap());
-        let (api, written) = Api::open(service, store.clone(), &dir.join("bootstrap")).await.unwrap();
+        let (api, written) = Api::open(Arc::clone(&service), store.clone(), &dir.join("bootstrap")).await.unwrap();
         assert!(written);
         let pair = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
@@ -121,7 +122,7 @@ impl Scene {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, Arc::new(config), Some(certified), Arc::new(api)));
-        Self { dir, store, address, client, roots, clients }
+        Self { dir, store, service, address, client, roots, clients }
     }
 
     /// From now on the client has this certificate.
@@ -131,6 +132,12 @@ impl Scene {
 
     pub(crate) fn bootstrap_file(&self) -> PathBuf {
         self.dir.join("bootstrap")
+    }
+
+    /// Opens the interface again, as a restart does. Returns true if it wrote a bootstrap token.
+    pub(crate) async fn restart(&self) -> bool {
+        let opened = Api::open(Arc::clone(&self.service), self.store.clone(), &self.bootstrap_file()).await;
+        opened.unwrap().1
     }
 
     pub(crate) fn bootstrap_token(&self) -> String {

@@ -149,7 +149,7 @@ pub(super) struct Admin {
     #[arg(long, value_name = "FILE")]
     pub(super) admin_cert_key: Option<PathBuf>,
     /// Write the bootstrap token, which creates the first API key, to this file, readable by its owner only. Each start writes
-    /// another token until that key is created.
+    /// another token while no valid key has the scope keys:write.
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap: Option<PathBuf>,
 }
