@@ -10,7 +10,7 @@
 //!                                  an empty line, and the database
 //! ```
 //!
-//! A backup does not know which numbers were used after it was made. So [`restore`] moves each [`Number`](crate::store::Number)
+//! A backup does not contain which numbers were used after it was made. So [`restore`] moves each [`Number`](crate::store::Number)
 //! to the end that its pace allows at the time of the restore, and revisions in the same way. It forgets sessions and the
 //! numbers of contexts: [`Database::was_recovered`] is then true, and a context without a row begins past everything that its
 //! pace allows. History is forgotten, too: watchers receive that it was compacted.
@@ -34,6 +34,8 @@ use tegmen_base::private;
 
 /// The first line of a backup.
 const FORMAT: &str = "tegmen backup 1\n";
+/// Milliseconds by which the clock may be behind the time of the backup.
+const CLOCK_TOLERANCE: u64 = 120_000;
 /// Most bytes before the database.
 const MAX_HEADER: usize = 1024;
 
@@ -72,7 +74,7 @@ pub enum BackupError {
         /// The fault.
         why: String,
     },
-    /// It cannot be verified who made it.
+    /// The origin of the backup cannot be verified.
     #[error("{file}: {why}")]
     NotAuthentic {
         /// The path of the file.
@@ -186,6 +188,15 @@ pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest,
     let now = recoverable(&file, &options)?;
     let draft = beside(&file, "restored");
     let restored = extract(backup, &draft, options.sealing.as_deref()).and_then(|manifest| {
+        // A clock that is behind would allow fewer numbers than were used.
+        if manifest.made.saturating_mul(1000) > now.saturating_add(CLOCK_TOLERANCE) {
+            return Err(StateError::Untrusted {
+                file: backup.display().to_string(),
+                why: "it was made in the future: the clock went back, or is not set".to_owned(),
+                way_out: "Set the clock, then restore again".to_owned(),
+            }
+            .into());
+        }
         let connection = Connection::open(&draft).map_err(spoiled(backup))?;
         retake(&connection, now).map_err(spoiled(backup))?;
         connection.close().map_err(|(_, error)| spoiled(backup)(error))?;

@@ -19,6 +19,7 @@ struct Scene {
     dir: PathBuf,
     /// Milliseconds by which the clock is ahead.
     ahead: Arc<AtomicU64>,
+    behind: Arc<AtomicU64>,
     is_set: Arc<AtomicBool>,
     key: Option<Arc<SealingKey>>,
 }
@@ -41,7 +42,7 @@ impl Scene {
             std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
             Arc::new(SealingKey::from_file(&file).unwrap())
         });
-        Self { dir, ahead: Arc::default(), is_set: Arc::new(AtomicBool::new(true)), key }
+        Self { dir, ahead: Arc::default(), behind: Arc::default(), is_set: Arc::new(AtomicBool::new(true)), key }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -49,9 +50,9 @@ impl Scene {
     }
 
     fn options(&self) -> Options {
-        let (ahead, is_set) = (self.ahead.clone(), self.is_set.clone());
+        let (ahead, behind, is_set) = (self.ahead.clone(), self.behind.clone(), self.is_set.clone());
         let wall = move || match is_set.load(Ordering::Relaxed) {
-            true => now_millis() + ahead.load(Ordering::Relaxed),
+            true => now_millis() + ahead.load(Ordering::Relaxed) - behind.load(Ordering::Relaxed),
             false => 1000,
         };
         let sealing = self.key.clone().map(|key| key as Arc<dyn Keeper>);
@@ -284,7 +285,12 @@ fn nothing_is_restored_while_the_clock_is_not_set_or_the_database_is_in_use() {
     scene.is_set.store(false, Ordering::Relaxed);
     assert!(matches!(scene.restore(), Err(BackupError::State(StateError::Untrusted { .. }))));
     assert!(!scene.file("state.db").exists());
+    // A clock that is behind the backup by more than a correction.
     scene.is_set.store(true, Ordering::Relaxed);
+    scene.behind.store(DAY, Ordering::Relaxed);
+    assert!(matches!(scene.restore(), Err(BackupError::State(StateError::Untrusted { .. }))));
+    assert!(!scene.file("state.db").exists());
+    scene.behind.store(0, Ordering::Relaxed);
     scene.restore().unwrap();
     scene.open().unwrap();
 }
