@@ -161,7 +161,7 @@ fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, F
     Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// SQLite and a file, without anything of ours.
+/// A SQLite database and a file, which the store and the audit log are compared with.
 struct Bare {
     connection: Connection,
     log: File,

@@ -4,7 +4,7 @@
 //! admin/replay/WHO/HASH   the hash of the request, and its answer as soon as there is one
 //! ```
 //!
-//! A row is written before the change, so no failure makes a change twice. It goes with its lease.
+//! A row is written before the change, so no failure makes a change twice. The end of its lease removes it.
 
 use crate::problem::Problem;
 use crate::sha256;

@@ -378,7 +378,8 @@ impl Server {
         self.counters.clone()
     }
 
-    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. Returns what all shards did together, to the last.
+    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. Returns the final counts
+    /// of all shards together.
     pub fn stop(mut self) -> Totals {
         self.end(Ending::Now);
         self.totals()
@@ -387,7 +388,7 @@ impl Server {
     /// Ends the server as [`Self::stop`] does, but answers first the requests whose response is deferred. It waits for these
     /// for at most `patience`, and then for the threads. From the call on the server receives nothing, and so begins no
     /// handshake and knows no new client: what arrives waits in the sockets, for the next server if the sockets are
-    /// inherited. Returns what all shards did together, to the last.
+    /// inherited. Returns the final counts of all shards together.
     pub fn drain(mut self, patience: Duration) -> Totals {
         self.end(Ending::Drained { by: tokio::time::Instant::now() + patience });
         self.totals()

@@ -292,7 +292,7 @@ fn a_shard_that_is_stuck_does_not_answer() {
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(beats.as_mut().poll(context).is_pending());
     barrier.wait();
-    assert!(runtime.block_on(beats), "it goes on");
+    assert!(runtime.block_on(beats), "a shard that is free again answers");
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ pub(super) fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite:
     select.query_row(params![key, at as i64], Version::read).optional()
 }
 
-/// Prepares the copy of a database for a new life at `now`, in milliseconds since 1970: see [`crate::backup`].
+/// Prepares the copy of a database for its restore at `now`, in milliseconds since 1970: see [`crate::backup`].
 pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     // History, and rows that are gone.
