@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # Builds a static binary, and from it a Debian package and a container image, into target/dist/. Then checks all three.
 #
-#   dist/build.sh
+#   dist/build.sh [PROFILE]
 #
-# It needs dpkg-deb, strip, buildah and promtool. `./ci.sh dist` installs what is missing on Debian.
+# PROFILE is a profile of cargo; without it, release. It needs dpkg-deb, strip, buildah and promtool. `./ci.sh dist`
+# installs what is missing on Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-host=$(rustc -vV | sed -n 's/^host: //p')
+profile=${1:-release}
 arch=$(dpkg --print-architecture)
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH
 out=$PWD/target/dist
 rm -rf "$out"
 mkdir -p "$out"
 
-# The C library is linked statically, too, so that the binary runs in a file system that has nothing else.
-RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --release --locked --quiet -p tegmen-cli --target "$host"
-strip -o "$out/tegmen" "target/$host/release/tegmen"
+# The C library is linked statically, too, so that the binary runs in a file system that has nothing else. Only the link
+# differs from other builds, so that their libraries serve here as well.
+built=$(cargo rustc --profile "$profile" --locked --quiet --message-format json-render-diagnostics -p tegmen-cli --bin tegmen \
+    -- -C target-feature=+crt-static | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
+strip -o "$out/tegmen" "$built"
+# Not before the build: with another time, libraries in C are built anew.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 tegmen=$out/tegmen
 version=$("$tegmen" --version | cut -d ' ' -f 2)
 if readelf -lW "$tegmen" | grep -q INTERP; then
