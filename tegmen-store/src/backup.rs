@@ -233,7 +233,8 @@ fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<M
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(draft, flags).map_err(spoiled(backup))?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(spoiled(backup))?;
-    if version != crate::database::VERSION {
+    // Opening changes the tables of an older version. Version 1 made no backups.
+    if !(2..=crate::database::VERSION).contains(&version) {
         let (found, known) = (version, crate::database::VERSION);
         return Err(StateError::Version { file: backup.display().to_string(), found, known }.into());
     }

@@ -138,8 +138,40 @@ fn tables_of_a_newer_version_are_left_alone() {
     set_version(&scene.file(), 99);
     let refused = Database::open(&scene.file()).err().unwrap();
     assert!(matches!(refused, StateError::Version { found: 99, .. }), "{refused}");
-    set_version(&scene.file(), 2);
+    set_version(&scene.file(), 3);
     scene.open();
+}
+
+const BY_LEASE: &str = "SELECT sql FROM sqlite_master WHERE name = 'by_lease'";
+
+#[test]
+fn tables_of_version_2_are_changed_and_keep_their_rows() {
+    let scene = Scene::new("version-2");
+    let store = scene.open();
+    let lease = store.grant(Duration::from_secs(60)).wait().unwrap();
+    let mut both = put("leased", "1");
+    both.put[0].lease = Some(lease);
+    store.commit(both.put("kept", Value::Plain(b"1".to_vec()))).wait().unwrap();
+    store.commit(put("kept", "2")).wait().unwrap();
+    drop(store);
+    let connection = rusqlite::Connection::open(scene.file()).unwrap();
+    let today: String = connection.query_row(BY_LEASE, [], |row| row.get(0)).unwrap();
+    connection
+        .execute_batch(
+            "DROP INDEX by_lease; CREATE INDEX by_lease ON versions (lease) WHERE lease IS NOT NULL;
+             PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    drop(connection);
+    drop(scene.open());
+    let connection = rusqlite::Connection::open(scene.file()).unwrap();
+    assert_eq!(connection.query_row(BY_LEASE, [], |row| row.get::<_, String>(0)).unwrap(), today);
+    drop(connection);
+    let store = scene.open();
+    assert!(store.read(b"leased", None).wait().unwrap().entry.is_some());
+    assert_eq!(store.read(b"kept", None).wait().unwrap().entry.unwrap().value.plain(), Some(b"2".as_slice()));
+    store.revoke(lease).wait().unwrap();
+    assert!(store.read(b"leased", None).wait().unwrap().entry.is_none());
 }
 
 fn set_version(file: &Path, version: i64) {

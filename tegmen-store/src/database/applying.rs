@@ -1,6 +1,6 @@
 //! Transactions, leases and compaction within one SQLite transaction, which is made durable afterwards.
 
-use super::entries::{self, Version};
+use super::entries::{self, Current, Version};
 use super::revisions::Revisions;
 use super::tasks::{Outcome, Task};
 use crate::clock::{DAY, allowed};
@@ -21,6 +21,8 @@ pub(super) struct Applying<'w> {
     pub(super) granted: Vec<(LeaseId, Duration)>,
     /// True if a number moves: an older copy of the database must not be opened any more.
     pub(super) moves: bool,
+    /// The lease that was found last.
+    pub(super) lease: Option<LeaseId>,
 }
 
 /// Approximate number of changes that one compaction examines.
@@ -55,22 +57,30 @@ impl Applying<'_> {
     }
 
     fn commit(&mut self, transaction: &Transaction) -> rusqlite::Result<Outcome> {
+        // The rows of the requirements, which are often those that are put.
+        let mut required: Vec<(&[u8], Option<Current>)> = Vec::new();
         for (key, at) in &transaction.require {
-            let found = self.now_of(key)?.map_or(Revision::ABSENT, |version| Revision(version.revision));
+            let current = entries::current(self.connection, key)?;
+            let found = current.map_or(Revision::ABSENT, |row| Revision(row.revision));
             if found != *at {
                 return Ok(Err(StoreError::Conflict { key: key.clone(), found }));
             }
+            required.push((key, current));
         }
         let mut puts = Vec::new();
         for put in &transaction.put {
-            match self.check(put)? {
+            let before = match required.iter().find(|(key, _)| *key == put.key) {
+                Some((_, current)) => *current,
+                None => entries::current(self.connection, &put.key)?,
+            };
+            match self.check(put, before)? {
                 Ok(checked) => puts.push((put, checked)),
                 Err(error) => return Ok(Err(error)),
             }
         }
         let mut deletes = Vec::new();
         for key in &transaction.delete {
-            deletes.extend(self.now_of(key)?.map(|version| version.key));
+            deletes.extend(entries::current(self.connection, key)?.map(|_| key));
         }
         if puts.is_empty() && deletes.is_empty() {
             return Ok(Ok(self.revisions.newest().0));
@@ -92,12 +102,8 @@ impl Applying<'_> {
         Ok(Ok(revision))
     }
 
-    /// The row of a key as it is now.
-    fn now_of(&self, key: &[u8]) -> rusqlite::Result<Option<Version>> {
-        Ok(entries::version(self.connection, key, i64::MAX as u64)?.filter(|version| !version.is_deleted()))
-    }
-
-    fn check(&self, put: &Put) -> rusqlite::Result<Result<Checked, StoreError>> {
+    /// Checks a row that is put in the place of `before`.
+    fn check(&mut self, put: &Put, before: Option<Current>) -> rusqlite::Result<Result<Checked, StoreError>> {
         if let Some(lease) = put.lease
             && !self.has(lease)?
         {
@@ -106,9 +112,8 @@ impl Applying<'_> {
         if matches!(put.value, Value::Secret(_)) && self.sealer.is_none() {
             return Ok(Err(StoreError::Sealed));
         }
-        let before = self.now_of(&put.key)?;
-        let created = before.as_ref().map(|version| version.created);
-        let number = before.and_then(|version| version.number());
+        let created = before.map(|row| row.created);
+        let number = before.and_then(|row| row.number);
         let since = match (&put.value, number) {
             (Value::Number(new), Some((old, _))) if new.next <= old.next || new.pace != old.pace => None,
             (Value::Number(_), Some((_, since))) => Some(since),
@@ -125,8 +130,14 @@ impl Applying<'_> {
         }
     }
 
-    fn has(&self, lease: LeaseId) -> rusqlite::Result<bool> {
-        self.connection.prepare_cached("SELECT 1 FROM leases WHERE lease = ?1")?.exists([lease.0 as i64])
+    fn has(&mut self, lease: LeaseId) -> rusqlite::Result<bool> {
+        if self.lease == Some(lease) {
+            return Ok(true);
+        }
+        let mut select = self.connection.prepare_cached("SELECT 1 FROM leases WHERE lease = ?1")?;
+        let is_there = select.exists([lease.0 as i64])?;
+        self.lease = is_there.then_some(lease);
+        Ok(is_there)
     }
 
     fn grant(&mut self, ttl: Duration) -> rusqlite::Result<Outcome> {
@@ -141,6 +152,7 @@ impl Applying<'_> {
 
     /// Ends a lease: its rows go in one revision.
     fn end(&mut self, lease: LeaseId) -> rusqlite::Result<Outcome> {
+        self.lease = None;
         let mut delete = self.connection.prepare_cached("DELETE FROM leases WHERE lease = ?1")?;
         if delete.execute([lease.0 as i64])? == 0 {
             return Ok(Err(StoreError::LeaseEnded(lease)));

@@ -9,19 +9,21 @@ use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revisi
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::time::Duration;
 
-/// The tables, of version 2.
+/// The tables, without [`BY_LEASE`].
 pub(super) const TABLES: &str = "
     CREATE TABLE versions (
         key BLOB NOT NULL, revision INTEGER NOT NULL, kind INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,
         lease INTEGER, PRIMARY KEY (key, revision)
     ) WITHOUT ROWID;
     CREATE INDEX by_revision ON versions (revision);
-    CREATE INDEX by_lease ON versions (lease) WHERE lease IS NOT NULL;
     CREATE TABLE leases (lease INTEGER PRIMARY KEY, ttl INTEGER NOT NULL);
     CREATE TABLE store (
         one INTEGER PRIMARY KEY CHECK (one = 1), revision_end INTEGER NOT NULL, compacted INTEGER NOT NULL,
         data_key BLOB
     );";
+
+/// The rows of a lease, in the order of their revisions: so a new one comes last, and a commit of many writes few pages.
+pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, revision) WHERE lease IS NOT NULL;";
 
 /// Most rows of a page.
 const MOST: usize = 10_000;
@@ -75,13 +77,7 @@ impl Version {
 
     /// The number and the time at which it was made, in milliseconds since 1970.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
-        let ([next, pace, since], []) = self.value.as_chunks::<8>() else { return None };
-        let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
-        (self.kind == NUMBER).then_some((Number { next, pace }, since))
-    }
-
-    pub(super) const fn is_deleted(&self) -> bool {
-        self.kind == DELETED
+        if self.kind == NUMBER { numbers(&self.value) } else { None }
     }
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -127,8 +123,40 @@ impl Version {
     }
 }
 
+/// Reads the value of a number: see [`Version::number`].
+fn numbers(value: &[u8]) -> Option<(Number, u64)> {
+    let ([next, pace, since], []) = value.as_chunks::<8>() else { return None };
+    let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
+    Some((Number { next, pace }, since))
+}
+
+/// A row as it is now, without its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    /// The revision that changed it last.
+    pub(super) revision: u64,
+    /// The revision that made it.
+    pub(super) created: u64,
+    /// As of [`Version::number`].
+    pub(super) number: Option<(Number, u64)>,
+}
+
+/// The row of a key as it is now; `None` if there is none.
+pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<Option<Current>> {
+    let mut select = connection.prepare_cached(
+        "SELECT revision, created, kind, value FROM versions WHERE key = ?1 ORDER BY revision DESC LIMIT 1",
+    )?;
+    let row = select.query_row([key], |row| {
+        let kind: i64 = row.get(2)?;
+        let number = if kind == NUMBER { numbers(row.get_ref(3)?.as_blob()?) } else { None };
+        let (revision, created) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64);
+        Ok((kind != DELETED).then_some(Current { revision, created, number }))
+    });
+    Ok(row.optional()?.flatten())
+}
+
 /// The newest version of a key up to a revision.
-pub(super) fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Option<Version>> {
+fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Option<Version>> {
     let mut select = connection.prepare_cached(
         "SELECT key, revision, kind, value, created, lease FROM versions WHERE key = ?1 AND revision <= ?2
          ORDER BY revision DESC LIMIT 1",
@@ -199,26 +227,33 @@ pub(super) fn scan(
     // The smallest key behind another one has one byte more, a zero.
     let after = scan.after.as_ref().map(|after| [after.as_slice(), &[0]].concat());
     let first = after.filter(|after| *after > scan.prefix).unwrap_or_else(|| scan.prefix.clone());
-    // With `max`, SQLite takes the other columns from the row that has it.
-    let query = "SELECT key, max(revision), kind, value, created, lease FROM versions
-         WHERE key >= ?1 AND revision <= ?2 GROUP BY key ORDER BY key";
+    let query = "SELECT key, revision, kind, value, created, lease FROM versions
+         WHERE key >= ?1 AND revision <= ?2 ORDER BY key, revision";
     let mut select = connection.prepare_cached(query).map_err(unavailable)?;
-    let rows = select.query_map(params![first, at as i64], Version::read).map_err(unavailable)?;
+    let mut rows = select.query(params![first, at as i64]).map_err(unavailable)?;
     let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0_usize);
-    for version in rows {
-        let version = version.map_err(unavailable)?;
-        if !version.key.starts_with(&scan.prefix) {
-            break;
+    let mut newest: Option<Version> = None;
+    loop {
+        // Of the versions of a key, the last one is the row.
+        let version = rows.next().map_err(unavailable)?.map(Version::read).transpose().map_err(unavailable)?;
+        let version = version.filter(|version| version.key.starts_with(&scan.prefix));
+        let is_last = version.is_none();
+        let is_newer = version.as_ref().map(|version| &version.key) == newest.as_ref().map(|newest| &newest.key);
+        let before = std::mem::replace(&mut newest, version);
+        if let Some(before) = before.filter(|_| !is_newer)
+            && let Some(entry) = before.entry(sealer)?
+        {
+            if entries.len() >= most || bytes >= PAGE_BYTES {
+                let next = entries.last().map(|last| last.key.clone());
+                return Ok(Page { entries, next, at: Revision(at) });
+            }
+            bytes = bytes.saturating_add(entry.value.len());
+            entries.push(entry);
         }
-        let Some(entry) = version.entry(sealer)? else { continue };
-        if entries.len() >= most || bytes >= PAGE_BYTES {
-            let next = entries.last().map(|last| last.key.clone());
-            return Ok(Page { entries, next, at: Revision(at) });
+        if is_last {
+            return Ok(Page { entries, next: None, at: Revision(at) });
         }
-        bytes = bytes.saturating_add(entry.value.len());
-        entries.push(entry);
     }
-    Ok(Page { entries, next: None, at: Revision(at) })
 }
 
 /// Finds the changes for [`Store::changes`](crate::Store::changes) that are there already.

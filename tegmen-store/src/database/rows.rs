@@ -7,6 +7,9 @@ use sha2::{Digest as _, Sha256};
 
 /// The sum of all digests after some changes, and whether numbers moved on that were there before.
 pub(super) fn apply(connection: &Connection, changes: &[Change], mut sum: u128) -> rusqlite::Result<(u128, bool)> {
+    if changes.is_empty() {
+        return Ok((sum, false));
+    }
     let mut find = connection.prepare("SELECT name, next, seen, sealed, peer, digest FROM numbers WHERE name = ?1")?;
     let mut put = connection.prepare("INSERT OR REPLACE INTO numbers VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut remove = connection.prepare("DELETE FROM numbers WHERE name = ?1")?;

@@ -26,8 +26,8 @@ const MOST: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Maximum time to wait for the clock, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
-/// Version of the tables. Version 1 has only numbers.
-pub(crate) const VERSION: i64 = 2;
+/// Version of the tables. Version 1 has only numbers; version 2 has the rows of a lease in the order of their keys.
+pub(crate) const VERSION: i64 = 3;
 
 /// The newest revision of a copy, and the function that seals the digest of the copy: to nothing without a sealing key.
 pub(crate) type Copied = (Revision, Box<dyn FnOnce(&[u8; 32]) -> Result<Vec<u8>, String> + Send>);
@@ -92,11 +92,9 @@ impl Writer {
                 }
                 writer.create(recovered).map_err(sql)?;
             }
-            1 | VERSION => {
+            1..=VERSION => {
                 writer.check().map_err(sql)?.map_err(untrusted)?;
-                if version == 1 {
-                    writer.migrate().map_err(sql)?;
-                }
+                writer.migrate(version).map_err(sql)?;
             }
             found => return Err(StateError::Version { file: name(), found, known: VERSION }),
         }
@@ -133,16 +131,23 @@ impl Writer {
         ))
     }
 
-    /// Adds the tables that version 1 lacks.
-    fn migrate(&mut self) -> rusqlite::Result<()> {
-        self.connection.execute_batch(&format!("BEGIN; {} COMMIT;", self.tables()))
+    /// Changes the tables of an older version to those of this one.
+    fn migrate(&mut self, version: i64) -> rusqlite::Result<()> {
+        let changes = match version {
+            1 => self.tables(),
+            2 => format!("DROP INDEX by_lease; {} PRAGMA user_version = {VERSION};", entries::BY_LEASE),
+            _ => return Ok(()),
+        };
+        self.connection.execute_batch(&format!("BEGIN; {changes} COMMIT;"))
     }
 
     fn tables(&self) -> String {
-        let tables = entries::TABLES;
+        let (tables, by_lease) = (entries::TABLES, entries::BY_LEASE);
         // After a recovery the used revisions are unknown.
         let end = if self.was_recovered { revisions::allowed((self.options.wall)()) } else { 0 };
-        format!("{tables} INSERT INTO store VALUES (1, {end}, {end}, NULL); PRAGMA user_version = {VERSION};")
+        format!(
+            "{tables} {by_lease} INSERT INTO store VALUES (1, {end}, {end}, NULL); PRAGMA user_version = {VERSION};"
+        )
     }
 
     /// Loads what is known of revisions and leases. Returns the data key as it is sealed.
@@ -370,7 +375,8 @@ impl Writer {
         let (sum, moves) = apply(&transaction, changes, self.sum).map_err(failed)?;
         let (revisions, sealer) = (&mut self.revisions, self.sealer.as_deref());
         let (keys, granted) = (Vec::new(), Vec::new());
-        let mut applying = Applying { connection: &transaction, revisions, sealer, now, keys, granted, moves };
+        let mut applying =
+            Applying { connection: &transaction, revisions, sealer, now, keys, granted, moves, lease: None };
         let outcomes = tasks.iter().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();
         let outcomes = outcomes.map_err(failed)?;
         applying.compact_to(self.options.history).map_err(failed)?;
