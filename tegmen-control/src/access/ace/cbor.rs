@@ -4,7 +4,7 @@ use minicbor::data::Type;
 use minicbor::encode::Write;
 use minicbor::{Decoder, Encoder};
 use std::convert::Infallible;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// Longest message in bytes that is read.
 pub const MAX_MESSAGE: usize = 4096;
@@ -133,8 +133,10 @@ pub(super) const fn is_integer(datatype: Type) -> bool {
     matches!(datatype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Int)
 }
 
-/// Bytes under construction, wiped on drop. A buffer that grows leaves a copy that is not wiped, so its
-/// first capacity holds a message.
+/// Bytes of a buffer at first: most messages fit.
+const FIRST: usize = 256;
+
+/// Bytes under construction, wiped on drop. A [`Sink`] wipes the buffer that they outgrow.
 pub(super) type Out = Zeroizing<Vec<u8>>;
 
 /// Result of writing to memory, which cannot fail.
@@ -153,25 +155,45 @@ impl Write for Sink<'_> {
     type Error = Infallible;
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        let len = self.0.len().saturating_add(bytes.len());
+        if len > self.0.capacity() {
+            let mut larger = Vec::with_capacity(len.saturating_mul(2).max(FIRST));
+            larger.extend_from_slice(self.0);
+            self.0.zeroize();
+            *self.0 = larger;
+        }
         self.0.extend_from_slice(bytes);
         Ok(())
     }
 }
 
+/// The head of a map with this number of entries, at most 23 (RFC 8949, section 3.1).
+const fn head(count: u8) -> u8 {
+    debug_assert!(count < 24, "no message has as many parameters");
+    0xa0 | count
+}
+
 /// A map under construction.
 pub(super) struct MapWriter {
-    entries: Out,
-    count: u64,
+    /// The head, which the end replaces, and the entries.
+    out: Out,
+    count: u8,
 }
 
 impl MapWriter {
     pub(super) fn new() -> Self {
-        Self { entries: Zeroizing::new(Vec::with_capacity(MAX_MESSAGE)), count: 0 }
+        let mut map = Self { out: Out::default(), count: 0 };
+        map.append(&[head(0)]);
+        map
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        let Ok(()) = Sink(&mut self.out).write_all(bytes);
     }
 
     /// Adds an entry whose value `write` writes.
     pub(super) fn entry(&mut self, label: i64, write: impl FnOnce(&mut Encoder<Sink<'_>>) -> Written) -> &mut Self {
-        let mut encoder = Encoder::new(Sink(&mut self.entries));
+        let mut encoder = Encoder::new(Sink(&mut self.out));
         let written: Written = encoder.i64(label).map(|_| ());
         let Ok(()) = written.and_then(|()| write(&mut encoder)) else { return self };
         self.count = self.count.saturating_add(1);
@@ -195,18 +217,17 @@ impl MapWriter {
     pub(super) fn encoded(&mut self, label: i64, value: Option<Out>) -> &mut Self {
         if let Some(value) = value {
             self.entry(label, |_| Ok(()));
-            self.entries.extend_from_slice(&value);
+            self.append(&value);
         }
         self
     }
 
     /// The map.
-    pub(super) fn finish(&self) -> Out {
-        let mut out: Out = Zeroizing::new(Vec::with_capacity(MAX_MESSAGE));
-        let written: Written = Encoder::new(Sink(&mut out)).map(self.count).map(|_| ());
-        debug_assert!(written.is_ok(), "memory takes all bytes");
-        out.extend_from_slice(&self.entries);
-        out
+    pub(super) fn finish(mut self) -> Out {
+        if let Some(first) = self.out.first_mut() {
+            *first = head(self.count);
+        }
+        self.out
     }
 }
 

@@ -42,7 +42,7 @@ pub fn seal<C: Crypto>(claims: &Claims, key: &Secret<KEY_LEN>, crypto: &mut C) -
     let sealed = crypto.seal(C::AES_128_CCM, key.expose(), &nonce, &structure(), &mut body, &mut tag);
     debug_assert!(sealed.is_ok(), "each provider has this nonce and this tag");
     body.extend_from_slice(&tag);
-    let mut out = Vec::with_capacity(MAX_MESSAGE);
+    let mut out = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut out));
     let written: Written = (|| {
         encoder.tag(Tag::new(ENCRYPT0))?.array(3)?.bytes(&PROTECTED)?;

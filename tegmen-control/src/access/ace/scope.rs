@@ -1,10 +1,9 @@
 //! Scopes: rights as text, as bytes, or in the Authorization Information Format (RFC 9237).
 
-use super::cbor::{MAX_MESSAGE, Malformed, Out, Sink, Written, read_array};
+use super::cbor::{Malformed, Out, Sink, Written, read_array};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use tegmen_coap::Methods;
-use zeroize::Zeroizing;
 
 /// Most rights of a scope.
 pub const MAX_RIGHTS: usize = 64;
@@ -113,7 +112,7 @@ impl Scope {
 
     /// The value in a message.
     pub(super) fn value(&self) -> Out {
-        let mut out: Out = Zeroizing::new(Vec::with_capacity(MAX_MESSAGE));
+        let mut out = Out::default();
         let mut encoder = Encoder::new(Sink::new(&mut out));
         let written = match self {
             Self::Text(text) => encoder.str(text).map(|_| ()),

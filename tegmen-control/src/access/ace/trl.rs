@@ -241,6 +241,8 @@ impl TrlError {
         let mut entry = MapWriter::new();
         entry.entry(ERROR_ID, |encoder| integer(encoder, self.error.0));
         entry.optional(ERROR_CURSOR, self.cursor, write_cursor);
-        MapWriter::new().encoded(ACE_TRL_ERROR, Some(entry.finish())).finish().to_vec()
+        let mut problem = MapWriter::new();
+        problem.encoded(ACE_TRL_ERROR, Some(entry.finish()));
+        problem.finish().to_vec()
     }
 }
