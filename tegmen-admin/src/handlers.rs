@@ -14,7 +14,7 @@ use tegmen_control::access::policy::{self, OwnedParty, Policy, Question};
 use tegmen_control::access::revocation::Requester;
 use tegmen_control::audit::{Kind, Record};
 use tegmen_control::service::ServiceError;
-use tegmen_control::state::{Change, Credential, Device, NewDevice, StateError, party};
+use tegmen_control::state::{Change, Credential, Device, NewDevice, StateError};
 use tegmen_store::{Revision, Store};
 use zeroize::Zeroizing;
 
@@ -124,7 +124,7 @@ impl Proof {
         let kinds =
             "kind is certificate or public-key with sha256, or shared-key, protokey or protokey-paper with secret";
         let credential = Credential::of(&self.kind, digest).ok_or_else(|| invalid(kinds.to_owned()))?;
-        let party = party(name, &self.tags).map_err(invalid)?;
+        let party = OwnedParty::new(name, self.tags).map_err(invalid)?;
         match secret {
             None => NewDevice::public(party, credential).map_err(invalid),
             Some(digits) => {

@@ -13,11 +13,11 @@ mod feed;
 mod rows;
 mod view;
 
-pub use device::{Credential, Device, NewDevice, party};
+pub use device::{Credential, Device, NewDevice};
 pub use view::{AcceptedSession, InForce, View};
 
-use crate::access::policy::{FailedTest, Policy, PolicyError};
-use crate::access::protokey::{AcceptedBounds, Protokey};
+use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};
+use crate::access::protokey::AcceptedBounds;
 use crate::access::revocation::{self, ListFull};
 use device::Known;
 use feed::Feed;
@@ -28,6 +28,7 @@ use std::time::Duration;
 use tegmen_base::hex::to_hex;
 use tegmen_store::store::{LeaseId, MAX_OPERATIONS, MAX_VALUE, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+use view::Loading;
 
 /// Bounds of a [`State`].
 #[derive(Clone, Copy, Debug)]
@@ -171,16 +172,18 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Fault`] if a row cannot be read, [`StateError::Store`] if the store fails.
     pub async fn open(store: S, bounds: Bounds, watcher: Watcher) -> Result<Self, StateError> {
-        let mut scan = Some(Scan::of(rows::ALL, PAGE));
-        let mut entries = Vec::new();
-        let mut at = Revision::ABSENT;
-        while let Some(wanted) = scan {
-            let page = store.scan(wanted.clone()).await?;
-            at = page.at;
-            scan = wanted.following(&page);
-            entries.extend(page.entries);
+        let mut scan = Scan::of(rows::ALL, PAGE);
+        let mut page = store.scan(scan.clone()).await?;
+        let mut loading = Loading::new(page.at, &bounds);
+        while let Some(next) = scan.following(&page) {
+            // The store reads the next page while this one is decoded.
+            let reading = store.scan(next.clone());
+            loading.take(page.entries)?;
+            page = reading.await?;
+            scan = next;
         }
-        let view = View::load(&entries, at, &bounds)?;
+        loading.take(page.entries)?;
+        let view = loading.finish()?;
         let feed = Feed::start(store.clone(), view, watcher)?;
         let session_ttl = bounds.sessions.lifetime.saturating_add(LEASE_AGE);
         Ok(Self { store, feed, lease: Mutex::new(None), session_ttl })
@@ -280,10 +283,10 @@ impl<S: Store> State<S> {
                 )));
             }
             let disabled = known.device.disabled;
-            known = Known { device: Device { disabled, ..device }, secret: secret.as_ref().map(Protokey::copy) };
+            known = Known { device: Device { disabled, ..device }, secret };
         }
         if let Some(tags) = change.tags {
-            known.device.party = device::party(name, &tags).map_err(StateError::Party)?;
+            known.device.party = OwnedParty::new(name, tags).map_err(StateError::Party)?;
         }
         known.device.disabled = change.disabled.unwrap_or(known.device.disabled);
         let row = rows::device(name);

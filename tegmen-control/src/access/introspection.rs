@@ -24,12 +24,12 @@ pub const HINT_PAPER: &str = "protokey-paper";
 pub const HINT_THUMBPRINT: &str = "x5t";
 
 /// A publisher with a protokey.
-#[derive(Debug)]
-pub struct Publisher {
+#[derive(Clone, Copy, Debug)]
+pub struct Publisher<'d> {
     /// Name and tags.
-    pub party: OwnedParty,
+    pub party: &'d OwnedParty,
     /// The protokey.
-    pub protokey: Protokey,
+    pub protokey: &'d Protokey,
     /// The derivation for this publisher. [`Mode::Paper`] only where the operator chose it.
     pub mode: Mode,
 }
@@ -37,7 +37,7 @@ pub struct Publisher {
 /// The part of a server's devices that introspection reads.
 pub trait Devices {
     /// The publisher with a protokey of this name.
-    fn publisher(&self, name: &str) -> Option<&Publisher>;
+    fn publisher(&self, name: &str) -> Option<Publisher<'_>>;
     /// The publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
 }
@@ -223,7 +223,7 @@ impl<D: Devices> Introspection<'_, D> {
         self.accepted.accept(identity, subscriber.name, now).map_err(|reason| refused(Reason::Identity(reason)))?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
-        let response = self.response(&publisher.party, cnf, request.scope.clone());
+        let response = self.response(publisher.party, cnf, request.scope.clone());
         Ok(Granted { response, session: Some(identity.as_str().to_owned()), about: about() })
     }
 

@@ -90,7 +90,12 @@ impl Protokey {
         PROTOKEY.contains(&bytes.len()).then(|| Self(Zeroizing::new(bytes.to_vec())))
     }
 
-    /// A copy of the bytes, for the store that seals them.
+    /// The bytes, for the store that seals them.
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A copy of the bytes.
     pub(crate) fn copy(&self) -> Zeroizing<Vec<u8>> {
         self.0.clone()
     }

@@ -4,6 +4,7 @@ use crate::access::introspection::Publisher;
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_store::Value;
@@ -121,30 +122,22 @@ impl NewDevice {
     }
 
     pub(super) fn value(&self) -> Value {
-        Known { device: self.device.clone(), secret: self.secret.as_ref().map(Protokey::copy) }.value()
+        value(&self.device, self.secret.as_ref())
     }
-}
-
-/// The party of this name with these tags.
-///
-/// # Errors
-/// The correction, if the name or a tag is none.
-pub fn party(name: &str, tags: &[String]) -> Result<OwnedParty, String> {
-    let tags: Vec<String> = tags.iter().map(|tag| format!("tag:{tag}")).collect();
-    OwnedParty::from_words(tags.iter().map(String::as_str).chain([name]))
 }
 
 /// A device as its row has it.
 pub(super) struct Known {
     pub(super) device: Device,
-    pub(super) secret: Option<Zeroizing<Vec<u8>>>,
+    pub(super) secret: Option<Protokey>,
 }
 
 /// The part of a row that is text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
-    kind: String,
+struct Record<'r> {
+    #[serde(borrow)]
+    kind: Cow<'r, str>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,27 +147,8 @@ struct Record {
 }
 
 impl Known {
-    /// The content of the row: JSON, and for a device with a secret a zero byte and the secret, sealed at rest as a whole.
     pub(super) fn value(&self) -> Value {
-        let Device { party, credential, disabled } = &self.device;
-        let record = Record {
-            kind: credential.kind().to_owned(),
-            tags: party.party().tags.to_vec(),
-            sha256: credential.digest().map(|digest| to_hex(&digest)),
-            disabled: *disabled,
-        };
-        let text = serde_json::to_vec(&record).unwrap_or_default();
-        match &self.secret {
-            None => Value::Plain(text),
-            Some(secret) => {
-                // JSON has no zero byte.
-                let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(65)));
-                bytes.extend_from_slice(&text);
-                bytes.push(0);
-                bytes.extend_from_slice(secret);
-                Value::Secret(bytes)
-            }
-        }
+        value(&self.device, self.secret.as_ref())
     }
 
     /// Reads the row of the device of this name; the fault if it is none.
@@ -184,11 +158,12 @@ impl Known {
             Value::Secret(bytes) => {
                 let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no secret")?;
                 let (text, secret) = bytes.split_at_checked(at).ok_or("it has no secret")?;
-                (text, secret.get(1..).map(|secret| Zeroizing::new(secret.to_vec())))
+                let secret = secret.get(1..).and_then(Protokey::new).ok_or("its secret has not 16 to 64 bytes")?;
+                (text, Some(secret))
             }
             Value::Number(_) => return Err("it is a number".to_owned()),
         };
-        let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let record: Record<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let digest = match record.sha256 {
             None => None,
             Some(digits) => {
@@ -200,14 +175,37 @@ impl Known {
         if secret.is_some() == digest.is_some() {
             return Err("its kind does not go with its secret".to_owned());
         }
-        let party = party(name, &record.tags)?;
+        let party = OwnedParty::new(name, record.tags)?;
         Ok(Self { device: Device { party, credential, disabled: record.disabled }, secret })
     }
 
     /// The publisher, if the device has a protokey and is not disabled.
-    pub(super) fn publisher(&self) -> Option<Publisher> {
+    pub(super) fn publisher(&self) -> Option<Publisher<'_>> {
         let Credential::Protokey(mode) = self.device.credential else { return None };
-        let protokey = self.secret.as_ref().and_then(|secret| Protokey::new(secret))?;
-        (!self.device.disabled).then(|| Publisher { party: self.device.party.clone(), protokey, mode })
+        let protokey = self.secret.as_ref()?;
+        (!self.device.disabled).then_some(Publisher { party: &self.device.party, protokey, mode })
+    }
+}
+
+/// The content of the row of a device: JSON, and with a secret a zero byte and the secret, sealed at rest as a whole.
+fn value(device: &Device, secret: Option<&Protokey>) -> Value {
+    let Device { party, credential, disabled } = device;
+    let record = Record {
+        kind: credential.kind().into(),
+        tags: party.party().tags.to_vec(),
+        sha256: credential.digest().map(|digest| to_hex(&digest)),
+        disabled: *disabled,
+    };
+    let text = serde_json::to_vec(&record).unwrap_or_default();
+    match secret {
+        None => Value::Plain(text),
+        Some(secret) => {
+            // JSON has no zero byte.
+            let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(65)));
+            bytes.extend_from_slice(&text);
+            bytes.push(0);
+            bytes.extend_from_slice(secret.expose());
+            Value::Secret(bytes)
+        }
     }
 }

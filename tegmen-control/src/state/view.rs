@@ -6,7 +6,7 @@ use super::{Bounds, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
-use crate::access::protokey::{Accepted, AcceptedIdentity, SessionIdentity};
+use crate::access::protokey::{Accepted, AcceptedIdentity, Protokey, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -64,71 +64,30 @@ pub struct View {
 /// The devices in memory.
 #[derive(Default)]
 struct Registry {
-    known: HashMap<String, (Known, Option<Publisher>)>,
+    known: HashMap<String, Known>,
     names: HashMap<[u8; DIGEST_LEN], String>,
 }
 
 impl Registry {
     /// The device of this name, if it is enabled.
     fn enabled(&self, name: Option<&str>) -> Option<Party<'_>> {
-        let (known, _) = self.known.get(name?)?;
+        let known = self.known.get(name?)?;
         (!known.device.disabled).then(|| known.device.party.party())
     }
 }
 
 impl Devices for Registry {
-    fn publisher(&self, name: &str) -> Option<&Publisher> {
-        self.known.get(name)?.1.as_ref()
+    fn publisher(&self, name: &str) -> Option<Publisher<'_>> {
+        self.known.get(name)?.publisher()
     }
 
     fn certified(&self, digest: &[u8; DIGEST_LEN]) -> Option<&OwnedParty> {
-        let (known, _) = self.known.get(self.names.get(digest)?)?;
+        let known = self.known.get(self.names.get(digest)?)?;
         (!known.device.disabled).then_some(&known.device.party)
     }
 }
 
 impl View {
-    /// Makes the view of all rows, which the store had at one revision.
-    pub(super) fn load(entries: &[Entry], at: Revision, bounds: &Bounds) -> Result<Self, StateFault> {
-        let mut view = Self {
-            at,
-            devices: Registry::default(),
-            in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
-            head: None,
-            parts: BTreeMap::new(),
-            accepted: Accepted::new(bounds.sessions),
-            // Each update of the list has a revision of its own, so no earlier index is above the newest revision.
-            revoked: RevocationList::starting_at(bounds.revoked, at.0),
-            concerned: BTreeSet::new(),
-            lifetime: bounds.lifetime,
-        };
-        let mut sessions = Vec::new();
-        for entry in entries {
-            match Row::of(&entry.key) {
-                Some(Row::Session(identity)) => {
-                    let session: Session = rows::read(&entry.value).map_err(|why| fault(&entry.key, why))?;
-                    sessions.push((session.until, identity, session.subscriber, session.token));
-                }
-                Some(Row::Revoked(hash)) => {
-                    let Revocation { expires, concerned } =
-                        rows::read(&entry.value).map_err(|why| fault(&entry.key, why))?;
-                    view.revoked.load(hash, expires, concerned);
-                }
-                Some(row) => view.put(row, entry).map_err(|why| fault(&entry.key, why))?,
-                None => {}
-            }
-        }
-        sessions.sort_unstable();
-        for (until, identity, subscriber, token) in sessions {
-            view.remember(identity, Session { subscriber, until, token });
-        }
-        view.policy_of(at).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;
-        if let Some(entry) = entries.iter().find(|entry| entry.key == rows::POLICY.as_bytes()) {
-            view.in_force.revision = entry.changed;
-        }
-        Ok(view)
-    }
-
     /// Applies whole revisions. Returns the faults of rows, which were left out; the rest is applied.
     pub(super) fn apply(&mut self, changes: &[Changed], through: Revision) -> Vec<StateFault> {
         let mut faults = Vec::new();
@@ -179,9 +138,8 @@ impl View {
         match row {
             Row::Device(name) => {
                 let known = rows::read_device(name, &entry.value)?;
-                let publisher = known.publisher();
                 self.revoked.register(name);
-                self.devices.known.insert(name.to_owned(), (known, publisher));
+                self.devices.known.insert(name.to_owned(), known);
             }
             Row::Digest(digest) => {
                 let name = entry.value.plain().and_then(|name| std::str::from_utf8(name).ok());
@@ -192,6 +150,8 @@ impl View {
                 let text = entry.value.plain().ok_or("it is not stored in clear")?;
                 self.parts.insert(number, text.to_vec());
             }
+            // This server accepted it.
+            Row::Session(identity) if self.accepted.has(identity) => {}
             Row::Session(identity) => {
                 self.remember(identity, rows::read(&entry.value)?);
             }
@@ -260,7 +220,7 @@ impl View {
 
     /// The device of this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
-        self.devices.known.get(name).map(|(known, _)| &known.device)
+        self.devices.known.get(name).map(|known| &known.device)
     }
 
     /// The device with a certificate or a raw public key of this SHA-256.
@@ -275,9 +235,9 @@ impl View {
 
     /// The key that a device shares with the server, if it has one and is not disabled.
     pub fn shared_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
-        let (known, _) = self.devices.known.get(name)?;
+        let known = self.devices.known.get(name)?;
         let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
-        if is_shared { known.secret.clone() } else { None }
+        known.secret.as_ref().filter(|_| is_shared).map(Protokey::copy)
     }
 
     /// Decides on a request to `/introspect` by this device; `None` for a peer that is none. An accepted session identity
@@ -343,6 +303,66 @@ impl View {
 
     pub(super) fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
         self.revoked.expired(now, most)
+    }
+}
+
+/// A view that is made of all rows, which the store had at one revision.
+pub(super) struct Loading {
+    view: View,
+    sessions: Vec<(String, Session)>,
+    policy: Revision,
+}
+
+impl Loading {
+    /// Begins with no rows, as of this revision.
+    pub(super) fn new(at: Revision, bounds: &Bounds) -> Self {
+        let view = View {
+            at,
+            devices: Registry::default(),
+            in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
+            head: None,
+            parts: BTreeMap::new(),
+            accepted: Accepted::new(bounds.sessions),
+            // Each update of the list has a revision of its own, so no earlier index is above the newest revision.
+            revoked: RevocationList::starting_at(bounds.revoked, at.0),
+            concerned: BTreeSet::new(),
+            lifetime: bounds.lifetime,
+        };
+        Self { view, sessions: Vec::new(), policy: Revision::ABSENT }
+    }
+
+    /// Takes a page of rows.
+    pub(super) fn take(&mut self, entries: Vec<Entry>) -> Result<(), StateFault> {
+        entries.into_iter().try_for_each(|entry| self.take_one(&entry).map_err(|why| fault(&entry.key, why)))
+    }
+
+    fn take_one(&mut self, entry: &Entry) -> Result<(), String> {
+        match Row::of(&entry.key) {
+            Some(Row::Session(identity)) => self.sessions.push((identity.to_owned(), rows::read(&entry.value)?)),
+            Some(Row::Revoked(hash)) => {
+                let Revocation { expires, concerned } = rows::read(&entry.value)?;
+                self.view.revoked.load(hash, expires, concerned);
+            }
+            Some(row) => {
+                if matches!(row, Row::Policy) {
+                    self.policy = entry.changed;
+                }
+                self.view.put(row, entry)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The view, after the last page.
+    pub(super) fn finish(self) -> Result<View, StateFault> {
+        let Self { mut view, mut sessions, policy } = self;
+        sessions.sort_unstable_by_key(|(_, one)| one.until);
+        for (identity, session) in sessions {
+            view.remember(&identity, session);
+        }
+        view.policy_of(policy).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;
+        Ok(view)
     }
 }
 

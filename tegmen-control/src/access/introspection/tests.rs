@@ -25,13 +25,15 @@ deny = "* /*"
 "#;
 
 struct Known {
-    publishers: HashMap<&'static str, Publisher>,
+    publishers: HashMap<&'static str, (OwnedParty, Mode)>,
+    protokey: Protokey,
     certified: (OwnedParty, [u8; 32]),
 }
 
 impl Devices for Known {
-    fn publisher(&self, name: &str) -> Option<&Publisher> {
-        self.publishers.get(name)
+    fn publisher(&self, name: &str) -> Option<Publisher<'_>> {
+        let (party, mode) = self.publishers.get(name)?;
+        Some(Publisher { party, protokey: &self.protokey, mode: *mode })
     }
 
     fn certified(&self, thumbprint: &[u8; 32]) -> Option<&OwnedParty> {
@@ -57,14 +59,14 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        let publisher = |words, mode| Publisher { party: party(words), protokey: protokey(), mode };
         let publishers = HashMap::from([
-            ("oven", publisher("oven tag:kitchen", Mode::Bound)),
-            ("old-oven", publisher("old-oven tag:kitchen", Mode::Paper)),
-            ("lamp", publisher("lamp", Mode::Bound)),
+            ("oven", (party("oven tag:kitchen"), Mode::Bound)),
+            ("old-oven", (party("old-oven tag:kitchen"), Mode::Paper)),
+            ("lamp", (party("lamp"), Mode::Bound)),
         ]);
+        let certified = (party("fridge tag:kitchen"), [9; 32]);
         Self {
-            devices: Known { publishers, certified: (party("fridge tag:kitchen"), [9; 32]) },
+            devices: Known { publishers, protokey: protokey(), certified },
             policy: Policy::parse("policy.toml", POLICY).expect("a policy").tested().expect("its tests"),
             accepted: Accepted::new(AcceptedBounds { identities: 8, each: 4, lifetime: Duration::from_secs(100) }),
             now: Instant::AT_ONCE,

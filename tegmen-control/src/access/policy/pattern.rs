@@ -42,9 +42,18 @@ impl OwnedParty {
         let [name] = names[..] else {
             return Err(format!("one name, and tag:TAG for each tag of it; this has {} names", names.len()));
         };
-        let mut tags: Vec<String> =
-            tags.into_iter().filter_map(|tag| tag.strip_prefix(TAG)).map(str::to_owned).collect();
-        tags.sort();
+        Self::new(name, tags.into_iter().filter_map(|tag| tag.strip_prefix(TAG)).map(str::to_owned).collect())
+    }
+
+    /// Takes a name and tags.
+    ///
+    /// # Errors
+    /// The correction, as of [`Self::from_words`].
+    pub fn new(name: &str, mut tags: Vec<String>) -> Result<Self, String> {
+        if name.starts_with(TAG) {
+            return Err(format!("a name does not begin with {TAG}; {name} does"));
+        }
+        tags.sort_unstable();
         tags.dedup();
         if tags.len() > MAX_TAGS {
             return Err(format!("at most {MAX_TAGS} tags, this has {}", tags.len()));

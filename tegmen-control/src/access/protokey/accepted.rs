@@ -101,6 +101,11 @@ impl Accepted {
         Ok(())
     }
 
+    /// True if this identity is remembered.
+    pub(crate) fn has(&self, identity: &str) -> bool {
+        self.entries.contains_key(identity)
+    }
+
     /// Remembers the hash of the access token of an identity.
     pub(crate) fn set_token(&mut self, identity: &str, token: &[u8]) {
         if let Some(entry) = self.entries.get_mut(identity) {
@@ -117,7 +122,7 @@ impl Accepted {
         until: Instant,
         token: Option<Box<[u8]>>,
     ) {
-        if !self.entries.contains_key(identity.as_str()) {
+        if !self.has(identity.as_str()) {
             self.insert(identity, subscriber, until, token);
         }
     }

@@ -23,11 +23,12 @@ deny = "* /*"
 "#;
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
-struct Known([Publisher; 2]);
+struct Known([(OwnedParty, Mode); 2], Protokey);
 
 impl Devices for Known {
-    fn publisher(&self, name: &str) -> Option<&Publisher> {
-        self.0.iter().find(|publisher| publisher.party.party().name == name)
+    fn publisher(&self, name: &str) -> Option<Publisher<'_>> {
+        let (party, mode) = self.0.iter().find(|(party, _)| party.party().name == name)?;
+        Some(Publisher { party, protokey: &self.1, mode: *mode })
     }
 
     fn certified(&self, _: &[u8; 32]) -> Option<&OwnedParty> {
@@ -48,8 +49,8 @@ fn policy() -> TestedPolicy {
 }
 
 fn ask(client: Option<&str>, request: &TokenRequest) -> Outcome {
-    let publisher = |words, mode| Publisher { party: party(words), protokey: protokey(), mode };
-    let devices = Known([publisher("oven tag:kitchen", Mode::Bound), publisher("old tag:kitchen", Mode::Paper)]);
+    let publishers = [(party("oven tag:kitchen"), Mode::Bound), (party("old tag:kitchen"), Mode::Paper)];
+    let devices = Known(publishers, protokey());
     let mut accepted = Accepted::new(AcceptedBounds::default());
     let client = client.map(party);
     let policy = policy();
