@@ -7,6 +7,7 @@
 //! * A row may be attached to a lease, and goes when the lease ends: all rows of a lease in one revision.
 
 pub mod answer;
+pub(crate) mod pace;
 
 use answer::Answer;
 use std::fmt;

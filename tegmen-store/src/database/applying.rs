@@ -3,9 +3,8 @@
 use super::entries::{self, Current, Version};
 use super::revisions::Revisions;
 use super::tasks::{Outcome, Task};
-use crate::clock::{DAY, allowed};
 use crate::sealing::Sealer;
-use crate::store::{LeaseId, Number, Put, Revision, StoreError, Transaction, Value};
+use crate::store::{LeaseId, Put, Revision, StoreError, Transaction, Value, pace};
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
@@ -114,20 +113,7 @@ impl Applying<'_> {
         }
         let created = before.map(|row| row.created);
         let number = before.and_then(|row| row.number);
-        let since = match (&put.value, number) {
-            (Value::Number(new), Some((old, _))) if new.next <= old.next || new.pace != old.pace => None,
-            (Value::Number(_), Some((_, since))) => Some(since),
-            (Value::Number(new), None) => Some(made_at(new, self.now)),
-            (Value::Plain(_) | Value::Secret(_), Some(_)) => None,
-            (Value::Plain(_) | Value::Secret(_), None) => Some(0),
-        };
-        let Some(since) = since else { return Ok(Err(StoreError::NotForward { key: put.key.clone() })) };
-        match &put.value {
-            Value::Number(new) if new.next > allowed(new.pace, since, self.now) => {
-                Ok(Err(StoreError::TooFast { key: put.key.clone() }))
-            }
-            _ => Ok(Ok(Checked { created, since })),
-        }
+        Ok(pace::since(put, number, self.now).map(|since| Checked { created, since }))
     }
 
     fn has(&mut self, lease: LeaseId) -> rusqlite::Result<bool> {
@@ -175,10 +161,4 @@ struct Checked {
     created: Option<u64>,
     /// The time at which a number was made, in milliseconds since 1970.
     since: u64,
-}
-
-/// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.
-fn made_at(number: &Number, now: u64) -> u64 {
-    let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
-    now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
 }

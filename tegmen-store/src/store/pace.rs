@@ -1,0 +1,31 @@
+//! The rule of numbers: they only go forward, and no faster than their pace.
+
+use super::{Number, Put, StoreError, Value};
+use crate::clock::{DAY, allowed};
+
+/// Returns the time at which the number of a row was made, in milliseconds since 1970; 0 for a row that is no number.
+/// `before` is the number that the row has, with its time; `now` is in milliseconds since 1970.
+///
+/// # Errors
+/// [`StoreError::NotForward`] or [`StoreError::TooFast`].
+pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Result<u64, StoreError> {
+    let not_forward = || StoreError::NotForward { key: put.key.clone() };
+    match (&put.value, before) {
+        (Value::Number(new), Some((old, _))) if new.next <= old.next || new.pace != old.pace => Err(not_forward()),
+        (Value::Number(new), before) => {
+            let since = before.map_or_else(|| made_at(new, now), |(_, since)| since);
+            if new.next > allowed(new.pace, since, now) {
+                return Err(StoreError::TooFast { key: put.key.clone() });
+            }
+            Ok(since)
+        }
+        (Value::Plain(_) | Value::Secret(_), Some(_)) => Err(not_forward()),
+        (Value::Plain(_) | Value::Secret(_), None) => Ok(0),
+    }
+}
+
+/// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.
+fn made_at(number: &Number, now: u64) -> u64 {
+    let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
+    now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
+}
