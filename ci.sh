@@ -13,6 +13,7 @@
 #   ./ci.sh decisions       instructions of a decision under a policy of 10,000 rules, not of the gate
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
+#   ./ci.sh cluster         the driver of etcd beside a real etcd: the cases of all drivers, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -238,6 +239,13 @@ step_power() {
     cargo test --locked --quiet -p tegmen-store --test power -- --nocapture
 }
 
+# The driver of etcd, with processes of etcd that the test starts. Not of the gate: its leases last as long as real ones. One
+# minute after the build.
+step_cluster() {
+    need etcd-server
+    cargo test --locked --quiet -p tegmen-store --features etcd --test etcd -- --include-ignored --test-threads 1
+}
+
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
@@ -274,7 +282,7 @@ if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; th
 fi
 took=()
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power decisions red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power cluster decisions red deny long bench" >&2; exit 2; }
     echo "== $name"
     begin=$SECONDS
     # In a subshell with -e of its own, so that the first failing line fails the step; behind || or in a condition the

@@ -60,4 +60,12 @@ pub enum StateError {
         /// The next step.
         way_out: String,
     },
+    /// A cluster does not answer.
+    #[error("{address}: {why}; start etcd at a majority of these addresses, or correct them")]
+    Unreachable {
+        /// The address of the cluster.
+        address: String,
+        /// The cause.
+        why: String,
+    },
 }

@@ -12,6 +12,8 @@ pub mod clock;
 pub mod conformance;
 pub mod database;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod files;
 pub mod guard;
 pub mod lock;
@@ -23,6 +25,8 @@ mod watch;
 
 pub use database::{Database, Options, recover};
 pub use error::StateError;
+#[cfg(feature = "etcd")]
+pub use etcd::Etcd;
 pub use guard::Guard;
 pub use numbers::{LEASE, Numbers};
 pub use place::Place;

@@ -1,0 +1,81 @@
+//! The address of a cluster, and the names of its rows.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The beginning of an address.
+const SCHEME: &str = "etcd://";
+/// The name of a store that names none.
+const NAME: &str = "tegmen";
+
+/// The members of a cluster of etcd and the name of a store in it, written as `etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME`. The
+/// name is `tegmen` if it is left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    pub(super) members: Vec<String>,
+    pub(super) name: String,
+}
+
+impl Address {
+    /// True if a text is meant as an address, and not as the path of a file.
+    pub fn is_meant(text: &str) -> bool {
+        text.starts_with(SCHEME)
+    }
+
+    /// The key in etcd of a row.
+    pub(super) fn row(&self, key: &[u8]) -> Vec<u8> {
+        [self.name.as_bytes(), ROWS, key].concat()
+    }
+
+    /// The key of the row that etcd has under this one.
+    pub(super) fn key(&self, row: &[u8]) -> Vec<u8> {
+        row.get(self.name.len() + ROWS.len()..).unwrap_or_default().to_vec()
+    }
+
+    /// The key in etcd of the data key, which seals the secrets of the store.
+    pub(super) fn data_key(&self) -> Vec<u8> {
+        [self.name.as_bytes(), DATA_KEY].concat()
+    }
+}
+
+/// The bytes between the name of a store and the key of a row.
+const ROWS: &[u8] = b"/row/";
+const DATA_KEY: &[u8] = b"/data-key";
+
+/// The end of the keys that begin with `prefix`: the first key behind them.
+pub(super) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    *end.last_mut()? += 1;
+    Some(end)
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{text}: {why}: write it as {SCHEME}HOST:PORT,HOST:PORT,HOST:PORT/NAME");
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("it is no address of etcd"))?;
+        let (members, name) = rest.split_once('/').unwrap_or((rest, NAME));
+        let members: Vec<String> = members.split(',').map(str::to_owned).collect();
+        let has_port = |member: &String| {
+            let port =
+                member.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+            matches!(port, Some(Ok(1..)))
+        };
+        if !members.iter().all(has_port) {
+            return Err(wrong("a member has no port"));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(wrong("the name has other characters than letters, digits, hyphens, dots and underscores"));
+        }
+        Ok(Self { members, name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.members.join(","), self.name)
+    }
+}

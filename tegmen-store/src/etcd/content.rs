@@ -1,0 +1,66 @@
+//! The content of a row in etcd: a byte that names its kind, and the bytes.
+
+use super::address::Address;
+use super::wire::KeyValue;
+use crate::sealing::Sealer;
+use crate::store::{Entry, LeaseId, Number, Revision, StoreError, Value};
+
+const PLAIN: u8 = 1;
+const SECRET: u8 = 2;
+const NUMBER: u8 = 3;
+
+/// Writes a value as the content of a row. `version` counts the changes of the row, and `since` is the time at which a number
+/// was made.
+///
+/// A secret is sealed for its key and its version. Both are known before etcd gives the transaction a revision.
+///
+/// # Errors
+/// [`StoreError::Sealed`] for a secret without a sealing key.
+pub(super) fn write(
+    key: &[u8],
+    version: u64,
+    value: &Value,
+    since: u64,
+    sealer: Option<&Sealer>,
+) -> Result<Vec<u8>, StoreError> {
+    Ok(match value {
+        Value::Plain(bytes) => [&[PLAIN], bytes.as_slice()].concat(),
+        Value::Secret(secret) => {
+            let sealed = sealer.ok_or(StoreError::Sealed)?.seal(key, version, secret);
+            [&[SECRET], sealed.map_err(|why| StoreError::Unavailable { why })?.as_slice()].concat()
+        }
+        Value::Number(number) => {
+            [&[NUMBER], [number.next, number.pace, since].map(u64::to_be_bytes).as_flattened()].concat()
+        }
+    })
+}
+
+/// The number in the content of a row, and the time at which it was made; `None` for a row that is no number.
+pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
+    let (&NUMBER, bytes) = content.split_first()? else { return None };
+    let ([next, pace, since], []) = bytes.as_chunks::<8>() else { return None };
+    let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
+    Some((Number { next, pace }, since))
+}
+
+/// Reads a row.
+///
+/// # Errors
+/// [`StoreError::Sealed`] for a secret without a sealing key, [`StoreError::Unavailable`] for a row that is damaged.
+pub(super) fn read(row: KeyValue, address: &Address, sealer: Option<&Sealer>) -> Result<Entry, StoreError> {
+    let key = address.key(&row.key.0);
+    let damaged = || StoreError::Unavailable {
+        why: format!("the row {} is damaged: restore a snapshot of etcd", String::from_utf8_lossy(&key)),
+    };
+    let value = match row.value.0.split_first() {
+        Some((&PLAIN, bytes)) => Value::Plain(bytes.to_vec()),
+        Some((&SECRET, sealed)) => {
+            let opened = sealer.ok_or(StoreError::Sealed)?.open(&key, row.version.0, sealed);
+            Value::Secret(opened.ok_or_else(damaged)?)
+        }
+        _ => Value::Number(number(&row.value.0).ok_or_else(damaged)?.0),
+    };
+    let (created, changed) = (Revision(row.create_revision.0), Revision(row.mod_revision.0));
+    let lease = Some(LeaseId(row.lease.0)).filter(|lease| lease.0 != 0);
+    Ok(Entry { key, value, created, changed, lease })
+}

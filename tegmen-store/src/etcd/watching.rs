@@ -1,0 +1,167 @@
+//! Changes, from a watch that stays open between two calls, so that each change is in memory when it is asked for.
+
+use super::address::end_of;
+use super::cluster::{Cluster, WATCH, watch};
+use super::content;
+use super::gateway::{PAUSE, Stream};
+use super::wire::{Event, WatchResponse};
+use crate::store::answer::Promise;
+use crate::store::{Changed, Changes, Revision, StoreError};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time without a message after which a watch begins again, at another member: a member that was cut off sends nothing.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Time for which a watch stays open without a call.
+const KEPT: Duration = Duration::from_secs(10);
+/// Most watches that stay open without a call.
+const MOST: usize = 16;
+
+/// The watches that are open, and that no call uses.
+#[derive(Default)]
+pub(super) struct Watches(Mutex<Vec<(Instant, Watching)>>);
+
+impl Watches {
+    fn take(&self, prefix: &[u8], after: Revision) -> Option<Watching> {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.retain(|(since, _)| since.elapsed() < KEPT);
+        let at = watches.iter().position(|(_, watching)| watching.prefix == prefix && watching.after == after)?;
+        Some(watches.swap_remove(at).1)
+    }
+
+    fn keep(&self, watching: Watching) {
+        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.len() < MOST {
+            watches.push((Instant::now(), watching));
+        }
+    }
+}
+
+/// A watch of the keys that begin with a prefix.
+struct Watching {
+    prefix: Vec<u8>,
+    /// The revision up to which calls have all changes.
+    after: Revision,
+    /// The revision up to which the events came.
+    seen: u64,
+    /// Changes that no call has: the revisions behind `after`, each as a whole.
+    ready: VecDeque<(u64, Vec<Event>)>,
+    stream: Option<Stream>,
+    /// Members that were tried.
+    turn: usize,
+    /// True if the revision from which the watch begins is known to be one of this cluster.
+    is_checked: bool,
+}
+
+impl Cluster {
+    /// [`Store::changes`](crate::Store::changes). It ends without an answer if nobody waits for it.
+    pub(super) async fn changes(
+        &self,
+        watches: &Watches,
+        (prefix, after, most): (Vec<u8>, Revision, usize),
+        promise: Promise<Changes>,
+    ) {
+        let mut watching = watches.take(&prefix, after).unwrap_or_else(|| Watching {
+            prefix,
+            after,
+            seen: after.0,
+            ready: VecDeque::new(),
+            stream: None,
+            turn: 0,
+            is_checked: false,
+        });
+        while watching.ready.is_empty() {
+            if !promise.is_wanted() {
+                return watches.keep(watching);
+            }
+            if let Err(error) = self.listen(&mut watching).await {
+                return promise.answer(Err(error));
+            }
+        }
+        let changes = self.take(&mut watching, most);
+        // The next call, which the answer leads to, takes it.
+        watches.keep(watching);
+        promise.answer(changes);
+    }
+
+    /// Waits for a message of the watch, or opens it.
+    async fn listen(&self, watching: &mut Watching) -> Result<(), StoreError> {
+        let Some(stream) = &mut watching.stream else { return self.begin(watching).await };
+        match stream.next::<WatchResponse>(SILENCE).await {
+            Ok(message) if message.compact_revision.0 != 0 => {
+                Err(StoreError::Compacted { oldest: Revision(message.compact_revision.0) })
+            }
+            Ok(message) if !message.canceled => {
+                let before = watching.seen;
+                let mut events = message.events;
+                events.retain(|event| event.kv.mod_revision.0 > before);
+                events.sort_by(|one, other| {
+                    (one.kv.mod_revision, &one.kv.key).cmp(&(other.kv.mod_revision, &other.kv.key))
+                });
+                for event in events {
+                    watching.seen = event.kv.mod_revision.0;
+                    match watching.ready.back_mut().filter(|(revision, _)| *revision == watching.seen) {
+                        Some((_, events)) => events.push(event),
+                        None => watching.ready.push_back((watching.seen, vec![event])),
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                watching.stream = None;
+                watching.turn = watching.turn.wrapping_add(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a watch behind the last event. If no member takes it, this returns after a pause.
+    async fn begin(&self, watching: &mut Watching) -> Result<(), StoreError> {
+        let prefix = self.address.row(&watching.prefix);
+        let end = end_of(&prefix);
+        // From the last event itself, whose repetition is left out: etcd 3.4 can leave out the end of a row at the revision at
+        // which it compacted, and refuses every revision before.
+        let request = watch(prefix, end, watching.seen.max(1));
+        let Ok(mut stream) = self.gateway.stream(watching.turn, WATCH, &request).await else {
+            watching.turn = watching.turn.wrapping_add(1);
+            tokio::time::sleep(PAUSE).await;
+            return Ok(());
+        };
+        let Ok(created) = stream.next::<WatchResponse>(SILENCE).await else {
+            watching.turn = watching.turn.wrapping_add(1);
+            return Ok(());
+        };
+        if !watching.is_checked && created.header.revision.0 < watching.seen {
+            // A member may be behind others.
+            match self.newest().await {
+                Ok(newest) if newest.0 < watching.seen => return Err(StoreError::NotYet { newest }),
+                Ok(_) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+        watching.is_checked = true;
+        watching.stream = Some(stream);
+        Ok(())
+    }
+
+    /// Takes whole revisions with about `most` changes.
+    fn take(&self, watching: &mut Watching, most: usize) -> Result<Changes, StoreError> {
+        let mut changes: Vec<Changed> = Vec::new();
+        while changes.len() < most.max(1)
+            && let Some((revision, events)) = watching.ready.pop_front()
+        {
+            for Event { kind, kv } in events {
+                let (key, revision) = (self.address.key(&kv.key.0), Revision(kv.mod_revision.0));
+                let entry = match kind.as_deref() {
+                    Some("DELETE") => None,
+                    _ => Some(content::read(kv, &self.address, self.sealer.as_ref())?),
+                };
+                changes.push(Changed { key, revision, entry });
+            }
+            watching.after = Revision(revision);
+        }
+        Ok(Changes { changes, through: watching.after })
+    }
+}
