@@ -3,8 +3,10 @@
 use crate::access::ace::{ACE_CBOR, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material};
 use crate::access::protokey::SessionIdentity;
 use crate::server::INTROSPECT;
-use tegmen_coap::Code;
-use tegmen_host::client::Session;
+use std::fmt;
+use tegmen::dtls::MAX_PSK;
+use tegmen_coap::{Code, OptionNumber};
+use tegmen_host::client::{ClientError, Session};
 use tegmen_host::credentials::{KeyStore, KeyTicket, StoredKey};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
@@ -34,20 +36,110 @@ impl KeyStore for Introspector {
         }
         let (server, identity, allow) = (self.server.clone(), identity.to_owned(), self.allow.clone());
         self.runtime.spawn(async move {
-            let key = introspect(&server, &identity).await;
-            ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow) }));
+            let key = match SessionIdentity::parse(identity.as_bytes()) {
+                Some(identity) => introspect(&server, identity).await.ok(),
+                None => None,
+            };
+            ticket.answer(key.map(|SessionKey { key, .. }| StoredKey { key, previous: None, allow: Some(allow) }));
         });
     }
 }
 
-/// Asks for the key of a session; `None` if the server refuses it, or does not answer.
-async fn introspect(server: &Session, identity: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let request = IntrospectionRequest { token: identity.into(), ..IntrospectionRequest::default() }.encode();
-    let response = server.post(INTROSPECT, &request).content_format(ACE_CBOR).await.ok()?;
+/// The key of one session with a publisher. It is wiped on drop.
+pub struct SessionKey {
+    /// The pre-shared key, 1 to 64 bytes.
+    pub key: Zeroizing<Vec<u8>>,
+    /// Seconds for which the subscriber may use the session; `None` if the server gives no limit.
+    pub expires_in: Option<u64>,
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionKey").field("expires_in", &self.expires_in).finish_non_exhaustive()
+    }
+}
+
+/// The reason why a subscriber gets no key.
+#[derive(Debug, thiserror::Error)]
+pub enum NoKey {
+    /// The server refuses this session. It does not give the reason to the subscriber.
+    #[error(
+        "the access control server refuses the key of this session: its audit log has the reason. A session identity is valid \
+         once, and only if the policy gives this subscriber a right at the publisher"
+    )]
+    Refused,
+    /// The subscriber is no enabled device of the server.
+    #[error("this subscriber is no enabled device of the access control server: add it there, or enable it")]
+    NotADevice,
+    /// The server refuses for now.
+    #[error("the access control server refuses for now ({code}): ask again in {seconds} s")]
+    Later {
+        /// The code of the response, 4.29 or 5.03.
+        code: Code,
+        /// Seconds after which to ask again.
+        seconds: u32,
+    },
+    /// The response is none of an access control server.
+    #[error(
+        "the response {code} is none to an introspection: compare the address with that of the access control server"
+    )]
+    Unexpected {
+        /// The code of the response.
+        code: Code,
+    },
+    /// There is no response.
+    #[error("the access control server cannot be asked: {0}")]
+    NoResponse(#[from] ClientError),
+}
+
+impl NoKey {
+    /// The stable code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::NotADevice => "not-a-device",
+            Self::Later { .. } => "later",
+            Self::Unexpected { .. } => "unexpected-response",
+            Self::NoResponse(_) => "no-response",
+        }
+    }
+}
+
+/// Asks for the key of a session, over a session with the access control server in which this end proved its identity.
+///
+/// If that session ends during the request, the request is sent once more in the next one. The server then refuses it, if it
+/// took the first.
+///
+/// # Errors
+/// [`NoKey`].
+pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Result<SessionKey, NoKey> {
+    let request = IntrospectionRequest { token: identity.as_str().into(), ..IntrospectionRequest::default() }.encode();
+    let post = async || server.post(INTROSPECT, &request).content_format(ACE_CBOR).await;
+    let response = match post().await {
+        Err(ClientError::Ended { .. }) => post().await?,
+        response => response?,
+    };
+    let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
     let payload = Zeroizing::new(response.payload);
-    let response = IntrospectionResponse::parse(&payload).ok().filter(|_| response.code == Code::CREATED)?;
-    match response.claims.cnf.filter(|_| response.active)? {
-        Confirmation::Key(CoseKey { material: Material::Symmetric(key), .. }) => Some(key),
-        _ => None,
+    match code {
+        Code::CREATED => {}
+        Code::UNAUTHORIZED => return Err(NoKey::NotADevice),
+        // A response without Max-Age has one of 60 seconds (RFC 7252, section 5.10.5).
+        Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
+            return Err(NoKey::Later { code, seconds: max_age.unwrap_or(60) });
+        }
+        code => return Err(NoKey::Unexpected { code }),
+    }
+    let response = IntrospectionResponse::parse(&payload).map_err(|_| NoKey::Unexpected { code })?;
+    if !response.active {
+        return Err(NoKey::Refused);
+    }
+    match response.claims.cnf {
+        Some(Confirmation::Key(CoseKey { material: Material::Symmetric(key), .. }))
+            if (1..=MAX_PSK).contains(&key.len()) =>
+        {
+            Ok(SessionKey { key, expires_in: response.claims.expires_in })
+        }
+        _ => Err(NoKey::Unexpected { code }),
     }
 }
