@@ -3,7 +3,7 @@
 //! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
 //! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
 //! [`service`] joins the three, and [`server`] serves it over CoAP.
-//! [`subscriber`] is the other end of introspection.
+//! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod access;
+#[cfg(unix)]
+pub mod agent;
 pub mod audit;
 pub mod server;
 pub mod service;

@@ -6,7 +6,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen_control::access::ace::trl::{Answer, Update};
 use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::access::protokey::Mode;
+use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
@@ -168,4 +168,74 @@ async fn without_the_store_nothing_is_granted_and_revocations_are_still_listed()
     drop(service);
     let log = std::fs::read_to_string(dir.0.join("audit.log")).expect("a log");
     assert!(log.contains("\"not-stored\""), "{log}");
+}
+
+/// The answer of an agent, which the program asks in a thread of its own.
+#[cfg(unix)]
+async fn ask_agent(path: &std::path::Path, question: tegmen_control::agent::Question) -> tegmen_control::agent::Answer {
+    let path = path.to_owned();
+    let asked = tokio::task::spawn_blocking(move || tegmen_control::agent::ask(&path, &question));
+    asked.await.expect("a thread").expect("an answer")
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_agent_gives_its_own_user_the_key_that_the_publisher_derives() {
+    use std::io::{Read as _, Write as _};
+    use tegmen_control::agent::{Agent, Answer, Question};
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-agent-{}", std::process::id())));
+    let (server, _, _) = start(&dir).await;
+    let path = dir.0.join("agent.sock");
+    let agent = Agent::bind(&path, None).expect("a socket");
+    let session = connect(&server, "display").await;
+    let (events, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let serving =
+        tokio::spawn(async move { agent.serve(session, move |event| events.send(event).expect("a test")).await });
+    let derived = |identity: &str| {
+        let identity = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
+        let protokey = Protokey::new(&SHARED_KEY).expect("a protokey");
+        protokey.session_key::<HostCrypto>(Mode::Bound, identity, "display").expose().to_vec()
+    };
+
+    for question in [Question::Session("oven;AAECAwQFBgcI".to_owned()), Question::Publisher("oven".to_owned())] {
+        let Answer::Key { identity, key } = ask_agent(&path, question).await else { panic!("a key") };
+        assert_eq!(**key.key, *derived(&identity));
+        assert!(key.expires_in.is_some());
+        let event = seen.recv().await.expect("an event");
+        assert_eq!((event.code, event.identity.as_deref()), ("given", Some(identity.as_str())));
+        assert!(!format!("{event:?}").contains(&tegmen_base::hex::to_hex(&key.key)));
+    }
+    for (question, expected) in [("session oven;AAECAwQFBgcI", "refused"), ("publisher nobody", "refused")] {
+        let question = Question::parse(question.as_bytes()).expect("a question");
+        let Answer::Error { code, .. } = ask_agent(&path, question).await else { panic!("an error") };
+        assert_eq!((code.as_str(), seen.recv().await.expect("an event").code), (expected, expected));
+    }
+    // A line that is too long, or ends early, gets an answer too.
+    for line in ["session oven\n".to_owned(), "x".repeat(500), "session ".to_owned()] {
+        let path = path.clone();
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut stream = std::os::unix::net::UnixStream::connect(path).expect("a connection");
+            stream.write_all(line.as_bytes()).expect("written");
+            stream.shutdown(std::net::Shutdown::Write).expect("ended");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("an answer");
+            answer
+        });
+        let answer = answer.await.expect("a thread");
+        assert!(answer.starts_with(b"error malformed "), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(seen.recv().await.expect("an event").code, "malformed");
+    }
+    serving.abort();
+    let _ = serving.await;
+    assert!(!path.exists());
+
+    // The file belongs to another user, which only root can arrange. Root passes its permissions, and is refused all the same.
+    let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&dir.0).expect("a directory"));
+    let Ok(agent) = Agent::bind(&path, Some(own + 1)) else { return };
+    let session = connect(&server, "display").await;
+    let serving = tokio::spawn(async move { agent.serve(session, |_| {}).await });
+    let question = Question::Publisher("oven".to_owned());
+    let Answer::Error { code, .. } = ask_agent(&path, question).await else { panic!("an error") };
+    assert_eq!(code, "other-user");
+    serving.abort();
 }

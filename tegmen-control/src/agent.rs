@@ -1,0 +1,253 @@
+//! The agent of a subscriber: it gives the programs of one user of this machine the keys of publishers, over a Unix socket.
+//!
+//! A program with another DTLS stack asks the agent in place of the access control server. It opens a connection, sends one line
+//! and reads one line; then the agent closes the connection.
+//!
+//! ```text
+//! session IDENTITY           the key of the session identity that a publisher shows in a handshake
+//! publisher NAME             a fresh session identity for a handshake with a publisher, and its key
+//!
+//! key IDENTITY KEY SECONDS   the key in hexadecimal, and the time for which the session may be used; 0 without a limit
+//! error CODE TEXT            no key: a stable code, and the cause with the next step
+//! ```
+//!
+//! Only the owner of the socket may use it: the file has mode 0600, and the agent asks the system for the user at the other
+//! end. The agent keeps no key.
+
+mod line;
+
+pub use line::{Answer, MAX_ANSWER, MAX_QUESTION, Question};
+
+use crate::access::protokey::SessionIdentity;
+use crate::subscriber::{NoKey, introspect};
+use line::{NONCE, session_identity};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen_host::client::Session;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+/// Connections that the agent has at the same time; the next ones wait.
+const CONNECTIONS: usize = 64;
+/// Time within which a program sends its question, and within which it takes its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes that the agent discards after an answer, before it closes the connection.
+const MAX_UNREAD: u64 = 1 << 16;
+/// Pause after the system refused a connection, for example because no more files can be opened.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The reason why there is no socket, or no answer from one.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Another agent serves at this path.
+    #[error("another agent serves at {0}: end it, or choose another path")]
+    InUse(String),
+    /// A file has the path.
+    #[error("{0} exists and is no socket: choose another path")]
+    NoSocket(String),
+    /// The system refuses.
+    #[error("the socket {path} {step}: {source}")]
+    System {
+        /// The path.
+        path: String,
+        /// The step that failed, and the next one.
+        step: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The peer is no agent.
+    #[error("the answer from {0} is none of an agent: compare the path with that of `tegmen agent`")]
+    NoAgent(String),
+}
+
+impl SocketError {
+    fn system(path: &Path, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::System { path, step, source }
+    }
+}
+
+/// An answer that the agent gave, for the log of the operator. It never has a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// `given`, or the code of the error.
+    pub code: &'static str,
+    /// The session identity, if there was one.
+    pub identity: Option<String>,
+    /// The process that asked.
+    pub process: Option<i32>,
+    /// The cause of an error, and the next step.
+    pub text: String,
+}
+
+/// The socket of an agent. The file is removed on drop.
+pub struct Agent {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The number of the user who may ask.
+    user: u32,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Agent {
+    /// Opens the socket, which no program can use before its permissions are right. `user` is the number of the user that owns the
+    /// file and may ask, or the user of this process. Replaces the socket of an agent that has ended. Called in the context of
+    /// a runtime.
+    ///
+    /// # Errors
+    /// [`SocketError`], whose text names the next step.
+    pub fn bind(path: &Path, user: Option<u32>) -> Result<Self, SocketError> {
+        if let Ok(metadata) = std::fs::symlink_metadata(path) {
+            let name = path.display().to_string();
+            if !metadata.file_type().is_socket() {
+                return Err(SocketError::NoSocket(name));
+            }
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(SocketError::InUse(name));
+            }
+            std::fs::remove_file(path)
+                .map_err(SocketError::system(path, "of an earlier agent cannot be removed; remove it"))?;
+        }
+        let failed = || SocketError::system(path, "cannot be opened; correct the path, or the permissions there");
+        let socket = UnixSocket::new_stream().map_err(failed())?;
+        socket.bind(path).map_err(failed())?;
+        let permit = || {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+            std::os::unix::fs::chown(path, user, None)?;
+            let owner = std::fs::symlink_metadata(path)?.uid();
+            socket.listen(CONNECTIONS as u32).map(|listener| (listener, owner))
+        };
+        match permit() {
+            Ok((listener, user)) => Ok(Self { listener, path: path.to_owned(), user }),
+            Err(error) => {
+                let _ = std::fs::remove_file(path);
+                Err(SocketError::system(path, "cannot be given to its user; only root can give it to another one")(
+                    error,
+                ))
+            }
+        }
+    }
+
+    /// Answers until the future is dropped, over a session with the access control server in which this end proved its
+    /// identity. `on_event` takes each answer, and must return quickly.
+    pub async fn serve(&self, server: Session, on_event: impl Fn(Event) + Send + Sync + 'static) {
+        let (places, on_event) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(on_event));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let (user, server, on_event) = (self.user, server.clone(), Arc::clone(&on_event));
+            tokio::spawn(async move {
+                let event = converse(stream, user, &server).await;
+                drop(place);
+                on_event(event);
+            });
+        }
+    }
+}
+
+/// Reads the question of a connection, and writes its answer.
+async fn converse(mut stream: UnixStream, user: u32, server: &Session) -> Event {
+    let peer = stream.peer_cred().ok();
+    let process = peer.and_then(|peer| peer.pid());
+    let (code, identity, answer) = match peer {
+        Some(peer) if peer.uid() == user => match read(&mut stream).await {
+            Some(question) => answer(question, server).await,
+            None => error(
+                "malformed",
+                None,
+                "the line is no question: send `session IDENTITY` or `publisher NAME`, and a line feed".to_owned(),
+            ),
+        },
+        _ => error("other-user", None, format!("this socket is for user {user} alone: ask as that user")),
+    };
+    let line = answer.line();
+    let write = async {
+        stream.write_all(line.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    let written = timeout(PATIENCE, write).await;
+    // A connection that is closed with unread bytes is reset, and the program may lose its answer.
+    let _ = timeout(PATIENCE, tokio::io::copy(&mut stream.take(MAX_UNREAD), &mut tokio::io::sink())).await;
+    let text = match (answer, written) {
+        (_, Ok(Err(_)) | Err(_)) => "the program did not read its answer".to_owned(),
+        (Answer::Key { .. }, _) => String::new(),
+        (Answer::Error { text, .. }, _) => text,
+    };
+    Event { code, identity, process, text }
+}
+
+fn error(code: &'static str, identity: Option<String>, text: String) -> (&'static str, Option<String>, Answer) {
+    (code, identity, Answer::Error { code: code.to_owned(), text })
+}
+
+/// The question of a program; `None` if it sends another line, a longer one, or none in time.
+async fn read(stream: &mut UnixStream) -> Option<Question> {
+    let mut line = Vec::with_capacity(MAX_QUESTION);
+    let mut limited = stream.take(MAX_QUESTION as u64);
+    let whole = async {
+        while !line.ends_with(b"\n") {
+            if limited.read_buf(&mut line).await.ok()? == 0 {
+                return None;
+            }
+        }
+        Some(())
+    };
+    timeout(PATIENCE, whole).await.ok()??;
+    Question::parse(line.strip_suffix(b"\n")?)
+}
+
+async fn answer(question: Question, server: &Session) -> (&'static str, Option<String>, Answer) {
+    let identity = match question {
+        Question::Session(identity) => identity,
+        Question::Publisher(name) => {
+            let mut nonce = [0; NONCE];
+            if let Err(why) = getrandom::fill(&mut nonce) {
+                return error("no-randomness", None, format!("the system gives no randomness: {why}"));
+            }
+            session_identity(&name, &nonce)
+        }
+    };
+    let key = match SessionIdentity::parse(identity.as_bytes()) {
+        Some(parsed) => introspect(server, parsed).await,
+        None => Err(NoKey::Refused),
+    };
+    match key {
+        Ok(key) => ("given", Some(identity.clone()), Answer::Key { identity, key }),
+        Err(why) => error(why.code(), Some(identity), why.to_string()),
+    }
+}
+
+/// Asks the agent at a path, and waits for its answer.
+///
+/// # Errors
+/// [`SocketError`], whose text names the next step.
+pub fn ask(path: &Path, question: &Question) -> Result<Answer, SocketError> {
+    let failed = |step| SocketError::system(path, step);
+    let mut stream = std::os::unix::net::UnixStream::connect(path)
+        .map_err(failed("cannot be reached: is the agent running, and is this your socket?"))?;
+    stream.write_all(question.line().as_bytes()).map_err(failed("takes no question"))?;
+    let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER));
+    stream
+        .take(MAX_ANSWER as u64)
+        .read_to_end(&mut line)
+        .map_err(failed("gives no answer: see the log of the agent"))?;
+    let answer = line.strip_suffix(b"\n").and_then(Answer::parse);
+    answer.ok_or_else(|| SocketError::NoAgent(path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests;
