@@ -14,11 +14,11 @@ rm -rf "$out"
 mkdir -p "$out"
 
 # The C library is linked statically, too, so that the binary runs in a file system that has nothing else. Only the link
-# differs from other builds, so that their libraries serve here as well.
+# differs from other builds, so cargo uses their libraries again.
 built=$(cargo rustc --profile "$profile" --locked --quiet --message-format json-render-diagnostics -p tegmen-cli --bin tegmen \
     -- -C target-feature=+crt-static | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 strip -o "$out/tegmen" "$built"
-# Not before the build: with another time, libraries in C are built anew.
+# It is set after the build, because cargo builds libraries in C again when it changes.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 tegmen=$out/tegmen
