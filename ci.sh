@@ -103,7 +103,7 @@ step_package() {
 }
 
 # A static binary, a Debian package and a container image, and the alert rules. By its name alone it builds what is shipped:
-# minutes. In the gate it links what the step test built, without optimization, and checks the same: half a minute.
+# minutes. In the gate it links what the step test built, without optimization, and checks the same: one minute.
 step_dist() {
     need binutils libc6-dev dpkg buildah prometheus
     dist/build.sh "$([ "$whole" = yes ] && echo dev || echo release)"
