@@ -5,7 +5,7 @@ use super::calls::Watcher;
 use super::revisions::{self, Revisions};
 use crate::clock;
 use crate::sealing::Sealer;
-use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value};
+use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value, pace};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::time::Duration;
 
@@ -68,16 +68,14 @@ impl Version {
                 let sealed = sealer.ok_or(StoreError::Sealed)?.seal(key, revision, secret);
                 (SECRET, sealed.map_err(|why| StoreError::Unavailable { why })?)
             }
-            Value::Number(number) => {
-                (NUMBER, [number.next, number.pace, since].map(u64::to_be_bytes).as_flattened().to_vec())
-            }
+            Value::Number(number) => (NUMBER, pace::encode(*number, since).to_vec()),
         };
         Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
     }
 
     /// The number and the time at which it was made, in milliseconds since 1970.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
-        if self.kind == NUMBER { numbers(&self.value) } else { None }
+        if self.kind == NUMBER { pace::decode(&self.value) } else { None }
     }
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -123,13 +121,6 @@ impl Version {
     }
 }
 
-/// Reads the value of a number: see [`Version::number`].
-fn numbers(value: &[u8]) -> Option<(Number, u64)> {
-    let ([next, pace, since], []) = value.as_chunks::<8>() else { return None };
-    let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
-    Some((Number { next, pace }, since))
-}
-
 /// A row as it is now, without its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Current {
@@ -148,7 +139,7 @@ pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<O
     )?;
     let row = select.query_row([key], |row| {
         let kind: i64 = row.get(2)?;
-        let number = if kind == NUMBER { numbers(row.get_ref(3)?.as_blob()?) } else { None };
+        let number = if kind == NUMBER { pace::decode(row.get_ref(3)?.as_blob()?) } else { None };
         let (revision, created) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64);
         Ok((kind != DELETED).then_some(Current { revision, created, number }))
     });
@@ -186,10 +177,10 @@ pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> 
     for version in numbers {
         let Some((number, since)) = version.number() else { continue };
         let next = number.next.max(clock::allowed(number.pace, since, now));
-        let value = [next, number.pace, since].map(u64::to_be_bytes);
+        let value = pace::encode(Number { next, ..number }, since);
         transaction.execute(
             "UPDATE versions SET revision = ?1, value = ?2 WHERE key = ?3",
-            params![end as i64, value.as_flattened(), version.key],
+            params![end as i64, value.as_slice(), version.key],
         )?;
     }
     let written = clock::now() as i64;

@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::wire::KeyValue;
 use crate::sealing::Sealer;
-use crate::store::{Entry, LeaseId, Number, Revision, StoreError, Value};
+use crate::store::{Entry, LeaseId, Number, Revision, StoreError, Value, pace};
 
 const PLAIN: u8 = 1;
 const SECRET: u8 = 2;
@@ -29,18 +29,14 @@ pub(super) fn write(
             let sealed = sealer.ok_or(StoreError::Sealed)?.seal(key, version, secret);
             [&[SECRET], sealed.map_err(|why| StoreError::Unavailable { why })?.as_slice()].concat()
         }
-        Value::Number(number) => {
-            [&[NUMBER], [number.next, number.pace, since].map(u64::to_be_bytes).as_flattened()].concat()
-        }
+        Value::Number(number) => [&[NUMBER], pace::encode(*number, since).as_slice()].concat(),
     })
 }
 
 /// The number in the content of a row, and the time at which it was made; `None` for a row that is no number.
 pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
     let (&NUMBER, bytes) = content.split_first()? else { return None };
-    let ([next, pace, since], []) = bytes.as_chunks::<8>() else { return None };
-    let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
-    Some((Number { next, pace }, since))
+    pace::decode(bytes)
 }
 
 /// Reads a row.

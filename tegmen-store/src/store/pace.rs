@@ -1,4 +1,4 @@
-//! The rule of numbers: they only go forward, and no faster than their pace.
+//! Numbers in a row: their bytes, and the rule that they only go forward and no faster than their pace.
 
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
@@ -22,6 +22,20 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
         (Value::Plain(_) | Value::Secret(_), Some(_)) => Err(not_forward()),
         (Value::Plain(_) | Value::Secret(_), None) => Ok(0),
     }
+}
+
+/// The bytes of a number in a row: its two fields, and the time at which it was made, each big-endian.
+pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));
+    bytes
+}
+
+/// Reads what [`encode`] wrote; `None` for another length.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
+    let ([next, pace, since], []) = bytes.as_chunks::<8>() else { return None };
+    let [next, pace, since] = [next, pace, since].map(|bytes| u64::from_be_bytes(*bytes));
+    Some((Number { next, pace }, since))
 }
 
 /// The time at which a number was made that is at `next` now: long enough ago, if it was used elsewhere.
