@@ -48,6 +48,9 @@ pub enum SocketError {
     /// Another agent serves at this path.
     #[error("another agent serves at {0}: end it, or choose another path")]
     InUse(String),
+    /// Other users can replace files in the directory, or in one above it.
+    #[error("other users can replace files in {0}: choose a directory that only you or root can write to")]
+    OpenDirectory(String),
     /// A file has the path.
     #[error("{0} exists and is no socket: choose another path")]
     NoSocket(String),
@@ -62,7 +65,7 @@ pub enum SocketError {
         source: io::Error,
     },
     /// The peer is no agent.
-    #[error("the answer from {0} is none of an agent: compare the path with that of `tegmen agent`")]
+    #[error("{0} is not the socket of an agent of Tegmen: correct the path")]
     NoAgent(String),
 }
 
@@ -120,11 +123,14 @@ impl Agent {
                 .map_err(SocketError::system(path, "of an earlier agent cannot be removed; remove it"))?;
         }
         let failed = || SocketError::system(path, "cannot be opened; correct the path, or the permissions there");
+        if let Some(open) = open_directory(path).map_err(failed())? {
+            return Err(SocketError::OpenDirectory(open.display().to_string()));
+        }
         let socket = UnixSocket::new_stream().map_err(failed())?;
         socket.bind(path).map_err(failed())?;
         let permit = || {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
-            std::os::unix::fs::chown(path, user, None)?;
+            std::os::unix::fs::lchown(path, user, None)?;
             let owner = std::fs::symlink_metadata(path)?.uid();
             socket.listen(CONNECTIONS as u32).map(|listener| (listener, owner))
         };
@@ -159,6 +165,23 @@ impl Agent {
     }
 }
 
+/// The directory of a path, or one above it, in which users other than root and that of this process can replace files. They
+/// could put another program, or a link to another file, in the place of the socket.
+fn open_directory(path: &Path) -> io::Result<Option<PathBuf>> {
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o022;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let own = UnixStream::pair()?.0.peer_cred()?.uid();
+    for directory in std::fs::canonicalize(parent)?.ancestors() {
+        let metadata = std::fs::metadata(directory)?;
+        let mode = metadata.permissions().mode();
+        if ![0, own].contains(&metadata.uid()) || (mode & OTHERS_WRITE != 0 && mode & STICKY == 0) {
+            return Ok(Some(directory.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
 /// Reads the question of a connection, and writes its answer.
 async fn converse(mut stream: UnixStream, user: u32, server: &Session) -> Event {
     let peer = stream.peer_cred().ok();
@@ -172,7 +195,7 @@ async fn converse(mut stream: UnixStream, user: u32, server: &Session) -> Event 
                 "the line is no question: send `session IDENTITY` or `publisher NAME`, and a line feed".to_owned(),
             ),
         },
-        _ => error("other-user", None, format!("this socket is for user {user} alone: ask as that user")),
+        _ => error("other-user", None, format!("only user {user} may use this socket: ask as that user")),
     };
     let line = answer.line();
     let write = async {

@@ -115,5 +115,11 @@ async fn a_socket_is_for_its_owner_alone_and_replaces_only_that_of_an_agent_that
     std::fs::write(&path, "a file").unwrap();
     assert!(matches!(Agent::bind(&path, None), Err(SocketError::NoSocket(_))));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+    // There another user could replace the socket between two steps of its opening.
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+    let (below, path) = (dir.join("below"), dir.join("below/agent.sock"));
+    std::fs::create_dir(&below).unwrap();
+    assert!(matches!(Agent::bind(&path, None), Err(SocketError::OpenDirectory(_))));
+    assert!(!path.exists());
     std::fs::remove_dir_all(&dir).unwrap();
 }
