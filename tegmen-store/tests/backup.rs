@@ -275,6 +275,42 @@ fn a_backup_that_was_touched_is_refused() {
 }
 
 #[test]
+fn a_backup_of_version_2_is_restored() {
+    let scene = Scene::new("version-2", None);
+    let store = scene.open().unwrap();
+    let number = Value::Number(Number { next: 7, pace: 1000 });
+    store.commit(Transaction::default().put("a", plain("1")).put("n/epoch", number)).wait().unwrap();
+    let manifest = store.backup(&scene.file("backup")).unwrap();
+    drop(store);
+    scene.lose();
+    // The tables as a release with version 2 left them.
+    let backup = std::fs::read(scene.file("backup")).unwrap();
+    let at = backup.windows(15).position(|bytes| bytes == b"SQLite format 3").unwrap();
+    let (header, tables) = backup.split_at(at);
+    let old = scene.file("old.db");
+    std::fs::write(&old, tables).unwrap();
+    let connection = rusqlite::Connection::open(&old).unwrap();
+    connection
+        .execute_batch(
+            "DROP INDEX by_lease; CREATE INDEX by_lease ON versions (lease) WHERE lease IS NOT NULL;
+             PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    drop(connection);
+    let tables = std::fs::read(&old).unwrap();
+    let digest: [u8; 32] = sha2::Sha256::digest(&tables).into();
+    let header = String::from_utf8(header.to_vec()).unwrap();
+    let header = header.replace(&manifest.sha256, &tegmen_base::hex::to_hex(&digest));
+    let header = header.replace(&format!("bytes = {}", manifest.bytes), &format!("bytes = {}", tables.len()));
+    std::fs::write(scene.file("backup"), [header.as_bytes(), &tables].concat()).unwrap();
+    scene.restore().unwrap();
+    let store = scene.open().unwrap();
+    assert_eq!(store.read(b"a", None).wait().unwrap().entry.unwrap().value, plain("1"));
+    let Value::Number(number) = store.read(b"n/epoch", None).wait().unwrap().entry.unwrap().value else { panic!() };
+    assert!(number.next > 7, "a restored number moves on");
+}
+
+#[test]
 fn nothing_is_restored_while_the_clock_is_not_set_or_the_database_is_in_use() {
     let scene = Scene::new("clock", None);
     let store = scene.open().unwrap();
