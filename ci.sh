@@ -102,8 +102,8 @@ step_package() {
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
 }
 
-# A static binary, a Debian package and a container image, and the alert rules. By its name alone it builds what is shipped:
-# minutes. In the gate it links what the step test built, without optimization, and checks the same: one minute.
+# A static binary, a Debian package and a container image, and the alert rules. Called by name, it builds the
+# optimized binary in five minutes. In the gate it links the unoptimized libraries of the step test, and takes one minute.
 step_dist() {
     need binutils libc6-dev dpkg buildah prometheus
     dist/build.sh "$([ "$whole" = yes ] && echo dev || echo release)"
@@ -239,8 +239,8 @@ step_power() {
     cargo test --locked --quiet -p tegmen-store --test power -- --nocapture
 }
 
-# The driver of etcd, with processes of etcd that the test starts. Not of the gate: its leases last as long as real ones. One
-# minute after the build.
+# The driver of etcd, with processes of etcd that the test starts. Not of the gate: the tests wait until leases of seconds
+# end. One minute after the build.
 step_cluster() {
     need etcd-server
     cargo test --locked --quiet -p tegmen-store --features etcd --test etcd -- --include-ignored --test-threads 1

@@ -68,8 +68,8 @@ pub enum NoKey {
          once, and only if the policy gives this subscriber a right at the publisher"
     )]
     Refused,
-    /// The subscriber is no enabled device of the server.
-    #[error("this subscriber is no enabled device of the access control server: add it there, or enable it")]
+    /// The server has no enabled device for the subscriber.
+    #[error("the access control server has no enabled device for this subscriber: add it there, or enable it")]
     NotADevice,
     /// The server refuses for now.
     #[error("the access control server refuses for now ({code}): ask again in {seconds} s")]
@@ -79,10 +79,8 @@ pub enum NoKey {
         /// Seconds after which to ask again.
         seconds: u32,
     },
-    /// The response is none of an access control server.
-    #[error(
-        "the response {code} is none to an introspection: compare the address with that of the access control server"
-    )]
+    /// The response is not one to an introspection.
+    #[error("the response {code} does not answer an introspection: check the address of the access control server")]
     Unexpected {
         /// The code of the response.
         code: Code,

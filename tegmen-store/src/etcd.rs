@@ -132,7 +132,7 @@ impl Cluster {
             success: vec![Operation::Put(PutRequest { key: key(), value: Base64(sealed), lease: wire::Int(0) })],
             failure: Vec::new(),
         };
-        // Whether this one or another is stored, the first one stays.
+        // The first data key stays, so the request can be sent again.
         let _: TxnResponse = self.gateway.call("/v3/kv/txn", &request, true).await.map_err(unavailable)?;
         self.data_key().await?.ok_or_else(StoreError::closed)
     }

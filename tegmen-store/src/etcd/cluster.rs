@@ -65,7 +65,7 @@ impl Cluster {
 
     /// The newest revision.
     pub(super) async fn newest(&self) -> Result<Revision, StoreError> {
-        // Any row will do: the header has the revision.
+        // The header of each response has the revision.
         let request = RangeRequest { key: Base64(self.address.data_key()), ..Default::default() };
         match self.gateway.call::<RangeResponse>("/v3/kv/range", &request, true).await {
             Ok(response) => Ok(Revision(response.header.revision.0)),
@@ -91,7 +91,7 @@ impl Cluster {
         // A whole number of seconds, so that the lease does not end earlier.
         let ttl = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let request = LeaseRequest { id: Int(0), ttl: Int(ttl.max(1)) };
-        // One that was granted twice ends by itself.
+        // A repeated request can leave a second lease, which ends by itself.
         let granted = self.gateway.call::<LeaseResponse>("/v3/lease/grant", &request, true).await;
         granted.map(|lease| LeaseId(lease.id.0)).map_err(unavailable)
     }

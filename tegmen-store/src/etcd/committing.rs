@@ -1,6 +1,6 @@
 //! Transactions. A transaction of etcd compares the revisions of rows, and changes rows or reads them. The driver has no rows in
-//! memory: it first takes each row that a transaction changes for absent. If that is wrong, the transaction changes
-//! nothing and reads all rows that it names; then the driver checks the requirements and the numbers, and tries again.
+//! memory. Its first attempt requires that each row to be written is absent. If a row exists, the transaction of etcd changes
+//! nothing and returns all rows that it names. Then the driver checks the requirements and the numbers, and tries again.
 
 use super::address::Address;
 use super::cluster::{Cluster, NO_LEASE, unavailable};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time after which a transaction whose rows others change all the time fails.
+/// Time after which a transaction fails because other writers keep changing its rows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The revision of no row.
@@ -66,7 +66,9 @@ impl Cluster {
                 }
             }
             if Instant::now() >= end {
-                return Err(StoreError::Unavailable { why: "others change these rows all the time".to_owned() });
+                return Err(StoreError::Unavailable {
+                    why: "other writers keep changing these rows: try again".to_owned(),
+                });
             }
         }
     }
