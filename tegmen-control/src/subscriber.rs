@@ -1,4 +1,9 @@
-//! The end of a subscriber: the keys of publishers with protokeys, by introspection at an access control server.
+//! The end of a subscriber: the keys of publishers with protokeys, by introspection at an access control server, and the end of
+//! sessions whose keys it revokes.
+
+mod revocation;
+
+pub use revocation::end_revoked;
 
 use crate::access::ace::{ACE_CBOR, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material};
 use crate::access::protokey::SessionIdentity;

@@ -12,10 +12,11 @@ use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
-use tegmen_host::client::{ClientConfig, Session};
+use tegmen_control::subscriber::{Introspector, end_revoked};
+use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
-use tegmen_host::server::Server;
+use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::SoftwareKey;
 use tegmen_store::{Database, Options, SealingKey};
@@ -238,4 +239,72 @@ async fn an_agent_gives_its_own_user_the_key_that_the_publisher_derives() {
     let Answer::Error { code, .. } = ask_agent(&path, question).await else { panic!("an error") };
     assert_eq!(code, "other-user");
     serving.abort();
+}
+
+#[tokio::test]
+async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-ends-{}", std::process::id())));
+    let (server, service, _) = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let allow = vec!["PUT /temp".to_owned()];
+    let keys = Introspector::new(display.clone(), tokio::runtime::Handle::current(), allow);
+    let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys);
+    let router = Router::new().put("/temp", |_, response| {
+        response.set_code(Code::CHANGED);
+        Ok(())
+    });
+    let subscriber = Arc::new(subscriber.serve(router).expect("a server"));
+    let at = subscriber.addresses()[0].address;
+    let publisher = async |identity: &str| {
+        let protokey = Protokey::new(&SHARED_KEY).expect("a protokey");
+        let session = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
+        let key = protokey.session_key::<HostCrypto>(Mode::Bound, session, "display");
+        let config = ClientConfig::psk(identity, key.expose()).with(|config| config.recovery.reconnect = false);
+        Session::connect_to(at, Scheme::Coaps, config).await.expect("a session")
+    };
+    let (one, other) = (publisher("oven;AAECAwQFBgcI").await, publisher("oven;AAECAwQFBgcJ").await);
+    let (ended, mut sessions) = tokio::sync::mpsc::unbounded_channel();
+    let following = tokio::spawn(async move {
+        end_revoked(&display, &subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
+    });
+    assert_eq!(one.put("/temp", b"1").await.expect("a response").code, Code::CHANGED);
+
+    service.revoke_session("operator", "oven;AAECAwQFBgcI").await.expect("revoked");
+    assert_eq!(sessions.recv().await.as_deref(), Some("oven;AAECAwQFBgcI"));
+    let refused = one.put("/temp", b"2").await;
+    assert!(matches!(refused, Err(ClientError::Ended { .. })), "{refused:?}");
+    assert_eq!(other.put("/temp", b"3").await.expect("a response").code, Code::CHANGED);
+
+    // The second revocation finds the first still on the list, and ends what is new.
+    service.revoke_session("operator", "oven;AAECAwQFBgcJ").await.expect("revoked");
+    assert_eq!(sessions.recv().await.as_deref(), Some("oven;AAECAwQFBgcJ"));
+    assert!(other.put("/temp", b"4").await.is_err());
+    following.abort();
+}
+
+#[tokio::test]
+async fn a_session_that_begins_after_its_revocation_is_ended() {
+    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-late-{}", std::process::id())));
+    let (server, service, _) = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let identity = "oven;AAECAwQFBgcI";
+    let hash = token_hash::<HostCrypto>(identity.as_bytes());
+    let expires = 1 << 40;
+    service.revoke_token("operator", &hash, expires, &["oven", "display"]).await.expect("revoked");
+    // Its key is known here without the question that the access control server would refuse.
+    let credentials = Credentials::single(identity, &SHARED_KEY);
+    let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
+    let subscriber = Arc::new(subscriber.serve(Router::new()).expect("a server"));
+    let at = subscriber.addresses()[0].address;
+    let (ended, mut sessions) = tokio::sync::mpsc::unbounded_channel();
+    let following = tokio::spawn(async move {
+        end_revoked(&display, &subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
+    });
+    // The second session begins after the list was read, and no notification follows.
+    for _ in 0..2 {
+        let config = ClientConfig::psk(identity, SHARED_KEY);
+        let _session = Session::connect_to(at, Scheme::Coaps, config).await.expect("a session");
+        assert_eq!(sessions.recv().await.as_deref(), Some(identity));
+    }
+    following.abort();
 }
