@@ -1,6 +1,6 @@
 //! `tegmen serve`: values, files and commands as resources.
 
-mod access;
+pub(crate) mod access;
 mod admin;
 mod check;
 mod config_file;
@@ -298,13 +298,13 @@ async fn keep_alive(shown: &Shown, manager: &Manager) {
 }
 
 /// The SIGHUPs that come from now on.
-struct Hangups {
+pub(crate) struct Hangups {
     #[cfg(unix)]
     signals: Option<tokio::signal::unix::Signal>,
 }
 
 /// Listens to SIGHUP. Called in the context of a runtime.
-fn hangups() -> Hangups {
+pub(crate) fn hangups() -> Hangups {
     Hangups {
         #[cfg(unix)]
         signals: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
@@ -313,7 +313,7 @@ fn hangups() -> Hangups {
 
 impl Hangups {
     /// Waits for the next one. Several that come together may be one.
-    async fn next(&mut self) -> Option<()> {
+    pub(crate) async fn next(&mut self) -> Option<()> {
         #[cfg(unix)]
         if let Some(signals) = &mut self.signals {
             return signals.recv().await;

@@ -20,8 +20,17 @@ use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::x509::PeerVerifier;
 use tegmen_store::{Database, Options, SealingKey};
 
+/// The files of an access control server.
+pub(crate) struct Files<'a> {
+    pub(crate) store: &'a Path,
+    pub(crate) sealing_key: &'a Path,
+    pub(crate) policy: Option<&'a Path>,
+    pub(crate) audit: &'a Path,
+    pub(crate) audit_key: &'a Path,
+}
+
 /// An access control server that is open.
-pub(super) struct Role {
+pub(crate) struct Role {
     service: Arc<Service<Database>>,
     database: Database,
     revocations: Revocations,
@@ -84,29 +93,21 @@ impl Access {
         mistakes
     }
 
-    /// Opens database and audit log, and applies the policy; `None` if the server has no such role.
+    /// Returns the files; `None` if the server has no such role.
+    fn files(&self) -> Option<Files<'_>> {
+        Some(Files {
+            store: self.store.as_deref()?,
+            sealing_key: self.sealing_key.as_deref()?,
+            policy: self.policy.as_deref(),
+            audit: self.audit.as_deref()?,
+            audit_key: self.audit_key.as_deref()?,
+        })
+    }
+
+    /// Opens the role and writes so to the log; `None` if the server has no such role.
     pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
-        let Self { store: Some(store), sealing_key: Some(key), policy, audit: Some(audit), audit_key: Some(signs) } =
-            self
-        else {
-            return Ok(None);
-        };
-        let key: Arc<SealingKey> = Arc::new(SealingKey::open(key).map_err(Failure::usage)?);
-        let options = Options { sealing: Some(key), ..Options::default() };
-        let database = Database::open_with(store, options).map_err(Failure::usage)?;
-        let audit = AuditLog::open(audit, signer(signs)?, AuditBounds::default()).map_err(Failure::usage)?;
-        let revocations = Revocations::default();
-        let watcher = watcher(revocations.clone(), log.clone());
-        let opened = runtime()?.block_on(async {
-            let state = State::open(database.clone(), Bounds::default(), watcher).await.map_err(Failure::usage)?;
-            let service = Service::new(state, audit).map_err(Failure::io)?;
-            let role = Role { service: Arc::new(service), database, revocations };
-            if let Some(policy) = policy {
-                role.apply(policy).await.map_err(Failure::usage)?;
-            }
-            Ok::<_, Failure>(role)
-        });
-        let role = opened?;
+        let Some(files) = self.files() else { return Ok(None) };
+        let role = Role::open(&files, log)?;
         let (devices, rules) = {
             let view = role.service.state().view();
             (view.devices(), view.in_force().policy.rules())
@@ -120,6 +121,26 @@ impl Access {
 }
 
 impl Role {
+    /// Opens database and audit log, and applies the policy. Writes later faults to the log.
+    pub(crate) fn open(files: &Files<'_>, log: &Log) -> Result<Self, Failure> {
+        let key: Arc<SealingKey> = Arc::new(SealingKey::open(files.sealing_key).map_err(Failure::usage)?);
+        let options = Options { sealing: Some(key), ..Options::default() };
+        let database = Database::open_with(files.store, options).map_err(Failure::usage)?;
+        let signer = signer(files.audit_key)?;
+        let audit = AuditLog::open(files.audit, signer, AuditBounds::default()).map_err(Failure::usage)?;
+        let revocations = Revocations::default();
+        let watcher = watcher(revocations.clone(), log.clone());
+        runtime()?.block_on(async {
+            let state = State::open(database.clone(), Bounds::default(), watcher).await.map_err(Failure::usage)?;
+            let service = Service::new(state, audit).map_err(Failure::io)?;
+            let role = Self { service: Arc::new(service), database, revocations };
+            if let Some(policy) = files.policy {
+                role.apply(policy).await.map_err(Failure::usage)?;
+            }
+            Ok(role)
+        })
+    }
+
     /// Applies the policy of a file, unless it is in force.
     ///
     /// # Errors
@@ -131,12 +152,12 @@ impl Role {
     }
 
     /// Returns the server and the database of its state.
-    pub(super) fn shared(&self) -> (Arc<Service<Database>>, Database) {
+    pub(crate) fn shared(&self) -> (Arc<Service<Database>>, Database) {
         (Arc::clone(&self.service), self.database.clone())
     }
 
     /// Returns the source of the keys that devices share with the server.
-    pub(super) fn shared_keys(&self) -> SharedKeys<Database> {
+    pub(crate) fn shared_keys(&self) -> SharedKeys<Database> {
         SharedKeys(Arc::clone(&self.service))
     }
 
@@ -146,7 +167,7 @@ impl Role {
     }
 
     /// Returns the application for a server with these credentials.
-    pub(super) fn application(&self, credentials: &Credentials) -> AccessServer<Database> {
+    pub(crate) fn application(&self, credentials: &Credentials) -> AccessServer<Database> {
         AccessServer::new(Arc::clone(&self.service), credentials.clone(), self.revocations.clone())
     }
 }
