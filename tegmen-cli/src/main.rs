@@ -30,7 +30,7 @@ use std::process::ExitCode;
     version,
     propagate_version = true,
     after_help = "Examples:\n  \
-        tegmen up                                   a secured server and a client, on this machine\n  \
+        tegmen up                                   a tour of access control, a server and a client, on this machine\n  \
         tegmen keys new --identity sensor-17        a fresh key, in a file that only you can read\n  \
         tegmen serve --value /temp=21.5             a server of your own\n  \
         tegmen get coaps://localhost/temp           read a value of it\n  \
@@ -53,7 +53,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a demo on this machine: a secured CoAP server, and the Blink client that sends requests to it.
+    /// Take a tour on this machine: access control that allows, refuses and revokes, then a secured server and its client.
     Up(up::Up),
     /// Serve values, files and commands as CoAP resources.
     Serve(Box<serve::Serve>),

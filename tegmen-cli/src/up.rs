@@ -1,14 +1,23 @@
-//! `tegmen up`: a server and a client on one machine; other clients can join.
+//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, then a server and a client;
+//! other clients can join.
+
+mod folder;
+mod parties;
+mod tour;
 
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
-use crate::serve::{ended, event_sink};
+use crate::serve::{ended, event_sink, hangups};
 use clap::Args;
+use folder::Folder;
+use parties::AccessControl;
 use serde_json::json;
 use std::future::IntoFuture as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, ClientKey, Session};
@@ -17,6 +26,7 @@ use tegmen_host::hex::to_hex;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Server};
 use tegmen_host::uri::Scheme;
+use tour::Tour;
 use zeroize::Zeroizing;
 
 /// The identity of the paper's client.
@@ -25,10 +35,10 @@ const IDENTITY: &str = "Client_identity";
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
 pub(crate) struct Up {
-    /// Stop after N exchanges with a summary; the exit code is 0 if all of them succeeded.
+    /// Stop after the tour and N exchanges, with a summary; the exit code is 0 if all of them succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
-    /// Port of the server; 0 takes any free one.
+    /// Port of the server for others to join; 0 takes any free one.
     #[arg(long, default_value_t = 5684)]
     port: u16,
     /// Milliseconds from one blink to the next.
@@ -47,6 +57,12 @@ struct Tally {
 
 impl Up {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let runtime = runtime()?;
+        let mut end = {
+            // From before the first file with a key, so that no signal leaves one behind.
+            let _context = runtime.enter();
+            ending()
+        };
         let key = Zeroizing::new(fresh_text_key()?.into_bytes());
         let credentials = Credentials::single(IDENTITY, &key);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
@@ -56,9 +72,39 @@ impl Up {
         let server = builder.credentials(credentials).on_event(guests(log.clone()));
         let server = server.serve(resources).map_err(Failure::new)?;
         let address = server.addresses().first().map_or(address, |listen| listen.address);
+        let folder = Folder::new()?;
+        let access = AccessControl::start(&folder, &log)?;
         self.introduce(out, address, &key);
         let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
-        let mut tally = runtime()?.block_on(self.blink(out, address, client_key))?;
+        let events = guests(log.clone());
+        let mut tally = runtime.block_on(async {
+            let is_over = Arc::new(AtomicBool::new(false));
+            let tells = Arc::clone(&is_over);
+            // The steps of the tour report their own sessions.
+            let events = move |event| {
+                if tells.load(Ordering::Relaxed) {
+                    events(event)
+                }
+            };
+            let mut tour = Tour::start(access, folder, events).await?;
+            let walked = tokio::select! {
+                () = &mut end => None,
+                walked = tour.walk(out) => Some(walked),
+            };
+            let tally = match walked {
+                None => Tally::default(),
+                Some(walked) => {
+                    walked?;
+                    is_over.store(true, Ordering::Relaxed);
+                    if self.once.is_none() {
+                        tour.suggest(out)?;
+                    }
+                    self.blink(out, address, client_key, &mut end).await?
+                }
+            };
+            let retransmitted = tally.retransmitted + tour.stop().await;
+            Ok::<_, Failure>(Tally { retransmitted, ..tally })
+        })?;
         tally.retransmitted += server.stop().counters.retransmitted;
         log.end();
         Ok(self.summarize(out, &tally))
@@ -85,7 +131,13 @@ impl Up {
         ));
     }
 
-    async fn blink(&self, out: Output, address: SocketAddr, key: ClientKey) -> Result<Tally, Failure> {
+    async fn blink(
+        &self,
+        out: Output,
+        address: SocketAddr,
+        key: ClientKey,
+        end: &mut Ending,
+    ) -> Result<Tally, Failure> {
         let mut config = ClientConfig::default();
         config.trust.key = Some(key);
         config.coap.token_len = 1;
@@ -99,15 +151,14 @@ impl Up {
         let mut every = tokio::time::interval(Duration::from_millis(period.max(1)));
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut tally = Tally::default();
-        let mut end = std::pin::pin!(ended());
         while self.once.is_none_or(|once| tally.sent < once) {
             tokio::select! {
-                () = &mut end => break,
+                () = &mut *end => break,
                 _ = every.tick() => {}
             }
             tally.sent += 1;
             let reply = tokio::select! {
-                () = &mut end => break,
+                () = &mut *end => break,
                 reply = client.put("/blink", b"1").into_future() => reply.map_err(Failure::new)?,
             };
             let counter = reply.payload.first().copied().unwrap_or(0);
@@ -146,6 +197,17 @@ impl Up {
         );
         if complete { ExitCode::SUCCESS } else { ExitCode::from(1) }
     }
+}
+
+/// Ends with the signal that ends the program.
+type Ending = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Ends with an interrupt, a termination signal or a hangup from now on. Called in the context of a runtime.
+fn ending() -> Ending {
+    let (ended, mut hangups) = (ended(), hangups());
+    Box::pin(async move {
+        tokio::select! { () = ended => {} _ = hangups.next() => {} }
+    })
 }
 
 /// The low three bits of the counter, as the paper's motes show them.

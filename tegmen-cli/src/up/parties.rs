@@ -1,0 +1,243 @@
+//! The parties of the tour: an access control server, a publisher, and subscribers.
+
+use super::folder::{Folder, random};
+use crate::log::Log;
+use crate::output::Failure;
+use crate::serve::access::{Files, Role};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_control::access::policy::OwnedParty;
+use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
+use tegmen_control::service::Service;
+use tegmen_control::state::{Credential, NewDevice};
+use tegmen_control::subscriber::{Introspector, end_revoked};
+use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::hex::to_hex;
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::server::{self, Event, Router, Server, ServerConfig};
+use tegmen_host::uri::Scheme;
+use tegmen_store::Database;
+use tokio::sync::mpsc;
+use zeroize::Zeroizing;
+
+/// The policy in force.
+const POLICY: &str = include_str!("policy.toml");
+/// The operator of the tour, in the audit log.
+pub(super) const OPERATOR: &str = "the tour";
+/// Where readings are.
+pub(super) const READING: &str = "/temp";
+
+/// The access control server: service and CoAP server.
+pub(super) struct AccessControl {
+    pub(super) service: Arc<Service<Database>>,
+    pub(super) server: Server,
+    pub(super) policy: PathBuf,
+    pub(super) audit: PathBuf,
+}
+
+impl AccessControl {
+    /// Starts one with fresh keys and the policy. It has no devices.
+    pub(super) fn start(folder: &Folder, log: &Log) -> Result<Self, Failure> {
+        let sealing_key = folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::<32>()?)[..])))?;
+        let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
+        let audit_key = folder.write("audit.pem", &Zeroizing::new(pair.serialize_pem()))?;
+        let policy = folder.write("policy.toml", POLICY)?;
+        let (store, audit) = (folder.path("access.db"), folder.path("audit.log"));
+        let files = Files {
+            store: &store,
+            sealing_key: &sealing_key,
+            policy: Some(&policy),
+            audit: &audit,
+            audit_key: &audit_key,
+        };
+        let role = Role::open(&files, log)?;
+        let credentials = Credentials::default();
+        let server = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials.clone());
+        let server =
+            server.key_store(role.shared_keys()).serve(role.application(&credentials)).map_err(Failure::new)?;
+        let (service, _) = role.shared();
+        Ok(Self { service, server, policy, audit })
+    }
+
+    /// Adds a device with a secret.
+    pub(super) async fn add(&self, party: OwnedParty, kind: Credential, secret: &[u8]) -> Result<(), Failure> {
+        let device = NewDevice::secret(party, kind, secret).map_err(Failure::new)?;
+        self.service.add(OPERATOR, &device).await.map(drop).map_err(Failure::new)
+    }
+
+    /// True if the server gave a subscriber the key of this session.
+    pub(super) fn gave_key(&self, identity: &str, subscriber: &str) -> bool {
+        let view = self.service.state().view();
+        !view.sessions(|known, of| known.as_str() == identity && of == subscriber).is_empty()
+    }
+}
+
+/// The words by which rules and commands name a party: its name, then its tags.
+pub(super) struct Words(pub(super) &'static [&'static str]);
+
+impl Words {
+    pub(super) const OVEN: Self = Self(&["oven", "tag:kitchen"]);
+    pub(super) const DISPLAY: Self = Self(&["display", "tag:display"]);
+    pub(super) const PANEL: Self = Self(&["panel", "tag:display"]);
+
+    pub(super) fn party(&self) -> Result<OwnedParty, Failure> {
+        OwnedParty::from_words(self.0.iter().copied()).map_err(Failure::new)
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.0.first().copied().unwrap_or_default()
+    }
+}
+
+/// A publisher that has its protokey alone.
+pub(super) struct Oven {
+    protokey: Zeroizing<[u8; 32]>,
+}
+
+impl Oven {
+    /// Draws a protokey, and registers it with the access control server.
+    pub(super) async fn enrol(access: &AccessControl) -> Result<Self, Failure> {
+        let protokey = Zeroizing::new(random()?);
+        access.add(Words::OVEN.party()?, Credential::Protokey(Mode::Bound), &*protokey).await?;
+        Ok(Self { protokey })
+    }
+
+    /// Draws the identity of a session, and derives the key of this session with a subscriber.
+    pub(super) fn session_key(&self, subscriber: &str) -> Result<(String, Zeroizing<Vec<u8>>), Failure> {
+        let identity = format!("{};{}", Words::OVEN.name(), to_hex(&random::<12>()?));
+        let parsed = SessionIdentity::parse(identity.as_bytes()).ok_or_else(|| Failure::new("no session identity"))?;
+        let protokey = Protokey::new(&*self.protokey).ok_or_else(|| Failure::new("no protokey"))?;
+        let key = protokey.session_key::<HostCrypto>(Mode::Bound, parsed, subscriber);
+        let key = Zeroizing::new(key.expose().to_vec());
+        Ok((identity, key))
+    }
+}
+
+/// Opens a session of the oven. It does not begin again when it ends: each session needs another identity.
+pub(super) async fn connect(at: SocketAddr, identity: &str, key: &[u8]) -> Result<Session, ClientError> {
+    Session::connect_to(at, Scheme::Coaps, once(identity, key)).await
+}
+
+/// The settings of one session of the oven.
+fn once(identity: &str, key: &[u8]) -> ClientConfig {
+    ClientConfig::psk(identity, key).with(|config| config.recovery.reconnect = false)
+}
+
+/// A subscriber: it takes the readings of publishers, and asks the access control server for the key of each session.
+pub(super) struct Subscriber {
+    pub(super) address: SocketAddr,
+    reading: Arc<Mutex<Option<String>>>,
+    access: Session,
+    server: Arc<Server>,
+    /// The identities of sessions that were ended because their keys are revoked.
+    pub(super) revoked: mpsc::UnboundedReceiver<server::Session>,
+    /// The identities of handshakes that failed, with the reason.
+    failed: mpsc::UnboundedReceiver<(String, String)>,
+    following: tokio::task::JoinHandle<()>,
+}
+
+impl Subscriber {
+    /// Registers a subscriber with a fresh shared key, and starts it. Clients with `credentials` have the rights there.
+    pub(super) async fn start(
+        words: &Words,
+        access: &AccessControl,
+        credentials: Credentials,
+        events: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let key = Zeroizing::new(random::<32>()?);
+        access.add(words.party()?, Credential::SharedKey, &*key).await?;
+        let at = access.server.addresses().first().map(|listen| listen.address);
+        let at = at.ok_or_else(|| Failure::new("the access control server has no address"))?;
+        let session = Session::connect_to(at, Scheme::Coaps, ClientConfig::psk(words.name(), &key[..])).await;
+        let session = session.map_err(Failure::new)?;
+        let reading = Arc::<Mutex<Option<String>>>::default();
+        let (written, read) = (Arc::clone(&reading), Arc::clone(&reading));
+        let router = Router::new()
+            .put(READING, move |request, response| {
+                let text = String::from_utf8(request.payload().to_vec()).map_err(|_| Code::BAD_REQUEST)?;
+                *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                response.set_code(Code::CHANGED);
+                Ok(())
+            })
+            .get(READING, move |_, response| {
+                let text = read.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Code::NOT_FOUND)?;
+                response.payload(text.as_bytes())
+            });
+        let allow = vec![format!("PUT {READING}")];
+        let keys = Introspector::new(session.clone(), tokio::runtime::Handle::current(), allow);
+        let mut config = ServerConfig::default();
+        // A session is never resumed, so each has a key that the access control server gave for it.
+        config.resumption = None;
+        let server = Server::with(config).listen("coaps://127.0.0.1:0").shards(1);
+        let server = server.credentials(credentials).key_store(keys);
+        let (fails, failed) = mpsc::unbounded_channel();
+        let events = move |event| {
+            let failure = match &event {
+                Event::Failed { identity: Some(identity), reason, .. } => Some((identity.clone(), reason.to_string())),
+                _ => None,
+            };
+            events(event);
+            let _ = failure.map(|failure| fails.send(failure));
+        };
+        let server = Arc::new(server.on_event(events).serve(router).map_err(Failure::new)?);
+        let address = server.addresses().first().map_or(at, |listen| listen.address);
+        let (ended, revoked) = mpsc::unbounded_channel();
+        let (list, of) = (session.clone(), Arc::clone(&server));
+        let following = tokio::spawn(async move {
+            loop {
+                // If the access control server ends the observation, it begins again.
+                let _ = end_revoked(&list, &of, |session| drop(ended.send(session.clone()))).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Ok(Self { address, reading, access: session, server, revoked, failed, following })
+    }
+
+    /// Opens a session of the oven that this subscriber refuses. Returns the reason, as the first of the two ends learns it.
+    ///
+    /// # Errors
+    /// The session is not refused.
+    pub(super) async fn refuses(&mut self, identity: &str, key: &[u8]) -> Result<String, &'static str> {
+        // A server takes a key for a wrong one when its client sends the last flight once more.
+        let config = once(identity, key).with(|config| config.dtls.retransmit_first = Duration::from_millis(100));
+        let connecting = Session::connect_to(self.address, Scheme::Coaps, config);
+        let failure = async {
+            while let Some((of, reason)) = self.failed.recv().await {
+                if of == identity {
+                    return reason;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            reason = failure => Ok(reason),
+            connected = connecting => match connected {
+                Err(error @ ClientError::IdentityOrKey { .. }) => Ok(error.to_string()),
+                Err(_) => Err("the handshake fails for another reason"),
+                Ok(_) => Err("the session begins"),
+            },
+        }
+    }
+
+    /// The last reading that came.
+    pub(super) fn reading(&self) -> Option<String> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the subscriber. Returns the number of flights that it, or its session with the access control server, sent again.
+    pub(super) async fn stop(self) -> u32 {
+        self.following.abort();
+        let _ = self.following.await;
+        let asked = self.access.counters().retransmitted;
+        self.access.close();
+        let totals = match Arc::try_unwrap(self.server) {
+            Ok(server) => server.stop(),
+            Err(server) => server.totals(),
+        };
+        asked.saturating_add(totals.counters.retransmitted)
+    }
+}

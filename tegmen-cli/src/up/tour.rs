@@ -1,0 +1,284 @@
+//! The tour of access control: each step does something over real sockets, and prints what that proves.
+
+use super::folder::Folder;
+use super::parties::{AccessControl, OPERATOR, Oven, READING, Subscriber, Words, connect};
+use crate::output::{Failure, Output, printable_lines};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tegmen::coap::Code;
+use tegmen_control::access::policy::{Explanation, Question};
+use tegmen_host::client::{ClientError, Session};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::hex::to_hex;
+use tegmen_host::server::Event;
+
+/// Longest time for a revocation to reach the subscriber.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The parties and their folder. They live as long as the program, for the commands that it prints.
+pub(super) struct Tour {
+    oven: Oven,
+    display: Subscriber,
+    panel: Subscriber,
+    access: AccessControl,
+    /// Flights that sessions of the oven sent again.
+    retransmitted: u32,
+    /// Removed last.
+    folder: Folder,
+}
+
+/// A step that was proved.
+struct Step {
+    name: &'static str,
+    title: String,
+    proved: &'static str,
+    /// Further fields for machines.
+    more: Value,
+}
+
+impl Step {
+    fn print(self, out: Output, number: usize) {
+        let Self { name, title, proved, more } = self;
+        out.line(
+            || printable_lines(&format!("{number} {title}")) + &format!("\n  Proved: {proved}"),
+            || {
+                let mut object = json!({ "event": "step", "step": name, "number": number, "proved": proved });
+                if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+                    object.extend(more);
+                }
+                object
+            },
+        );
+    }
+}
+
+impl Tour {
+    /// Starts all parties. The display's `events` are those of its clients.
+    pub(super) async fn start(
+        access: AccessControl,
+        folder: Folder,
+        events: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let guest = credentials_file("guest", &super::folder::random::<16>()?, &format!("GET {READING}"));
+        let guest = Credentials::from_file(&folder.write(GUEST, &guest)?).map_err(Failure::new)?;
+        let (oven, display, panel) = tokio::try_join!(
+            Oven::enrol(&access),
+            Subscriber::start(&Words::DISPLAY, &access, guest, events),
+            Subscriber::start(&Words::PANEL, &access, Credentials::default(), |_| {}),
+        )?;
+        Ok(Self { oven, display, panel, access, retransmitted: 0, folder })
+    }
+
+    /// Walks through the steps.
+    ///
+    /// # Errors
+    /// The step whose outcome is another than the one that it proves.
+    pub(super) async fn walk(&mut self, out: Output) -> Result<(), Failure> {
+        self.introduce(out);
+        let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
+        let session = self.key(out, &identity, &key).await?;
+        self.allowed(out, &session).await?;
+        self.refused(out).await?;
+        self.revoked(out, &identity, &session).await?;
+        self.retransmitted += session.counters().retransmitted;
+        self.used(out, &identity, &key).await
+    }
+
+    fn introduce(&self, out: Output) {
+        let policy = self.access.policy.display().to_string();
+        let address = self.access.server.addresses().first().map_or_else(String::new, ToString::to_string);
+        let (rules, tests) = {
+            let in_force = self.access.service.state().view().in_force();
+            (in_force.policy.rules(), in_force.policy.tests())
+        };
+        out.line(
+            || {
+                format!(
+                    "An access control server listens at {address}. An oven publishes its temperature; it has a protokey alone,\n\
+                     which it shares with that server. A display and a panel subscribe. The policy {policy}\n\
+                     has {rules} rules and passed its {tests} tests.\n"
+                )
+            },
+            || json!({ "event": "access", "address": address, "policy": policy, "rules": rules, "tests": tests }),
+        );
+    }
+
+    /// The oven opens a session with the display, which asks the access control server for the key.
+    async fn key(&self, out: Output, identity: &str, key: &[u8]) -> Result<Session, Failure> {
+        let session = connect(self.display.address, identity, key).await.map_err(|error| unproved("key", &error))?;
+        if !self.access.gave_key(identity, Words::DISPLAY.name()) {
+            return Err(unproved("key", &"the access control server did not give the key"));
+        }
+        let ms = session.handshake_time().as_secs_f64() * 1e3;
+        let step = Step {
+            name: "key",
+            title: format!(
+                "The oven opens the session {identity} with the display. The display asks for its key: {ms:.1} ms"
+            ),
+            proved: "the oven derived the same key from its protokey as the access control server gave to the display",
+            more: json!({ "session": identity, "subscriber": Words::DISPLAY.name(), "ms": ms }),
+        };
+        step.print(out, 1);
+        Ok(session)
+    }
+
+    /// The display gets a reading.
+    async fn allowed(&self, out: Output, session: &Session) -> Result<(), Failure> {
+        let reading = "21.5";
+        let response = session.put(READING, reading.as_bytes()).await.map_err(|error| unproved("allowed", &error))?;
+        if response.code != Code::CHANGED || self.display.reading().as_deref() != Some(reading) {
+            return Err(unproved("allowed", &format!("the response {}", response.code)));
+        }
+        let explanation = self.explain(&Words::DISPLAY)?;
+        if !explanation.decision.is_allowed() {
+            return Err(unproved("allowed", &explanation));
+        }
+        let ms = response.round_trip.as_secs_f64() * 1e3;
+        let step = Step {
+            name: "allowed",
+            title: format!(
+                "The oven sends a reading, {reading}: {} in {ms:.2} ms\n  {}",
+                response.code, explanation.message
+            ),
+            proved: "a subscriber that the policy allows gets a reading, protected by the key of this session",
+            more: json!({ "reading": reading, "code": response.code.to_string(), "ms": ms, "reason": explanation.message }),
+        };
+        step.print(out, 2);
+        Ok(())
+    }
+
+    /// The panel gets none.
+    async fn refused(&mut self, out: Output) -> Result<(), Failure> {
+        let (identity, key) = self.oven.session_key(Words::PANEL.name())?;
+        let error = self.panel.refuses(&identity, &key).await.map_err(|why| unproved("refused", &why))?;
+        let explanation = self.explain(&Words::PANEL)?;
+        if explanation.decision.is_allowed() || self.access.gave_key(&identity, Words::PANEL.name()) {
+            return Err(unproved("refused", &explanation));
+        }
+        let step = Step {
+            name: "refused",
+            title: format!(
+                "The oven opens a session with the panel. The panel gets no key: the handshake fails\n  {explanation}"
+            ),
+            proved: "the rule decides at the access control server; without its key the panel reads nothing",
+            more: json!({ "session": identity, "subscriber": Words::PANEL.name(), "error": error,
+                          "code": explanation.decision.code(), "reason": explanation.message }),
+        };
+        step.print(out, 3);
+        Ok(())
+    }
+
+    /// The operator revokes the key of the session with the display.
+    async fn revoked(&mut self, out: Output, identity: &str, session: &Session) -> Result<(), Failure> {
+        let began = Instant::now();
+        self.access.service.revoke_session(OPERATOR, identity).await.map_err(Failure::new)?;
+        let ended = tokio::time::timeout(PATIENCE, self.display.revoked.recv()).await.ok().flatten();
+        if ended.is_none_or(|session| session.identity != identity) {
+            return Err(unproved("revoked", &"the display did not end the session"));
+        }
+        let ms = began.elapsed().as_secs_f64() * 1e3;
+        let error = match session.put(READING, b"99").await {
+            Err(error @ ClientError::Ended { .. }) => error,
+            Err(error) => return Err(unproved("revoked", &error)),
+            Ok(response) => return Err(unproved("revoked", &format!("the response {}", response.code))),
+        };
+        if self.display.reading().as_deref() == Some("99") {
+            return Err(unproved("revoked", &"the reading came"));
+        }
+        let reason = "the server notified it that the key is on the revocation list (RFC 9770)";
+        let step = Step {
+            name: "revoked",
+            title: format!(
+                "The operator revokes the key. The display ends the session {ms:.1} ms later: {reason}\n  \
+                 The next request of the oven fails: {error}"
+            ),
+            proved: "a revocation ends a session that exists",
+            more: json!({ "session": identity, "ms": ms, "error": error.to_string(), "reason": reason }),
+        };
+        step.print(out, 4);
+        Ok(())
+    }
+
+    /// The oven uses the identity of the session once more.
+    async fn used(&mut self, out: Output, identity: &str, key: &[u8]) -> Result<(), Failure> {
+        let error = self.display.refuses(identity, key).await.map_err(|why| unproved("used", &why))?;
+        let step = Step {
+            name: "used",
+            title: "The oven opens a session with the same identity and key: the handshake fails".to_owned(),
+            proved: "the access control server accepts a session identity once, so a revoked key stays useless",
+            more: json!({ "session": identity, "error": error }),
+        };
+        step.print(out, 5);
+        Ok(())
+    }
+
+    /// The decision on the reading by the policy in force, with its reason.
+    fn explain(&self, subject: &Words) -> Result<Explanation, Failure> {
+        let (subject, publisher) = (subject.party()?, Words::OVEN.party()?);
+        let question =
+            Question { subject: subject.party(), publisher: publisher.party(), method: Code::GET, path: READING };
+        Ok(self.access.service.state().view().in_force().policy.explain(&question))
+    }
+
+    /// Prints commands that work while the program runs.
+    pub(super) fn suggest(&self, out: Output) -> Result<(), Failure> {
+        let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
+        let oven = self.folder.write(SESSION, &credentials_file(&identity, &key, "PUT /*"))?;
+        let (oven, guest) = (oven.display(), self.folder.path(GUEST));
+        let (guest, policy, audit) = (guest.display(), self.access.policy.display(), self.access.audit.display());
+        let display = format!("coaps://{}{READING}", self.display.address);
+        let party =
+            |option: &str, words: &Words| words.0.iter().map(|word| format!(" --{option} {word}")).collect::<String>();
+        let (panel, publisher) = (party("subject", &Words::PANEL), party("publisher", &Words::OVEN));
+        let tries = [
+            ("The last reading at the display", format!("tegmen get --credentials {guest} {display}"), 0),
+            ("The same key has no right to write", format!("tegmen put --credentials {guest} {display} 99"), 1),
+            (
+                "Be the oven for one session; again it is refused",
+                format!("tegmen put --credentials {oven} {display} 23"),
+                0,
+            ),
+            ("The same once more", format!("tegmen put --credentials {oven} {display} 24"), 1),
+            ("The rule behind a refusal", format!("tegmen policy explain {policy}{panel}{publisher} GET {READING}"), 3),
+            ("The tests of the policy; change it and try again", format!("tegmen policy test {policy}"), 0),
+            ("All decisions so far, as a chain of hashes", format!("tegmen audit verify {audit}"), 0),
+        ];
+        out.text("\nTry next, in another terminal, while this runs:\n");
+        for (about, command, exit) in &tries {
+            out.line(
+                || format!("  {command}\n      {about}"),
+                || json!({ "event": "try", "about": about, "command": command, "exit": exit }),
+            );
+        }
+        out.text("");
+        Ok(())
+    }
+
+    /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
+    pub(super) async fn stop(self) -> u32 {
+        let Self { oven: _, display, panel, access, retransmitted, folder } = self;
+        let of_subscribers = display.stop().await + panel.stop().await;
+        let of_access = access.server.stop().counters.retransmitted;
+        // The database and the log are closed before the folder goes.
+        drop(access.service);
+        drop(folder);
+        retransmitted + of_subscribers + of_access
+    }
+}
+
+/// The credentials of a client that reads at the display.
+const GUEST: &str = "guest.toml";
+/// The identity and key of one session of the oven.
+const SESSION: &str = "session.toml";
+
+/// A credentials file with one key.
+fn credentials_file(identity: &str, key: &[u8], allow: &str) -> String {
+    format!("[[psk]]\nidentity = \"{identity}\"\nkey = \"{}\"\nallow = [\"{allow}\"]\n", to_hex(key))
+}
+
+/// The failure of a step.
+fn unproved(step: &str, why: &impl std::fmt::Display) -> Failure {
+    Failure::new(format!(
+        "the step '{step}' has another outcome than the one that it proves: {why}; report this as a fault"
+    ))
+}
