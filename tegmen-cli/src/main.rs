@@ -1,12 +1,15 @@
 //! The `tegmen` command.
 
+mod admin;
 mod ask;
 mod audit;
 mod backup;
 mod bridge;
 mod ca;
 mod connect;
+mod device;
 mod files;
+mod key;
 mod keys;
 mod lab;
 mod log;
@@ -17,6 +20,7 @@ mod output;
 mod policy;
 mod probe;
 mod public_keys;
+mod revoke;
 mod serve;
 mod up;
 
@@ -81,8 +85,14 @@ enum Command {
     Ca(ca::Ca),
     /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
-    /// Test, explain and compare policies: files of rights.
+    /// Test, explain and compare policies, which are files of rights, and apply one at an access control server.
     Policy(policy::Policy),
+    /// Add, show, change and remove the devices of an access control server.
+    Device(device::Devices),
+    /// Revoke the key of a session, or a token, at an access control server.
+    Revoke(revoke::Revoke),
+    /// Create, list and remove the API keys of an access control server.
+    Key(key::Key),
     /// Make, verify and restore backups of a database of state or of access control.
     Backup(backup::Backup),
     /// Verify the audit log of an access control server.
@@ -129,6 +139,9 @@ fn main() -> ExitCode {
         Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
         Command::Policy(policy) => policy.run(out),
+        Command::Device(device) => device.run(out),
+        Command::Revoke(revoke) => revoke.run(out),
+        Command::Key(key) => key.run(out),
         Command::Backup(backup) => backup.run(out),
         Command::Audit(audit) => audit.run(out),
         Command::Bridge(bridge) => bridge.run(out),

@@ -1,7 +1,10 @@
-//! `tegmen policy`: runs the tests of a policy file, explains a decision, and compares two files. No server is needed.
+//! `tegmen policy`: runs the tests of a policy file, explains a decision, and compares two files, without a server; applies a
+//! file at an access control server.
 
+use crate::admin::{Admin, done};
 use crate::output::{Failure, Output, printable, printable_lines};
 use clap::{Args, Subcommand};
+use hyper::Method;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -45,6 +48,17 @@ enum Command {
         /// The new policy.
         new: PathBuf,
     },
+    /// Apply a policy at an access control server. The server runs the tests in it, and applies no policy that fails one.
+    #[command(
+        after_help = "Example:\n  tegmen policy apply policy.toml --server https://localhost:8443 --ca ca.pem \\\n      \
+        --key-file operator.key"
+    )]
+    Apply {
+        /// The policy.
+        file: PathBuf,
+        #[command(flatten)]
+        admin: Admin,
+    },
 }
 
 #[derive(Args)]
@@ -69,12 +83,19 @@ impl Policy {
             Command::Test { file } => test(&file, out),
             Command::Explain(explain) => explain.run(out),
             Command::Diff { old, new } => diff(&old, &new, out),
+            Command::Apply { file, admin } => apply(&file, &admin, out),
         }
     }
 }
 
 /// Reads a policy file.
 fn read(path: &Path) -> Result<policy::Policy, Failure> {
+    let (file, text) = text_of(path)?;
+    policy::Policy::parse(&file, &text).map_err(Failure::usage)
+}
+
+/// The name of a policy file, and its text.
+fn text_of(path: &Path) -> Result<(String, String), Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let next_step = match error.kind() {
@@ -83,7 +104,14 @@ fn read(path: &Path) -> Result<policy::Policy, Failure> {
         };
         Failure::usage(format!("the policy {file} cannot be read: {error}: {next_step}"))
     })?;
-    policy::Policy::parse(&file, &text).map_err(Failure::usage)
+    Ok((file, text))
+}
+
+fn apply(path: &Path, admin: &Admin, out: Output) -> Result<ExitCode, Failure> {
+    let (file, text) = text_of(path)?;
+    admin.send_body(Method::PUT, "/v1/policy", &json!({ "file": file, "text": text }))?;
+    out.line(|| printable(&format!("The policy {file} is in force.")), || done("applied", &file));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn test(file: &Path, out: Output) -> Result<ExitCode, Failure> {

@@ -1,7 +1,7 @@
 //! `tegmen serve`: values, files and commands as resources.
 
 pub(crate) mod access;
-mod admin;
+pub(crate) mod admin;
 mod check;
 mod config_file;
 mod options;

@@ -1,4 +1,4 @@
-//! The interface for administrators that `tegmen serve` runs, with curl as its client.
+//! The interface for administrators that `tegmen serve` runs, with curl and the commands of `tegmen` as its clients.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -92,4 +92,115 @@ fn an_interface_without_its_files_is_refused_before_the_server_starts() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+}
+
+/// The commands of an operator, with the files of a scene.
+struct Operator<'s> {
+    dir: &'s Path,
+    server: String,
+}
+
+impl Operator<'_> {
+    /// Exit code and output of a command with a key.
+    fn run(&self, key: &str, arguments: &str) -> (i32, String) {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        tegmen.args(arguments.split_whitespace()).current_dir(self.dir);
+        tegmen.env("TEGMEN_SERVER", &self.server).env("TEGMEN_CA", "admin.pem").env("TEGMEN_KEY_FILE", key);
+        let output = tegmen.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    }
+
+    /// Output of a command that succeeds.
+    fn succeeds(&self, key: &str, arguments: &str) -> String {
+        let (code, text) = self.run(key, arguments);
+        assert_eq!(code, 0, "{arguments}: {text}");
+        text
+    }
+
+    /// A command that fails with this exit code and these words.
+    fn fails(&self, key: &str, arguments: &str, expected: i32, words: &str) {
+        let (code, text) = self.run(key, arguments);
+        assert!(code == expected && text.contains(words), "{arguments}: {code}: {text}");
+    }
+}
+
+const ALL: &str = "--scope keys:write --scope devices:write --scope devices:read --scope policy:read --scope policy:write \
+                   --scope revoke --scope audit:read";
+
+#[test]
+fn an_operator_changes_the_server_by_commands() {
+    let scene = Scene::new("admin-commands");
+    furnish(&scene.0);
+    let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
+    let operator = Operator { dir: &scene.0, server: format!("https://localhost:{}", server.addresses[1].port()) };
+    let created = operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    let file = scene.0.join("root.key");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!created.contains(&std::fs::read_to_string(&file).unwrap()), "the key is in the file alone");
+    operator.fails("bootstrap", &format!("key create other {ALL} --output other.key"), 1, "(unauthorized)");
+    assert!(!scene.0.join("other.key").exists());
+    operator.fails("root.key", "key create root --scope revoke --output root.key", 2, "exists");
+
+    std::fs::write(scene.0.join("oven.secret"), "a1".repeat(32)).unwrap();
+    let add = "device add oven --tag kitchen --kind protokey --secret-file oven.secret";
+    operator.fails("root.key", add, 2, "chmod 600 oven.secret");
+    std::fs::set_permissions(scene.0.join("oven.secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(operator.succeeds("root.key", add), "Added oven tag:kitchen: protokey\n");
+    operator.fails("root.key", add, 1, "(name-taken)");
+    operator.succeeds("root.key", "device add panel --kind certificate --certificate admin.pem");
+    operator.fails("root.key", "device add lamp --kind protokey", 2, "--secret-file");
+    let (listed, shown) =
+        (operator.succeeds("root.key", "device list --json"), operator.succeeds("root.key", "device show oven --json"));
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.contains(&shown) && !listed.contains("a1a1"), "{listed}");
+    operator.succeeds("root.key", "device disable oven");
+    assert!(operator.succeeds("root.key", "device show oven").contains("disabled"));
+    operator.succeeds("root.key", "device enable oven");
+
+    let policy = "[[rule]]\nsubject = \"panel\"\npublisher = \"oven\"\nallow = \"read /*\"\n";
+    std::fs::write(scene.0.join("policy.toml"), policy).unwrap();
+    operator.succeeds("root.key", "policy apply policy.toml");
+    let test = "\n[[test]]\nsubject = \"panel\"\npublisher = \"oven\"\nrequest = \"GET /a\"\nexpect = \"deny\"\n";
+    std::fs::write(scene.0.join("policy.toml"), policy.to_owned() + test).unwrap();
+    operator.fails("root.key", "policy apply policy.toml", 1, "policy.toml:6");
+
+    let hash = operator.succeeds("root.key", "revoke oven;AAECAwQFBgcI --concerned panel --json");
+    let revoked: serde_json::Value = serde_json::from_str(&hash).unwrap();
+    assert_eq!(revoked["concerned"], serde_json::json!(["panel", "oven"]));
+    let key = std::fs::read_to_string(&file).unwrap();
+    let (_, list) = curl(&scene.0, server.addresses[1].port(), "/v1/revocations", &key, None);
+    assert_eq!(list["hashes"][0], revoked["hash"]);
+    operator.fails("root.key", "revoke oven --concerned panel", 2, "PUBLISHER;NONCE");
+
+    operator.succeeds("root.key", "device remove panel");
+    operator.fails("root.key", "device remove panel", 1, "(unknown-device)");
+    operator.succeeds("root.key", "key create reader --scope devices:read --days 30 --output reader.key");
+    operator.fails("reader.key", "device remove oven", 1, "(scope-missing)");
+    let keys = operator.succeeds("root.key", "key list");
+    let reader = keys.lines().find(|line| line.contains("reader")).unwrap();
+    operator.succeeds("root.key", &format!("key remove {}", reader.split(' ').next().unwrap()));
+    operator.fails("reader.key", "device list", 1, "(unauthorized)");
+}
+
+#[test]
+fn a_command_sends_its_key_to_no_other_server() {
+    let scene = Scene::new("admin-other");
+    furnish(&scene.0);
+    let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
+    let port = server.addresses[1].port();
+    let at = |server: String| Operator { dir: &scene.0, server };
+    let list = "device list";
+    // Its certificate is for localhost.
+    at(format!("https://127.0.0.1:{port}")).fails("bootstrap", list, 1, "the TLS handshake");
+    at(format!("http://localhost:{port}")).fails("bootstrap", list, 2, "https://HOST:PORT");
+    at(format!("https://localhost:{port}/v1")).fails("bootstrap", list, 2, "https://HOST:PORT");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let other = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(scene.0.join("other.pem"), other.pem()).unwrap();
+    let right = at(format!("https://localhost:{port}"));
+    right.fails("bootstrap", "device list --ca other.pem", 1, "the TLS handshake");
+    right.fails("admin.pem", list, 2, "chmod 600");
+    drop(server);
+    right.fails("bootstrap", list, 1, "cannot be reached");
 }

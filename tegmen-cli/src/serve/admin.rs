@@ -71,7 +71,7 @@ impl Admin {
 }
 
 /// Reads certificates; the reason if there are none.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;
     if certificates.is_empty() {

@@ -1,0 +1,186 @@
+//! A client of the HTTPS interface for administrators: one connection for each request.
+
+use crate::output::{Failure, runtime};
+use crate::serve::admin::certificates;
+use clap::Args;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tegmen_base::private;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use zeroize::Zeroizing;
+
+/// The port of a URL without one.
+const PORT: u16 = 443;
+/// Time for a request and its response.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a request with a secret at most, so that no buffer with a part of it remains.
+const SECRET: usize = 64 << 10;
+/// Longest body of a response in bytes.
+const MAX_BODY: usize = 8 << 20;
+
+/// The interface of an access control server, and the key that it accepts.
+#[derive(Args)]
+pub(crate) struct Admin {
+    /// The interface for administrators, as https://HOST:PORT.
+    #[arg(long, value_name = "URL", env = "TEGMEN_SERVER")]
+    server: Uri,
+    /// Read the API key, or the bootstrap token, from this file, which only its owner can read.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE")]
+    key_file: PathBuf,
+    /// Trust the certificates of these authorities (PEM), and no others.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_CA")]
+    ca: PathBuf,
+}
+
+impl Admin {
+    /// Sends a request without a body. Returns the body of the response; null if it has none.
+    pub(crate) fn send(&self, method: Method, path: &str) -> Result<Value, Failure> {
+        self.exchange(method, path, Zeroizing::default())
+    }
+
+    /// Sends a request with a body, which is wiped afterwards.
+    pub(crate) fn send_body(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET));
+        serde_json::to_writer(&mut *bytes, body).map_err(Failure::new)?;
+        self.exchange(method, path, bytes)
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
+        let (host, authority) = self.host()?;
+        let key = Zeroizing::new(format!("Bearer {}", &*secret(&self.key_file, "--key-file")?));
+        let mut key = HeaderValue::from_str(&key)
+            .map_err(|_| Failure::usage(format!("{} has no API key in one line", self.key_file.display())))?;
+        key.set_sensitive(true);
+        let mut request =
+            Request::builder().method(&method).uri(path).header(HOST, authority).header(AUTHORIZATION, key);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if method == Method::PUT || method == Method::PATCH || method == Method::DELETE {
+            // The command means the state that the server has.
+            request = request.header(IF_MATCH, "*");
+        }
+        let request = request.body(Full::new(Bytes::from_owner(body))).map_err(Failure::new)?;
+        let config = self.tls()?;
+        let answer = runtime()?.block_on(async {
+            let late = |_| Failure::new(format!("{} did not answer within {} s", self.server, PATIENCE.as_secs()));
+            tokio::time::timeout(PATIENCE, self.ask(&host, config, request)).await.map_err(late)?
+        });
+        let (status, body) = answer?;
+        let body: Value = match body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&body).map_err(|_| self.foreign(status))?,
+        };
+        if status.is_success() {
+            return Ok(body);
+        }
+        match (body["detail"].as_str(), body["code"].as_str()) {
+            (Some(detail), Some(code)) => Err(Failure::new(format!("the server refuses it: {detail} ({code})"))),
+            _ => Err(self.foreign(status)),
+        }
+    }
+
+    /// The host of the URL, and the value of the header Host.
+    fn host(&self) -> Result<(String, &str), Failure> {
+        let parts = (self.server.scheme_str(), self.server.authority(), self.server.path());
+        match parts {
+            (Some("https"), Some(authority), "" | "/") if !authority.as_str().contains('@') => {
+                Ok((authority.host().trim_matches(['[', ']']).to_owned(), authority.as_str()))
+            }
+            _ => Err(Failure::usage(format!("--server: {}: write it as https://HOST:PORT", self.server))),
+        }
+    }
+
+    fn tls(&self) -> Result<ClientConfig, Failure> {
+        let wrong = |error: &dyn Display| Failure::usage(format!("--ca: {}: {error}", self.ca.display()));
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.ca).map_err(|why| Failure::usage(format!("--ca: {why}")))? {
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().map_err(Failure::new)?;
+        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    }
+
+    async fn ask(
+        &self,
+        host: &str,
+        config: ClientConfig,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let port = self.server.port_u16().unwrap_or(PORT);
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Failure::usage(format!("--server: {host} is neither a host name nor an address")))?;
+        let stream = TcpStream::connect((host, port)).await.map_err(|error| {
+            Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.server))
+        })?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| {
+            Failure::new(format!(
+                "the TLS handshake with {} failed: {error}: compare --ca with the authority of its certificate, and the host \
+                 with the names in it",
+                self.server
+            ))
+        })?;
+        let failed = |error: &dyn Display| Failure::new(format!("{} did not answer completely: {error}", self.server));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_BODY).collect().await.map_err(|error| failed(&error))?;
+        connection.abort();
+        Ok((status, body.to_bytes()))
+    }
+
+    fn foreign(&self, status: StatusCode) -> Failure {
+        let server = &self.server;
+        Failure::new(format!("{server} answered {status}, which is none of an access control server: compare the URL"))
+    }
+}
+
+/// A segment of a path.
+pub(crate) fn segment(name: &str) -> String {
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+}
+
+/// The text of a file that only its owner can read, without spaces around it.
+pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Failure> {
+    let name = file.display();
+    let wrong = |error| Failure::usage(format!("{option}: {name}: {error}"));
+    let mut handle = File::open(file).map_err(wrong)?;
+    if let Some(mode) = private::exposed(&handle).map_err(wrong)? {
+        return Err(Failure::usage(format!(
+            "{option}: {name} has mode {mode:o}, and others can read or write it: chmod 600 {name}"
+        )));
+    }
+    let mut text = Zeroizing::new(String::new());
+    handle.read_to_string(&mut text).map_err(wrong)?;
+    Ok(Zeroizing::new(text.trim().to_owned()))
+}
+
+/// The time from now on, in seconds since 1970.
+pub(crate) fn after(seconds: u64) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_secs().saturating_add(seconds)
+}
+
+/// The event of a change that was made.
+pub(crate) fn done(event: &str, name: &str) -> Value {
+    json!({ "event": event, "name": name })
+}

@@ -1,0 +1,201 @@
+//! `tegmen device`: the devices of an access control server, over its HTTPS interface.
+
+use crate::admin::{Admin, done, secret, segment};
+use crate::ca::read_certificate;
+use crate::output::{Failure, Output, printable};
+use clap::{Args, Subcommand, ValueEnum};
+use hyper::Method;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tegmen_host::hex::to_hex;
+use tegmen_host::x509::sha256;
+
+#[derive(Args)]
+pub(crate) struct Devices {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Add a device.
+    #[command(after_help = "Examples:\n  (umask 077; openssl rand -hex 32 >oven.protokey)\n  \
+        tegmen device add oven --tag kitchen --kind protokey --secret-file oven.protokey\n  \
+        tegmen device add display --kind certificate --certificate display.pem")]
+    Add(Add),
+    /// List all devices.
+    List {
+        #[command(flatten)]
+        admin: Admin,
+    },
+    /// Show a device. Its secret is never shown.
+    Show(Named),
+    /// Disable a device: it may do nothing, and the keys of its sessions are revoked.
+    Disable(Named),
+    /// Enable a device again.
+    Enable(Named),
+    /// Remove a device, and revoke the keys of its sessions.
+    Remove(Named),
+}
+
+#[derive(Args)]
+struct Named {
+    /// Name of the device.
+    name: String,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+/// The proof by which the server knows a device.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// An X.509 certificate, by its SHA-256.
+    Certificate,
+    /// A raw public key, by its SHA-256.
+    PublicKey,
+    /// A pre-shared key with the server.
+    SharedKey,
+    /// A secret from which the device derives the keys of its sessions.
+    Protokey,
+    /// The same, derived as in the paper: a key is then not bound to one subscriber.
+    ProtokeyPaper,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::PublicKey => "public-key",
+            Self::SharedKey => "shared-key",
+            Self::Protokey => "protokey",
+            Self::ProtokeyPaper => "protokey-paper",
+        }
+    }
+}
+
+#[derive(Args)]
+struct Add {
+    #[command(flatten)]
+    named: Named,
+    /// The proof by which the server knows the device.
+    #[arg(long)]
+    kind: Kind,
+    /// A tag, by which rules of the policy name the device; may be repeated.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// SHA-256 of the certificate or the public key, 64 hexadecimal digits (`tegmen keys show`).
+    #[arg(long, value_name = "DIGEST", conflicts_with_all = ["certificate", "secret_file"])]
+    sha256: Option<String>,
+    /// The certificate (PEM or DER), or, with --kind public-key, a certificate with this key.
+    #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
+    certificate: Option<PathBuf>,
+    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes. Only its owner can read the file.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+/// The body of the request that adds a device.
+#[derive(Serialize)]
+struct NewDevice<'a> {
+    name: &'a str,
+    tags: &'a [String],
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'a str>,
+}
+
+impl Devices {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Add(add) => add.run(out)?,
+            Command::List { admin } => list(&admin, out)?,
+            Command::Show(named) => {
+                let device = named.send(Method::GET)?;
+                out.line(|| describe(&device), || device.clone());
+            }
+            Command::Disable(named) => named.set_disabled(true, out)?,
+            Command::Enable(named) => named.set_disabled(false, out)?,
+            Command::Remove(named) => {
+                named.send(Method::DELETE)?;
+                named.report("removed", out);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Named {
+    fn path(&self) -> String {
+        format!("/v1/devices/{}", segment(&self.name))
+    }
+
+    fn send(&self, method: Method) -> Result<Value, Failure> {
+        self.admin.send(method, &self.path())
+    }
+
+    fn set_disabled(&self, disabled: bool, out: Output) -> Result<(), Failure> {
+        self.admin.send_body(Method::PATCH, &self.path(), &json!({ "disabled": disabled }))?;
+        self.report(if disabled { "disabled" } else { "enabled" }, out);
+        Ok(())
+    }
+
+    fn report(&self, event: &str, out: Output) {
+        out.line(|| printable(&format!("The device {} is {event}.", self.name)), || done(event, &self.name));
+    }
+}
+
+impl Add {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let Self { named, kind, tags, sha256: digest, certificate, secret_file } = self;
+        let digest = match (digest, certificate) {
+            (Some(digest), _) => Some(digest),
+            (None, Some(file)) => {
+                let certificate = read_certificate(&file)?;
+                let is_key = kind == Kind::PublicKey;
+                Some(to_hex(&if is_key { sha256(&certificate.spki) } else { certificate.digest }))
+            }
+            (None, None) => None,
+        };
+        let secret = secret_file.map(|file| secret(&file, "--secret-file")).transpose()?;
+        let has_digest = matches!(kind, Kind::Certificate | Kind::PublicKey);
+        if has_digest && digest.is_none() {
+            return Err(Failure::usage("a certificate or public key needs --sha256 or --certificate"));
+        }
+        if !has_digest && secret.is_none() {
+            return Err(Failure::usage("a shared key or protokey needs --secret-file"));
+        }
+        let (sha256, secret) = (digest.as_deref(), secret.as_ref().map(|secret| secret.as_str()));
+        let device = NewDevice { name: &named.name, tags: &tags, kind: kind.name(), sha256, secret };
+        let added = named.admin.send_body(Method::POST, "/v1/devices", &device)?;
+        out.line(|| format!("Added {}", describe(&added)), || added.clone());
+        Ok(())
+    }
+}
+
+fn list(admin: &Admin, out: Output) -> Result<(), Failure> {
+    let mut after = String::new();
+    loop {
+        let page = admin.send(Method::GET, &format!("/v1/devices?limit=1000{after}"))?;
+        for device in page["devices"].as_array().into_iter().flatten() {
+            out.line(|| describe(device), || device.clone());
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A device in one line.
+fn describe(device: &Value) -> String {
+    let text = |field: &str| device[field].as_str().unwrap_or_default().to_owned();
+    let tags = device["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let tags: String = tags.map(|tag| format!(" tag:{tag}")).collect();
+    let digest = device["sha256"].as_str().map_or_else(String::new, |digest| format!(" {digest}"));
+    let disabled = if device["disabled"] == true { ", disabled" } else { "" };
+    printable(&format!("{}{tags}: {}{digest}{disabled}", text("name"), text("kind")))
+}

@@ -1,0 +1,118 @@
+//! `tegmen key`: the API keys of an access control server, over its HTTPS interface.
+
+use crate::admin::{Admin, after, done, segment};
+use crate::files::{self, Readers};
+use crate::log::rfc3339;
+use crate::output::{Failure, Output, printable};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use zeroize::Zeroizing;
+
+#[derive(Args)]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create a key, and write it to a file that only you can read. The server cannot show it again.
+    #[command(after_help = "Example, with the token of the first start:\n  \
+        tegmen key create root --scope keys:write --scope devices:write --scope devices:read --output root.key \\\n      \
+        --server https://localhost:8443 --ca ca.pem --key-file /var/lib/tegmen/bootstrap\n\n\
+        Scopes: devices:read devices:write policy:read policy:write revoke keys:write audit:read")]
+    Create(Create),
+    /// List the keys, without their secrets.
+    List {
+        #[command(flatten)]
+        admin: Admin,
+    },
+    /// Remove a key.
+    Remove {
+        /// ID of the key, as `tegmen key list` shows it.
+        id: String,
+        #[command(flatten)]
+        admin: Admin,
+    },
+}
+
+#[derive(Args)]
+struct Create {
+    /// Name of the key, for the audit log.
+    name: String,
+    /// A part of the interface that the key opens; may be repeated.
+    #[arg(long = "scope", required = true, value_name = "SCOPE")]
+    scopes: Vec<String>,
+    /// Days until the key ends; not later than the end of the key that creates it.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]
+    days: u64,
+    /// Write the key to this file, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+impl Key {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Create(create) => create.run(out)?,
+            Command::List { admin } => {
+                let keys = admin.send(Method::GET, "/v1/keys")?;
+                for key in keys["keys"].as_array().into_iter().flatten() {
+                    out.line(|| describe(key), || key.clone());
+                }
+            }
+            Command::Remove { id, admin } => {
+                admin.send(Method::DELETE, &format!("/v1/keys/{}", segment(&id)))?;
+                out.line(|| printable(&format!("The key {id} is removed.")), || done("removed", &id));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Create {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let Self { name, scopes, days, output, admin } = self;
+        let file = output.display();
+        if output.exists() {
+            return Err(Failure::usage(format!("--output: {file} exists: remove it, or name another file")));
+        }
+        // A key that cannot be written would be lost.
+        files::write(&output, b"", Readers::Owner)?;
+        let body = json!({ "name": name, "scopes": scopes, "expires": after(days.saturating_mul(86_400)) });
+        let created = admin.send_body(Method::POST, "/v1/keys", &body).and_then(|mut created| {
+            match (created["id"].take(), created["key"].take()) {
+                (Value::String(id), Value::String(key)) => Ok((id, Zeroizing::new(key))),
+                _ => Err(Failure::new("the server answered without a key: compare the URL")),
+            }
+        });
+        let (id, key) = match created {
+            Ok(created) => created,
+            Err(failure) => {
+                let _ = std::fs::remove_file(&output);
+                return Err(failure);
+            }
+        };
+        files::write(&output, key.as_bytes(), Readers::Owner)?;
+        out.line(
+            || format!("Created the key {id}, and wrote it to {file} (mode 600)."),
+            || json!({ "event": "created", "id": id, "file": file.to_string() }),
+        );
+        Ok(())
+    }
+}
+
+/// A key in one line.
+fn describe(key: &Value) -> String {
+    let text = |field: &str| key[field].as_str().unwrap_or_default();
+    let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(key["expires"].as_u64().unwrap_or_default()));
+    let end = end.map_or_else(String::new, rfc3339);
+    printable(&format!("{} {}: {}, until {end}", text("id"), text("name"), scopes.join(" ")))
+}
