@@ -96,10 +96,16 @@ impl Up {
                 Some(walked) => {
                     walked?;
                     is_over.store(true, Ordering::Relaxed);
-                    if self.once.is_none() {
+                    let blinks = self.blink(out, address, client_key, &mut end);
+                    if self.once.is_some() {
+                        blinks.await?
+                    } else {
                         tour.suggest(out)?;
+                        tokio::select! {
+                            tally = blinks => tally?,
+                            failure = tour.publish(out) => match failure? {},
+                        }
                     }
-                    self.blink(out, address, client_key, &mut end).await?
                 }
             };
             let retransmitted = tally.retransmitted + tour.stop().await;

@@ -52,7 +52,7 @@ fn each_command_that_it_prints_works_while_it_runs() {
     let folder = folder(&events);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    for secret in ["sealing.key", "audit.pem", "guest.toml", "session.toml"] {
+    for secret in ["sealing.key", "audit.pem", "guest.toml", "session.toml", "bootstrap"] {
         assert_eq!(mode(&folder.join(secret)), 0o600, "{secret}");
     }
     let commands = values(&events, "try", "command");
@@ -61,6 +61,14 @@ fn each_command_that_it_prints_works_while_it_runs() {
         let output = tegmen(command.as_str().unwrap().strip_prefix("tegmen ").unwrap()).output().unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         assert_eq!(output.status.code().map(i64::from), exit.as_i64(), "{command}: {text}");
+    }
+    // The command that disables the oven ended its session, and it has another one since it is enabled again.
+    let mut states = Vec::new();
+    while states.last().is_none_or(|state| state != "open") || !states.iter().any(|state| state == "ended") {
+        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        if event["event"] == "oven" {
+            states.push(event["state"].as_str().unwrap().to_owned());
+        }
     }
     end(process, "-TERM");
     assert!(!folder.exists());

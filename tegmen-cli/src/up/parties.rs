@@ -4,11 +4,13 @@ use super::folder::{Folder, random};
 use crate::log::Log;
 use crate::output::Failure;
 use crate::serve::access::{Files, Role};
-use std::net::SocketAddr;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
+use tegmen_admin::{Api, serve, tls};
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::service::Service;
@@ -21,6 +23,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{self, Event, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Database;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
@@ -37,6 +40,25 @@ pub(super) struct AccessControl {
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
+    database: Database,
+}
+
+/// The interface for administrators, while it is served.
+pub(super) struct Administration {
+    pub(super) url: String,
+    /// The certificate that its clients trust.
+    pub(super) ca: PathBuf,
+    /// The token that creates the first key.
+    pub(super) bootstrap: PathBuf,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Administration {
+    /// Ends it.
+    pub(super) async fn stop(self) {
+        self.serving.abort();
+        let _ = self.serving.await;
+    }
 }
 
 impl AccessControl {
@@ -59,8 +81,26 @@ impl AccessControl {
         let server = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials.clone());
         let server =
             server.key_store(role.shared_keys()).serve(role.application(&credentials)).map_err(Failure::new)?;
-        let (service, _) = role.shared();
-        Ok(Self { service, server, policy, audit })
+        let (service, database) = role.shared();
+        Ok(Self { service, server, policy, audit, database })
+    }
+
+    /// Serves the interface for administrators with a fresh certificate and a fresh bootstrap token.
+    pub(super) async fn administer(&self, folder: &Folder) -> Result<Administration, Failure> {
+        let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
+        let names = vec![Ipv4Addr::LOCALHOST.to_string()];
+        let params = rcgen::CertificateParams::new(names).map_err(Failure::new)?;
+        let certificate = params.self_signed(&pair).map_err(Failure::new)?;
+        let ca = folder.write("ca.pem", &certificate.pem())?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
+        let config = tls(vec![certificate.der().clone()], key, None).map_err(Failure::new)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Failure::io)?;
+        let url = format!("https://{}", listener.local_addr().map_err(Failure::io)?);
+        let bootstrap = folder.path("bootstrap");
+        let opened = Api::open(Arc::clone(&self.service), self.database.clone(), &bootstrap).await;
+        let (api, _) = opened.map_err(Failure::new)?;
+        let serving = tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
+        Ok(Administration { url, ca, bootstrap, serving })
     }
 
     /// Adds a device with a secret.

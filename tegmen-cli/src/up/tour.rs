@@ -1,9 +1,10 @@
 //! The tour of access control: each step does something over real sockets, and prints what that proves.
 
 use super::folder::Folder;
-use super::parties::{AccessControl, OPERATOR, Oven, READING, Subscriber, Words, connect};
+use super::parties::{AccessControl, Administration, OPERATOR, Oven, READING, Subscriber, Words, connect};
 use crate::output::{Failure, Output, printable_lines};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
 use tegmen_control::access::policy::{Explanation, Question};
@@ -11,6 +12,7 @@ use tegmen_host::client::{ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::server::Event;
+use tokio::time::MissedTickBehavior;
 
 /// Longest time for a revocation to reach the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,10 +23,19 @@ pub(super) struct Tour {
     display: Subscriber,
     panel: Subscriber,
     access: AccessControl,
+    administration: Administration,
     /// Flights that sessions of the oven sent again.
     retransmitted: u32,
     /// Removed last.
     folder: Folder,
+}
+
+/// A command to try.
+struct Try {
+    about: &'static str,
+    command: String,
+    /// Its exit code.
+    exit: u8,
 }
 
 /// A step that was proved.
@@ -61,12 +72,13 @@ impl Tour {
     ) -> Result<Self, Failure> {
         let guest = credentials_file("guest", &super::folder::random::<16>()?, &format!("GET {READING}"));
         let guest = Credentials::from_file(&folder.write(GUEST, &guest)?).map_err(Failure::new)?;
-        let (oven, display, panel) = tokio::try_join!(
+        let (administration, oven, display, panel) = tokio::try_join!(
+            access.administer(&folder),
             Oven::enrol(&access),
             Subscriber::start(&Words::DISPLAY, &access, guest, events),
             Subscriber::start(&Words::PANEL, &access, Credentials::default(), |_| {}),
         )?;
-        Ok(Self { oven, display, panel, access, retransmitted: 0, folder })
+        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, folder })
     }
 
     /// Walks through the steps.
@@ -220,31 +232,51 @@ impl Tour {
         Ok(self.access.service.state().view().in_force().policy.explain(&question))
     }
 
+    /// Sends a reading each second, in one session after the other, and reports when a session begins or ends. It does not end.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub(super) async fn publish(&self, out: Output) -> Result<Infallible, Failure> {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_refused = false;
+        loop {
+            let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
+            let report = |state: &str, text: String| {
+                out.line(
+                    || printable_lines(&text),
+                    || json!({ "event": "oven", "session": identity, "state": state, "text": text }),
+                );
+            };
+            seconds.tick().await;
+            let session = match connect(self.display.address, &identity, &key).await {
+                Ok(session) => session,
+                Err(error) => {
+                    if !std::mem::replace(&mut was_refused, true) {
+                        report(
+                            "refused",
+                            format!("The oven gets no session with the display, and tries again: {error}"),
+                        );
+                    }
+                    continue;
+                }
+            };
+            was_refused = false;
+            report("open", format!("The oven sends a reading to the display each second, in the session {identity}."));
+            for tenths in (215..235).cycle() {
+                seconds.tick().await;
+                if let Err(error) = session.put(READING, format!("{}.{}", tenths / 10, tenths % 10).as_bytes()).await {
+                    report("ended", format!("The session of the oven with the display is over: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+
     /// Prints commands that work while the program runs.
     pub(super) fn suggest(&self, out: Output) -> Result<(), Failure> {
-        let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
-        let oven = self.folder.write(SESSION, &credentials_file(&identity, &key, "PUT /*"))?;
-        let (oven, guest) = (oven.display(), self.folder.path(GUEST));
-        let (guest, policy, audit) = (guest.display(), self.access.policy.display(), self.access.audit.display());
-        let display = format!("coaps://{}{READING}", self.display.address);
-        let party =
-            |option: &str, words: &Words| words.0.iter().map(|word| format!(" --{option} {word}")).collect::<String>();
-        let (panel, publisher) = (party("subject", &Words::PANEL), party("publisher", &Words::OVEN));
-        let tries = [
-            ("The last reading at the display", format!("tegmen get --credentials {guest} {display}"), 0),
-            ("The same key has no right to write", format!("tegmen put --credentials {guest} {display} 99"), 1),
-            (
-                "Be the oven for one session; again it is refused",
-                format!("tegmen put --credentials {oven} {display} 23"),
-                0,
-            ),
-            ("The same once more", format!("tegmen put --credentials {oven} {display} 24"), 1),
-            ("The rule behind a refusal", format!("tegmen policy explain {policy}{panel}{publisher} GET {READING}"), 3),
-            ("The tests of the policy; change it and try again", format!("tegmen policy test {policy}"), 0),
-            ("All decisions so far, as a chain of hashes", format!("tegmen audit verify {audit}"), 0),
-        ];
         out.text("\nTry next, in another terminal, while this runs:\n");
-        for (about, command, exit) in &tries {
+        for Try { about, command, exit } in self.tries()? {
             out.line(
                 || format!("  {command}\n      {about}"),
                 || json!({ "event": "try", "about": about, "command": command, "exit": exit }),
@@ -254,9 +286,62 @@ impl Tour {
         Ok(())
     }
 
+    fn tries(&self) -> Result<[Try; 11], Failure> {
+        let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
+        let oven = self.folder.write(SESSION, &credentials_file(&identity, &key, "PUT /*"))?;
+        let (oven, guest) = (oven.display(), self.folder.path(GUEST));
+        let (guest, policy, audit) = (guest.display(), self.access.policy.display(), self.access.audit.display());
+        let display = format!("coaps://{}{READING}", self.display.address);
+        let party = |option: &str, words: &Words| -> String {
+            words.0.iter().map(|word| format!(" --{option} {word}")).collect()
+        };
+        let (panel, publisher) = (party("subject", &Words::PANEL), party("publisher", &Words::OVEN));
+        let Administration { url, ca, bootstrap, .. } = &self.administration;
+        let (ca, bootstrap, key) = (ca.display(), bootstrap.display(), self.folder.path("operator.key"));
+        let key = key.display();
+        let admin = format!("--server {url} --ca {ca} --key-file {key}");
+        let first = format!("--server {url} --ca {ca} --key-file {bootstrap}");
+        let scopes = "--scope devices:read --scope devices:write --scope policy:write";
+        let tried = |about, command, exit| Try { about, command, exit };
+        Ok([
+            tried("Read the last reading at the display.", format!("tegmen get --credentials {guest} {display}"), 0),
+            tried(
+                "Write there with the same key, which has no right to do so.",
+                format!("tegmen put --credentials {guest} {display} 99"),
+                1,
+            ),
+            tried("Be the oven for one session.", format!("tegmen put --credentials {oven} {display} 23"), 0),
+            tried(
+                "Be the oven with the same session identity, which was accepted once.",
+                format!("tegmen put --credentials {oven} {display} 24"),
+                1,
+            ),
+            tried(
+                "Explain why the panel was refused.",
+                format!("tegmen policy explain {policy}{panel}{publisher} GET {READING}"),
+                3,
+            ),
+            tried(
+                "Create a key for yourself as an operator.",
+                format!("tegmen key create me {scopes} --output {key} {first}"),
+                0,
+            ),
+            tried("List the devices.", format!("tegmen device list {admin}"), 0),
+            tried(
+                "Revoke all keys of the oven: its session ends here.",
+                format!("tegmen device disable oven {admin}"),
+                0,
+            ),
+            tried("Enable the oven: it gets a new session here.", format!("tegmen device enable oven {admin}"), 0),
+            tried("Change the policy, and apply it.", format!("tegmen policy apply {policy} {admin}"), 0),
+            tried("Verify the log of all decisions so far.", format!("tegmen audit verify {audit}"), 0),
+        ])
+    }
+
     /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
     pub(super) async fn stop(self) -> u32 {
-        let Self { oven: _, display, panel, access, retransmitted, folder } = self;
+        let Self { oven: _, display, panel, access, administration, retransmitted, folder } = self;
+        administration.stop().await;
         let of_subscribers = display.stop().await + panel.stop().await;
         let of_access = access.server.stop().counters.retransmitted;
         // The database and the log are closed before the folder goes.
