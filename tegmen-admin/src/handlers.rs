@@ -71,7 +71,8 @@ pub(crate) enum Write {
     Change(String, Option<Revision>, Change),
     Remove(String, Option<Revision>),
     Apply(PolicyFile, Option<Revision>),
-    Revoke { hash: Vec<u8>, expires: u64, concerned: Vec<String> },
+    RevokeSession(String),
+    RevokeToken { hash: Vec<u8>, expires: u64, concerned: Vec<String> },
     CreateKey(NewKey),
     DeleteKey(String),
 }
@@ -152,12 +153,31 @@ struct Explain {
     request: String,
 }
 
+/// A session that this server accepted, or a token by its hash.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Revoked {
-    hash: String,
-    expires: u64,
-    concerned: Vec<String>,
+    session: Option<String>,
+    hash: Option<String>,
+    expires: Option<u64>,
+    concerned: Option<Vec<String>>,
+}
+
+impl Revoked {
+    fn write(self) -> Result<Write, Problem> {
+        let Self { session, hash, expires, concerned } = self;
+        match (session, hash, expires, concerned) {
+            (Some(session), None, None, None) => Ok(Write::RevokeSession(session)),
+            (None, Some(hash), Some(expires), Some(concerned)) => {
+                // The algorithm and its digest (RFC 9770, section 3): SHA-256 has 33 bytes.
+                let hash = from_hex(&hash).filter(|hash| hash.len() == 33);
+                let hash =
+                    hash.ok_or_else(|| Problem::malformed("hash has the 66 hexadecimal digits of a token hash"))?;
+                Ok(Write::RevokeToken { hash, expires, concerned })
+            }
+            _ => Err(Problem::malformed("a revocation has session, or hash, expires and concerned")),
+        }
+    }
 }
 
 fn body<T: DeserializeOwned>(admitted: &Admitted) -> Result<T, Problem> {
@@ -219,14 +239,7 @@ impl<S: Store> Api<S> {
             Operation::DiffPolicy => Ok(self.diff(body::<PolicyFile>(admitted)?.parse()?).await?),
             Operation::ExplainPolicy => Ok(self.explain(&body(admitted)?)?),
             Operation::ListRevocations => Ok(self.list_revocations()?),
-            Operation::Revoke => {
-                let Revoked { hash, expires, concerned } = body(admitted)?;
-                // The algorithm and its digest (RFC 9770, section 3): SHA-256 has 33 bytes.
-                let hash = from_hex(&hash).filter(|hash| hash.len() == 33);
-                let hash =
-                    hash.ok_or_else(|| Problem::malformed("hash has the 66 hexadecimal digits of a token hash"))?;
-                Err(Write::Revoke { hash, expires, concerned })
-            }
+            Operation::Revoke => Err(body::<Revoked>(admitted)?.write()?),
             Operation::ListKeys => Ok(Reply::ok(json!({ "keys": self.keys.list().await? }))),
             Operation::CreateKey => {
                 let key: NewKey = body(admitted)?;
@@ -256,7 +269,11 @@ impl<S: Store> Api<S> {
                 let text = (file.name(), file.text.as_str());
                 Reply::done(Some(self.service.apply_policy(who, text, over).await?))
             }
-            Write::Revoke { hash, expires, concerned } => {
+            Write::RevokeSession(session) => {
+                self.service.revoke_session(who, &session).await?;
+                Reply::created(json!({ "session": session }))
+            }
+            Write::RevokeToken { hash, expires, concerned } => {
                 let concerned: Vec<&str> = concerned.iter().map(String::as_str).collect();
                 self.service.revoke_token(who, &hash, expires, &concerned).await?;
                 Reply::created(json!({ "hash": to_hex(&hash), "expires": expires, "concerned": concerned }))

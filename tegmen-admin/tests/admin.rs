@@ -5,6 +5,7 @@ mod common;
 use common::{Scene, later, token};
 use serde_json::{Value, json};
 use tegmen_admin::{ROUTES, Scope};
+use tegmen_control::state::AcceptedSession;
 use tegmen_store::Store;
 
 const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
@@ -130,7 +131,9 @@ async fn no_bad_request_reaches_the_store() {
     let ended = json!({ "name": "old", "scopes": ["revoke"], "expires": 1 });
     let short = json!({ "name": "hob", "kind": "protokey", "secret": "b2" });
     let any = ("if-match", "*");
-    let cases: [Case<'_>; 15] = [
+    let (nobody, mixed) =
+        (json!({ "session": "oven;AAECAwQFBgcI" }), json!({ "session": "oven;AAEC", "expires": later() }));
+    let cases: [Case<'_>; 17] = [
         ("POST", "/v1/devices", Some(&root), &key, &other, (422, "idempotency-key-reused")),
         ("POST", "/v1/devices", Some(&root), &[("idempotency-key", "")], &other, (400, "malformed")),
         ("POST", "/v1/devices", None, &[], &other, (401, "unauthorized")),
@@ -144,6 +147,8 @@ async fn no_bad_request_reaches_the_store() {
         ("PUT", "/v1/policy", Some(&root), &[any], &large, (413, "too-long")),
         ("PUT", "/v1/policy", Some(&root), &[any], &untagged, (422, "invalid-policy")),
         ("PUT", "/v1/policy", Some(&root), &[any], &failing, (422, "policy-fails-tests")),
+        ("POST", "/v1/revocations", Some(&root), &[], &nobody, (404, "unknown-session")),
+        ("POST", "/v1/revocations", Some(&root), &[], &mixed, (400, "malformed")),
         ("POST", "/v1/keys", Some(&root), &[], &ended, (400, "malformed")),
         ("POST", "/v1/nothing", Some(&root), &[], &Value::Null, (404, "no-route")),
     ];
@@ -195,6 +200,27 @@ async fn devices_are_listed_in_pages_and_never_with_their_secrets() {
     let shown = scene.ask("GET", "/v1/devices/a", Some(&root), &[], &Value::Null).await;
     assert_eq!((&shown.body["tags"], &shown.body["disabled"]), (&json!(["y"]), &json!(true)));
     assert_eq!(shown.header("etag"), changed.header("etag"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_revoked_by_its_identity() {
+    let scene = Scene::new("session").await;
+    let root = scene.first_key().await;
+    // The server knows the subscriber, the end and, of a session by token, the hash on the list.
+    let token = [&[1][..], &[0x5a; 32]].concat();
+    let session = AcceptedSession {
+        identity: "oven;AAECAwQFBgcI".to_owned(),
+        subscriber: "display".to_owned(),
+        until: later(),
+        token: Some(token.clone()),
+    };
+    scene.service.state().bind(&session, later() - 3600).await.unwrap();
+    let body = json!({ "session": session.identity });
+    let revoked = scene.ask("POST", "/v1/revocations", Some(&root), &[], &body).await;
+    assert_eq!((revoked.status, &revoked.body), (201, &body));
+    assert!(scene.service.state().view().is_revoked(&token));
+    let listed = scene.ask("GET", "/v1/revocations", Some(&root), &[], &Value::Null).await;
+    assert_eq!(listed.body["hashes"], json!([tegmen_base::hex::to_hex(&token)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

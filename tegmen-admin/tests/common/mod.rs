@@ -34,7 +34,7 @@ pub(crate) fn token(key: &str) -> String {
 pub(crate) struct Scene {
     dir: PathBuf,
     pub(crate) store: Database,
-    service: Arc<Service<Database>>,
+    pub(crate) service: Arc<Service<Database>>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
