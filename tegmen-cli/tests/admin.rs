@@ -165,13 +165,14 @@ fn an_operator_changes_the_server_by_commands() {
     std::fs::write(scene.0.join("policy.toml"), policy.to_owned() + test).unwrap();
     operator.fails("root.key", "policy apply policy.toml", 1, "policy.toml:6");
 
-    let hash = operator.succeeds("root.key", "revoke oven;AAECAwQFBgcI --concerned panel --json");
-    let revoked: serde_json::Value = serde_json::from_str(&hash).unwrap();
-    assert_eq!(revoked["concerned"], serde_json::json!(["panel", "oven"]));
+    let hash = format!("01{}", "5a".repeat(32));
+    operator.succeeds("root.key", &format!("revoke --hash {hash} --concerned panel --concerned oven"));
     let key = std::fs::read_to_string(&file).unwrap();
     let (_, list) = curl(&scene.0, server.addresses[1].port(), "/v1/revocations", &key, None);
-    assert_eq!(list["hashes"][0], revoked["hash"]);
-    operator.fails("root.key", "revoke oven --concerned panel", 2, "PUBLISHER;NONCE");
+    assert_eq!(list["hashes"], serde_json::json!([hash]));
+    operator.fails("root.key", "revoke oven;AAECAwQFBgcI", 1, "(unknown-session)");
+    operator.fails("root.key", "revoke oven;AAECAwQFBgcI --concerned panel", 2, "cannot be used with");
+    operator.fails("root.key", &format!("revoke --hash {hash}"), 2, "--concerned");
 
     operator.succeeds("root.key", "device remove panel");
     operator.fails("root.key", "device remove panel", 1, "(unknown-device)");

@@ -63,13 +63,20 @@ fn each_command_that_it_prints_works_while_it_runs() {
         assert_eq!(output.status.code().map(i64::from), exit.as_i64(), "{command}: {text}");
     }
     // The command that disables the oven ended its session, and it has another one since it is enabled again.
-    let mut states = Vec::new();
-    while states.last().is_none_or(|state| state != "open") || !states.iter().any(|state| state == "ended") {
+    let mut oven = |state: &str| loop {
         let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        if event["event"] == "oven" {
-            states.push(event["state"].as_str().unwrap().to_owned());
+        if event["event"] == "oven" && event["state"] == state {
+            return event["session"].as_str().unwrap().to_owned();
         }
-    }
+    };
+    oven("ended");
+    let session = oven("open");
+    // A session alone is revoked by its identity.
+    let list =
+        commands.iter().find_map(|command| command.as_str().unwrap().strip_prefix("tegmen device list")).unwrap();
+    let revoked = tegmen(&format!("revoke {session}{list}")).output().unwrap();
+    assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
+    assert_eq!(oven("ended"), session);
     end(process, "-TERM");
     assert!(!folder.exists());
 }

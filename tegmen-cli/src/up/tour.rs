@@ -301,7 +301,7 @@ impl Tour {
         let key = key.display();
         let admin = format!("--server {url} --ca {ca} --key-file {key}");
         let first = format!("--server {url} --ca {ca} --key-file {bootstrap}");
-        let scopes = "--scope devices:read --scope devices:write --scope policy:write";
+        let scopes = "--scope devices:read --scope devices:write --scope policy:write --scope revoke";
         let tried = |about, command, exit| Try { about, command, exit };
         Ok([
             tried("Read the last reading at the display.", format!("tegmen get --credentials {guest} {display}"), 0),
