@@ -49,7 +49,8 @@ struct Named {
 }
 
 /// The proof by which the server knows a device.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 enum Kind {
     /// An X.509 certificate, by its SHA-256.
     Certificate,
@@ -61,18 +62,6 @@ enum Kind {
     Protokey,
     /// The same, derived as in the paper: a key is then not bound to one subscriber.
     ProtokeyPaper,
-}
-
-impl Kind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Certificate => "certificate",
-            Self::PublicKey => "public-key",
-            Self::SharedKey => "shared-key",
-            Self::Protokey => "protokey",
-            Self::ProtokeyPaper => "protokey-paper",
-        }
-    }
 }
 
 #[derive(Args)]
@@ -101,7 +90,7 @@ struct Add {
 struct NewDevice<'a> {
     name: &'a str,
     tags: &'a [String],
-    kind: &'a str,
+    kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,7 +158,7 @@ impl Add {
             return Err(Failure::usage("a shared key or protokey needs --secret-file"));
         }
         let (sha256, secret) = (digest.as_deref(), secret.as_ref().map(|secret| secret.as_str()));
-        let device = NewDevice { name: &named.name, tags: &tags, kind: kind.name(), sha256, secret };
+        let device = NewDevice { name: &named.name, tags: &tags, kind, sha256, secret };
         let added = named.admin.send_body(Method::POST, "/v1/devices", &device)?;
         out.line(|| format!("Added {}", describe(&added)), || added.clone());
         Ok(())

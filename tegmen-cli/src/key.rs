@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use tegmen_admin::Scope;
 use zeroize::Zeroizing;
 
 #[derive(Args)]
@@ -23,8 +24,7 @@ enum Command {
     /// Create a key, and write it to a file that only you can read. The server cannot show it again.
     #[command(after_help = "Example, with the token of the first start:\n  \
         tegmen key create root --scope keys:write --scope devices:write --scope devices:read --output root.key \\\n      \
-        --server https://localhost:8443 --ca ca.pem --key-file /var/lib/tegmen/bootstrap\n\n\
-        Scopes: devices:read devices:write policy:read policy:write revoke keys:write audit:read")]
+        --server https://localhost:8443 --ca ca.pem --key-file /var/lib/tegmen/bootstrap")]
     Create(Create),
     /// List the keys, without their secrets.
     List {
@@ -45,7 +45,7 @@ struct Create {
     /// Name of the key, for the audit log.
     name: String,
     /// A part of the interface that the key opens; may be repeated.
-    #[arg(long = "scope", required = true, value_name = "SCOPE")]
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = Scope::ALL.map(Scope::name))]
     scopes: Vec<String>,
     /// Days until the key ends; not later than the end of the key that creates it.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]

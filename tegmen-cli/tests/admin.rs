@@ -150,6 +150,7 @@ fn an_operator_changes_the_server_by_commands() {
     operator.fails("root.key", add, 1, "(name-taken)");
     operator.succeeds("root.key", "device add panel --kind certificate --certificate admin.pem");
     operator.fails("root.key", "device add lamp --kind protokey", 2, "--secret-file");
+    operator.fails("root.key", "key create other --scope devices --output other.key", 2, "devices:read");
     let (listed, shown) =
         (operator.succeeds("root.key", "device list --json"), operator.succeeds("root.key", "device show oven --json"));
     assert_eq!(listed.lines().count(), 2, "{listed}");
