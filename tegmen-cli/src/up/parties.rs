@@ -31,8 +31,10 @@ use zeroize::Zeroizing;
 const POLICY: &str = include_str!("policy.toml");
 /// The operator of the tour, in the audit log.
 pub(super) const OPERATOR: &str = "the tour";
-/// Where readings are.
+/// The path of a reading at a subscriber.
 pub(super) const READING: &str = "/temp";
+/// Events that wait for a step of the tour. Further ones are lost: nobody waits for them after the tour.
+const WAITING: usize = 16;
 
 /// The access control server: service and CoAP server.
 pub(super) struct AccessControl {
@@ -101,6 +103,11 @@ impl AccessControl {
         let (api, _) = opened.map_err(Failure::new)?;
         let serving = tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
         Ok(Administration { url, ca, bootstrap, serving })
+    }
+
+    /// Ends it, and closes its database and its log. Returns the number of flights that its server sent again.
+    pub(super) fn stop(self) -> u32 {
+        self.server.stop().counters.retransmitted
     }
 
     /// Adds a device with a secret.
@@ -173,10 +180,10 @@ pub(super) struct Subscriber {
     reading: Arc<Mutex<Option<String>>>,
     access: Session,
     server: Arc<Server>,
-    /// The identities of sessions that were ended because their keys are revoked.
-    pub(super) revoked: mpsc::UnboundedReceiver<server::Session>,
+    /// The sessions that were ended because their keys are revoked.
+    pub(super) revoked: mpsc::Receiver<server::Session>,
     /// The identities of handshakes that failed, with the reason.
-    failed: mpsc::UnboundedReceiver<(String, String)>,
+    failed: mpsc::Receiver<(String, String)>,
     following: tokio::task::JoinHandle<()>,
 }
 
@@ -214,23 +221,23 @@ impl Subscriber {
         config.resumption = None;
         let server = Server::with(config).listen("coaps://127.0.0.1:0").shards(1);
         let server = server.credentials(credentials).key_store(keys);
-        let (fails, failed) = mpsc::unbounded_channel();
+        let (fails, failed) = mpsc::channel(WAITING);
         let events = move |event| {
             let failure = match &event {
                 Event::Failed { identity: Some(identity), reason, .. } => Some((identity.clone(), reason.to_string())),
                 _ => None,
             };
             events(event);
-            let _ = failure.map(|failure| fails.send(failure));
+            let _ = failure.map(|failure| fails.try_send(failure));
         };
         let server = Arc::new(server.on_event(events).serve(router).map_err(Failure::new)?);
         let address = server.addresses().first().map_or(at, |listen| listen.address);
-        let (ended, revoked) = mpsc::unbounded_channel();
+        let (ended, revoked) = mpsc::channel(WAITING);
         let (list, of) = (session.clone(), Arc::clone(&server));
         let following = tokio::spawn(async move {
             loop {
                 // If the access control server ends the observation, it begins again.
-                let _ = end_revoked(&list, &of, |session| drop(ended.send(session.clone()))).await;
+                let _ = end_revoked(&list, &of, |session| drop(ended.try_send(session.clone()))).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });

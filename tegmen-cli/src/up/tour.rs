@@ -340,12 +340,11 @@ impl Tour {
 
     /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
     pub(super) async fn stop(self) -> u32 {
-        let Self { oven: _, display, panel, access, administration, retransmitted, folder } = self;
+        let Self { display, panel, access, administration, retransmitted, folder, .. } = self;
         administration.stop().await;
         let of_subscribers = display.stop().await + panel.stop().await;
-        let of_access = access.server.stop().counters.retransmitted;
         // The database and the log are closed before the folder goes.
-        drop(access.service);
+        let of_access = access.stop();
         drop(folder);
         retransmitted + of_subscribers + of_access
     }
