@@ -17,7 +17,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, ClientKey, Session};
@@ -74,46 +73,43 @@ impl Up {
         let address = server.addresses().first().map_or(address, |listen| listen.address);
         let folder = Folder::new()?;
         let access = AccessControl::start(&folder, &log)?;
-        self.introduce(out, address, &key);
-        let client_key = ClientKey { identity: IDENTITY.to_owned(), key };
-        let events = guests(log.clone());
+        let key = ClientKey { identity: IDENTITY.to_owned(), key };
         let mut tally = runtime.block_on(async {
-            let is_over = Arc::new(AtomicBool::new(false));
-            let tells = Arc::clone(&is_over);
-            // The steps of the tour report their own sessions.
-            let events = move |event| {
-                if tells.load(Ordering::Relaxed) {
-                    events(event)
-                }
-            };
-            let mut tour = Tour::start(access, folder, events).await?;
-            let walked = tokio::select! {
-                () = &mut end => None,
-                walked = tour.walk(out) => Some(walked),
-            };
-            let tally = match walked {
-                None => Tally::default(),
-                Some(walked) => {
-                    walked?;
-                    is_over.store(true, Ordering::Relaxed);
-                    let blinks = self.blink(out, address, client_key, &mut end);
-                    if self.once.is_some() {
-                        blinks.await?
-                    } else {
-                        tour.suggest(out)?;
-                        tokio::select! {
-                            tally = blinks => tally?,
-                            failure = tour.publish(out) => match failure? {},
-                        }
-                    }
-                }
-            };
+            let mut tour = Tour::start(access, folder, guests(log.clone())).await?;
+            let tally = self.show(out, &mut tour, address, key, &mut end).await?;
             let retransmitted = tally.retransmitted + tour.stop().await;
             Ok::<_, Failure>(Tally { retransmitted, ..tally })
         })?;
         tally.retransmitted += server.stop().counters.retransmitted;
         log.end();
         Ok(self.summarize(out, &tally))
+    }
+
+    /// Walks through the tour, then blinks. The parties of the tour stay, for the commands that it prints.
+    async fn show(
+        &self,
+        out: Output,
+        tour: &mut Tour,
+        address: SocketAddr,
+        key: ClientKey,
+        end: &mut Ending,
+    ) -> Result<Tally, Failure> {
+        tokio::select! {
+            () = &mut *end => return Ok(Tally::default()),
+            walked = tour.walk(out) => walked?,
+        }
+        if self.once.is_none() {
+            tour.suggest(out)?;
+        }
+        self.introduce(out, address, &key.key);
+        let blinks = self.blink(out, address, key, end);
+        if self.once.is_some() {
+            return blinks.await;
+        }
+        tokio::select! {
+            tally = blinks => tally,
+            failure = tour.publish(out) => match failure? {},
+        }
     }
 
     fn introduce(&self, out: Output, address: SocketAddr, key: &[u8]) {
@@ -125,10 +121,15 @@ impl Up {
                 || json!({ "event": "listening", "address": address.to_string(), "identity": IDENTITY, "key": hex }),
             );
         }
+        out.text(format!(
+            "\nA CoAP server behind DTLS listens at coaps://{address}/blink, and a client blinks against it."
+        ));
+        if self.once.is_some() {
+            return;
+        }
         let text = String::from_utf8_lossy(key);
         out.text(format!(
-            "A CoAP server behind DTLS listens at coaps://{address}/blink, and a client blinks against it.\n\
-             Join in from another terminal; the key is fresh and ends with this program:\n\n  \
+            "Join in from another terminal; the key is fresh and ends with this program:\n\n  \
              tegmen put -u {IDENTITY} -k {hex} coaps://{address}/blink 1\n  \
              coap-client-openssl -m put -e 1 -u {IDENTITY} -k {text} coaps://{address}/blink\n  \
              openssl s_client -dtls1_2 -connect {ip}:{port} -psk_identity {IDENTITY} -psk {hex} \

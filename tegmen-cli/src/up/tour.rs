@@ -5,6 +5,8 @@ use super::parties::{AccessControl, Administration, OPERATOR, Oven, READING, Sub
 use crate::output::{Failure, Output, printable_lines};
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
 use tegmen_control::access::policy::{Explanation, Question};
@@ -26,6 +28,8 @@ pub(super) struct Tour {
     administration: Administration,
     /// Flights that sessions of the oven sent again.
     retransmitted: u32,
+    /// True after the last step.
+    walked: Arc<AtomicBool>,
     /// Removed last.
     folder: Folder,
 }
@@ -41,17 +45,22 @@ struct Try {
 /// A step that was proved.
 struct Step {
     name: &'static str,
-    title: String,
+    title: &'static str,
+    /// The values of this run, for people.
+    facts: Vec<String>,
     proved: &'static str,
-    /// Further fields for machines.
+    /// The same values, as fields for machines.
     more: Value,
 }
 
 impl Step {
     fn print(self, out: Output, number: usize) {
-        let Self { name, title, proved, more } = self;
+        let Self { name, title, facts, proved, more } = self;
         out.line(
-            || printable_lines(&format!("{number} {title}")) + &format!("\n  Proved: {proved}"),
+            || {
+                let facts: String = facts.iter().map(|fact| format!("\n  {}", printable_lines(fact))).collect();
+                format!("{number} {title}{facts}\n  Proved: {proved}.")
+            },
             || {
                 let mut object = json!({ "event": "step", "step": name, "number": number, "proved": proved });
                 if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
@@ -64,7 +73,7 @@ impl Step {
 }
 
 impl Tour {
-    /// Starts all parties. The display's `events` are those of its clients.
+    /// Starts all parties. The display reports `events` of its clients after the last step, since a step reports its own.
     pub(super) async fn start(
         access: AccessControl,
         folder: Folder,
@@ -72,13 +81,20 @@ impl Tour {
     ) -> Result<Self, Failure> {
         let guest = credentials_file("guest", &super::folder::random::<16>()?, &format!("GET {READING}"));
         let guest = Credentials::from_file(&folder.write(GUEST, &guest)?).map_err(Failure::new)?;
+        let walked = Arc::<AtomicBool>::default();
+        let is_over = Arc::clone(&walked);
+        let events = move |event| {
+            if is_over.load(Ordering::Relaxed) {
+                events(event)
+            }
+        };
         let (administration, oven, display, panel) = tokio::try_join!(
             access.administer(&folder),
             Oven::enrol(&access),
             Subscriber::start(&Words::DISPLAY, &access, guest, events),
             Subscriber::start(&Words::PANEL, &access, Credentials::default(), |_| {}),
         )?;
-        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, folder })
+        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, walked, folder })
     }
 
     /// Walks through the steps.
@@ -93,7 +109,9 @@ impl Tour {
         self.refused(out).await?;
         self.revoked(out, &identity, &session).await?;
         self.retransmitted += session.counters().retransmitted;
-        self.used(out, &identity, &key).await
+        self.used(out, &identity, &key).await?;
+        self.walked.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn introduce(&self, out: Output) {
@@ -106,9 +124,10 @@ impl Tour {
         out.line(
             || {
                 format!(
-                    "An access control server listens at {address}. An oven publishes its temperature; it has a protokey alone,\n\
-                     which it shares with that server. A display and a panel subscribe. The policy {policy}\n\
-                     has {rules} rules and passed its {tests} tests.\n"
+                    "An access control server listens at {address}. Its policy has {rules} rules and passed its {tests} tests:\n  \
+                     {policy}\n\
+                     An oven publishes its temperature. It shares a protokey with that server, and no key with anyone else.\n\
+                     A display and a panel subscribe.\n"
                 )
             },
             || json!({ "event": "access", "address": address, "policy": policy, "rules": rules, "tests": tests }),
@@ -124,10 +143,9 @@ impl Tour {
         let ms = session.handshake_time().as_secs_f64() * 1e3;
         let step = Step {
             name: "key",
-            title: format!(
-                "The oven opens the session {identity} with the display. The display asks for its key: {ms:.1} ms"
-            ),
-            proved: "the oven derived the same key from its protokey as the access control server gave to the display",
+            title: "The oven opens a session with the display, which asks the access control server for the key.",
+            facts: vec![format!("The session {identity} is open after {ms:.1} ms.")],
+            proved: "the oven derives from its protokey the key that the access control server gives to the display",
             more: json!({ "session": identity, "subscriber": Words::DISPLAY.name(), "ms": ms }),
         };
         step.print(out, 1);
@@ -148,10 +166,11 @@ impl Tour {
         let ms = response.round_trip.as_secs_f64() * 1e3;
         let step = Step {
             name: "allowed",
-            title: format!(
-                "The oven sends a reading, {reading}: {} in {ms:.2} ms\n  {}",
-                response.code, explanation.message
-            ),
+            title: "The oven sends a reading to the display.",
+            facts: vec![
+                format!("The reading is {reading}, and the response {} comes after {ms:.2} ms.", response.code),
+                explanation.message.clone(),
+            ],
             proved: "a subscriber that the policy allows gets a reading, protected by the key of this session",
             more: json!({ "reading": reading, "code": response.code.to_string(), "ms": ms, "reason": explanation.message }),
         };
@@ -169,10 +188,9 @@ impl Tour {
         }
         let step = Step {
             name: "refused",
-            title: format!(
-                "The oven opens a session with the panel. The panel gets no key: the handshake fails\n  {explanation}"
-            ),
-            proved: "the rule decides at the access control server; without its key the panel reads nothing",
+            title: "The oven opens a session with the panel, which gets no key: the handshake fails.",
+            facts: vec![explanation.to_string()],
+            proved: "the access control server decides by a rule, and a subscriber without the key reads nothing",
             more: json!({ "session": identity, "subscriber": Words::PANEL.name(), "error": error,
                           "code": explanation.decision.code(), "reason": explanation.message }),
         };
@@ -197,14 +215,15 @@ impl Tour {
         if self.display.reading().as_deref() == Some("99") {
             return Err(unproved("revoked", &"the reading came"));
         }
-        let reason = "the server notified it that the key is on the revocation list (RFC 9770)";
+        let reason = "the access control server notified the display of its list of revocations (RFC 9770)";
         let step = Step {
             name: "revoked",
-            title: format!(
-                "The operator revokes the key. The display ends the session {ms:.1} ms later: {reason}\n  \
-                 The next request of the oven fails: {error}"
-            ),
-            proved: "a revocation ends a session that exists",
+            title: "The operator revokes the key, and the display ends the session.",
+            facts: vec![
+                format!("It ends after {ms:.1} ms: {reason}."),
+                format!("The next request of the oven fails: {error}."),
+            ],
+            proved: "a revocation ends a session that is open",
             more: json!({ "session": identity, "ms": ms, "error": error.to_string(), "reason": reason }),
         };
         step.print(out, 4);
@@ -216,7 +235,8 @@ impl Tour {
         let error = self.display.refuses(identity, key).await.map_err(|why| unproved("used", &why))?;
         let step = Step {
             name: "used",
-            title: "The oven opens a session with the same identity and key: the handshake fails".to_owned(),
+            title: "The oven opens a session with the same identity and key: the handshake fails.",
+            facts: Vec::new(),
             proved: "the access control server accepts a session identity once, so a revoked key stays useless",
             more: json!({ "session": identity, "error": error }),
         };
@@ -282,7 +302,6 @@ impl Tour {
                 || json!({ "event": "try", "about": about, "command": command, "exit": exit }),
             );
         }
-        out.text("");
         Ok(())
     }
 
