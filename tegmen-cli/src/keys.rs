@@ -7,6 +7,7 @@ pub(crate) mod tpm;
 use crate::ca::seconds;
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
+use crate::random;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ impl New {
             }
         };
         let mut key = zeroize::Zeroizing::new(vec![0; bytes.into()]);
-        getrandom::fill(&mut key).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
+        random::fill(&mut key)?;
         let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let mut entry = format!("[[psk]]\nidentity = {}\nkey = \"{}\"\n", quote(&identity), to_hex(&key));
         if !allow.is_empty() {

@@ -20,6 +20,7 @@ mod output;
 mod policy;
 mod probe;
 mod public_keys;
+mod random;
 mod revoke;
 mod serve;
 mod up;

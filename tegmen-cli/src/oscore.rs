@@ -1,6 +1,7 @@
 //! `tegmen oscore`: security contexts in directories.
 
 use crate::output::{Failure, Output};
+use crate::random;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -204,24 +205,23 @@ impl Oscore {
 
 impl New {
     fn run(self, out: Output) -> Result<(), Failure> {
-        let random = |len: usize| {
+        let drawn = |len: usize| {
             let mut bytes = vec![0; len];
-            getrandom::fill(&mut bytes)
-                .map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
+            random::fill(&mut bytes)?;
             Ok::<_, Failure>(bytes)
         };
         let recipient_id = self.recipient_id.map_or(Vec::new(), |bytes| bytes.0);
         let sender_id = match self.sender_id {
             Some(Bytes(id)) => id,
-            None => random(1)?,
+            None => drawn(1)?,
         };
         // Whether it is a time is found out when it is read.
         let expires = self.expires.map(|text| (0, text));
         let ours = ContextFile {
             sender_id,
             recipient_id,
-            master_secret: Zeroizing::new(random(16)?),
-            master_salt: random(8)?,
+            master_secret: Zeroizing::new(drawn(16)?),
+            master_salt: drawn(8)?,
             id_context: self.id_context.map(|bytes| bytes.0),
             aead: self.algorithm.into(),
             created: contexts::now(),

@@ -7,6 +7,7 @@ mod tour;
 
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output, runtime};
+use crate::random;
 use crate::serve::{ended, event_sink, hangups};
 use clap::Args;
 use folder::Folder;
@@ -225,9 +226,7 @@ fn leds(counter: u8) -> String {
 /// A fresh key of letters and digits, 130 bits: some clients take a key only as text.
 fn fresh_text_key() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz2345678";
-    let mut random = [0; 26];
-    getrandom::fill(&mut random).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
-    Ok(random.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
+    Ok(random::bytes::<26>()?.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }
 
 /// Logs events of other clients; our own client reports its own requests.

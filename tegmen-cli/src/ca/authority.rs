@@ -4,6 +4,7 @@
 use super::seconds;
 use crate::files::{self, Readers};
 use crate::output::Failure;
+use crate::random;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams,
@@ -156,8 +157,7 @@ impl Authority {
             return Err(Failure::new("the key is not used here: ECDSA P-256, or RSA of 2048 to 4096 bits"));
         };
         // 127 random bits: no two are the same, and nobody can predict the next (RFC 5280, section 4.1.2.2).
-        let mut serial = [0; 16];
-        getrandom::fill(&mut serial).map_err(|error| Failure::new(format!("no randomness: {error}")))?;
+        let mut serial = random::bytes::<16>()?;
         serial[0] = serial[0] & 0x7f | 0x40;
         let mut params = CertificateParams::new(want.dns).map_err(|error| {
             Failure::usage(format!("--dns: {error}: letters, digits, dots and hyphens, other scripts as xn--"))

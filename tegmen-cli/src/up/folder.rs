@@ -2,6 +2,7 @@
 
 use crate::files::{self, Readers};
 use crate::output::Failure;
+use crate::random;
 use std::path::PathBuf;
 use tegmen_host::hex::to_hex;
 
@@ -11,7 +12,7 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     /// Makes a folder that did not exist.
     pub(super) fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("tegmen-up-{}", to_hex(&random::<8>()?)));
+        let path = std::env::temp_dir().join(format!("tegmen-up-{}", to_hex(&random::bytes::<8>()?)));
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -39,11 +40,4 @@ impl Drop for Folder {
             eprintln!("tegmen: {} is not removed: {error}; it has keys of this run: remove it", self.0.display());
         }
     }
-}
-
-/// Random bytes of the system.
-pub(super) fn random<const N: usize>() -> Result<[u8; N], Failure> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))?;
-    Ok(bytes)
 }

@@ -1,8 +1,9 @@
 //! The parties of the tour: an access control server, a publisher, and subscribers.
 
-use super::folder::{Folder, random};
+use super::folder::Folder;
 use crate::log::Log;
 use crate::output::Failure;
+use crate::random;
 use crate::serve::access::{Files, Role};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -66,7 +67,8 @@ impl Administration {
 impl AccessControl {
     /// Starts one with fresh keys and the policy. It has no devices.
     pub(super) fn start(folder: &Folder, log: &Log) -> Result<Self, Failure> {
-        let sealing_key = folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::<32>()?)[..])))?;
+        let sealing_key =
+            folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::bytes::<32>()?)[..])))?;
         let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
         let audit_key = folder.write("audit.pem", &Zeroizing::new(pair.serialize_pem()))?;
         let policy = folder.write("policy.toml", POLICY)?;
@@ -148,14 +150,14 @@ pub(super) struct Oven {
 impl Oven {
     /// Draws a protokey, and registers it with the access control server.
     pub(super) async fn enrol(access: &AccessControl) -> Result<Self, Failure> {
-        let protokey = Zeroizing::new(random()?);
+        let protokey = Zeroizing::new(random::bytes()?);
         access.add(Words::OVEN.party()?, Credential::Protokey(Mode::Bound), &*protokey).await?;
         Ok(Self { protokey })
     }
 
     /// Draws the identity of a session, and derives the key of this session with a subscriber.
     pub(super) fn session_key(&self, subscriber: &str) -> Result<(String, Zeroizing<Vec<u8>>), Failure> {
-        let identity = format!("{};{}", Words::OVEN.name(), to_hex(&random::<12>()?));
+        let identity = format!("{};{}", Words::OVEN.name(), to_hex(&random::bytes::<12>()?));
         let parsed = SessionIdentity::parse(identity.as_bytes()).ok_or_else(|| Failure::new("no session identity"))?;
         let protokey = Protokey::new(&*self.protokey).ok_or_else(|| Failure::new("no protokey"))?;
         let key = protokey.session_key::<HostCrypto>(Mode::Bound, parsed, subscriber);
@@ -195,7 +197,7 @@ impl Subscriber {
         credentials: Credentials,
         events: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        let key = Zeroizing::new(random::<32>()?);
+        let key = Zeroizing::new(random::bytes::<32>()?);
         access.add(words.party()?, Credential::SharedKey, &*key).await?;
         let at = access.server.addresses().first().map(|listen| listen.address);
         let at = at.ok_or_else(|| Failure::new("the access control server has no address"))?;

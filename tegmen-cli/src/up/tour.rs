@@ -3,6 +3,7 @@
 use super::folder::Folder;
 use super::parties::{AccessControl, Administration, OPERATOR, Oven, READING, Subscriber, Words, connect};
 use crate::output::{Failure, Output, printable_lines};
+use crate::random;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Tour {
         folder: Folder,
         events: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        let guest = credentials_file("guest", &super::folder::random::<16>()?, &format!("GET {READING}"));
+        let guest = credentials_file("guest", &random::bytes::<16>()?, &format!("GET {READING}"));
         let guest = Credentials::from_file(&folder.write(GUEST, &guest)?).map_err(Failure::new)?;
         let walked = Arc::<AtomicBool>::default();
         let is_over = Arc::clone(&walked);

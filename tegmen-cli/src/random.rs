@@ -1,0 +1,21 @@
+//! Random bytes of the system.
+
+use crate::output::Failure;
+
+/// Fills the bytes.
+///
+/// # Errors
+/// The system gives no randomness.
+pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
+    getrandom::fill(bytes).map_err(|error| Failure::new(format!("the system gives no randomness: {error}")))
+}
+
+/// An array of random bytes.
+///
+/// # Errors
+/// As of [`fill`].
+pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    fill(&mut bytes)?;
+    Ok(bytes)
+}
