@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 const PORT: u16 = 443;
 /// Time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a request with a secret at most, so that no buffer with a part of it remains.
+/// Bytes that are reserved for a body: the buffer of one with a secret never grows, and leaves no copy in memory.
 const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -79,7 +79,7 @@ impl Admin {
         let request = request.body(Full::new(Bytes::from_owner(body))).map_err(Failure::new)?;
         let config = self.tls()?;
         let answer = runtime()?.block_on(async {
-            let late = |_| Failure::new(format!("{} did not answer within {} s", self.server, PATIENCE.as_secs()));
+            let late = |_| self.unanswered(&method, &format!("nothing came within {} s", PATIENCE.as_secs()));
             tokio::time::timeout(PATIENCE, self.ask(&host, config, request)).await.map_err(late)?
         });
         let (status, body) = answer?;
@@ -98,8 +98,8 @@ impl Admin {
 
     /// The host of the URL, and the value of the header Host.
     fn host(&self) -> Result<(String, &str), Failure> {
-        let parts = (self.server.scheme_str(), self.server.authority(), self.server.path());
-        match parts {
+        let path = self.server.path_and_query().map_or("", |path| path.as_str());
+        match (self.server.scheme_str(), self.server.authority(), path) {
             (Some("https"), Some(authority), "" | "/") if !authority.as_str().contains('@') => {
                 Ok((authority.host().trim_matches(['[', ']']).to_owned(), authority.as_str()))
             }
@@ -137,7 +137,8 @@ impl Admin {
                 self.server
             ))
         })?;
-        let failed = |error: &dyn Display| Failure::new(format!("{} did not answer completely: {error}", self.server));
+        let method = request.method().clone();
+        let failed = |error: &dyn Display| self.unanswered(&method, error);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
         let connection = tokio::spawn(connection);
@@ -148,13 +149,25 @@ impl Admin {
         Ok((status, body.to_bytes()))
     }
 
+    /// The failure of a request whose response did not come.
+    fn unanswered(&self, method: &Method, why: &dyn Display) -> Failure {
+        let next_step = match method.is_safe() {
+            true => "try again",
+            false => "it may have made the change: check that before you send it again",
+        };
+        Failure::new(format!("{} did not answer: {why}: {next_step}", self.server))
+    }
+
     fn foreign(&self, status: StatusCode) -> Failure {
         let server = &self.server;
-        Failure::new(format!("{server} answered {status}, which is none of an access control server: compare the URL"))
+        Failure::new(format!(
+            "{server} answered {status} in a form that no access control server has: compare --server with the address of its \
+             --admin"
+        ))
     }
 }
 
-/// A segment of a path.
+/// Encodes a name as a segment of a path.
 pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
@@ -174,7 +187,7 @@ pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Fai
     Ok(Zeroizing::new(text.trim().to_owned()))
 }
 
-/// The time from now on, in seconds since 1970.
+/// The time after this number of seconds from now, in seconds since 1970.
 pub(crate) fn after(seconds: u64) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.as_secs().saturating_add(seconds)

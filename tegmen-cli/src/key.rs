@@ -23,7 +23,7 @@ pub(crate) struct Key {
 enum Command {
     /// Create a key, and write it to a file that only you can read. The server cannot show it again.
     #[command(after_help = "Example, with the token of the first start:\n  \
-        tegmen key create root --scope keys:write --scope devices:write --scope devices:read --output root.key \\\n      \
+        tegmen key create root --scope keys:write --scope devices:write --output root.key \\\n      \
         --server https://localhost:8443 --ca ca.pem --key-file /var/lib/tegmen/bootstrap")]
     Create(Create),
     /// List the keys, without their secrets.
@@ -99,7 +99,9 @@ impl Create {
                 return Err(failure);
             }
         };
-        files::write(&output, key.as_bytes(), Readers::Owner)?;
+        files::write(&output, key.as_bytes(), Readers::Owner).map_err(|failure| {
+            Failure::new(format!("{}; the key is lost: remove it by tegmen key remove {id}", failure.message))
+        })?;
         out.line(
             || format!("Created the key {id}, and wrote it to {file} (mode 600)."),
             || json!({ "event": "created", "id": id, "file": file.to_string() }),

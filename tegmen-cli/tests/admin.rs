@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -196,7 +198,9 @@ fn a_command_sends_its_key_to_no_other_server() {
     // Its certificate is for localhost.
     at(format!("https://127.0.0.1:{port}")).fails("bootstrap", list, 1, "the TLS handshake");
     at(format!("http://localhost:{port}")).fails("bootstrap", list, 2, "https://HOST:PORT");
-    at(format!("https://localhost:{port}/v1")).fails("bootstrap", list, 2, "https://HOST:PORT");
+    for path in ["/v1", "/?x=1", "?x=1"] {
+        at(format!("https://localhost:{port}{path}")).fails("bootstrap", list, 2, "https://HOST:PORT");
+    }
     let key = rcgen::KeyPair::generate().unwrap();
     let other = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
     std::fs::write(scene.0.join("other.pem"), other.pem()).unwrap();
@@ -205,4 +209,30 @@ fn a_command_sends_its_key_to_no_other_server() {
     right.fails("admin.pem", list, 2, "chmod 600");
     drop(server);
     right.fails("bootstrap", list, 1, "cannot be reached");
+}
+
+#[test]
+fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
+    let scene = Scene::new("admin-lost");
+    furnish(&scene.0);
+    std::fs::write(scene.0.join("root.key"), "a key").unwrap();
+    std::fs::set_permissions(scene.0.join("root.key"), PermissionsExt::from_mode(0o600)).unwrap();
+    let certificate = CertificateDer::from_pem_file(scene.0.join("admin.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(scene.0.join("admin.key")).unwrap();
+    let config = std::sync::Arc::new(tegmen_admin::tls(vec![certificate], key, None).unwrap());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let taking = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut connection = tokio_rustls::rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut request = [0; 1 << 12];
+            let mut stream = tokio_rustls::rustls::Stream::new(&mut connection, &mut stream);
+            assert!(std::io::Read::read(&mut stream, &mut request).unwrap() > 0);
+        }
+    });
+    let operator = Operator { dir: &scene.0, server };
+    operator.fails("root.key", "device remove oven", 1, "it may have made the change");
+    operator.fails("root.key", "device list", 1, "try again");
+    taking.join().unwrap();
 }
