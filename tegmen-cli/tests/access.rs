@@ -2,14 +2,16 @@
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use operator::{OPTIONS, POLICY, SHARED_KEY, derived, furnish, runtime, secret, with_state};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,69 +21,19 @@ use tegmen_control::access::ace::{
     ACE_CBOR, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material,
 };
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
-use tegmen_control::state::{Bounds, Credential, NewDevice, State};
+use tegmen_control::state::{Credential, NewDevice};
 use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::digest::sha256;
 use tegmen_host::hex::to_hex;
-use tegmen_host::provider::HostCrypto;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 use tegmen_host::x509::{AllowedKey, Files, RawKeys, Settings, Verifier};
-use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
-const SHARED_KEY: [u8; 16] = [7; 16];
-const PROTOKEY: [u8; 32] = [9; 32];
 const TEMPERATURE: &str = "21.5 degrees";
-const POLICY: &str = r#"[[rule]]
-name = "displays read"
-subject = "tag:display"
-publisher = "tag:kitchen"
-allow = "read /*"
-"#;
-const OPTIONS: &str =
-    "--store access.db --sealing-key sealing.key --policy policy.toml --audit audit.log --audit-key audit.pem";
-
-fn secret(dir: &Path, name: &str, text: &str) {
-    std::fs::write(dir.join(name), text).unwrap();
-    std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
-}
-
-/// Changes the state of a server that does not run.
-fn with_state(dir: &Path, change: impl AsyncFnOnce(&State<Database>)) {
-    let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
-    let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
-    let database = Database::open_with(&dir.join("access.db"), options).unwrap();
-    runtime()
-        .block_on(async { change(&State::open(database, Bounds::default(), Box::new(|_| {})).await.unwrap()).await });
-}
-
-/// Writes the files of an operator, and the devices.
-fn furnish(dir: &Path) {
-    secret(dir, "sealing.key", &"4".repeat(64));
-    secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
-    let party = |words: &str| OwnedParty::from_words(words.split(' ')).unwrap();
-    let devices = [
-        NewDevice::secret(party("oven tag:kitchen"), Credential::Protokey(Mode::Bound), &PROTOKEY).unwrap(),
-        NewDevice::secret(party("display tag:display"), Credential::SharedKey, &SHARED_KEY).unwrap(),
-        NewDevice::secret(party("mallory tag:display"), Credential::SharedKey, &SHARED_KEY).unwrap(),
-        NewDevice::secret(party("lamp"), Credential::SharedKey, &SHARED_KEY).unwrap(),
-    ];
-    with_state(dir, async |state| {
-        for device in &devices {
-            state.add(device).await.unwrap();
-        }
-    });
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
 
 async fn connect(server: &Server, device: &str) -> Session {
     Session::connect_to(server.addresses[0], Scheme::Coaps, ClientConfig::psk(device, SHARED_KEY)).await.unwrap()
@@ -107,10 +59,9 @@ fn a_subscriber_gets_the_key_of_a_session_once_also_after_a_restart() {
     let server = Server::start(&scene.0, &options, 1);
     runtime().block_on(async {
         let display = connect(&server, "display").await;
-        let identity = SessionIdentity::parse(b"oven;AAECAwQFBgcI").unwrap();
-        let psk = Protokey::new(&PROTOKEY).unwrap().session_key::<HostCrypto>(Mode::Bound, identity, "display");
-        assert_eq!(introspect(&display, identity.as_str()).await.as_deref(), Some(&psk.expose()[..]));
-        assert_eq!(introspect(&display, identity.as_str()).await, None, "a key is given once");
+        let identity = "oven;AAECAwQFBgcI";
+        assert_eq!(introspect(&display, identity).await, Some(derived(identity, "display")));
+        assert_eq!(introspect(&display, identity).await, None, "a key is given once");
         let lamp = connect(&server, "lamp").await;
         assert_eq!(introspect(&lamp, "oven;AAECAwQFBgcJ").await, None, "no rule names the lamp");
         let list = display.get("/revoke/trl").await.unwrap();
@@ -220,13 +171,6 @@ fn a_device_with_a_certificate_is_known_by_its_digest() {
         let response = other.post("/introspect", &request).content_format(ACE_CBOR).await.unwrap();
         assert_eq!(response.code, Code::UNAUTHORIZED, "a certificate of the authority is no registration");
     });
-}
-
-/// The key that the oven derives for its session with a subscriber.
-fn derived(identity: &str, subscriber: &str) -> Vec<u8> {
-    let identity = SessionIdentity::parse(identity.as_bytes()).unwrap();
-    let protokey = Protokey::new(&PROTOKEY).unwrap();
-    protokey.session_key::<HostCrypto>(Mode::Bound, identity, subscriber).expose().to_vec()
 }
 
 /// A subscriber that takes the temperature of the oven, and asks for each key.

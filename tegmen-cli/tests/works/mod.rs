@@ -24,7 +24,8 @@ impl Drop for Scene {
     }
 }
 
-/// `tegmen serve` at free ports of 127.0.0.1, killed at the latest when it is dropped.
+/// `tegmen serve` at free ports of 127.0.0.1, or another command that runs until it is ended. Killed at the latest when it is
+/// dropped.
 pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) lines: Lines<BufReader<ChildStdout>>,
@@ -42,9 +43,14 @@ impl Drop for Server {
 impl Server {
     /// Waits until it listens at this number of addresses.
     pub(crate) fn start(dir: &Path, options: &[&str], listens: usize) -> Self {
+        let ports = ["serve", "--listen", "127.0.0.1", "--port", "0", "--plain-port", "0"];
+        Self::spawn(dir, &[&ports, options].concat(), listens)
+    }
+
+    /// Starts `tegmen` with these arguments, and waits until it listens at this number of addresses.
+    pub(crate) fn spawn(dir: &Path, arguments: &[&str], listens: usize) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_tegmen"))
-            .args(["serve", "--listen", "127.0.0.1", "--port", "0", "--plain-port", "0"])
-            .args(options)
+            .args(arguments)
             .current_dir(dir)
             .stdout(Stdio::piped())
             .spawn()
