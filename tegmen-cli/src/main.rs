@@ -1,6 +1,7 @@
 //! The `tegmen` command.
 
 mod admin;
+mod agent;
 mod ask;
 mod audit;
 mod backup;
@@ -46,7 +47,7 @@ use std::process::ExitCode;
         1    an error response, no response, or the work failed after it began\n  \
         2    the command cannot begin as it was called: arguments, a file, a key, a port\n  \
         3    refused by a policy (`policy explain`)\n  \
-        130  ended by Ctrl-C, as shells report it; but `serve`, `observe`, `up`: 0"
+        130  ended by Ctrl-C, as shells report it; but `serve`, `agent`, `observe`, `up`: 0"
 )]
 struct Cli {
     /// Print JSON, one object per line, instead of text.
@@ -98,6 +99,8 @@ enum Command {
     Backup(backup::Backup),
     /// Verify the audit log of an access control server.
     Audit(audit::Audit),
+    /// Give the programs of one user of this machine the keys of publishers, over a Unix socket.
+    Agent(Box<agent::Agent>),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
         Command::Key(key) => key.run(out),
         Command::Backup(backup) => backup.run(out),
         Command::Audit(audit) => audit.run(out),
+        Command::Agent(agent) => agent.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {

@@ -8,7 +8,7 @@ mod options;
 mod page;
 mod reload;
 mod settings;
-mod systemd;
+pub(crate) mod systemd;
 
 use crate::log::{Level, Log};
 use crate::output::{Failure, Output, runtime};

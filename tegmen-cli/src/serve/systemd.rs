@@ -54,7 +54,7 @@ impl Sockets {
 }
 
 /// The service manager, which receives the state of the service; nothing if there is none.
-pub(super) struct Manager {
+pub(crate) struct Manager {
     #[cfg(unix)]
     socket: Option<std::os::unix::net::UnixDatagram>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Manager {
 impl Manager {
     /// Connects to the socket that NOTIFY_SOCKET names: a path, or on Linux `@` and an abstract name.
     #[cfg(unix)]
-    pub(super) fn of_environment() -> Result<Self, Failure> {
+    pub(crate) fn of_environment() -> Result<Self, Failure> {
         use std::os::unix::net::{SocketAddr, UnixDatagram};
         let Some(name) = std::env::var("NOTIFY_SOCKET").ok().filter(|name| !name.is_empty()) else {
             return Ok(Self { socket: None });
@@ -86,12 +86,12 @@ impl Manager {
     }
 
     #[cfg(not(unix))]
-    pub(super) fn of_environment() -> Result<Self, Failure> {
+    pub(crate) fn of_environment() -> Result<Self, Failure> {
         Ok(Self {})
     }
 
     /// Reports the state, as lines of assignments. A manager that is gone or does not read receives nothing.
-    pub(super) fn report(&self, state: &str) {
+    pub(crate) fn report(&self, state: &str) {
         #[cfg(unix)]
         if let Some(socket) = &self.socket {
             let _ = socket.send(state.as_bytes());
