@@ -135,12 +135,13 @@ impl Server {
     fn start_with(scene: &Scene, build: Build, host: SocketAddr, psk: &Psk, more: &[&str]) -> Result<Self, String> {
         let port = free_port()?;
         let (host_text, port_text) = (host.ip().to_string(), port.to_string());
-        let mut arguments = vec!["-A", &host_text, "-p", &port_text, "-d", "10", "-v", "7"];
+        let mut command = Command::new(build.server());
+        command.args(["-A", &host_text, "-p", &port_text, "-d", "10", "-v", "7"]);
         if build.secure() {
-            arguments.extend(["-k", &psk.key]);
+            command.arg("-k").arg(psk.word());
         }
-        arguments.extend(more);
-        let process = scene.start(&build.server(), &arguments)?;
+        command.args(more);
+        let process = scene.start_command(command)?;
         let secure_port = if build.secure() { port + 1 } else { port };
         let address = SocketAddr::new(host.ip(), secure_port);
         await_bound(scene, address)?;
@@ -297,7 +298,7 @@ fn server_unknown_identity(scene: &Scene, build: Build) -> Check {
     let server = Server::start_with(scene, build, (Ipv4Addr::LOCALHOST, 0).into(), &psk, &["-i", "identities"])?;
     // Who is in the list has the key of the list.
     is(&ask(scene, &["get", &server.uri("")], Some(&Psk::usual()))?, "2.05", INDEX)?;
-    let stranger = Psk { identity: "nobody".to_owned(), key: "secretPSK".to_owned() };
+    let stranger = Psk { identity: "nobody".to_owned(), key: "secretPSK".into() };
     let asked = start_ask(scene, &["get", &server.uri("")], Some(&stranger))?;
     names_identity_and_key(&asked.failure()?)
 }
@@ -334,13 +335,13 @@ impl<'s> Client<'s> {
             false => ("coap", self.served.port + 1),
         };
         let uri = format!("{scheme}://{host}:{port}/{path}");
-        let mut arguments = vec!["-B", "15", "-v", "7"];
+        let mut command = Command::new(self.build.client());
+        command.args(["-B", "15", "-v", "7"]);
         if self.build.secure() {
-            arguments.extend(["-u", &self.psk.identity, "-k", &self.psk.key]);
+            command.args(["-u", &self.psk.identity, "-k"]).arg(self.psk.word());
         }
-        arguments.extend(more);
-        arguments.push(&uri);
-        let mut process = self.scene.start(&self.build.client(), &arguments)?;
+        command.args(more).arg(&uri);
+        let mut process = self.scene.start_command(command)?;
         process.await_end()?;
         Ok(process)
     }

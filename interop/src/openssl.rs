@@ -544,7 +544,7 @@ fn client_sees_no_difference(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let mut seen = Vec::new();
     // Identities of one length, so that the counts of bytes can be compared.
-    for psk in [Psk::with_key("wrongPSK"), Psk { identity: "Nobody_identity".to_owned(), key: "wrongPSK".to_owned() }] {
+    for psk in [Psk::with_key("wrongPSK"), Psk { identity: "Nobody_identity".to_owned(), key: "wrongPSK".into() }] {
         let mut client = Client::start(scene, "127.0.0.1", served.port, &psk, &[])?;
         let at = client.process.await_error(":error:", 0)?;
         client.process.await_end()?;

@@ -4,8 +4,10 @@
 use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::future::IntoFuture as _;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::Code;
@@ -18,18 +20,18 @@ use tegmen_host::uri::Scheme;
 #[derive(Clone)]
 pub(crate) struct Psk {
     pub(crate) identity: String,
-    /// Text, because libcoap takes no other key on its command line.
-    pub(crate) key: String,
+    /// The pre-shared key. A key with a zero byte cannot be on a command line.
+    pub(crate) key: Vec<u8>,
 }
 
 impl Psk {
     /// What both sides know, unless the scenario is about something else.
     pub(crate) fn usual() -> Self {
-        Self { identity: "Client_identity".to_owned(), key: "secretPSK".to_owned() }
+        Self { identity: "Client_identity".to_owned(), key: "secretPSK".into() }
     }
 
     pub(crate) fn with_key(key: &str) -> Self {
-        Self { key: key.to_owned(), ..Self::usual() }
+        Self { key: key.into(), ..Self::usual() }
     }
 
     pub(crate) fn with_identity(identity: &str) -> Self {
@@ -37,7 +39,12 @@ impl Psk {
     }
 
     pub(crate) fn hex(&self) -> String {
-        to_hex(self.key.as_bytes())
+        to_hex(&self.key)
+    }
+
+    /// The key as a word of a command line.
+    pub(crate) fn word(&self) -> &OsStr {
+        OsStr::from_bytes(&self.key)
     }
 }
 
@@ -271,10 +278,8 @@ impl Library {
     ) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        let key = psk.map(|psk| ClientKey {
-            identity: psk.identity.clone(),
-            key: zeroize::Zeroizing::new(psk.key.clone().into_bytes()),
-        });
+        let key =
+            psk.map(|psk| ClientKey { identity: psk.identity.clone(), key: zeroize::Zeroizing::new(psk.key.clone()) });
         let scheme = if psk.is_some() { Scheme::Coaps } else { Scheme::Coap };
         let mut config = ClientConfig::default();
         config.trust.key = key;
