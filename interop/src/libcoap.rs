@@ -132,7 +132,13 @@ impl Server {
     }
 
     /// With DTLS the server takes the port behind the one that it is given.
-    fn start_with(scene: &Scene, build: Build, host: SocketAddr, psk: &Psk, more: &[&str]) -> Result<Self, String> {
+    pub(crate) fn start_with(
+        scene: &Scene,
+        build: Build,
+        host: SocketAddr,
+        psk: &Psk,
+        more: &[&str],
+    ) -> Result<Self, String> {
         let port = free_port()?;
         let (host_text, port_text) = (host.ip().to_string(), port.to_string());
         let mut command = Command::new(build.server());
@@ -148,7 +154,7 @@ impl Server {
         Ok(Self { process, address, psk: build.secure().then(|| psk.clone()) })
     }
 
-    fn uri(&self, path: &str) -> String {
+    pub(crate) fn uri(&self, path: &str) -> String {
         let scheme = if self.psk.is_some() { "coaps" } else { "coap" };
         format!("{scheme}://{}/{path}", self.address)
     }
@@ -174,14 +180,14 @@ fn await_bound(scene: &Scene, address: SocketAddr) -> Result<(), String> {
     Ok(())
 }
 
-fn is(answer: &Answer, code: &str, payload_begins: &str) -> Check {
+pub(crate) fn is(answer: &Answer, code: &str, payload_begins: &str) -> Check {
     if answer.code == code && answer.payload.starts_with(payload_begins) {
         return Ok(());
     }
     Err(format!("the answer was {} {:?}, not {code} {payload_begins:?}", answer.code, answer.payload).into())
 }
 
-const INDEX: &str = "This is a test server made with libcoap";
+pub(crate) const INDEX: &str = "This is a test server made with libcoap";
 
 fn server_get(scene: &Scene, build: Build) -> Check {
     let server = Server::start(scene, build)?;
@@ -312,7 +318,7 @@ fn server_long_key(scene: &Scene, build: Build) -> Check {
 // --- coap-client ---
 
 /// The client against a server of ours; it always ends with success, so what it prints has to tell.
-struct Client<'s> {
+pub(crate) struct Client<'s> {
     scene: &'s Scene,
     build: Build,
     served: Served,
@@ -325,7 +331,7 @@ impl<'s> Client<'s> {
     }
 
     /// With one key at the server and perhaps another at the client.
-    fn with(scene: &'s Scene, build: Build, servers: &Psk, psk: Psk) -> Result<Self, String> {
+    pub(crate) fn with(scene: &'s Scene, build: Build, servers: &Psk, psk: Psk) -> Result<Self, String> {
         Ok(Self { scene, build, served: Served::start(scene, servers)?, psk })
     }
 
@@ -360,7 +366,7 @@ impl<'s> Client<'s> {
         Ok((process, responses))
     }
 
-    fn expect(&self, path: &str, more: &[&str], expected: &[&str]) -> Result<Process, Trouble> {
+    pub(crate) fn expect(&self, path: &str, more: &[&str], expected: &[&str]) -> Result<Process, Trouble> {
         self.expect_at("127.0.0.1", path, more, expected)
     }
 

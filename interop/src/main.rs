@@ -1,6 +1,7 @@
 //! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs peers of other makers
 //! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
 
+mod access;
 mod capture;
 mod cell;
 mod connection_id;
@@ -178,6 +179,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         cells.extend(more);
         built.extend(to_build);
     }
+    let (more, to_build) = access::all(places);
+    cells.extend(more);
+    built.extend(to_build);
     (cells, built)
 }
 

@@ -115,7 +115,8 @@ impl Bridge {
     }
 }
 
-fn restrict(file: &Path) -> Result<(), String> {
+/// Makes a file readable by its owner only.
+pub(crate) fn restrict(file: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     let owner_only = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(file, owner_only).map_err(|error| format!("{}: {error}", file.display()))

@@ -76,13 +76,24 @@ impl Places {
         header: (&'static str, &'static str),
         libraries: &'static [&'static str],
     ) -> Arc<Built> {
+        self.c_program(name, source(&format!("{name}.c")), header, libraries)
+    }
+
+    /// A program of one C file, and of libraries that are installed.
+    pub(crate) fn c_program(
+        &self,
+        name: &'static str,
+        file: PathBuf,
+        header: (&'static str, &'static str),
+        libraries: &'static [&'static str],
+    ) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
             tools(&[("cc", "gcc libc6-dev"), header])?;
             let program = places.made(name)?.join(name);
             let mut compiler = Command::new("cc");
             compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1"]);
-            compiler.arg(source(&format!("{name}.c"))).arg("-o").arg(&program);
+            compiler.arg(&file).arg("-o").arg(&program);
             step(compiler.args(libraries))?;
             Ok(vec![program.into()])
         })
@@ -94,30 +105,50 @@ impl Places {
         let places = self.clone();
         Built::new(move || {
             tools(&[("javac", "default-jdk-headless"), ("java", "default-jdk-headless"), ("mvn", "maven")])?;
-            let place = places.made(name)?;
-            let (libraries, classes, complete) = (place.join("lib"), place.join("classes"), place.join("complete"));
-            let pom = std::fs::read_to_string(source(name).join("pom.xml")).map_err(|error| error.to_string())?;
-            // Another pom is another set of libraries.
-            if std::fs::read_to_string(&complete).ok().as_ref() != Some(&pom) {
-                let _ = std::fs::remove_dir_all(&libraries);
-                let mut maven = Command::new("mvn");
-                maven.args(["-q", "-B", "dependency:copy-dependencies"]).current_dir(source(name));
-                step(maven.arg(format!("-DoutputDirectory={}", libraries.display())))?;
-                std::fs::write(&complete, pom).map_err(|error| error.to_string())?;
-            }
-            let mut compiler = Command::new("javac");
-            compiler.args(["-Xlint:all", "-Werror", "-cp"]).arg(libraries.join("*")).arg("-d").arg(&classes);
-            step(
-                compiler
-                    .arg("-sourcepath")
-                    .arg(source(name))
-                    .arg(source(name).join("Peer.java"))
-                    .arg(source("californium/Things.java")),
-            )?;
-            let path = format!("{}:{}/*", classes.display(), libraries.display());
-            // It lives for a second: no time for the second compiler to pay.
-            Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, "Peer"].map(OsString::from).to_vec())
+            places.java_program(name, "Peer", |compiler| {
+                compiler.arg("-sourcepath").arg(source(name)).arg(source(name).join("Peer.java"));
+                compiler.arg(source("californium/Things.java"));
+            })
         })
+    }
+
+    /// A Java program of one file, with the libraries that the `pom.xml` of the peer `name` names.
+    pub(crate) fn java_example(&self, name: &'static str, file: PathBuf) -> Arc<Built> {
+        let places = self.clone();
+        Built::new(move || {
+            tools(&[("javac", "default-jdk-headless"), ("java", "default-jdk-headless"), ("mvn", "maven")])?;
+            let class = file.file_stem().unwrap_or_default().to_string_lossy();
+            places.java_program(name, &class, |compiler| {
+                compiler.arg(&file);
+            })
+        })
+    }
+
+    /// Fetches the libraries that the `pom.xml` of the peer `name` names, and compiles. Returns the words that start `class`.
+    fn java_program(
+        &self,
+        name: &str,
+        class: &str,
+        sources: impl FnOnce(&mut Command),
+    ) -> Result<Vec<OsString>, String> {
+        let place = self.made(name)?;
+        let (libraries, classes, complete) = (place.join("lib"), place.join("classes"), place.join("complete"));
+        let pom = std::fs::read_to_string(source(name).join("pom.xml")).map_err(|error| error.to_string())?;
+        // Another pom is another set of libraries.
+        if std::fs::read_to_string(&complete).ok().as_ref() != Some(&pom) {
+            let _ = std::fs::remove_dir_all(&libraries);
+            let mut maven = Command::new("mvn");
+            maven.args(["-q", "-B", "dependency:copy-dependencies"]).current_dir(source(name));
+            step(maven.arg(format!("-DoutputDirectory={}", libraries.display())))?;
+            std::fs::write(&complete, pom).map_err(|error| error.to_string())?;
+        }
+        let mut compiler = Command::new("javac");
+        compiler.args(["-Xlint:all", "-Werror", "-cp"]).arg(libraries.join("*")).arg("-d").arg(&classes);
+        sources(&mut compiler);
+        step(&mut compiler)?;
+        let path = format!("{}:{}/*", classes.display(), libraries.display());
+        // It lives for a second: no time for the second compiler to pay.
+        Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, class].map(OsString::from).to_vec())
     }
 
     /// A Go program of ours, whose modules its go.sum names.
@@ -186,6 +217,11 @@ impl Places {
             Ok(vec![target.join("release").join(package).into()])
         })
     }
+}
+
+/// A file of `examples/agent`.
+pub(crate) fn agent_example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agent").join(name)
 }
 
 /// What lies in `interop/peers`.
