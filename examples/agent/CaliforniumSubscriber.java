@@ -109,7 +109,8 @@ public final class CaliforniumSubscriber {
 
         /** The access control server gives the key of an identity once. */
         private SecretKey ask(String identity) throws IOException {
-            // A peer that has proved nothing chose the identity. With a space or a line feed in it, the question would be another one.
+            // A peer that has proved nothing chose the identity. With a space or a line feed in it, the question would be
+            // another one.
             if (!identity.matches("[!-~]{1,128}")) {
                 throw new IOException("it is no session identity");
             }
