@@ -90,7 +90,7 @@ step_deny() {
 step_test() {
     step_faults
     # With optimization functions are inlined, and the backtrace lists them all the same.
-    cargo test --release --locked --quiet -p tegmen-host --test backtrace
+    cargo test --release --locked --quiet -p tegmen-cli --test backtrace
     cargo test --doc --workspace --locked --quiet
 }
 
