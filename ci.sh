@@ -208,17 +208,17 @@ step_timing() {
 }
 
 # Instructions of a record, a PSK handshake and a GET at a server, which may exceed those of an earlier commit by two percent:
-# bench/instructions.json. Three runs gave the same numbers to the last digit. Ten seconds; its first build takes two minutes.
+# bench/instructions.json. Three runs gave the same numbers to the last digit. Ten seconds; its link takes a minute.
 step_instructions() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen-bench --example instructions
+    cargo run --release --locked --quiet -p tegmen-cli --example instructions
 }
 
 # Instructions of a decision under a policy of 10,000 rules. Not of the gate, because valgrind takes three minutes, nearly all of
 # them to read the policies.
 step_decisions() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen-bench --example decisions
+    cargo run --release --locked --quiet -p tegmen-cli --example decisions
 }
 
 # Keys in a TPM: a TPM in software, and the only parts of the workspace that need the TPM2 software stack.

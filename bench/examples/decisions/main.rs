@@ -9,7 +9,7 @@ mod callgrind;
 use callgrind::{Failure, instructions};
 use std::hint::black_box;
 use std::process::ExitCode;
-use tegmen_coap::Code;
+use tegmen::coap::Code;
 use tegmen_control::access::policy::{OwnedParty, Policy, Question};
 
 /// Rules of each policy.

@@ -166,7 +166,7 @@ fn compare(counts: &[(&str, f64)]) -> Result<bool, Failure> {
             "instructions.json has the values of a CPU with AES instructions, which this one does not have".into()
         );
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/instructions.json");
     let file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let commit = file["commit"].as_str().ok_or("instructions.json names no commit")?;
     println!("{:26} {commit:>10} {:>10}", "instructions", "today");
