@@ -5,7 +5,7 @@ mod common;
 use common::{Scene, later, token};
 use serde_json::{Value, json};
 use tegmen_admin::{ROUTES, Scope};
-use tegmen_control::state::AcceptedSession;
+use tegmen_control::state::{AcceptedSession, Grounds};
 use tegmen_store::Store;
 
 const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
@@ -214,7 +214,7 @@ async fn a_session_is_revoked_by_its_identity() {
         until: later(),
         token: Some(token.clone()),
     };
-    scene.service.state().bind(&session, later() - 3600).await.unwrap();
+    scene.service.state().bind(&session, &Grounds::default(), later() - 3600).await.unwrap();
     let body = json!({ "session": session.identity });
     let revoked = scene.ask("POST", "/v1/revocations", Some(&root), &[], &body).await;
     assert_eq!((revoked.status, &revoked.body), (201, &body));

@@ -19,6 +19,8 @@ use tegmen_store::{Revision, Store};
 
 /// Seconds after which a peer may ask again that got 5.03.
 const RETRY_AFTER: u32 = 10;
+/// Decisions on one request, each after another server changed the policy or a device during the one before.
+const DECISIONS: usize = 3;
 
 /// The reason why an operator's change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -81,31 +83,49 @@ impl<S: Store> Service<S> {
         self.answer(client, decide).await
     }
 
-    async fn answer(&self, who: Option<&str>, decide: impl FnOnce(&mut View, time::Instant) -> Outcome) -> Reply {
-        let who = who.unwrap_or_default();
+    async fn answer(&self, who: Option<&str>, mut decide: impl FnMut(&mut View, time::Instant) -> Outcome) -> Reply {
+        let (who, is_device) = (who.unwrap_or_default(), who.is_some());
         if self.audit.is_writable().is_err() {
             self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
             return later();
         }
-        let now = self.now();
-        let (mut outcome, until) = {
-            let mut view = self.state.view();
-            (decide(&mut view, now), view.session_until(now))
-        };
-        if let Some(identity) = outcome.session.take() {
-            let token = outcome.token.take();
-            let session = AcceptedSession { identity, subscriber: who.to_owned(), until, token };
-            match self.state.bind(&session, now.as_micros() / 1_000_000).await {
-                Ok(()) => {}
-                Err(StateError::SessionUsed { of_another }) => {
-                    outcome = used_before(who, &session.identity, of_another);
-                }
-                Err(error) => {
-                    self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
+        for _ in 0..DECISIONS {
+            let now = self.now();
+            let (mut outcome, until, grounds) = {
+                let mut view = self.state.view();
+                if is_device && !view.is_current() {
+                    drop(view);
+                    self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
                     return later();
                 }
+                let outcome = decide(&mut view, now);
+                let grounds = outcome.session.as_deref().map(|identity| view.grounds(identity, who));
+                (outcome, view.session_until(now), grounds)
+            };
+            if let Some((identity, grounds)) = outcome.session.take().zip(grounds) {
+                let token = outcome.token.take();
+                let session = AcceptedSession { identity, subscriber: who.to_owned(), until, token };
+                match self.state.bind(&session, &grounds, now.as_micros() / 1_000_000).await {
+                    Ok(()) => {}
+                    Err(StateError::SessionUsed { of_another }) => {
+                        outcome = used_before(who, &session.identity, of_another);
+                    }
+                    // The policy may refuse now.
+                    Err(StateError::Changed(_)) => continue,
+                    Err(error) => {
+                        self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
+                        return later();
+                    }
+                }
             }
+            return self.note(who, outcome).await;
         }
+        self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
+        later()
+    }
+
+    /// Records an outcome. Returns the reply that may leave.
+    async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let Outcome { reply, refused, message, .. } = outcome;
         let who = who.to_owned();
         match refused {

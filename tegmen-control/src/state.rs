@@ -8,25 +8,27 @@
 //! * Session identities that were accepted, each once, also after a restart.
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
+mod beat;
 mod device;
 mod feed;
 mod rows;
 mod view;
 
 pub use device::{Credential, Device, NewDevice};
-pub use view::{AcceptedSession, InForce, View};
+pub use view::{AcceptedSession, Grounds, InForce, View};
 
 use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};
 use crate::access::protokey::AcceptedBounds;
 use crate::access::revocation::{self, ListFull};
+use beat::Lease;
 use device::Known;
 use feed::Feed;
 use rows::{PolicyHead, Revocation, Session};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tegmen_base::hex::to_hex;
-use tegmen_store::store::{LeaseId, MAX_OPERATIONS, MAX_VALUE, Scan};
+use tegmen_store::store::{Entry, LeaseId, MAX_OPERATIONS, MAX_VALUE, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 use view::Loading;
 
@@ -39,12 +41,15 @@ pub struct Bounds {
     pub revoked: revocation::Bounds,
     /// Seconds for which a subscriber may use what it learns by introspection.
     pub lifetime: u64,
+    /// Time for which a server on a store that it shares decides without news from the store.
+    pub lease: Duration,
 }
 
 impl Default for Bounds {
-    /// The default bounds of the parts, and an hour.
+    /// The default bounds of the parts, an hour, and a lease of 10 seconds.
     fn default() -> Self {
-        Self { sessions: AcceptedBounds::default(), revoked: revocation::Bounds::default(), lifetime: 3600 }
+        let (sessions, revoked) = (AcceptedBounds::default(), revocation::Bounds::default());
+        Self { sessions, revoked, lifetime: 3600, lease: Duration::from_secs(10) }
     }
 }
 
@@ -57,7 +62,12 @@ pub enum Event<'a> {
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows that the view has.
     Unavailable(&'a StoreError),
-    /// The store forgot changes that the view does not have. The view refuses everything, and the server has to start again.
+    /// The lease of the view ended: see [`Bounds::lease`]. Nothing is granted.
+    Ended,
+    /// The view is current again.
+    Renewed,
+    /// The store forgot changes that the view does not have, or has gone back to an earlier state. The view refuses everything,
+    /// and the server has to start again.
     Lost,
 }
 
@@ -172,9 +182,10 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Fault`] if a row cannot be read, [`StateError::Store`] if the store fails.
     pub async fn open(store: S, bounds: Bounds, watcher: Watcher) -> Result<Self, StateError> {
+        let lease = store.is_shared().then(|| Lease { since: Instant::now(), length: bounds.lease });
         let mut scan = Scan::of(rows::ALL, PAGE);
         let mut page = store.scan(scan.clone()).await?;
-        let mut loading = Loading::new(page.at, &bounds);
+        let mut loading = Loading::new(page.at, &bounds, lease);
         while let Some(next) = scan.following(&page) {
             // The store reads the next page while this one is decoded.
             let reading = store.scan(next.clone());
@@ -191,7 +202,7 @@ impl<S: Store> State<S> {
 
     /// The rows in memory. A caller that decides holds the guard no longer than the decision takes.
     pub fn view(&self) -> MutexGuard<'_, View> {
-        self.feed.shared.view.lock().unwrap_or_else(PoisonError::into_inner)
+        self.feed.shared.view()
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision, StoreError> {
@@ -234,7 +245,7 @@ impl<S: Store> State<S> {
         let mut devices = Vec::new();
         for entry in &page.entries {
             if let Some(name) = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(rows::DEVICES)) {
-                devices.push(read_device(name, &entry.value)?.device);
+                devices.push(read_device(name, entry)?.device);
             }
         }
         let next = page.next.and(devices.last().map(|device| device.name().to_owned()));
@@ -246,14 +257,14 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Fault`] or [`StateError::Store`].
     pub async fn find(&self, name: &str) -> Result<(Device, Revision), StateError> {
-        let (known, revision) = self.known(name).await?;
-        Ok((known.device, revision))
+        let known = self.known(name).await?;
+        Ok((known.device, known.changed))
     }
 
-    async fn known(&self, name: &str) -> Result<(Known, Revision), StateError> {
+    async fn known(&self, name: &str) -> Result<Known, StateError> {
         let found = self.store.read(rows::device(name).as_bytes(), None).await?;
         let entry = found.entry.ok_or_else(|| StateError::Unknown(name.to_owned()))?;
-        Ok((read_device(name, &entry.value)?, entry.changed))
+        Ok(read_device(name, &entry)?)
     }
 
     /// Disables a device, or enables it again.
@@ -273,7 +284,8 @@ impl<S: Store> State<S> {
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Party`], [`StateError::DigestTaken`],
     /// [`StateError::Fault`] or [`StateError::Store`].
     pub async fn change(&self, name: &str, over: Option<Revision>, change: Change) -> Result<Revision, StateError> {
-        let (mut known, revision) = self.known(name).await?;
+        let mut known = self.known(name).await?;
+        let revision = known.changed;
         let digest = known.device.credential.digest();
         if let Some(NewDevice { device, secret }) = change.proof {
             if device.name() != name {
@@ -283,7 +295,7 @@ impl<S: Store> State<S> {
                 )));
             }
             let disabled = known.device.disabled;
-            known = Known { device: Device { disabled, ..device }, secret };
+            known = Known { device: Device { disabled, ..device }, secret, ..known };
         }
         if let Some(tags) = change.tags {
             known.device.party = OwnedParty::new(name, tags).map_err(StateError::Party)?;
@@ -316,9 +328,9 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Unknown`], [`StateError::Changed`], [`StateError::Fault`] or [`StateError::Store`].
     pub async fn remove(&self, name: &str, over: Option<Revision>) -> Result<Revision, StateError> {
-        let (known, revision) = self.known(name).await?;
+        let known = self.known(name).await?;
         let row = rows::device(name);
-        let mut transaction = Transaction::default().require(row.as_str(), over.unwrap_or(revision)).delete(row);
+        let mut transaction = Transaction::default().require(row.as_str(), over.unwrap_or(known.changed)).delete(row);
         if let Some(digest) = known.device.credential.digest() {
             transaction = transaction.delete(rows::digest(&digest));
         }
@@ -356,13 +368,15 @@ impl<S: Store> State<S> {
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
     }
 
-    /// Makes it durable that a session identity was accepted. The key of the session may leave the server only afterwards. `now`
-    /// is in seconds since 1970.
+    /// Makes it durable that a session identity was accepted, on these [grounds](View::grounds). The key of the session may leave
+    /// the server only afterwards. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the store has the identity: another server accepted it, or this one before a restart.
+    /// [`StateError::Changed`] if another server has changed the policy or a device meanwhile; then the view forgets the identity
+    /// and has the change, and the caller decides again.
     /// [`StateError::Store`] if nothing is known; then the identity is lost, and no key may leave.
-    pub async fn bind(&self, session: &AcceptedSession, now: u64) -> Result<(), StateError> {
+    pub async fn bind(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, until, token } = session;
         let row = rows::session(identity);
         let token = token.as_deref().map(to_hex);
@@ -370,14 +384,17 @@ impl<S: Store> State<S> {
         let mut ended = None;
         loop {
             let lease = self.session_lease(now, ended).await?;
-            let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT).put_leased(
-                row.as_str(),
-                value.clone(),
-                lease,
-            );
+            let mut transaction = Transaction { require: grounds.0.clone(), ..Transaction::default() };
+            transaction = transaction.require(row.as_str(), Revision::ABSENT);
+            transaction = transaction.put_leased(row.as_str(), value.clone(), lease);
             match self.store.commit(transaction).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::LeaseEnded(lease)) if ended.is_none() => ended = Some(lease),
+                Err(StoreError::Conflict { key, found }) if key != row.as_bytes() => {
+                    self.view().take_back(identity);
+                    self.feed.shared.reached(found).await?;
+                    return Err(StateError::Changed("the policy or a device".to_owned()));
+                }
                 Err(StoreError::Conflict { .. }) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -444,8 +461,8 @@ impl<S: Store> State<S> {
     }
 }
 
-fn read_device(name: &str, value: &Value) -> Result<Known, StateFault> {
-    rows::read_device(name, value).map_err(|why| StateFault { key: rows::device(name), why })
+fn read_device(name: &str, entry: &Entry) -> Result<Known, StateFault> {
+    rows::read_device(name, entry).map_err(|why| StateFault { key: rows::device(name), why })
 }
 
 /// The error of a transaction whose only requirement is about `what`.

@@ -174,6 +174,10 @@ impl Store for Etcd {
     fn revoke(&self, lease: LeaseId) -> Answer<()> {
         self.call(|calls| async move { calls.cluster.revoke(lease).await })
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Shared {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
-use tegmen_store::Value;
+use tegmen_store::store::Entry;
+use tegmen_store::{Revision, Value};
 use zeroize::Zeroizing;
 
 /// The proof by which a server knows a device, without secrets.
@@ -130,6 +131,8 @@ impl NewDevice {
 pub(super) struct Known {
     pub(super) device: Device,
     pub(super) secret: Option<Protokey>,
+    /// The revision that changed the row last.
+    pub(super) changed: Revision,
 }
 
 /// The part of a row that is text.
@@ -152,8 +155,8 @@ impl Known {
     }
 
     /// Reads the row of the device of this name; the fault if it is none.
-    pub(super) fn read(name: &str, value: &Value) -> Result<Self, String> {
-        let (text, secret) = match value {
+    pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
+        let (text, secret) = match &entry.value {
             Value::Plain(text) => (text.as_slice(), None),
             Value::Secret(bytes) => {
                 let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no secret")?;
@@ -176,7 +179,8 @@ impl Known {
             return Err("its kind does not go with its secret".to_owned());
         }
         let party = OwnedParty::new(name, record.tags)?;
-        Ok(Self { device: Device { party, credential, disabled: record.disabled }, secret })
+        let device = Device { party, credential, disabled: record.disabled };
+        Ok(Self { device, secret, changed: entry.changed })
     }
 
     /// The publisher, if the device has a protokey and is not disabled.

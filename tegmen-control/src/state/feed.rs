@@ -1,14 +1,15 @@
 //! The thread that applies the changes of the store to the view.
 
+use super::beat::{Beat, WentBack};
 use super::rows;
 use super::view::View;
 use super::{Event, StateFault, Watcher};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tegmen_store::store::Changes;
 use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::{Revision, Store, StoreError};
@@ -20,10 +21,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The state that the thread and its owner share.
 pub(super) struct Shared {
-    pub(super) view: Mutex<View>,
+    view: Mutex<View>,
     waiting: Mutex<Vec<(Revision, Promise<()>)>>,
     stop: AtomicBool,
-    watcher: Watcher,
+    pub(super) watcher: Watcher,
 }
 
 /// The thread. It ends when this is dropped.
@@ -54,10 +55,14 @@ impl Drop for Feed {
 }
 
 impl Shared {
+    pub(super) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns when the view has the changes of this revision.
     pub(super) fn reached(&self, revision: Revision) -> Answer<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.view.lock().unwrap_or_else(PoisonError::into_inner).at() >= revision {
+        if self.view().at() >= revision {
             return Answer::of(Ok(()));
         }
         let (promise, answer) = promise();
@@ -71,25 +76,28 @@ impl Shared {
     /// Takes everything from the view, which missed changes: it decides on nothing. Calls that wait for it fail.
     fn lose(&self) {
         self.stop.store(true, Ordering::Release);
-        self.view.lock().unwrap_or_else(PoisonError::into_inner).lose();
+        self.view().lose();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn follow(&self, store: &impl Store) {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut after = self.view.lock().unwrap_or_else(PoisonError::into_inner).at();
-        while let Some(changes) = self.wait(store.changes(rows::ALL.as_bytes(), after, MOST), &waker) {
-            match changes {
-                Ok(changes) => {
+        let mut after = self.view().at();
+        let mut beat = Beat::on(store);
+        loop {
+            let changes = store.changes(rows::ALL.as_bytes(), after, MOST);
+            match self.wait(changes, &mut beat, &waker) {
+                Waited::Answered(Ok(changes)) => {
                     after = changes.through;
                     self.apply(&changes);
                 }
-                Err(StoreError::Compacted { .. }) => {
+                Waited::Stopped => return,
+                Waited::WentBack | Waited::Answered(Err(StoreError::Compacted { .. } | StoreError::NotYet { .. })) => {
                     self.lose();
                     (self.watcher)(Event::Lost);
                     return;
                 }
-                Err(error) => {
+                Waited::Answered(Err(error)) => {
                     (self.watcher)(Event::Unavailable(&error));
                     std::thread::park_timeout(PAUSE);
                 }
@@ -99,7 +107,7 @@ impl Shared {
 
     fn apply(&self, changes: &Changes) {
         let (faults, concerned) = {
-            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut view = self.view();
             (view.apply(&changes.changes, changes.through), view.take_concerned())
         };
         faults.iter().for_each(|fault: &StateFault| (self.watcher)(Event::Fault(fault)));
@@ -112,19 +120,35 @@ impl Shared {
         }
     }
 
-    /// Waits for an answer; `None` if the owner ends the thread.
-    fn wait<T>(&self, answer: Answer<T>, waker: &Waker) -> Option<Result<T, StoreError>> {
+    /// Waits for changes, while the beat goes on.
+    fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
+        let mut cx = Context::from_waker(waker);
         loop {
             if self.stop.load(Ordering::Acquire) {
-                return None;
+                return Waited::Stopped;
             }
-            match answer.as_mut().poll(&mut Context::from_waker(waker)) {
-                Poll::Ready(result) => return Some(result),
-                Poll::Pending => std::thread::park(),
+            let next = match beat.as_mut().map(|beat| beat.turn(self, &mut cx)).transpose() {
+                Ok(next) => next,
+                Err(WentBack) => return Waited::WentBack,
+            };
+            match (answer.as_mut().poll(&mut cx), next) {
+                (Poll::Ready(result), _) => return Waited::Answered(result),
+                (Poll::Pending, None) => std::thread::park(),
+                (Poll::Pending, Some(next)) => {
+                    std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+                }
             }
         }
     }
+}
+
+/// The reason why [`Shared::wait`] returns.
+enum Waited {
+    Answered(Result<Changes, StoreError>),
+    /// The owner ends the thread.
+    Stopped,
+    WentBack,
 }
 
 /// Wakes a thread that waits for an answer.

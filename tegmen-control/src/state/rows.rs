@@ -7,6 +7,7 @@
 //! access/policy/part/NN       a part of its text
 //! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
+//! access/beat                 nothing; servers that share the store write it so that each knows the age of its view
 //! ```
 
 use super::device::Known;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_store::Value;
+use tegmen_store::store::Entry;
 
 /// The beginning of all keys.
 pub(super) const ALL: &str = "access/";
@@ -26,6 +28,7 @@ pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
 const REVOKED: &str = "access/revoked/";
+pub(super) const BEAT: &str = "access/beat";
 
 /// A row by its key.
 pub(super) enum Row<'k> {
@@ -120,6 +123,6 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
 }
 
 /// Reads a row of a device; the fault if it is none.
-pub(super) fn read_device(name: &str, value: &Value) -> Result<Known, String> {
-    Known::read(name, value)
+pub(super) fn read_device(name: &str, entry: &Entry) -> Result<Known, String> {
+    Known::read(name, entry)
 }

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod lost;
+mod shared;
 
 use super::*;
 use crate::access::ace::trl::{Answer, Query};
@@ -178,7 +179,7 @@ fn a_session_identity_is_accepted_once() {
         until,
         token: None,
     };
-    wait(state.bind(&of("display"), NOW_SECONDS)).expect("durable");
+    wait(state.bind(&of("display"), &Grounds::default(), NOW_SECONDS)).expect("durable");
     drop(state);
 
     // The mutant keeps nothing over a restart: the state without the row accepts the identity again.
@@ -190,9 +191,9 @@ fn a_session_identity_is_accepted_once() {
 
     assert_eq!(ask(&state, "display", identity), Some(Reason::Identity(NotAccepted::Used)));
     // A server whose memory does not have the identity learns of it from the store.
-    let again = wait(state.bind(&of("display"), NOW_SECONDS));
+    let again = wait(state.bind(&of("display"), &Grounds::default(), NOW_SECONDS));
     assert!(matches!(again, Err(StateError::SessionUsed { of_another: false })), "{again:?}");
-    let other = wait(state.bind(&of("mallory"), NOW_SECONDS));
+    let other = wait(state.bind(&of("mallory"), &Grounds::default(), NOW_SECONDS));
     assert!(matches!(other, Err(StateError::SessionUsed { of_another: true })), "{other:?}");
 }
 

@@ -1,5 +1,6 @@
 //! The rows in memory, so that a decision reads nothing from the store.
 
+use super::beat::Lease;
 use super::device::{Device, Known};
 use super::rows::{self, PolicyHead, Revocation, Row, Session};
 use super::{Bounds, StateFault};
@@ -49,6 +50,8 @@ impl AcceptedSession {
 /// The state of a server at one revision of the store.
 pub struct View {
     at: Revision,
+    /// `None` if no other server changes the store.
+    pub(super) lease: Option<Lease>,
     devices: Registry,
     in_force: InForce,
     /// The row of the policy and its parts, as the store has them.
@@ -60,6 +63,10 @@ pub struct View {
     concerned: BTreeSet<String>,
     lifetime: u64,
 }
+
+/// The rows on which a grant was decided, with their revisions; none if no other server changes them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Grounds(pub(super) Vec<(Vec<u8>, Revision)>);
 
 /// The devices in memory.
 #[derive(Default)]
@@ -137,7 +144,7 @@ impl View {
     fn put(&mut self, row: Row<'_>, entry: &Entry) -> Result<(), String> {
         match row {
             Row::Device(name) => {
-                let known = rows::read_device(name, &entry.value)?;
+                let known = rows::read_device(name, entry)?;
                 self.revoked.register(name);
                 self.devices.known.insert(name.to_owned(), known);
             }
@@ -198,6 +205,23 @@ impl View {
     /// The revision of the store up to which the view has all changes.
     pub const fn at(&self) -> Revision {
         self.at
+    }
+
+    /// True if the view has all changes of other servers, but for those of the last seconds: see
+    /// [`Bounds::lease`](super::Bounds::lease). While it has not, nothing may be granted.
+    pub fn is_current(&self) -> bool {
+        self.lease.is_none_or(|lease| lease.holds(std::time::Instant::now()))
+    }
+
+    pub(super) fn is_current_at(&self, now: std::time::Instant) -> bool {
+        self.lease.is_none_or(|lease| lease.holds(now))
+    }
+
+    /// Begins the lease again: the view has all changes that were acknowledged before `since`.
+    pub(super) fn renew(&mut self, since: std::time::Instant) {
+        if let Some(lease) = &mut self.lease {
+            lease.since = lease.since.max(since);
+        }
     }
 
     /// The policy in force.
@@ -264,6 +288,25 @@ impl View {
         )
     }
 
+    /// The rows on which the grant of this session to this subscriber was decided.
+    pub fn grounds(&self, identity: &str, subscriber: &str) -> Grounds {
+        if self.lease.is_none() {
+            return Grounds::default();
+        }
+        let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher());
+        let mut names = vec![subscriber];
+        names.extend(publisher.filter(|publisher| *publisher != subscriber));
+        let changed = |name: &str| self.devices.known.get(name).map_or(Revision::ABSENT, |known| known.changed);
+        let mut rows: Vec<_> = names.iter().map(|name| (rows::device(name).into_bytes(), changed(name))).collect();
+        rows.push((rows::POLICY.into(), self.in_force.revision));
+        Grounds(rows)
+    }
+
+    /// Forgets a session identity that was accepted and that no server made durable.
+    pub(super) fn take_back(&mut self, identity: &str) {
+        self.accepted.take_back(identity);
+    }
+
     /// Seconds since 1970 until which an identity that is accepted now is remembered.
     pub fn session_until(&self, now: Instant) -> u64 {
         now.after(self.accepted.lifetime()).as_micros().div_ceil(1_000_000)
@@ -314,10 +357,11 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// Begins with no rows, as of this revision.
-    pub(super) fn new(at: Revision, bounds: &Bounds) -> Self {
+    /// Begins with no rows, as of this revision. `lease` is for a store that other servers change, too.
+    pub(super) fn new(at: Revision, bounds: &Bounds, lease: Option<Lease>) -> Self {
         let view = View {
             at,
+            lease,
             devices: Registry::default(),
             in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
             head: None,

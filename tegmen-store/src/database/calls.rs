@@ -67,4 +67,8 @@ impl Store for Database {
     fn revoke(&self, lease: LeaseId) -> Answer<()> {
         self.call(|promise| Call::Task(Task::End(lease, Some(promise))))
     }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

@@ -138,6 +138,22 @@ impl Accepted {
         self.order.push_back(identity.as_str().into());
     }
 
+    /// Forgets an identity whose key was given to nobody.
+    pub(crate) fn take_back(&mut self, identity: &str) {
+        if let Some(entry) = self.entries.remove(identity) {
+            self.count_down(&entry.subscriber);
+        }
+    }
+
+    fn count_down(&mut self, subscriber: &str) {
+        if let Some(count) = self.each.get_mut(subscriber) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.each.remove(subscriber);
+            }
+        }
+    }
+
     /// The time for which an identity is remembered.
     pub const fn lifetime(&self) -> Duration {
         self.bounds.lifetime
@@ -169,12 +185,9 @@ impl Accepted {
                 break;
             }
             let ended = self.order.pop_front().and_then(|identity| self.entries.remove(&identity));
-            let Some(Entry { subscriber, .. }) = ended else { continue };
-            if let Some(count) = self.each.get_mut(&subscriber) {
-                *count = count.saturating_sub(1);
-                if *count == 0 {
-                    self.each.remove(&subscriber);
-                }
+            // One that was taken back has no entry.
+            if let Some(Entry { subscriber, .. }) = ended {
+                self.count_down(&subscriber);
             }
         }
     }

@@ -63,6 +63,10 @@ impl Store for Cut {
     fn revoke(&self, lease: LeaseId) -> Answer<()> {
         self.database.revoke(lease)
     }
+
+    fn is_shared(&self) -> bool {
+        self.database.is_shared()
+    }
 }
 
 const EXPIRES: u64 = NOW_SECONDS + 1000;

@@ -45,6 +45,10 @@ impl Store for Forgetful {
     fn revoke(&self, lease: LeaseId) -> Answer<()> {
         self.0.revoke(lease)
     }
+
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
 }
 
 #[test]
