@@ -349,6 +349,11 @@ impl View {
     }
 }
 
+/// Indices of the updates of the revocation list for each revision of the store. So those of a view that began at one revision
+/// are not those of a view that began at another: the owner of a cursor from before a restart, or from another server, asks for
+/// the whole list.
+const UPDATES: u64 = 1 << 20;
+
 /// A view that is made of all rows, which the store had at one revision.
 pub(super) struct Loading {
     view: View,
@@ -367,8 +372,7 @@ impl Loading {
             head: None,
             parts: BTreeMap::new(),
             accepted: Accepted::new(bounds.sessions),
-            // Each update of the list has a revision of its own, so no earlier index is above the newest revision.
-            revoked: RevocationList::starting_at(bounds.revoked, at.0),
+            revoked: RevocationList::starting_at(bounds.revoked, at.0.saturating_mul(UPDATES)),
             concerned: BTreeSet::new(),
             lifetime: bounds.lifetime,
         };

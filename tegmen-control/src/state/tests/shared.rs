@@ -3,7 +3,7 @@
 use super::super::beat::{Beat, Step};
 use super::*;
 use crate::access::ace::IntrospectionRequest;
-use crate::access::ace::trl;
+use crate::access::ace::trl::{self, Cursor};
 use crate::audit::{AuditBounds, AuditLog};
 use crate::service::Service;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -216,4 +216,40 @@ fn a_grant_of_a_server_that_lags_behind_is_not_made() {
     let grounds = there.view().grounds(&session.identity, "display");
     wait(here.apply_policy(("empty.toml", ""), "operator", None, NOW_SECONDS)).expect("applied");
     assert!(matches!(wait(there.bind(&session, &grounds, NOW_SECONDS)), Err(StateError::Changed(_))));
+}
+
+#[test]
+fn the_cursor_of_one_server_leads_to_no_gap_at_another() {
+    let scene = Scene::new("cursors");
+    let database = scene.database();
+    let first = open(Part::of(&database));
+    furnish(&first);
+    let second = open(Part::of(&database));
+    let revoke = |number: u8| {
+        let at = wait(first.revoke(&token_hash::<RustCrypto>(&[number]), NOW_SECONDS + 1, &["oven"]));
+        at.expect("revoked");
+        wait(second.feed.shared.reached(first.view().at())).expect("delivered");
+    };
+    let ask = |state: &State<Part>, cursor| {
+        state.view().revocations(Requester::Device("oven"), Query { diff: Some(0), cursor })
+    };
+    let states = [&first, &second];
+    let mut cursors = Vec::new();
+    for number in 0..8 {
+        revoke(number);
+        for (of, at) in [(0, 1), (1, 0)] {
+            let Ok(trl::Answer::Diff { cursor: Some(Cursor::At(cursor)), .. }) = ask(states[of], None) else {
+                panic!("a cursor")
+            };
+            cursors.push((at, cursor));
+        }
+        for (at, cursor) in &cursors {
+            // The device asks for the whole list then, whatever the other server has.
+            match ask(states[*at], Some(*cursor)) {
+                Ok(trl::Answer::Diff { updates, more: Some(true), .. }) => assert!(updates.is_empty(), "{number}"),
+                Err(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
