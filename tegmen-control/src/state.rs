@@ -11,6 +11,7 @@
 mod beat;
 mod device;
 mod feed;
+mod lease;
 mod rows;
 mod view;
 
@@ -20,9 +21,9 @@ pub use view::{AcceptedSession, Grounds, InForce, View};
 use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};
 use crate::access::protokey::AcceptedBounds;
 use crate::access::revocation::{self, ListFull};
-use beat::Lease;
 use device::Known;
 use feed::Feed;
+use lease::Lease;
 use rows::{PolicyHead, Revocation, Session};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

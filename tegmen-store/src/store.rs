@@ -286,8 +286,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Ends a lease. The answer comes when its rows are gone durably.
     fn revoke(&self, lease: LeaseId) -> Answer<()>;
 
-    /// True if several servers may have this store open at the same time. What one of them read before can then be out of
-    /// date.
+    /// True if several servers may have this store open at the same time. The rows that one of them read before can
+    /// then be out of date.
     fn is_shared(&self) -> bool;
 }
 

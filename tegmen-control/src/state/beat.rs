@@ -4,10 +4,11 @@
 //! the watch delivers a beat, the view has every change that was acknowledged before the beat began. The view counts as current
 //! for the time of a lease from that begin on.
 
-use super::feed::Shared;
-use super::{Event, rows};
+use super::view::View;
+use super::{Event, Watcher, rows};
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tegmen_store::store::answer::Answer;
@@ -18,18 +19,16 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The pause after a beat that failed.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The time for which a view counts as current.
+/// The view of a beat, and the watcher of its events.
 #[derive(Clone, Copy)]
-pub(super) struct Lease {
-    /// The view has all changes that were acknowledged before.
-    pub(super) since: Instant,
-    pub(super) length: Duration,
+pub(super) struct Around<'a> {
+    pub(super) view: &'a Mutex<View>,
+    pub(super) watcher: &'a Watcher,
 }
 
-impl Lease {
-    /// True if the lease has not ended.
-    pub(super) fn holds(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) < self.length
+impl<'a> Around<'a> {
+    fn view(self) -> MutexGuard<'a, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -39,7 +38,7 @@ pub(super) struct Beat<S> {
     pub(super) step: Step,
     /// True if the last beat failed.
     has_failed: bool,
-    /// True if the watcher was told that the lease has ended.
+    /// True if the watcher has the event that the lease ended.
     has_ended: bool,
 }
 
@@ -63,52 +62,52 @@ impl<S: Store> Beat<S> {
         store.is_shared().then(|| Self { store: store.clone(), step, has_failed: false, has_ended: false })
     }
 
-    /// Goes as far as possible without waiting. Returns the time of the next call; before it, the store wakes the thread.
+    /// Takes all steps that need no waiting. Returns the time of the next call; before it, the store wakes the thread.
     ///
     /// # Errors
     /// [`WentBack`].
-    pub(super) fn turn(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Result<Instant, WentBack> {
+    pub(super) fn turn(&mut self, around: Around<'_>, cx: &mut Context<'_>) -> Result<Instant, WentBack> {
         loop {
             let now = Instant::now();
             self.step = match &mut self.step {
                 Step::Rests(until) if *until > now => break,
                 Step::Rests(_) => {
                     let beat = Transaction::default().put(rows::BEAT, Value::Plain(Vec::new()));
-                    Step::Commits(now, shared.view().at(), self.store.commit(beat))
+                    Step::Commits(now, around.view().at(), self.store.commit(beat))
                 }
                 Step::Commits(began, before, answer) => match Pin::new(answer).poll(cx) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(revision)) if revision <= *before => return Err(WentBack),
                     Poll::Ready(Ok(revision)) => Step::Travels(*began, revision),
                     Poll::Ready(Err(error)) => {
-                        self.fail(shared, &error);
+                        self.fail(around, &error);
                         Step::Rests(later(now, PAUSE))
                     }
                 },
-                Step::Travels(began, revision) if shared.view().at() >= *revision => {
+                Step::Travels(began, revision) if around.view().at() >= *revision => {
                     self.has_failed = false;
-                    shared.view().renew(*began);
+                    around.view().renew(*began);
                     Step::Rests(later(*began, EVERY))
                 }
                 Step::Travels(..) => break,
             };
         }
-        Ok(self.tell(shared))
+        Ok(self.report(around))
     }
 
-    fn fail(&mut self, shared: &Shared, error: &StoreError) {
+    fn fail(&mut self, around: Around<'_>, error: &StoreError) {
         if !self.has_failed {
-            (shared.watcher)(Event::Unavailable(error));
+            (around.watcher)(Event::Unavailable(error));
         }
         self.has_failed = true;
     }
 
-    /// Tells the watcher when the lease ends, and when it holds again. Returns the time of the next call.
-    fn tell(&mut self, shared: &Shared) -> Instant {
+    /// Reports the end of the lease to the watcher, and its renewal. Returns the time of the next call.
+    fn report(&mut self, around: Around<'_>) -> Instant {
         let now = Instant::now();
-        let has_ended = !shared.view().is_current_at(now);
+        let has_ended = !around.view().is_current_at(now);
         if has_ended != self.has_ended {
-            (shared.watcher)(if has_ended { Event::Ended } else { Event::Renewed });
+            (around.watcher)(if has_ended { Event::Ended } else { Event::Renewed });
             self.has_ended = has_ended;
         }
         match &self.step {

@@ -1,6 +1,6 @@
 //! The thread that applies the changes of the store to the view.
 
-use super::beat::{Beat, WentBack};
+use super::beat::{Around, Beat, WentBack};
 use super::rows;
 use super::view::View;
 use super::{Event, StateFault, Watcher};
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     view: Mutex<View>,
     waiting: Mutex<Vec<(Revision, Promise<()>)>>,
     stop: AtomicBool,
-    pub(super) watcher: Watcher,
+    watcher: Watcher,
 }
 
 /// The thread. It ends when this is dropped.
@@ -55,6 +55,11 @@ impl Drop for Feed {
 }
 
 impl Shared {
+    /// The view and the watcher, for a beat.
+    pub(super) const fn around(&self) -> Around<'_> {
+        Around { view: &self.view, watcher: &self.watcher }
+    }
+
     pub(super) fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Waits for changes, while the beat goes on.
+    /// Waits for changes, and continues the beat meanwhile.
     fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
         let mut cx = Context::from_waker(waker);
@@ -128,7 +133,7 @@ impl Shared {
             if self.stop.load(Ordering::Acquire) {
                 return Waited::Stopped;
             }
-            let next = match beat.as_mut().map(|beat| beat.turn(self, &mut cx)).transpose() {
+            let next = match beat.as_mut().map(|beat| beat.turn(self.around(), &mut cx)).transpose() {
                 Ok(next) => next,
                 Err(WentBack) => return Waited::WentBack,
             };

@@ -1,7 +1,7 @@
 //! The rows in memory, so that a decision reads nothing from the store.
 
-use super::beat::Lease;
 use super::device::{Device, Known};
+use super::lease::Lease;
 use super::rows::{self, PolicyHead, Revocation, Row, Session};
 use super::{Bounds, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
@@ -207,7 +207,7 @@ impl View {
         self.at
     }
 
-    /// True if the view has all changes of other servers, but for those of the last seconds: see
+    /// True if the view has all changes of other servers except those of the last seconds: see
     /// [`Bounds::lease`](super::Bounds::lease). While it has not, nothing may be granted.
     pub fn is_current(&self) -> bool {
         self.lease.is_none_or(|lease| lease.holds(std::time::Instant::now()))

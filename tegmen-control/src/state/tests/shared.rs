@@ -93,11 +93,11 @@ fn hold(part: &Part) {
     }
 }
 
-/// Takes a beat as far as its transaction is done.
+/// Takes the steps of a beat until its transaction is done.
 fn travel(beat: &mut Beat<Part>, state: &State<Part>) -> Revision {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     loop {
-        assert!(beat.turn(&state.feed.shared, &mut cx).is_ok());
+        assert!(beat.turn(state.feed.shared.around(), &mut cx).is_ok());
         if let Step::Travels(_, revision) = beat.step {
             return revision;
         }
@@ -121,7 +121,7 @@ fn a_view_is_current_since_the_begin_of_a_beat_that_the_watch_delivered() {
     part.release();
     wait(state.feed.shared.reached(revision)).expect("delivered");
     let Step::Travels(began, _) = beat.step else { panic!("a beat") };
-    assert!(beat.turn(&state.feed.shared, &mut Context::from_waker(std::task::Waker::noop())).is_ok());
+    assert!(beat.turn(state.feed.shared.around(), &mut Context::from_waker(std::task::Waker::noop())).is_ok());
     assert_eq!(since(), began);
     let lease = Bounds::default().lease;
     assert!(state.view().is_current_at(began + lease - Duration::from_millis(1)));
@@ -138,7 +138,7 @@ fn a_beat_notices_that_the_store_went_back() {
     let earlier = Database::open(&scene.0.join("earlier/state.db")).expect("a database");
     let mut beat = Beat::on(&Part::of(&earlier)).expect("a shared store");
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    while beat.turn(&state.feed.shared, &mut cx).is_ok() {
+    while beat.turn(state.feed.shared.around(), &mut cx).is_ok() {
         assert!(!matches!(beat.step, Step::Travels(..)), "a revision of before is no news");
         std::thread::yield_now();
     }

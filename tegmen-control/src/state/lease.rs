@@ -1,0 +1,18 @@
+//! The lease of a view: the time for which it counts as current.
+
+use std::time::{Duration, Instant};
+
+/// The time for which a view counts as current.
+#[derive(Clone, Copy)]
+pub(super) struct Lease {
+    /// The view has all changes that were acknowledged before.
+    pub(super) since: Instant,
+    pub(super) length: Duration,
+}
+
+impl Lease {
+    /// True if the lease has not ended.
+    pub(super) fn holds(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < self.length
+    }
+}
