@@ -8,6 +8,7 @@ mod options;
 mod page;
 mod reload;
 mod settings;
+pub(crate) mod store;
 pub(crate) mod systemd;
 
 use crate::log::{Level, Log};

@@ -2,6 +2,7 @@
 
 use super::config_file::Mistake;
 use super::options::Access;
+use super::store::{Place, Rows};
 use crate::log::{Level, Log};
 use crate::output::{Failure, runtime};
 use crate::public_keys::signer;
@@ -18,11 +19,11 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::x509::PeerVerifier;
-use tegmen_store::{Database, Options, SealingKey};
+use tegmen_store::SealingKey;
 
 /// The files of an access control server.
 pub(crate) struct Files<'a> {
-    pub(crate) store: &'a Path,
+    pub(crate) store: &'a Place,
     pub(crate) sealing_key: &'a Path,
     pub(crate) policy: Option<&'a Path>,
     pub(crate) audit: &'a Path,
@@ -31,15 +32,15 @@ pub(crate) struct Files<'a> {
 
 /// An access control server that is open.
 pub(crate) struct Role {
-    service: Arc<Service<Database>>,
-    database: Database,
+    service: Arc<Service<Rows>>,
+    rows: Rows,
     revocations: Revocations,
 }
 
 /// The application of a server: access control where it has the path, otherwise the resources.
 #[derive(Clone)]
 pub(super) struct Roles {
-    pub(super) access: Option<AccessServer<Database>>,
+    pub(super) access: Option<AccessServer<Rows>>,
     pub(super) resources: Resources,
 }
 
@@ -96,7 +97,7 @@ impl Access {
     /// Returns the files; `None` if the server has no such role.
     fn files(&self) -> Option<Files<'_>> {
         Some(Files {
-            store: self.store.as_deref()?,
+            store: self.store.as_ref()?,
             sealing_key: self.sealing_key.as_deref()?,
             policy: self.policy.as_deref(),
             audit: self.audit.as_deref()?,
@@ -121,19 +122,18 @@ impl Access {
 }
 
 impl Role {
-    /// Opens database and audit log, and applies the policy. Writes later faults to the log.
+    /// Opens store and audit log, and applies the policy. Writes later faults to the log.
     pub(crate) fn open(files: &Files<'_>, log: &Log) -> Result<Self, Failure> {
-        let key: Arc<SealingKey> = Arc::new(SealingKey::open(files.sealing_key).map_err(Failure::usage)?);
-        let options = Options { sealing: Some(key), ..Options::default() };
-        let database = Database::open_with(files.store, options).map_err(Failure::usage)?;
+        let key = SealingKey::open(files.sealing_key).map_err(Failure::usage)?;
+        let rows = files.store.open(key).map_err(Failure::usage)?;
         let signer = signer(files.audit_key)?;
         let audit = AuditLog::open(files.audit, signer, AuditBounds::default()).map_err(Failure::usage)?;
         let revocations = Revocations::default();
         let watcher = watcher(revocations.clone(), log.clone());
         runtime()?.block_on(async {
-            let state = State::open(database.clone(), Bounds::default(), watcher).await.map_err(Failure::usage)?;
+            let state = State::open(rows.clone(), Bounds::default(), watcher).await.map_err(Failure::usage)?;
             let service = Service::new(state, audit).map_err(Failure::io)?;
-            let role = Self { service: Arc::new(service), database, revocations };
+            let role = Self { service: Arc::new(service), rows, revocations };
             if let Some(policy) = files.policy {
                 role.apply(policy).await.map_err(Failure::usage)?;
             }
@@ -151,13 +151,13 @@ impl Role {
         self.service.configure_policy(&name, &text).await.map(drop).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// Returns the server and the database of its state.
-    pub(crate) fn shared(&self) -> (Arc<Service<Database>>, Database) {
-        (Arc::clone(&self.service), self.database.clone())
+    /// Returns the server and the store of its state.
+    pub(crate) fn shared(&self) -> (Arc<Service<Rows>>, Rows) {
+        (Arc::clone(&self.service), self.rows.clone())
     }
 
     /// Returns the source of the keys that devices share with the server.
-    pub(crate) fn shared_keys(&self) -> SharedKeys<Database> {
+    pub(crate) fn shared_keys(&self) -> SharedKeys<Rows> {
         SharedKeys(Arc::clone(&self.service))
     }
 
@@ -167,7 +167,7 @@ impl Role {
     }
 
     /// Returns the application for a server with these credentials.
-    pub(crate) fn application(&self, credentials: &Credentials) -> AccessServer<Database> {
+    pub(crate) fn application(&self, credentials: &Credentials) -> AccessServer<Rows> {
         AccessServer::new(Arc::clone(&self.service), credentials.clone(), self.revocations.clone())
     }
 }

@@ -52,8 +52,8 @@ impl Admin {
             Failure::usage(format!("--admin: nothing can be served at {address}: {error}; choose another port"))
         })?;
         let at = listener.local_addr().unwrap_or(*address);
-        let (service, database) = role.shared();
-        let (api, is_written) = Api::open(service, database, file).await.map_err(Failure::usage)?;
+        let (service, rows) = role.shared();
+        let (api, is_written) = Api::open(service, rows, file).await.map_err(Failure::usage)?;
         log.always(
             || format!("administration at https://{at}/v1/"),
             || json!({ "event": "admin", "address": at.to_string() }),

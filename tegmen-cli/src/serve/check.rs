@@ -2,6 +2,7 @@
 
 use super::config_file::Mistake;
 use super::options::{Sections, Served};
+use super::store::Place;
 use crate::public_keys::check_suites;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,15 +40,18 @@ impl Sections {
         for dir in self.keys.oscore.iter().filter(|dir| !dir.is_dir()) {
             mistakes.push(Mistake::new("oscore", no_directory(dir)));
         }
+        let mut files = vec![("store", self.access.store.as_ref().and_then(Place::file))];
         for (key, file) in [
             ("state", &self.sessions.state),
             ("ticket-keys", &self.sessions.ticket_keys),
             ("key-log", &self.dtls.key_log),
-            ("store", &self.access.store),
             ("audit", &self.access.audit),
             ("bootstrap", &self.admin.bootstrap),
         ] {
-            let parent = file.as_deref().and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
+            files.push((key, file.as_deref()));
+        }
+        for (key, file) in files {
+            let parent = file.and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
             mistakes.extend(parent.filter(|parent| !parent.is_dir()).map(|dir| Mistake::new(key, no_directory(dir))));
         }
         mistakes.extend(self.clients.mistakes().into_iter().map(|(key, why)| Mistake::new(key, why)));

@@ -1,6 +1,7 @@
 //! The options of `tegmen serve`, a struct for each section of the configuration file. A key of the file is the option of the
 //! same name; its section is the heading of the option in the help.
 
+use super::store::Place;
 use crate::log::{Format, Level};
 use crate::public_keys::{Clients, suites};
 use clap::Args;
@@ -118,9 +119,10 @@ pub(super) struct Served {
 #[derive(Args)]
 pub(super) struct Access {
     /// Serve access control (ACE, RFC 9200) with the devices, policy and revocations of this database, created if it does
-    /// not exist. It needs --sealing-key, --audit and --audit-key.
-    #[arg(long, value_name = "FILE")]
-    pub(super) store: Option<PathBuf>,
+    /// not exist, or of a cluster of etcd, written as etcd://HOST:PORT,HOST:PORT,HOST:PORT/NAME. Several servers may share a
+    /// cluster. It needs --sealing-key, --audit and --audit-key.
+    #[arg(long, value_name = "PLACE")]
+    pub(super) store: Option<Place>,
     /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only, or a
     /// credential of systemd.
     #[arg(long, value_name = "FILE")]

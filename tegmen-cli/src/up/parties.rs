@@ -5,6 +5,7 @@ use crate::log::Log;
 use crate::output::Failure;
 use crate::random;
 use crate::serve::access::{Files, Role};
+use crate::serve::store::{Place, Rows};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,7 +24,6 @@ use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{self, Event, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
-use tegmen_store::Database;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
@@ -39,11 +39,11 @@ const WAITING: usize = 16;
 
 /// The access control server: service and CoAP server.
 pub(super) struct AccessControl {
-    pub(super) service: Arc<Service<Database>>,
+    pub(super) service: Arc<Service<Rows>>,
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
-    database: Database,
+    rows: Rows,
 }
 
 /// The interface for administrators, while it is served.
@@ -72,7 +72,7 @@ impl AccessControl {
         let pair = rcgen::KeyPair::generate().map_err(Failure::new)?;
         let audit_key = folder.write("audit.pem", &Zeroizing::new(pair.serialize_pem()))?;
         let policy = folder.write("policy.toml", POLICY)?;
-        let (store, audit) = (folder.path("access.db"), folder.path("audit.log"));
+        let (store, audit) = (Place::File(folder.path("access.db")), folder.path("audit.log"));
         let files = Files {
             store: &store,
             sealing_key: &sealing_key,
@@ -85,8 +85,8 @@ impl AccessControl {
         let server = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials.clone());
         let server =
             server.key_store(role.shared_keys()).serve(role.application(&credentials)).map_err(Failure::new)?;
-        let (service, database) = role.shared();
-        Ok(Self { service, server, policy, audit, database })
+        let (service, rows) = role.shared();
+        Ok(Self { service, server, policy, audit, rows })
     }
 
     /// Serves the interface for administrators with a fresh certificate and a fresh bootstrap token.
@@ -101,13 +101,13 @@ impl AccessControl {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Failure::io)?;
         let url = format!("https://{}", listener.local_addr().map_err(Failure::io)?);
         let bootstrap = folder.path("bootstrap");
-        let opened = Api::open(Arc::clone(&self.service), self.database.clone(), &bootstrap).await;
+        let opened = Api::open(Arc::clone(&self.service), self.rows.clone(), &bootstrap).await;
         let (api, _) = opened.map_err(Failure::new)?;
         let serving = tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
         Ok(Administration { url, ca, bootstrap, serving })
     }
 
-    /// Ends it, and closes its database and its log. Returns the number of flights that its server sent again.
+    /// Ends it, and closes its store and its log. Returns the number of flights that its server sent again.
     pub(super) fn stop(self) -> u32 {
         self.server.stop().counters.retransmitted
     }
