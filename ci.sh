@@ -294,7 +294,7 @@ fi
 if [ "$whole" = yes ]; then
     # Three steps compile the same libraries in C, and a second build finds them here.
     need ccache
-    export CC="ccache cc" CCACHE_DIR=$PWD/target/ccache
+    export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$PWD/target/ccache
     # Optimized programs are built while the first steps leave a core idle. Their own steps build them again if this fails.
     set -m
     ahead >target/ahead.log 2>&1 &
