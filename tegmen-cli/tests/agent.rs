@@ -130,7 +130,10 @@ fn the_agent_repeats_a_question_once_after_its_session_was_lost() {
         assert_eq!(event(&mut agent, "reconnected")["sessions"], number);
     }
     let (code, why) = refusal(dir, &["session", "oven;AAECAwQFBgc1"]);
-    assert!(code == Some(1) && why.contains("refused"), "the restarted server knows the identities of before: {why}");
+    assert!(
+        code == Some(1) && why.contains("refused"),
+        "the restarted server knows the identities that it accepted earlier: {why}"
+    );
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_beat_notices_that_the_store_went_back() {
     let mut beat = Beat::on(&Part::of(&earlier)).expect("a shared store");
     let mut cx = Context::from_waker(std::task::Waker::noop());
     while beat.turn(state.feed.shared.around(), &mut cx).is_ok() {
-        assert!(!matches!(beat.step, Step::Travels(..)), "a revision of before is no news");
+        assert!(!matches!(beat.step, Step::Travels(..)), "an older revision was taken for a new one");
         std::thread::yield_now();
     }
 }
