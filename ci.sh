@@ -48,6 +48,15 @@ need_component() {
     return 1
 }
 
+# tool NAME [ARGUMENT...]: a program of the project's own, built with the features that the tests of the workspace have, so that
+# cargo builds the libraries of all steps once. That takes more than the program's own package, and an example among the targets.
+tool() {
+    local name=$1
+    shift
+    cargo build --workspace --example "$name" --locked --quiet
+    CARGO_MANIFEST_DIR=$PWD/tegmen-testbed "${CARGO_TARGET_DIR:-target}/debug/examples/$name" "$@"
+}
+
 # What later steps of the whole gate run, built in the background.
 ahead() {
     local cargo="nice -n 10 cargo"
@@ -68,19 +77,19 @@ step_lint() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
 }
 
-# The structure in numbers that may only fall: tegmen-testbed/house.toml. A few seconds; its first build takes half a minute.
+# The structure in numbers that may only fall: tegmen-testbed/house.toml. A few seconds after its first build.
 step_house() {
-    cargo run --locked --quiet -p tegmen-testbed --example house -- house "$@"
+    tool house house "$@"
 }
 
 # No circle among the top-level modules of a crate, nor among siblings in a folder: children may use their parent. A few seconds.
 step_layers() {
-    cargo run --locked --quiet -p tegmen-testbed --example house -- layers "$@"
+    tool house layers "$@"
 }
 
 # Idioms in comments, messages and Markdown, with plain words for them: tegmen-testbed/words.toml. A few seconds.
 step_words() {
-    cargo run --locked --quiet -p tegmen-testbed --example house -- words "$@"
+    tool house words "$@"
 }
 
 step_docs() {
@@ -110,11 +119,11 @@ step_package() {
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
 }
 
-# A static binary, a Debian package and a container image, and the alert rules. Called by name, it builds the
-# optimized binary in five minutes. In the gate it links the unoptimized libraries of the step test, and takes one minute.
+# A static binary, a Debian package and a container image, and the alert rules. In the gate it links the optimized libraries
+# that the step up built, which takes two minutes.
 step_dist() {
     need binutils libc6-dev dpkg buildah prometheus
-    dist/build.sh "$([ "$whole" = yes ] && echo dev || echo release)"
+    dist/build.sh
 }
 
 # Two endpoints, a fake clock, a network that loses, repeats, reorders and spoils.
@@ -151,7 +160,7 @@ step_up() {
 # The README's blocks as a stranger types them; at most four minutes with a warm target/.
 step_readme() {
     need curl procps libcoap3-bin
-    cargo run --locked --quiet -p tegmen-testbed --example readme
+    tool readme
 }
 
 # The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
@@ -170,9 +179,7 @@ step_lab() {
     grep -oE 'at least [0-9]+ times' target/lab/thousand.txt | awk '{ fast = $3 >= 1000 } END { exit !fast }'
     # The report as a browser draws it; in the step test this is skipped where there is none.
     need chromium
-    cargo test --locked --quiet -p tegmen-testbed --test browser
-    # The step test builds the simulated mote with the features of a server, this without.
-    cargo test --locked --quiet -p tegmen-testbed --test mote
+    cargo test --workspace --locked --quiet --test browser
 }
 
 step_firmware() {
@@ -189,9 +196,9 @@ step_interop() {
     command -v mvn >/dev/null || need maven
     cargo build --release --locked --quiet -p tegmen-cli
     # The harness waits for its peers nearly all of the time, so it is the unoptimized one that the step test built.
-    # With an example among the targets, cargo builds it with the features that the tests of the workspace have.
+    # With an example among the targets it has their features, as in tool.
     cargo build --workspace --bin tegmen-interop --example house --locked --quiet
-    target/debug/tegmen-interop --tegmen target/release/tegmen
+    "${CARGO_TARGET_DIR:-target}/debug/tegmen-interop" --tegmen "${CARGO_TARGET_DIR:-target}/release/tegmen"
 }
 
 step_fuzz() {
@@ -202,13 +209,13 @@ step_fuzz() {
 # Every test of the workspace, and a line for each fault that other implementations had, by the tests that name it; writes
 # target/faults.json.
 step_faults() {
-    cargo run --locked --quiet -p tegmen-testbed --example faults
+    tool faults
 }
 
 # Not of the gate: one to three minutes for each commit.
 step_red() {
     [ $# -gt 0 ] || { echo "name commits, numbers of faults.toml, or all: ./ci.sh red COMMIT..." >&2; return 2; }
-    cargo run --locked --quiet -p tegmen-testbed --example faults -- "$@"
+    tool faults "$@"
 }
 
 # Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code,
@@ -295,6 +302,8 @@ if [ "$whole" = yes ]; then
     # Three steps compile the same libraries in C, and a second build finds them here.
     need ccache
     export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$PWD/target/ccache
+    # Files for a later, incremental build would take time and ten gigabytes.
+    export CARGO_INCREMENTAL=0
     # Optimized programs are built while the first steps leave a core idle. Their own steps build them again if this fails.
     set -m
     ahead >target/ahead.log 2>&1 &

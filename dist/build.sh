@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # Builds a static binary, and from it a Debian package and a container image, into target/dist/. Then checks all three.
 #
-#   dist/build.sh [PROFILE]
+#   dist/build.sh
 #
-# PROFILE is a profile of cargo; without it, release. It needs dpkg-deb, strip, buildah and promtool. `./ci.sh dist`
-# installs what is missing on Debian.
+# It needs dpkg-deb, strip, buildah and promtool. `./ci.sh dist` installs what is missing on Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-profile=${1:-release}
 arch=$(dpkg --print-architecture)
 out=$PWD/target/dist
 rm -rf "$out"
@@ -15,7 +13,7 @@ mkdir -p "$out"
 
 # The C library is linked statically, too, so that the binary runs in a file system that has nothing else. Only the link
 # differs from other builds, so cargo uses their libraries again.
-built=$(cargo rustc --profile "$profile" --locked --quiet --message-format json-render-diagnostics -p tegmen-cli --bin tegmen \
+built=$(cargo rustc --release --locked --quiet --message-format json-render-diagnostics -p tegmen-cli --bin tegmen \
     -- -C target-feature=+crt-static | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 strip -o "$out/tegmen" "$built"
 # It is set after the build, because cargo builds libraries in C again when it changes.
