@@ -56,12 +56,13 @@ impl Reply {
         if let (Some(once), Some(fields)) = (self.once, body.as_object_mut()) {
             fields.remove(once);
         }
-        Kept { status: self.status.as_u16(), body }
+        Kept { status: self.status.as_u16(), revision: self.revision.map(|revision| revision.0), body }
     }
 
     pub(crate) fn of(kept: Kept) -> Self {
         let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { status, revision: None, body: Some(kept.body).filter(|body| !body.is_null()), once: None }
+        let revision = kept.revision.map(Revision);
+        Self { status, revision, body: Some(kept.body).filter(|body| !body.is_null()), once: None }
     }
 }
 

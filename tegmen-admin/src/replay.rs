@@ -22,6 +22,9 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) status: u16,
+    /// The revision in its entity tag.
+    #[serde(default)]
+    pub(crate) revision: Option<u64>,
     pub(crate) body: serde_json::Value,
 }
 

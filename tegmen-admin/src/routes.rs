@@ -128,7 +128,7 @@ impl<S: Store> Api<S> {
                 let outcome = self.make(write, &admitted.by).await;
                 let kept = match &outcome {
                     Ok(reply) => reply.kept(),
-                    Err(problem) => Kept { status: problem.status.as_u16(), body: problem.body() },
+                    Err(problem) => Kept { status: problem.status.as_u16(), revision: None, body: problem.body() },
                 };
                 first.keep(&self.store, kept).await;
                 Ok(outcome?.into_response())

@@ -122,6 +122,7 @@ async fn no_bad_request_reaches_the_store() {
     // A repetition gets the answer of the first request, and another request with its key none.
     let again = scene.ask("POST", "/v1/devices", Some(&root), &key, &device).await;
     assert_eq!((again.status, &again.body), (201, &first.body));
+    assert_eq!(again.header("etag"), Some(first.header("etag").unwrap()));
     let other = json!({ "name": "hob", "kind": "protokey", "secret": "b2".repeat(32) });
     let wrong_key = token(&root);
     let large = json!({ "file": "policy.toml", "text": "#".repeat(3 << 20) });
