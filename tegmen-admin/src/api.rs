@@ -1,44 +1,32 @@
-//! The interface, its operations, and their requests.
+//! The interface, and the requests that it admits.
 
 use crate::failures::Failures;
 use crate::keys::{Keys, KeysError, Principal};
-use crate::problem::Problem;
 use axum::body::Bytes;
+use axum::http::HeaderMap;
 use std::path::Path;
 use std::sync::Arc;
 use tegmen_control::service::Service;
-use tegmen_store::{Revision, Store};
-
-/// An operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operation {
-    ListDevices,
-    AddDevice,
-    ShowDevice,
-    ReplaceDevice,
-    ChangeDevice,
-    RemoveDevice,
-    ShowPolicy,
-    ApplyPolicy,
-    TestPolicy,
-    DiffPolicy,
-    ExplainPolicy,
-    ListRevocations,
-    Revoke,
-    ListKeys,
-    CreateKey,
-    DeleteKey,
-}
+use tegmen_store::Store;
 
 /// A request that passed authentication, scope and size.
 pub(crate) struct Admitted {
+    /// The path of its route.
+    pub(crate) path: &'static str,
     /// The parameter of the path, if it has one.
     pub(crate) name: String,
+    /// The query as it came.
     pub(crate) query: String,
-    /// The revision in `If-Match`; `None` for `*`. It is read only by operations that need it.
-    pub(crate) over: Result<Option<Revision>, Problem>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) by: Principal,
+}
+
+impl Admitted {
+    /// The parameters of the query.
+    pub(crate) fn query(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.query.split('&').filter_map(|one| one.split_once('='))
+    }
 }
 
 /// The interface over an access control server.

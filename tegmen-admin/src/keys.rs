@@ -7,11 +7,11 @@
 //!
 //! A key is `tegmen_ID_SECRET`, with an ID of 8 and a secret of 32 random bytes in hexadecimal digits.
 
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::scope::{Scope, Scopes};
 use crate::{now, sha256};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -68,11 +68,27 @@ impl Principal {
 }
 
 /// A key to be created.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewKey {
+    /// The name for the audit log, 1 to 64 bytes.
+    #[schemars(length(min = 1, max = 64))]
+    name: String,
+    /// At least one.
+    #[schemars(length(min = 1))]
+    scopes: Scopes,
+    /// The end, at most 366 days from now, in seconds since 1970.
+    expires: u64,
+}
+
+/// A key, without its secret.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
+pub(crate) struct Listed {
+    id: String,
     name: String,
     scopes: Scopes,
+    /// The end in seconds since 1970.
     expires: u64,
 }
 
@@ -94,7 +110,7 @@ fn random<const N: usize>() -> Option<String> {
 }
 
 fn unauthorized() -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "send a valid API key as Authorization: Bearer KEY")
+    Problem::new(Code::Unauthorized, "send a valid API key as Authorization: Bearer KEY")
 }
 
 fn json(row: &impl Serialize) -> Value {
@@ -124,8 +140,7 @@ impl NewKey {
             Right::FirstKey(_) => Ok(()),
             Right::Scopes(scopes, end) if self.scopes.is_subset(scopes) && self.expires <= *end => Ok(()),
             Right::Scopes(..) => Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                "more-than-own-scope",
+                Code::MoreThanOwnScope,
                 "a key creates keys with its own scopes and no later end: ask an administrator who has more",
             )),
         }
@@ -181,10 +196,9 @@ impl<S: Store> Keys<S> {
     pub(crate) async fn create(&self, key: NewKey, by: &Principal) -> Result<(String, Zeroizing<String>), Problem> {
         let full = self.0.scan(Scan::of(KEYS, MOST)).await?.entries.len() >= MOST;
         if full {
-            return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many-keys", "delete keys that ended"));
+            return Err(Problem::new(Code::TooManyKeys, "delete keys that ended"));
         }
-        let no_random =
-            || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-random", "the system gives no random bytes");
+        let no_random = || Problem::new(Code::NoRandom, "the system gives no random bytes");
         let (id, secret) = random::<8>().zip(random::<32>().map(Zeroizing::new)).ok_or_else(no_random)?;
         let creates_keys = key.scopes.contains(&Scope::KeysWrite);
         let row = Row { sha256: sha256(&[secret.as_bytes()]), key };
@@ -203,12 +217,12 @@ impl<S: Store> Keys<S> {
     }
 
     /// All keys, without their hashes.
-    pub(crate) async fn list(&self) -> Result<Vec<serde_json::Value>, Problem> {
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>, Problem> {
         let page = self.0.scan(Scan::of(KEYS, MOST)).await?;
         let shown = |entry: &tegmen_store::store::Entry| {
             let id = std::str::from_utf8(&entry.key).ok()?.strip_prefix(KEYS)?.to_owned();
             let NewKey { name, scopes, expires } = read(&entry.value)?.key;
-            Some(serde_json::json!({ "id": id, "name": name, "scopes": scopes, "expires": expires }))
+            Some(Listed { id, name, scopes, expires })
         };
         Ok(page.entries.iter().filter_map(shown).collect())
     }
@@ -216,8 +230,7 @@ impl<S: Store> Keys<S> {
     /// Deletes a key.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Problem> {
         let row = format!("{KEYS}{id}");
-        let unknown =
-            || Problem::new(StatusCode::NOT_FOUND, "unknown-key", "there is no key of this ID: list the keys");
+        let unknown = || Problem::new(Code::UnknownKey, "there is no key of this ID: list the keys");
         let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let found = if is_id { self.0.read(row.as_bytes(), None).await?.entry } else { None };
         let entry = found.ok_or_else(unknown)?;

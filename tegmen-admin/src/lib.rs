@@ -11,20 +11,26 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod api;
+mod description;
+mod document;
 mod failures;
 mod handlers;
 mod keys;
 mod listener;
+mod messages;
+mod operation;
+mod parts;
 mod problem;
 mod replay;
+mod reply;
 mod routes;
 mod scope;
 
 pub use api::Api;
 pub use keys::KeysError;
 pub use listener::{ClientCertificates, serve, tls};
-pub use problem::Problem;
-pub use routes::{ROUTES, Route};
+pub use operation::Route;
+pub use problem::{Code, Problem};
 pub use scope::{Scope, Scopes};
 
 /// Seconds since 1970.

@@ -3,48 +3,168 @@
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::StoreError;
 
+/// The cause of a refusal. Its name is a word for programs, and stays the same in later versions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Code {
+    /// The request breaks a rule of its form.
+    Malformed,
+    /// The request has no valid credential.
+    Unauthorized,
+    /// The credential does not have the scope of the route.
+    ScopeMissing,
+    /// The key to be created has more rights than its creator.
+    MoreThanOwnScope,
+    /// There is no such path.
+    NoRoute,
+    /// There is no device of this name.
+    UnknownDevice,
+    /// The server accepted no such session.
+    UnknownSession,
+    /// There is no key of this ID.
+    UnknownKey,
+    /// The path has other methods.
+    NoMethod,
+    /// The body did not come in time.
+    TooSlow,
+    /// There is a device of this name.
+    NameTaken,
+    /// Another device has this certificate or key.
+    DigestTaken,
+    /// The first request with this `Idempotency-Key` has no known answer.
+    IdempotencyKeyInUse,
+    /// The target of the change is not as its sender assumes.
+    ChangedMeanwhile,
+    /// The body is too long.
+    TooLong,
+    /// The policy is too long.
+    PolicyTooLong,
+    /// No device can be so.
+    InvalidDevice,
+    /// The policy has a mistake.
+    InvalidPolicy,
+    /// The policy fails its own tests.
+    PolicyFailsTests,
+    /// Another request had this `Idempotency-Key`.
+    IdempotencyKeyReused,
+    /// The request needs `If-Match`.
+    IfMatchMissing,
+    /// The address sent too many wrong keys.
+    TooManyFailures,
+    /// The server has a fault.
+    Internal,
+    /// The store does not answer.
+    StoreUnavailable,
+    /// The audit log cannot be written.
+    AuditUnavailable,
+    /// The system gives no random bytes.
+    NoRandom,
+    /// The revocation list is full.
+    RevocationListFull,
+    /// There are too many keys.
+    TooManyKeys,
+}
+
+impl Code {
+    const fn entry(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::ScopeMissing => (StatusCode::FORBIDDEN, "scope-missing"),
+            Self::MoreThanOwnScope => (StatusCode::FORBIDDEN, "more-than-own-scope"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
+            Self::UnknownDevice => (StatusCode::NOT_FOUND, "unknown-device"),
+            Self::UnknownSession => (StatusCode::NOT_FOUND, "unknown-session"),
+            Self::UnknownKey => (StatusCode::NOT_FOUND, "unknown-key"),
+            Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "no-method"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
+            Self::NameTaken => (StatusCode::CONFLICT, "name-taken"),
+            Self::DigestTaken => (StatusCode::CONFLICT, "digest-taken"),
+            Self::IdempotencyKeyInUse => (StatusCode::CONFLICT, "idempotency-key-in-use"),
+            Self::ChangedMeanwhile => (StatusCode::PRECONDITION_FAILED, "changed-meanwhile"),
+            Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "too-long"),
+            Self::PolicyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "policy-too-long"),
+            Self::InvalidDevice => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-device"),
+            Self::InvalidPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-policy"),
+            Self::PolicyFailsTests => (StatusCode::UNPROCESSABLE_ENTITY, "policy-fails-tests"),
+            Self::IdempotencyKeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused"),
+            Self::IfMatchMissing => (StatusCode::PRECONDITION_REQUIRED, "if-match-missing"),
+            Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too-many-failures"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
+            Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable"),
+            Self::NoRandom => (StatusCode::SERVICE_UNAVAILABLE, "no-random"),
+            Self::RevocationListFull => (StatusCode::INSUFFICIENT_STORAGE, "revocation-list-full"),
+            Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, "too-many-keys"),
+        }
+    }
+
+    /// The status of the response.
+    pub const fn status(self) -> StatusCode {
+        self.entry().0
+    }
+
+    /// The name, as problem documents have it.
+    pub const fn name(self) -> &'static str {
+        self.entry().1
+    }
+}
+
 /// The reason why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The status.
-    pub status: StatusCode,
-    /// A word for programs that stays the same in later versions.
-    pub code: &'static str,
+    /// The cause, for programs.
+    pub code: Code,
     /// The cause and the next step, for people.
     pub detail: String,
 }
 
+/// A problem document (RFC 9457).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Document<'a> {
+    /// A URI of the code.
+    r#type: String,
+    /// The reason phrase of the status.
+    title: Option<&'a str>,
+    /// The status of the response.
+    status: u16,
+    /// A word for programs that stays the same in later versions.
+    code: &'a str,
+    /// The cause and the next step, for people.
+    detail: &'a str,
+}
+
 impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into() }
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "malformed", detail)
+        Self::new(Code::Malformed, detail)
     }
 
-    pub(crate) fn body(&self) -> serde_json::Value {
-        serde_json::json!({
-            "type": format!("tag:tegmen,2026:{}", self.code),
-            "title": self.status.canonical_reason(),
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "detail": self.detail,
-        })
+    pub(crate) fn body(&self) -> Document<'_> {
+        let (status, code) = self.code.entry();
+        let r#type = format!("tag:tegmen,2026:{code}");
+        Document { r#type, title: status.canonical_reason(), status: status.as_u16(), code, detail: &self.detail }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let response = (self.status, [(CONTENT_TYPE, "application/problem+json")], self.body().to_string());
-        if self.status == StatusCode::UNAUTHORIZED {
+        let status = self.code.status();
+        let body = serde_json::to_string(&self.body()).unwrap_or_default();
+        let response = (status, [(CONTENT_TYPE, "application/problem+json")], body);
+        if status == StatusCode::UNAUTHORIZED {
             return ([(WWW_AUTHENTICATE, "Bearer")], response).into_response();
         }
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
+        if status == StatusCode::TOO_MANY_REQUESTS {
             return ([(RETRY_AFTER, "60")], response).into_response();
         }
         response.into_response()
@@ -53,22 +173,20 @@ impl IntoResponse for Problem {
 
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
-        let (status, code) = match &error {
-            StateError::NameTaken(_) => (StatusCode::CONFLICT, "name-taken"),
-            StateError::DigestTaken(_) => (StatusCode::CONFLICT, "digest-taken"),
-            StateError::Unknown(_) => (StatusCode::NOT_FOUND, "unknown-device"),
-            StateError::Party(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-device"),
-            StateError::Policy(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-policy"),
-            StateError::Tests(_) => (StatusCode::UNPROCESSABLE_ENTITY, "policy-fails-tests"),
-            StateError::PolicyTooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, "policy-too-long"),
-            StateError::Changed(_) => (StatusCode::PRECONDITION_FAILED, "changed-meanwhile"),
-            StateError::ListFull(_) => (StatusCode::INSUFFICIENT_STORAGE, "revocation-list-full"),
+        let code = match &error {
+            StateError::NameTaken(_) => Code::NameTaken,
+            StateError::DigestTaken(_) => Code::DigestTaken,
+            StateError::Unknown(_) => Code::UnknownDevice,
+            StateError::Party(_) => Code::InvalidDevice,
+            StateError::Policy(_) => Code::InvalidPolicy,
+            StateError::Tests(_) => Code::PolicyFailsTests,
+            StateError::PolicyTooLong(_) => Code::PolicyTooLong,
+            StateError::Changed(_) => Code::ChangedMeanwhile,
+            StateError::ListFull(_) => Code::RevocationListFull,
             StateError::Store(error) => return error.clone().into(),
-            StateError::SessionUsed { .. } | StateError::Fault(_) | StateError::System(_) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal")
-            }
+            StateError::SessionUsed { .. } | StateError::Fault(_) | StateError::System(_) => Code::Internal,
         };
-        Self::new(status, code, error.to_string())
+        Self::new(code, error.to_string())
     }
 }
 
@@ -76,23 +194,19 @@ impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::State(error) => error.into(),
-            ServiceError::Audit(error) => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable", error.to_string())
-            }
-            error @ ServiceError::UnknownSession(_) => {
-                Self::new(StatusCode::NOT_FOUND, "unknown-session", error.to_string())
-            }
+            ServiceError::Audit(error) => Self::new(Code::AuditUnavailable, error.to_string()),
+            error @ ServiceError::UnknownSession(_) => Self::new(Code::UnknownSession, error.to_string()),
         }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let (status, code) = match &error {
-            StoreError::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
-            StoreError::Conflict { .. } => (StatusCode::PRECONDITION_FAILED, "changed-meanwhile"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        let code = match &error {
+            StoreError::Unavailable { .. } => Code::StoreUnavailable,
+            StoreError::Conflict { .. } => Code::ChangedMeanwhile,
+            _ => Code::Internal,
         };
-        Self::new(status, code, error.to_string())
+        Self::new(code, error.to_string())
     }
 }

@@ -6,9 +6,8 @@
 //!
 //! A row is written before the change, so no failure makes a change twice. The end of its lease removes it.
 
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::sha256;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tegmen_store::store::LeaseId;
@@ -44,8 +43,7 @@ pub(crate) struct First {
 
 fn in_use() -> Problem {
     Problem::new(
-        StatusCode::CONFLICT,
-        "idempotency-key-in-use",
+        Code::IdempotencyKeyInUse,
         "the first request with this Idempotency-Key has no answer yet, or failed with the server: read whether it was made",
     )
 }
@@ -66,8 +64,7 @@ pub(crate) async fn look_up<S: Store>(
         let found = entry.value.plain().and_then(|text| serde_json::from_slice::<Row>(text).ok()).ok_or_else(in_use)?;
         if found.request != request {
             return Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "idempotency-key-reused",
+                Code::IdempotencyKeyReused,
                 "another request had this Idempotency-Key: draw a new one for each request",
             ));
         }

@@ -1,12 +1,15 @@
 //! A server with its listener, and a client.
 
+pub(crate) mod document;
+
+use document::check;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen_admin::{Api, ClientCertificates, Scope, serve, tls};
+use tegmen_admin::{Api, ClientCertificates, Route, Scope, serve, tls};
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::service::Service;
@@ -31,6 +34,11 @@ pub(crate) fn token(key: &str) -> String {
     format!("{front}_{}", "0".repeat(64))
 }
 
+/// The routes that need a scope.
+pub(crate) fn routes() -> Vec<(Route, Scope)> {
+    Api::<Database>::routes().into_iter().filter_map(|route| route.scope.map(|scope| (route, scope))).collect()
+}
+
 pub(crate) struct Scene {
     dir: PathBuf,
     pub(crate) store: Database,
@@ -45,7 +53,7 @@ pub(crate) struct Scene {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    headers: String,
+    pub(crate) headers: String,
     pub(crate) text: String,
     pub(crate) body: Value,
 }
@@ -178,7 +186,8 @@ impl Scene {
         self.store.read(b"none", None).await.unwrap().at
     }
 
-    /// One request on a connection of its own. A body of `Null` is none, and a string goes as it is.
+    /// One request on a connection of its own. A body of `Null` is none, and a string goes as it is. The document describes the
+    /// answer.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -208,8 +217,10 @@ impl Scene {
         let answer = String::from_utf8(answer).unwrap();
         let (headers, text) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}"));
         let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = serde_json::from_str(text).unwrap_or(Value::Null);
-        Answer { status, headers: headers.to_owned(), text: text.to_owned(), body }
+        let content = serde_json::from_str(text).unwrap_or(Value::Null);
+        let answer = Answer { status, headers: headers.to_owned(), text: text.to_owned(), body: content };
+        check(method, path, &body, &answer);
+        answer
     }
 }
 

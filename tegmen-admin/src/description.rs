@@ -1,0 +1,127 @@
+//! Descriptions of operations in the OpenAPI document.
+
+use crate::problem::{self, Code};
+use axum::http::StatusCode;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The schemas that several operations share.
+pub(crate) struct Schemas {
+    requests: SchemaGenerator,
+    answers: SchemaGenerator,
+    /// Responses of refusals by the names of their codes.
+    refusals: Map<String, Value>,
+}
+
+impl Schemas {
+    /// No schemas. Those of requests are of what the server reads, those of answers of what it writes.
+    pub(crate) fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        let (requests, answers) = (settings.clone().for_deserialize(), settings.for_serialize());
+        Self { requests: requests.into_generator(), answers: answers.into_generator(), refusals: Map::new() }
+    }
+
+    /// All schemas by their names, and the responses of refusals.
+    pub(crate) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
+        let mut all = self.requests.take_definitions(true);
+        all.extend(self.answers.take_definitions(true));
+        (all, self.refusals)
+    }
+}
+
+/// The description of one operation.
+pub(crate) struct Description<'s> {
+    schemas: &'s mut Schemas,
+    parameters: Vec<Value>,
+    body: Option<Value>,
+    responses: BTreeMap<u16, Value>,
+    codes: BTreeSet<Code>,
+}
+
+impl<'s> Description<'s> {
+    /// A description without members.
+    pub(crate) fn new(schemas: &'s mut Schemas) -> Self {
+        Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
+    }
+
+    /// Adds a parameter. `place` is `path`, `query` or `header`.
+    pub(crate) fn parameter(&mut self, name: &str, place: &str, is_required: bool, meaning: &str, schema: &Value) {
+        self.parameters.push(json!({
+            "name": name,
+            "in": place,
+            "required": is_required,
+            "description": meaning,
+            "schema": schema,
+        }));
+    }
+
+    /// Sets the body of the request.
+    pub(crate) fn takes<T: JsonSchema>(&mut self) {
+        let schema = self.schemas.requests.subschema_for::<T>();
+        self.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
+    }
+
+    /// Adds an answer of JSON.
+    pub(crate) fn gives<T: JsonSchema>(&mut self, status: StatusCode, meaning: &str) {
+        let schema = self.schemas.answers.subschema_for::<T>();
+        let content = json!({ "application/json": { "schema": schema } });
+        self.response(status, json!({ "description": meaning, "content": content }));
+    }
+
+    /// Adds a response object.
+    pub(crate) fn response(&mut self, status: StatusCode, response: Value) {
+        self.responses.insert(status.as_u16(), response);
+    }
+
+    /// Adds the entity tag to all responses so far.
+    pub(crate) fn tagged(&mut self) {
+        let tag = json!({ "ETag": {
+            "description": "The revision, for If-Match.",
+            "required": true,
+            "schema": { "type": "string", "pattern": "^\"[0-9]+\"$" },
+        } });
+        for response in self.responses.values_mut().filter_map(Value::as_object_mut) {
+            response.insert("headers".to_owned(), tag.clone());
+        }
+    }
+
+    /// Adds causes of refusals.
+    pub(crate) fn codes(&mut self, codes: impl IntoIterator<Item = Code>) {
+        self.codes.extend(codes);
+    }
+
+    /// The members of the operation object.
+    pub(crate) fn finish(mut self) -> Map<String, Value> {
+        self.refusals();
+        let mut members = Map::new();
+        let status = |(status, response): (u16, Value)| (status.to_string(), response);
+        members.insert("responses".to_owned(), self.responses.into_iter().map(status).collect());
+        if !self.parameters.is_empty() {
+            members.insert("parameters".to_owned(), Value::Array(self.parameters));
+        }
+        members.extend(self.body.map(|body| ("requestBody".to_owned(), body)));
+        members
+    }
+
+    /// Adds a response for each status that the codes have.
+    fn refusals(&mut self) {
+        let mut names: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+        for code in &self.codes {
+            names.entry(code.status().as_u16()).or_default().push(code.name());
+        }
+        let problem = self.schemas.answers.subschema_for::<problem::Document<'_>>();
+        for (status, names) in names {
+            let codes = json!({ "properties": { "status": { "const": status }, "code": { "enum": names } } });
+            let content = json!({ "application/problem+json": { "schema": { "allOf": [problem, codes] } } });
+            let description = format!("Refused: {}.", names.join(", "));
+            let name = names.join(".");
+            self.responses.insert(status, json!({ "$ref": format!("#/components/responses/{name}") }));
+            self.schemas.refusals.insert(name, json!({ "description": description, "content": content }));
+        }
+    }
+}

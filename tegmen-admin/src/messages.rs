@@ -1,0 +1,294 @@
+//! The bodies of requests and answers.
+
+use crate::keys::Listed;
+use crate::problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_control::access::policy::{OwnedParty, Policy};
+use tegmen_control::state::{Credential, Device, NewDevice, StateError};
+use zeroize::Zeroizing;
+
+/// The kinds of proofs.
+const KINDS: [&str; 5] = ["certificate", "public-key", "shared-key", "protokey", "protokey-paper"];
+/// The hexadecimal digits of a SHA-256.
+const DIGEST: &str = "^[0-9a-fA-F]{64}$";
+/// The hexadecimal digits of 16 to 64 bytes.
+const SECRET: &str = "^([0-9a-fA-F]{2}){16,64}$";
+/// The hexadecimal digits of a token hash: an algorithm and its digest (RFC 9770, section 3), for SHA-256.
+const HASH: &str = "^[0-9a-fA-F]{66}$";
+
+/// A device to be added.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewDevice")]
+pub(crate) struct NamedProof {
+    /// The name of the device.
+    name: String,
+    /// The tags, by which rules of the policy name the device.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// The kind of the proof: certificate and public-key have sha256, the others have secret.
+    #[schemars(extend("enum" = KINDS))]
+    kind: String,
+    /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
+    #[schemars(extend("pattern" = DIGEST))]
+    sha256: Option<String>,
+    /// The secret in hexadecimal digits. No answer has it.
+    #[schemars(extend("pattern" = SECRET))]
+    secret: Option<String>,
+}
+
+/// The tags of a device, and the proof by which the server knows it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Proof {
+    /// The name of the device, which stays the same.
+    name: Option<String>,
+    /// The tags, by which rules of the policy name the device.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// The kind of the proof: certificate and public-key have sha256, the others have secret.
+    #[schemars(extend("enum" = KINDS))]
+    kind: String,
+    /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
+    #[schemars(extend("pattern" = DIGEST))]
+    sha256: Option<String>,
+    /// The secret in hexadecimal digits. No answer has it.
+    #[schemars(extend("pattern" = SECRET))]
+    secret: Option<String>,
+}
+
+impl NamedProof {
+    pub(crate) fn device(self) -> Result<NewDevice, Problem> {
+        let Self { name, tags, kind, sha256, secret } = self;
+        Proof { name: None, tags, kind, sha256, secret }.device(&name)
+    }
+}
+
+impl Proof {
+    /// The device with this proof. `name` is its name, unless the proof has one.
+    pub(crate) fn device(self, name: &str) -> Result<NewDevice, Problem> {
+        let invalid = |why: String| Problem::new(Code::InvalidDevice, why);
+        let secret = self.secret.map(Zeroizing::new);
+        let digest = match &self.sha256 {
+            None => None,
+            Some(digits) => {
+                let digest = from_hex(digits).and_then(|digest| digest.try_into().ok());
+                Some(digest.ok_or_else(|| invalid("sha256 has 64 hexadecimal digits".to_owned()))?)
+            }
+        };
+        let kinds =
+            "kind is certificate or public-key with sha256, or shared-key, protokey or protokey-paper with secret";
+        let credential = Credential::of(&self.kind, digest).ok_or_else(|| invalid(kinds.to_owned()))?;
+        let party = OwnedParty::new(self.name.as_deref().unwrap_or(name), self.tags).map_err(invalid)?;
+        match secret {
+            None => NewDevice::public(party, credential).map_err(invalid),
+            Some(digits) => {
+                let secret = from_hex(&digits).map(Zeroizing::new);
+                let secret = secret.ok_or_else(|| invalid("secret has hexadecimal digits".to_owned()))?;
+                NewDevice::secret(party, credential, &secret).map_err(invalid)
+            }
+        }
+    }
+}
+
+/// A change of a device. Members that are not given stay as they are.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DeviceChanges")]
+pub(crate) struct Changes {
+    /// The tags in place of those that it has.
+    pub(crate) tags: Option<Vec<String>>,
+    /// True disables the device and revokes the keys of its sessions.
+    pub(crate) disabled: Option<bool>,
+}
+
+/// A device, without its secret.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Device")]
+pub(crate) struct ShownDevice {
+    name: String,
+    tags: Vec<String>,
+    #[schemars(extend("enum" = KINDS))]
+    kind: &'static str,
+    /// The SHA-256 of a certificate or a raw public key.
+    sha256: Option<String>,
+    disabled: bool,
+}
+
+impl From<&Device> for ShownDevice {
+    fn from(device: &Device) -> Self {
+        let party = device.party.party();
+        Self {
+            name: party.name.to_owned(),
+            tags: party.tags.to_vec(),
+            kind: device.credential.kind(),
+            sha256: device.credential.digest().map(|digest| to_hex(&digest)),
+            disabled: device.disabled,
+        }
+    }
+}
+
+/// A page of devices in the order of their names.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Devices")]
+pub(crate) struct ShownDevices {
+    pub(crate) devices: Vec<ShownDevice>,
+    /// The cursor of the next page; null on the last page.
+    pub(crate) next: Option<String>,
+}
+
+/// The text of a policy.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Policy")]
+pub(crate) struct PolicyFile {
+    /// The name of its file, for messages.
+    #[serde(default)]
+    file: String,
+    pub(crate) text: String,
+}
+
+impl PolicyFile {
+    pub(crate) fn name(&self) -> &str {
+        if self.file.is_empty() { "policy" } else { &self.file }
+    }
+
+    pub(crate) fn parse(&self) -> Result<Policy, Problem> {
+        Ok(Policy::parse(self.name(), &self.text).map_err(StateError::from)?)
+    }
+}
+
+/// The policy in force.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PolicyInForce")]
+pub(crate) struct ShownPolicy {
+    /// The name of its file; null if no policy was applied.
+    pub(crate) file: Option<String>,
+    pub(crate) text: String,
+}
+
+/// The outcome of the tests in a policy.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Tested {
+    /// The number of rules.
+    pub(crate) rules: usize,
+    /// The number of tests.
+    pub(crate) tests: usize,
+    /// The tests that fail, with their causes.
+    pub(crate) failed: Vec<String>,
+}
+
+/// The policy in force compared with another one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Difference")]
+pub(crate) struct Compared {
+    /// Rules that only the policy in force has.
+    pub(crate) removed: Vec<String>,
+    /// Rules that only the other policy has.
+    pub(crate) added: Vec<String>,
+    /// Decisions that differ.
+    pub(crate) changes: Vec<String>,
+    /// True if all decisions were compared.
+    pub(crate) complete: bool,
+}
+
+/// A question to the policy in force.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Question")]
+pub(crate) struct Explain {
+    /// The words of the party that asks: its name, and `tag:TAG` for each tag.
+    pub(crate) subject: Vec<String>,
+    /// The words of the party that is asked.
+    pub(crate) publisher: Vec<String>,
+    /// The method and the path, as `GET /temp`.
+    pub(crate) request: String,
+}
+
+/// A decision of the policy in force.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Explanation")]
+pub(crate) struct Explained {
+    /// `allowed`, or the cause of the refusal.
+    pub(crate) decision: String,
+    /// The rule that decided.
+    pub(crate) message: String,
+    /// Rules that decide on something similar.
+    pub(crate) near: Vec<String>,
+}
+
+/// A revocation.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "Revocation")]
+pub(crate) enum Revoked {
+    /// Of the key of a session.
+    Session(RevokedSession),
+    /// Of a token.
+    Token(RevokedToken),
+}
+
+/// The session whose key is revoked.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RevokedSession {
+    /// The identity that the server accepted, as the audit log has it.
+    pub(crate) session: String,
+}
+
+/// The token that is revoked.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RevokedToken {
+    /// The hash of the token (RFC 9770), as the audit log has it.
+    #[schemars(extend("pattern" = HASH))]
+    hash: String,
+    /// The time from which on the token is not valid anyway, in seconds since 1970.
+    pub(crate) expires: u64,
+    /// The devices that are notified: the publisher and the client of the token.
+    pub(crate) concerned: Vec<String>,
+}
+
+impl Revoked {
+    /// Checks the hash of a token.
+    pub(crate) fn check(self) -> Result<Self, Problem> {
+        if let Self::Token(token) = &self {
+            token.hash()?;
+        }
+        Ok(self)
+    }
+}
+
+impl RevokedToken {
+    pub(crate) fn hash(&self) -> Result<Vec<u8>, Problem> {
+        let hash = from_hex(&self.hash).filter(|hash| hash.len() == 33);
+        hash.ok_or_else(|| Problem::malformed("hash has the 66 hexadecimal digits of a token hash"))
+    }
+}
+
+/// The revocation list.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Revocations")]
+pub(crate) struct Listing {
+    /// The hashes of the revoked tokens.
+    pub(crate) hashes: Vec<String>,
+}
+
+/// All keys.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Keys")]
+pub(crate) struct ListedKeys {
+    pub(crate) keys: Vec<Listed>,
+}
+
+/// A key that was created.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CreatedKey")]
+pub(crate) struct ShownKey {
+    pub(crate) id: String,
+    /// The key. A repetition of the request gets no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+}

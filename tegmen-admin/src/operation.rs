@@ -1,0 +1,161 @@
+//! Operations: functions with the parts of the request that they read and the answer that they give.
+
+use crate::api::{Admitted, Api};
+use crate::description::Description;
+use crate::keys::Principal;
+use crate::parts::Part;
+use crate::problem::{Code, Problem};
+use crate::replay::{self, Kept};
+use crate::reply::{Answer, Reply};
+use crate::scope::Scope;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::pin::Pin;
+use std::sync::Arc;
+use tegmen_store::Store;
+
+/// A route with its method and the scope that it needs.
+#[derive(Debug)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, with names of its parameters in braces.
+    pub path: &'static str,
+    /// The scope that a request needs; `None` for a route that needs no credential.
+    pub scope: Option<Scope>,
+}
+
+/// A route, and what it does.
+pub(crate) struct Operation<S> {
+    pub(crate) route: Route,
+    /// The name for programs that are generated from the document.
+    pub(crate) id: &'static str,
+    /// The sentence for the document.
+    pub(crate) summary: &'static str,
+    /// Causes of refusals, beside those of its parts and those of all operations.
+    pub(crate) codes: &'static [Code],
+    /// True if the bootstrap token may do it.
+    pub(crate) is_for_bootstrap: bool,
+    pub(crate) action: Action<S>,
+}
+
+type Outcome = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
+
+/// The function of an operation, and its description.
+pub(crate) struct Action<S> {
+    pub(crate) describe: fn(&mut Description<'_>),
+    pub(crate) run: Run<S>,
+}
+
+/// The function of an operation.
+pub(crate) enum Run<S> {
+    /// For anyone, without a look at the request.
+    Anyone(fn() -> Response),
+    /// With an admitted request.
+    Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
+}
+
+/// An operation that changes nothing.
+pub(crate) fn reads<S, P, A, F>(find: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
+where
+    S: Store,
+    P: Part,
+    A: Answer,
+    F: Future<Output = Result<A, Problem>> + Send,
+{
+    Action {
+        describe: |about| {
+            P::describe(about);
+            A::describe(about);
+        },
+        run: Run::Admitted(Box::new(move |api, admitted| {
+            Box::pin(async move { Ok(find(api, P::read(&admitted)?).await?.reply().into_response()) })
+        })),
+    }
+}
+
+/// An operation that makes a change. `check` returns the change, or refuses it before anything is stored.
+pub(crate) fn changes<S, P, W, A, F>(
+    check: fn(P) -> Result<W, Problem>,
+    make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
+) -> Action<S>
+where
+    S: Store,
+    P: Part,
+    W: Send + 'static,
+    A: Answer,
+    F: Future<Output = Result<A, Problem>> + Send,
+{
+    Action {
+        describe: |about| {
+            P::describe(about);
+            A::describe(about);
+        },
+        run: Run::Admitted(Box::new(move |api, admitted| {
+            Box::pin(async move {
+                let work = check(P::read(&admitted)?)?;
+                Ok(make(api, admitted.by, work).await?.reply().into_response())
+            })
+        })),
+    }
+}
+
+/// An operation that makes a change, once for each `Idempotency-Key`. `check` is as for [`changes`].
+pub(crate) fn creates<S, P, W, A, F>(
+    check: fn(P) -> Result<W, Problem>,
+    make: impl Fn(Arc<Api<S>>, Principal, W) -> F + Copy + Send + Sync + 'static,
+) -> Action<S>
+where
+    S: Store,
+    P: Part,
+    W: Send + 'static,
+    A: Answer,
+    F: Future<Output = Result<A, Problem>> + Send,
+{
+    Action {
+        describe: |about| {
+            P::describe(about);
+            A::describe(about);
+            let meaning = "A repetition within a day gets the answer of the first request.";
+            let schema = json!({ "type": "string", "minLength": 1, "maxLength": 128 });
+            about.parameter("Idempotency-Key", "header", false, meaning, &schema);
+            about.codes([Code::IdempotencyKeyInUse, Code::IdempotencyKeyReused]);
+        },
+        run: Run::Admitted(Box::new(move |api, admitted| {
+            Box::pin(async move {
+                let work = check(P::read(&admitted)?)?;
+                let store = api.store.clone();
+                let make = |by| async move { make(api, by, work).await.map(Answer::reply) };
+                once(store, admitted, make).await.map(IntoResponse::into_response)
+            })
+        })),
+    }
+}
+
+/// Makes a change, or returns the answer to the first request with its `Idempotency-Key`.
+async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
+    store: S,
+    admitted: Admitted,
+    make: impl FnOnce(Principal) -> F,
+) -> Result<Reply, Problem> {
+    let Some(key) = admitted.headers.get("idempotency-key") else { return make(admitted.by).await };
+    let key = key.to_str().map_err(|_| Problem::malformed("an Idempotency-Key has visible ASCII characters"))?;
+    let content = [admitted.path.as_bytes(), &[0], &admitted.body[..]];
+    match replay::look_up(&store, &admitted.by.name, key, &content).await? {
+        Err(kept) => Ok(Reply::of(kept)),
+        Ok(first) => {
+            let outcome = make(admitted.by).await;
+            let kept = match &outcome {
+                Ok(reply) => reply.kept(),
+                Err(problem) => Kept {
+                    status: problem.code.status().as_u16(),
+                    revision: None,
+                    body: serde_json::to_value(problem.body()).unwrap_or_default(),
+                },
+            };
+            first.keep(&store, kept).await;
+            outcome
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The parts of requests that operations read. Each part describes itself, so the document has what the server reads.
+
+use crate::api::Admitted;
+use crate::description::Description;
+use crate::keys::Principal;
+use crate::problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tegmen_base::hex::from_hex;
+use tegmen_store::Revision;
+
+/// Devices of a page, at most.
+const MAX_PAGE: usize = 1000;
+
+/// A part of a request.
+pub(crate) trait Part: Sized + Send + 'static {
+    fn read(admitted: &Admitted) -> Result<Self, Problem>;
+    fn describe(about: &mut Description<'_>);
+}
+
+impl Part for () {
+    fn read(_: &Admitted) -> Result<Self, Problem> {
+        Ok(())
+    }
+
+    fn describe(_: &mut Description<'_>) {}
+}
+
+impl<A: Part, B: Part> Part for (A, B) {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok((A::read(admitted)?, B::read(admitted)?))
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        A::describe(about);
+        B::describe(about);
+    }
+}
+
+impl<A: Part, B: Part, C: Part> Part for (A, B, C) {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok((A::read(admitted)?, B::read(admitted)?, C::read(admitted)?))
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        <(A, B)>::describe(about);
+        C::describe(about);
+    }
+}
+
+/// The parameter of the path. The document takes it from the path.
+pub(crate) struct Name(pub(crate) String);
+
+impl Part for Name {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok(Self(admitted.name.clone()))
+    }
+
+    fn describe(_: &mut Description<'_>) {}
+}
+
+/// The sender.
+impl Part for Principal {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok(admitted.by.clone())
+    }
+
+    fn describe(_: &mut Description<'_>) {}
+}
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        // The place and the kind of a mistake, without what stood there: it may be a secret.
+        let body = serde_json::from_slice(&admitted.body).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let fault =
+                if error.is_data() { "a field is missing, unknown or of another type" } else { "it is not JSON" };
+            Problem::malformed(format!(
+                "the body cannot be read at line {line}, column {column}: {fault}: see docs/admin.md"
+            ))
+        });
+        body.map(Self)
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        about.takes::<T>();
+    }
+}
+
+/// The revision that the sender means to change; `None` is any.
+pub(crate) struct Over(pub(crate) Option<Revision>);
+
+impl Part for Over {
+    /// Reads `If-Match`: `*`, or one entity tag, which is a revision in quotes.
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        let missing = "send If-Match with the ETag of the last GET, or * for any";
+        let header = admitted.headers.get("if-match").ok_or_else(|| Problem::new(Code::IfMatchMissing, missing))?;
+        let text = header.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(Self(None));
+        }
+        let digits = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let revision = digits.and_then(|digits| digits.parse().ok());
+        revision.map(|revision| Self(Some(Revision(revision)))).ok_or_else(|| Problem::malformed(missing))
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        let meaning = "The ETag of the last GET, or * for any: without the revision that it names, nothing changes.";
+        about.parameter(
+            "If-Match",
+            "header",
+            true,
+            meaning,
+            &json!({ "type": "string", "pattern": "^(\\*|\"[0-9]+\")$" }),
+        );
+        about.codes([Code::IfMatchMissing, Code::ChangedMeanwhile]);
+    }
+}
+
+/// A page of a list.
+pub(crate) struct Paging {
+    /// The name after which the page begins.
+    pub(crate) after: Option<String>,
+    /// Entries of the page, at most.
+    pub(crate) most: usize,
+}
+
+impl Part for Paging {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        let mut paging = Self { after: None, most: 100 };
+        for (name, value) in admitted.query() {
+            match name {
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
+                    paging.most = limit.ok_or_else(|| Problem::malformed("limit is a number from 1 to 1000"))?;
+                }
+                // A cursor has hexadecimal digits, so that each name of a device goes into a query.
+                "after" => {
+                    let name = from_hex(value).and_then(|name| String::from_utf8(name).ok());
+                    paging.after =
+                        Some(name.ok_or_else(|| Problem::malformed("after is the next of the page before"))?);
+                }
+                _ => return Err(Problem::malformed("a list has the parameters limit and after")),
+            }
+        }
+        Ok(paging)
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        let limit = json!({ "type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 100 });
+        about.parameter("limit", "query", false, "The most entries of the page.", &limit);
+        let after = json!({ "type": "string", "pattern": "^([0-9a-f]{2})+$" });
+        about.parameter("after", "query", false, "The cursor of the page: next of the page before.", &after);
+    }
+}

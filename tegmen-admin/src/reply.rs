@@ -1,0 +1,125 @@
+//! Answers. Each describes itself, so the document has what the server answers.
+
+use crate::description::Description;
+use crate::replay::Kept;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tegmen_store::Revision;
+
+/// An answer.
+pub(crate) struct Reply {
+    status: StatusCode,
+    revision: Option<Revision>,
+    body: Option<Value>,
+    /// A field of the body that only the first answer has.
+    once: Option<&'static str>,
+}
+
+impl Reply {
+    fn of_body(status: StatusCode, body: &impl Serialize) -> Self {
+        Self { status, revision: None, body: serde_json::to_value(body).ok(), once: None }
+    }
+
+    /// The answer as it may be stored.
+    pub(crate) fn kept(&self) -> Kept {
+        let mut body = self.body.clone().unwrap_or(Value::Null);
+        if let (Some(once), Some(fields)) = (self.once, body.as_object_mut()) {
+            fields.remove(once);
+        }
+        Kept { status: self.status.as_u16(), revision: self.revision.map(|revision| revision.0), body }
+    }
+
+    pub(crate) fn of(kept: Kept) -> Self {
+        let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let revision = kept.revision.map(Revision);
+        Self { status, revision, body: Some(kept.body).filter(|body| !body.is_null()), once: None }
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        let kind = if self.status.is_success() { "application/json" } else { "application/problem+json" };
+        let body = self.body.as_ref().map_or_else(String::new, ToString::to_string);
+        let mut response = (self.status, [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-store")], body).into_response();
+        if let Some(Ok(tag)) = self.revision.map(|revision| format!("\"{}\"", revision.0).try_into()) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+        response
+    }
+}
+
+/// An answer of one form.
+pub(crate) trait Answer: Send + 'static {
+    fn reply(self) -> Reply;
+    fn describe(about: &mut Description<'_>);
+}
+
+/// An answer to a question.
+pub(crate) struct Shown<T>(pub(crate) T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Answer for Shown<T> {
+    fn reply(self) -> Reply {
+        Reply::of_body(StatusCode::OK, &self.0)
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        about.gives::<T>(StatusCode::OK, "What was asked for.");
+    }
+}
+
+/// An answer with something that was made.
+pub(crate) struct Created<T>(pub(crate) T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Answer for Created<T> {
+    fn reply(self) -> Reply {
+        Reply::of_body(StatusCode::CREATED, &self.0)
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        about.gives::<T>(StatusCode::CREATED, "What was made.");
+    }
+}
+
+/// An answer whose field of this name only its first sender gets.
+pub(crate) struct Once<A>(pub(crate) A, pub(crate) &'static str);
+
+impl<A: Answer> Answer for Once<A> {
+    fn reply(self) -> Reply {
+        Reply { once: Some(self.1), ..self.0.reply() }
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        A::describe(about);
+    }
+}
+
+/// The change was made.
+pub(crate) struct Done;
+
+impl Answer for Done {
+    fn reply(self) -> Reply {
+        Reply { status: StatusCode::NO_CONTENT, revision: None, body: None, once: None }
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        about.response(StatusCode::NO_CONTENT, json!({ "description": "The change was made." }));
+    }
+}
+
+/// An answer with the revision of what it is about, as entity tag.
+pub(crate) struct Tagged<A>(pub(crate) A, pub(crate) Revision);
+
+impl<A: Answer> Answer for Tagged<A> {
+    fn reply(self) -> Reply {
+        Reply { revision: Some(self.1), ..self.0.reply() }
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        A::describe(about);
+        about.tagged();
+    }
+}
