@@ -8,6 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tegmen_control::service::Service;
 use tegmen_store::Store;
+use tokio::sync::Semaphore;
+
+/// Clients that follow the events at a time.
+pub(crate) const STREAMS: usize = 32;
 
 /// A request that passed authentication, scope and size.
 pub(crate) struct Admitted {
@@ -35,6 +39,8 @@ pub struct Api<S> {
     pub(crate) store: S,
     pub(crate) keys: Keys<S>,
     pub(crate) failures: Failures,
+    /// Places of clients that follow the events.
+    pub(crate) streams: Arc<Semaphore>,
 }
 
 impl<S: Store> Api<S> {
@@ -47,6 +53,7 @@ impl<S: Store> Api<S> {
     pub async fn open(service: Arc<Service<S>>, store: S, bootstrap: &Path) -> Result<(Self, bool), KeysError> {
         let keys = Keys(store.clone());
         let written = keys.bootstrap(bootstrap).await?;
-        Ok((Self { service, store, keys, failures: Failures::default() }, written))
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        Ok((Self { service, store, keys, failures: Failures::default(), streams }, written))
     }
 }

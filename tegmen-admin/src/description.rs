@@ -73,6 +73,16 @@ impl<'s> Description<'s> {
         self.response(status, json!({ "description": meaning, "content": content }));
     }
 
+    /// Adds an answer of server-sent events of the types `changes` and `end`, with data of `C` and `E`.
+    pub(crate) fn streams<C: JsonSchema, E: JsonSchema>(&mut self) {
+        let answers = &mut self.schemas.answers;
+        let data = json!({ "changes": answers.subschema_for::<C>(), "end": answers.subschema_for::<E>() });
+        let content = json!({ "text/event-stream": { "schema": { "type": "string" }, "x-event-data": data } });
+        let meaning = "Server-sent events. The member x-event-data has the schemas of their data, by their types. The stream \
+                       ends behind an event of the type end.";
+        self.response(StatusCode::OK, json!({ "description": meaning, "content": content }));
+    }
+
     /// Adds a response object.
     pub(crate) fn response(&mut self, status: StatusCode, response: Value) {
         self.responses.insert(status.as_u16(), response);

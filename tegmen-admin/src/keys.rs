@@ -17,12 +17,12 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use tegmen_base::hex::to_hex;
-use tegmen_store::store::Scan;
+use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
 const KEYS: &str = "admin/key/";
-const BOOTSTRAP: &str = "admin/bootstrap";
+pub(crate) const BOOTSTRAP: &str = "admin/bootstrap";
 const PREFIX: &str = "tegmen_";
 /// The ID in the bootstrap token.
 const FIRST: &str = "bootstrap";
@@ -121,6 +121,26 @@ fn read(value: &Value) -> Option<Row> {
     serde_json::from_slice(value.plain()?).ok()
 }
 
+/// The ID in the name of a row of a key.
+fn id(row: &[u8]) -> Option<&str> {
+    std::str::from_utf8(row).ok()?.strip_prefix(KEYS)
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn listed(entry: &Entry) -> Option<Listed> {
+    let NewKey { name, scopes, expires } = read(&entry.value)?.key;
+    Some(Listed { id: id(&entry.key)?.to_owned(), name, scopes, expires })
+}
+
+/// The ID of the key whose row changed, and the key, unless it was deleted; `None` for another row.
+pub(crate) fn changed(change: &Changed) -> Option<(String, Option<Listed>)> {
+    let id = id(&change.key)?.to_owned();
+    Some((id, change.entry.as_ref().and_then(listed)))
+}
+
 impl NewKey {
     /// Checks a key that this principal wants to create: it gets no scope and no later end than its creator has.
     pub(crate) fn check(&self, by: &Principal) -> Result<(), Problem> {
@@ -172,8 +192,7 @@ impl<S: Store> Keys<S> {
     /// The principal with this bearer token.
     pub(crate) async fn authenticate(&self, token: &str) -> Result<Principal, Problem> {
         let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or_else(unauthorized)?;
-        let is_id = id == FIRST || (id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        if !is_id || secret.len() != 64 {
+        if !(id == FIRST || is_id(id)) || secret.len() != 64 {
             return Err(unauthorized());
         }
         let hash = sha256(&[secret.as_bytes()]);
@@ -184,12 +203,25 @@ impl<S: Store> Keys<S> {
             let right = Right::FirstKey(entry.changed);
             return is_same.then(|| Principal { name: FIRST.to_owned(), right }).ok_or_else(unauthorized);
         }
-        let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry.ok_or_else(unauthorized)?;
-        let Row { sha256: stored, key } = read(&entry.value).ok_or_else(unauthorized)?;
-        if !is_same(stored.as_bytes()) || key.expires <= now() {
+        let Row { sha256: stored, key } = self.valid(id).await?;
+        if !is_same(stored.as_bytes()) {
             return Err(unauthorized());
         }
         Ok(Principal { name: id.to_owned(), right: Right::Scopes(key.scopes, key.expires) })
+    }
+
+    /// The row of a key that has not ended.
+    async fn valid(&self, id: &str) -> Result<Row, Problem> {
+        let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry;
+        entry.and_then(|entry| read(&entry.value)).filter(|row| row.key.expires > now()).ok_or_else(unauthorized)
+    }
+
+    /// Checks that the API key of a principal still opens a scope. A certificate is checked by its connection.
+    pub(crate) async fn check(&self, by: &Principal, scope: Scope) -> Result<(), Problem> {
+        if is_id(&by.name) && !self.valid(&by.name).await?.key.scopes.contains(&scope) {
+            return Err(unauthorized());
+        }
+        Ok(())
     }
 
     /// Creates a key. Returns its ID and the key, which nobody can read again.
@@ -219,20 +251,14 @@ impl<S: Store> Keys<S> {
     /// All keys, without their hashes.
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, Problem> {
         let page = self.0.scan(Scan::of(KEYS, MOST)).await?;
-        let shown = |entry: &tegmen_store::store::Entry| {
-            let id = std::str::from_utf8(&entry.key).ok()?.strip_prefix(KEYS)?.to_owned();
-            let NewKey { name, scopes, expires } = read(&entry.value)?.key;
-            Some(Listed { id, name, scopes, expires })
-        };
-        Ok(page.entries.iter().filter_map(shown).collect())
+        Ok(page.entries.iter().filter_map(listed).collect())
     }
 
     /// Deletes a key.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Problem> {
         let row = format!("{KEYS}{id}");
         let unknown = || Problem::new(Code::UnknownKey, "there is no key of this ID: list the keys");
-        let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let found = if is_id { self.0.read(row.as_bytes(), None).await?.entry } else { None };
+        let found = if is_id(id) { self.0.read(row.as_bytes(), None).await?.entry } else { None };
         let entry = found.ok_or_else(unknown)?;
         self.0.commit(Transaction::default().require(row.as_str(), entry.changed).delete(row)).await?;
         Ok(())

@@ -13,6 +13,7 @@
 mod api;
 mod description;
 mod document;
+mod events;
 mod failures;
 mod handlers;
 mod keys;

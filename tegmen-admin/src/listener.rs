@@ -16,6 +16,7 @@ use std::time::Duration;
 use tegmen_store::Store;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,6 +25,8 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 256;
+/// Time after which a client is cut off that reads nothing of what it is sent.
+const STALL: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -94,7 +97,10 @@ async fn connection(
     clients: Option<&ClientCertificates>,
     router: axum::Router,
 ) {
-    let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await else { return };
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(STALL));
+    let accepted = tokio::time::timeout(PATIENCE, acceptor.accept(Box::pin(stream))).await;
+    let Ok(Ok(stream)) = accepted else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certified = clients.zip(certificate).map(|(clients, certificate)| {
         let digest = sha256(&[certificate.as_ref()]);

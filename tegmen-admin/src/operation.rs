@@ -6,10 +6,11 @@ use crate::keys::Principal;
 use crate::parts::Part;
 use crate::problem::{Code, Problem};
 use crate::replay::{self, Kept};
-use crate::reply::{Answer, Reply};
+use crate::reply::{Answer, Reply, Streamed};
 use crate::scope::Scope;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde_json::json;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -157,5 +158,25 @@ async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
             first.keep(&store, kept).await;
             outcome
         }
+    }
+}
+
+/// An operation that answers with events of the types `changes` and `end`, with data of `C` and `E`.
+pub(crate) fn streams<S, P, C, E, F>(follow: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
+where
+    S: Store,
+    P: Part,
+    C: JsonSchema,
+    E: JsonSchema,
+    F: Future<Output = Result<Streamed<C, E>, Problem>> + Send,
+{
+    Action {
+        describe: |about| {
+            P::describe(about);
+            about.streams::<C, E>();
+        },
+        run: Run::Admitted(Box::new(move |api, admitted| {
+            Box::pin(async move { Ok(follow(api, P::read(&admitted)?).await?.into_response()) })
+        })),
     }
 }

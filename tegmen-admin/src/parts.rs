@@ -157,3 +157,21 @@ impl Part for Paging {
         about.parameter("after", "query", false, "The cursor of the page: next of the page before.", &after);
     }
 }
+
+/// The revision after which events begin; `None` begins now.
+pub(crate) struct Since(pub(crate) Option<Revision>);
+
+impl Part for Since {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        let Some(header) = admitted.headers.get("last-event-id") else { return Ok(Self(None)) };
+        let revision = header.to_str().ok().and_then(|text| text.trim().parse().ok());
+        let wrong = || Problem::malformed("Last-Event-ID is the id of an event of this server");
+        revision.map(|revision| Self(Some(Revision(revision)))).ok_or_else(wrong)
+    }
+
+    fn describe(about: &mut Description<'_>) {
+        let meaning = "The id of the last event that was read: the stream begins behind it. Without it, it begins now.";
+        let schema = json!({ "type": "string", "pattern": "^[0-9]+$" });
+        about.parameter("Last-Event-ID", "header", false, meaning, &schema);
+    }
+}

@@ -38,6 +38,8 @@ pub enum Code {
     DigestTaken,
     /// The first request with this `Idempotency-Key` has no known answer.
     IdempotencyKeyInUse,
+    /// The store does not have the changes after `Last-Event-ID`.
+    HistoryGone,
     /// The target of the change is not as its sender assumes.
     ChangedMeanwhile,
     /// The body is too long.
@@ -60,6 +62,8 @@ pub enum Code {
     Internal,
     /// The store does not answer.
     StoreUnavailable,
+    /// Too many clients follow the events.
+    TooManyStreams,
     /// The audit log cannot be written.
     AuditUnavailable,
     /// The system gives no random bytes.
@@ -86,6 +90,7 @@ impl Code {
             Self::NameTaken => (StatusCode::CONFLICT, "name-taken"),
             Self::DigestTaken => (StatusCode::CONFLICT, "digest-taken"),
             Self::IdempotencyKeyInUse => (StatusCode::CONFLICT, "idempotency-key-in-use"),
+            Self::HistoryGone => (StatusCode::GONE, "history-gone"),
             Self::ChangedMeanwhile => (StatusCode::PRECONDITION_FAILED, "changed-meanwhile"),
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "too-long"),
             Self::PolicyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "policy-too-long"),
@@ -97,6 +102,7 @@ impl Code {
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too-many-failures"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
+            Self::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too-many-streams"),
             Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable"),
             Self::NoRandom => (StatusCode::SERVICE_UNAVAILABLE, "no-random"),
             Self::RevocationListFull => (StatusCode::INSUFFICIENT_STORAGE, "revocation-list-full"),

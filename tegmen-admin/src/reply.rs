@@ -4,10 +4,14 @@ use crate::description::Description;
 use crate::replay::Kept;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::marker::PhantomData;
 use tegmen_store::Revision;
 
 /// An answer.
@@ -121,5 +125,20 @@ impl<A: Answer> Answer for Tagged<A> {
     fn describe(about: &mut Description<'_>) {
         A::describe(about);
         about.tagged();
+    }
+}
+
+/// Server-sent events of the types `changes` and `end`, with data of `C` and `E`.
+pub(crate) struct Streamed<C, E>(Response, PhantomData<fn() -> (C, E)>);
+
+impl<C, E> Streamed<C, E> {
+    pub(crate) fn new(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Self {
+        Self(([(CACHE_CONTROL, "no-store")], Sse::new(events)).into_response(), PhantomData)
+    }
+}
+
+impl<C, E> IntoResponse for Streamed<C, E> {
+    fn into_response(self) -> Response {
+        self.0
     }
 }

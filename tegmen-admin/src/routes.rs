@@ -2,10 +2,11 @@
 
 use crate::api::{Admitted, Api};
 use crate::description::Description;
+use crate::events;
 use crate::handlers;
 use crate::keys::{Principal, Right};
 use crate::messages::Revoked;
-use crate::operation::{Action, Operation, Route, Run, changes, creates, reads};
+use crate::operation::{Action, Operation, Route, Run, changes, creates, reads, streams};
 use crate::parts::Body;
 use crate::problem::{Code, Problem};
 use crate::scope::Scope;
@@ -159,6 +160,16 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// The events.
+fn events<S: Store>() -> Operation<S> {
+    operation(
+        (Method::GET, "/v1/events", Scope::AuditRead),
+        ("followEvents", "Follows changes of devices, policy, revocations, sessions and keys."),
+        streams(events::follow),
+        &[Code::HistoryGone, Code::TooManyStreams],
+    )
+}
+
 /// The document of the interface, for anyone. It is the committed one, which a test compares with [`Api::document`].
 fn document<S>() -> Operation<S> {
     fn describe(about: &mut Description<'_>) {
@@ -183,7 +194,7 @@ impl<S: Store> Api<S> {
         let mut operations = devices();
         operations.extend(policy());
         operations.extend(revocations_and_keys());
-        operations.push(document());
+        operations.extend([events(), document()]);
         operations
     }
 

@@ -1,5 +1,6 @@
 //! The interface over its listener, TLS and a database in a file.
 
+#[allow(dead_code, reason = "each test uses its part")]
 mod common;
 
 use common::{Scene, later, routes, token};

@@ -4,9 +4,10 @@ use crate::output::{Failure, runtime};
 use crate::serve::admin::certificates;
 use clap::Args;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::http::request::Builder;
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tegmen_base::private;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -61,14 +63,18 @@ impl Admin {
         self.exchange(method, path, bytes)
     }
 
-    fn exchange(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
-        let (host, authority) = self.host()?;
+    /// Begins a request with the key.
+    fn request(&self, method: &Method, path: &str) -> Result<Builder, Failure> {
+        let (_, authority) = self.host()?;
         let key = Zeroizing::new(format!("Bearer {}", &*secret(&self.key_file, "--key-file")?));
         let mut key = HeaderValue::from_str(&key)
             .map_err(|_| Failure::usage(format!("{} has no API key in one line", self.key_file.display())))?;
         key.set_sensitive(true);
-        let mut request =
-            Request::builder().method(&method).uri(path).header(HOST, authority).header(AUTHORIZATION, key);
+        Ok(Request::builder().method(method).uri(path).header(HOST, authority).header(AUTHORIZATION, key))
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
+        let mut request = self.request(&method, path)?;
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
@@ -77,22 +83,26 @@ impl Admin {
             request = request.header(IF_MATCH, "*");
         }
         let request = request.body(Full::new(Bytes::from_owner(body))).map_err(Failure::new)?;
-        let config = self.tls()?;
         let answer = runtime()?.block_on(async {
             let late = |_| self.unanswered(&method, &format!("nothing came within {} s", PATIENCE.as_secs()));
-            tokio::time::timeout(PATIENCE, self.ask(&host, config, request)).await.map_err(late)?
+            tokio::time::timeout(PATIENCE, self.ask(request)).await.map_err(late)?
         });
         let (status, body) = answer?;
-        let body: Value = match body.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&body).map_err(|_| self.foreign(status))?,
-        };
-        if status.is_success() {
-            return Ok(body);
+        if !status.is_success() {
+            return Err(self.refused(status, &body));
         }
-        match (body["detail"].as_str(), body["code"].as_str()) {
-            (Some(detail), Some(code)) => Err(Failure::new(format!("the server refuses it: {detail} ({code})"))),
-            _ => Err(self.foreign(status)),
+        match body.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_slice(&body).map_err(|_| self.foreign(status)),
+        }
+    }
+
+    /// The failure of a request that the server refuses.
+    fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
+        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        match (problem["detail"].as_str(), problem["code"].as_str()) {
+            (Some(detail), Some(code)) => refusal(detail, code),
+            _ => self.foreign(status),
         }
     }
 
@@ -118,14 +128,21 @@ impl Admin {
         Ok(builder.with_root_certificates(roots).with_no_client_auth())
     }
 
-    async fn ask(
-        &self,
-        host: &str,
-        config: ClientConfig,
-        request: Request<Full<Bytes>>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
+    /// Sends a request on a connection of its own. Returns the whole response.
+    async fn ask(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure> {
+        let method = request.method().clone();
+        let (_connection, response) = self.open(request).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+        Ok((status, body.map_err(|error| self.unanswered(&method, &error))?.to_bytes()))
+    }
+
+    /// Sends a request on a connection of its own. Returns the connection, which ends when it is dropped, and the response up
+    /// to its body.
+    async fn open(&self, request: Request<Full<Bytes>>) -> Result<(JoinSet<()>, Response<Incoming>), Failure> {
+        let ((host, _), config) = (self.host()?, self.tls()?);
         let port = self.server.port_u16().unwrap_or(PORT);
-        let name = ServerName::try_from(host.to_owned())
+        let name = ServerName::try_from(host.clone())
             .map_err(|_| Failure::usage(format!("--server: {host} is neither a host name nor an address")))?;
         let stream = TcpStream::connect((host, port)).await.map_err(|error| {
             Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.server))
@@ -141,12 +158,29 @@ impl Admin {
         let failed = |error: &dyn Display| self.unanswered(&method, error);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        let connection = tokio::spawn(connection);
+        let mut running = JoinSet::new();
+        running.spawn(async { drop(connection.await) });
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        Ok((running, response))
+    }
+
+    /// Asks for the events behind the one with this ID, or from now on. Returns the connection and the body of the response;
+    /// the inner failure is that of a server that refuses it.
+    pub(crate) async fn follow(&self, after: Option<&str>) -> Result<Result<(JoinSet<()>, Incoming), Failure>, Failure> {
+        let mut request = self.request(&Method::GET, "/v1/events")?;
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        let request = request.body(Full::default()).map_err(Failure::usage)?;
+        let late = |_| self.unanswered(&Method::GET, &format!("nothing came within {} s", PATIENCE.as_secs()));
+        let (connection, response) = tokio::time::timeout(PATIENCE, self.open(request)).await.map_err(late)??;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_BODY).collect().await.map_err(|error| failed(&error))?;
-        connection.abort();
-        Ok((status, body.to_bytes()))
+        if status.is_success() {
+            return Ok(Ok((connection, response.into_body())));
+        }
+        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+        let body = body.map_err(|error| self.unanswered(&Method::GET, &error))?;
+        Ok(Err(self.refused(status, &body.to_bytes())))
     }
 
     /// The failure of a request whose response did not come.
@@ -165,6 +199,11 @@ impl Admin {
              --admin"
         ))
     }
+}
+
+/// The failure of what the server refuses, with its reason and its code.
+pub(crate) fn refusal(detail: &str, code: &str) -> Failure {
+    Failure::new(format!("the server refuses it: {detail} ({code})"))
 }
 
 /// Encodes a name as a segment of a path.

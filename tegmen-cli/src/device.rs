@@ -180,7 +180,7 @@ fn list(admin: &Admin, out: Output) -> Result<(), Failure> {
 }
 
 /// A device in one line.
-fn describe(device: &Value) -> String {
+pub(crate) fn describe(device: &Value) -> String {
     let text = |field: &str| device[field].as_str().unwrap_or_default().to_owned();
     let tags = device["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let tags: String = tags.map(|tag| format!(" tag:{tag}")).collect();

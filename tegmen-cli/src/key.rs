@@ -111,7 +111,7 @@ impl Create {
 }
 
 /// A key in one line.
-fn describe(key: &Value) -> String {
+pub(crate) fn describe(key: &Value) -> String {
     let text = |field: &str| key[field].as_str().unwrap_or_default();
     let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(key["expires"].as_u64().unwrap_or_default()));

@@ -9,6 +9,7 @@ mod bridge;
 mod ca;
 mod connect;
 mod device;
+mod events;
 mod files;
 mod key;
 mod keys;
@@ -93,6 +94,8 @@ enum Command {
     Device(device::Devices),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),
+    /// Follow what happens at an access control server: changes of devices, policy, revocations and keys.
+    Events(events::Follow),
     /// Create, list and remove the API keys of an access control server.
     Key(key::Key),
     /// Make, verify and restore backups of a database of state or of access control.
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
         Command::Policy(policy) => policy.run(out),
         Command::Device(device) => device.run(out),
         Command::Revoke(revoke) => revoke.run(out),
+        Command::Events(events) => events.run(out),
         Command::Key(key) => key.run(out),
         Command::Backup(backup) => backup.run(out),
         Command::Audit(audit) => audit.run(out),

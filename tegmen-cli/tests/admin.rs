@@ -6,9 +6,10 @@ mod works;
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use works::{Scene, Server};
 
 const OPTIONS: &str = "--store access.db --sealing-key sealing.key --audit audit.log --audit-key audit.pem --admin 127.0.0.1:0 \
@@ -185,6 +186,77 @@ fn an_operator_changes_the_server_by_commands() {
     let reader = keys.lines().find(|line| line.contains("reader")).unwrap();
     operator.succeeds("root.key", &format!("key remove {}", reader.split(' ').next().unwrap()));
     operator.fails("reader.key", "device list", 1, "(unauthorized)");
+}
+
+/// Passes bytes between a client and a server at this port, over one connection at a time. Returns its own port, and the end that
+/// cuts a connection.
+fn cutter(port: u16) -> (u16, std::sync::mpsc::Sender<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let (cut, is_cut) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map(Result::unwrap) {
+            let server = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            if is_cut.recv().is_err() {
+                return;
+            }
+            let _ = (client.shutdown(std::net::Shutdown::Both), server.shutdown(std::net::Shutdown::Both));
+        }
+    });
+    (own, cut)
+}
+
+#[test]
+fn events_are_followed_over_a_connection_that_is_cut() {
+    let scene = Scene::new("admin-events");
+    furnish(&scene.0);
+    let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
+    let port = server.addresses[1].port();
+    let operator = Operator { dir: &scene.0, server: format!("https://localhost:{port}") };
+    operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    operator.succeeds("root.key", "key create reader --scope devices:read --days 30 --output reader.key");
+    operator.fails("reader.key", "events", 1, "(scope-missing)");
+    operator.fails("root.key", "events --after 18446744073709551615", 1, "(history-gone)");
+    std::fs::write(scene.0.join("secret"), "a1".repeat(32)).unwrap();
+    std::fs::set_permissions(scene.0.join("secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    let add = |name: &str| {
+        operator.succeeds("root.key", &format!("device add {name} --kind protokey --secret-file secret"));
+    };
+    let (own, cut) = cutter(port);
+    let follow = |arguments: &str| {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        tegmen.args(arguments.split_whitespace()).current_dir(&scene.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        tegmen.env("TEGMEN_SERVER", format!("https://localhost:{own}"));
+        tegmen.env("TEGMEN_CA", "admin.pem").env("TEGMEN_KEY_FILE", "root.key").spawn().unwrap()
+    };
+    // It has begun when it prints a device; the number of those before is not known.
+    let mut first = follow("events --json --count 1");
+    for number in 0.. {
+        add(&format!("early-{number}"));
+        if first.try_wait().unwrap().is_some() {
+            break;
+        }
+    }
+    let first: serde_json::Value = serde_json::from_slice(&first.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(first["change"], "device-added");
+    cut.send(()).unwrap();
+    let after = first["id"].as_str().unwrap();
+    add("oven");
+    let mut following = follow(&format!("events --after {after}"));
+    let mut lines = std::io::BufReader::new(following.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "device-added oven: protokey"));
+    cut.send(()).unwrap();
+    add("panel");
+    operator.succeeds("root.key", "device remove oven");
+    assert_eq!(lines.next().unwrap(), "device-added panel: protokey");
+    assert_eq!(lines.next().unwrap(), "device-removed oven");
+    following.kill().unwrap();
+    let output = following.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("the connection was lost"));
 }
 
 #[test]

@@ -11,11 +11,13 @@
 mod beat;
 mod device;
 mod feed;
+mod happened;
 mod lease;
 mod rows;
 mod view;
 
 pub use device::{Credential, Device, NewDevice};
+pub use happened::Happened;
 pub use view::{AcceptedSession, Grounds, InForce, View};
 
 use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};

@@ -1,6 +1,7 @@
 //! A server with its listener, and a client.
 
 pub(crate) mod document;
+pub(crate) mod events;
 
 use document::check;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -19,6 +20,7 @@ use tegmen_trust::x509::signer::SoftwareKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
@@ -186,6 +188,12 @@ impl Scene {
         self.store.read(b"none", None).await.unwrap().at
     }
 
+    /// Connects to the interface.
+    pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    }
+
     /// One request on a connection of its own. A body of `Null` is none, and a string goes as it is. The document describes the
     /// answer.
     pub(crate) async fn ask(
@@ -205,16 +213,12 @@ impl Scene {
         key.iter().for_each(|key| request += &format!("authorization: Bearer {key}\r\n"));
         headers.iter().for_each(|(name, value)| request += &format!("{name}: {value}\r\n"));
         request += &format!("content-length: {}\r\n\r\n", body.len());
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = self.client.connect(name, stream).await.unwrap();
+        let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         // A server that refuses by the length alone closes before it took all of the body.
         let _ = stream.write_all(body.as_bytes()).await;
         let _ = stream.flush().await;
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
+        let answer = whole(&mut stream).await;
         let (headers, text) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}"));
         let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
         let content = serde_json::from_str(text).unwrap_or(Value::Null);
@@ -222,6 +226,20 @@ impl Scene {
         check(method, path, &body, &answer);
         answer
     }
+}
+
+/// Reads an answer: a stream of events up to its first event.
+async fn whole(stream: &mut TlsStream<TcpStream>) -> String {
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut part).await {
+        answer.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        if text.contains("\r\ncontent-type: text/event-stream\r\n") && text.contains("\n\n") {
+            break;
+        }
+    }
+    String::from_utf8(answer).unwrap()
 }
 
 impl Drop for Scene {

@@ -1,0 +1,218 @@
+//! Server-sent events: what happens in the store, as it happens.
+//!
+//! An event has all that one transaction of the store changed, and its `id` is the revision of the transaction. So
+//! `Last-Event-ID` continues behind the last event that a client has read to its end: it misses none, and gets none twice. The
+//! server keeps no queue for a client: it asks the store for more when the client has read what it has.
+
+use crate::api::{Api, STREAMS};
+use crate::keys::{self, Listed, Principal};
+use crate::messages::ShownDevice;
+use crate::parts::Since;
+use crate::problem::{Code, Problem};
+use crate::reply::Streamed;
+use crate::scope::Scope;
+use axum::response::sse::Event;
+use futures_util::stream::unfold;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen_base::hex::to_hex;
+use tegmen_control::state::Happened;
+use tegmen_store::store::answer::Answer;
+use tegmen_store::store::{Changed, Changes};
+use tegmen_store::{Revision, Store, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+/// The pause after which a comment shows that the stream is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The longest stream: then the client connects again, and proves again who it is.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// Changes that are asked for at once, rounded up to whole revisions: at most 5 MiB of rows.
+const MOST: usize = 64;
+
+/// The changes of one transaction. It is the data of an event of the type `changes`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Changes")]
+pub(crate) struct Batch {
+    /// The revision of the transaction, which is also the ID of the event.
+    revision: u64,
+    changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "change", rename_all = "kebab-case")]
+enum Change {
+    /// A device was added.
+    DeviceAdded { device: ShownDevice },
+    /// A device was changed, and is as this.
+    DeviceChanged { device: ShownDevice },
+    /// The device of this name was removed.
+    DeviceRemoved { name: String },
+    /// A policy was applied. The time is in seconds since 1970.
+    PolicyApplied { file: String, by: String, at: u64 },
+    /// A session identity was accepted. It is remembered until this time in seconds since 1970.
+    SessionAccepted { session: String, subscriber: String, until: u64 },
+    /// A token was revoked: see the body of POST /v1/revocations.
+    TokenRevoked { hash: String, expires: u64, concerned: Vec<String> },
+    /// A revoked token expired, and the list has it no more.
+    RevocationExpired { hash: String },
+    /// An API key was created.
+    KeyCreated { key: Listed },
+    /// The API key of this ID was deleted.
+    KeyDeleted { id: String },
+}
+
+impl Change {
+    fn of(change: &Changed) -> Option<Self> {
+        if let Some((id, key)) = keys::changed(change) {
+            return Some(key.map_or(Self::KeyDeleted { id }, |key| Self::KeyCreated { key }));
+        }
+        Some(match Happened::of(change)? {
+            Happened::DeviceAdded(device) => Self::DeviceAdded { device: (&device).into() },
+            Happened::DeviceChanged(device) => Self::DeviceChanged { device: (&device).into() },
+            Happened::DeviceRemoved(name) => Self::DeviceRemoved { name },
+            Happened::PolicyApplied { file, by, at } => Self::PolicyApplied { file, by, at },
+            Happened::SessionAccepted { identity, subscriber, until } => {
+                Self::SessionAccepted { session: identity, subscriber, until }
+            }
+            Happened::TokenRevoked { hash, expires, concerned } => {
+                Self::TokenRevoked { hash: to_hex(&hash), expires, concerned }
+            }
+            Happened::RevocationExpired(hash) => Self::RevocationExpired { hash: to_hex(&hash) },
+        })
+    }
+}
+
+impl Batch {
+    /// The events of changes in the order of their revisions.
+    fn all(changes: &[Changed]) -> VecDeque<Event> {
+        let mut batches: VecDeque<Self> = VecDeque::new();
+        for change in changes {
+            let Some(known) = Change::of(change) else { continue };
+            match batches.back_mut().filter(|batch| batch.revision == change.revision.0) {
+                Some(batch) => batch.changes.push(known),
+                None => batches.push_back(Self { revision: change.revision.0, changes: vec![known] }),
+            }
+        }
+        batches.iter().map(Self::event).collect()
+    }
+
+    fn event(&self) -> Event {
+        // JSON has no line feed.
+        let data = serde_json::to_string(self).unwrap_or_default();
+        Event::default().event("changes").id(self.revision.to_string()).data(data)
+    }
+}
+
+/// The reason of the end of a stream. It is the data of an event of the type `end`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct End<'e> {
+    /// A word for programs that stays the same in later versions: `resume`, or the code of a refusal.
+    code: &'e str,
+    /// The cause and the next step, for people.
+    detail: &'e str,
+}
+
+/// The stream of one client.
+struct Follower<S> {
+    api: Arc<Api<S>>,
+    by: Principal,
+    after: Revision,
+    pending: Answer<Changes>,
+    ready: VecDeque<Event>,
+    /// The time of the next comment, unless there are events before.
+    mark_at: Instant,
+    until: Instant,
+    is_over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<S: Store> Follower<S> {
+    /// The next event, and the rest of the stream.
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        while self.ready.is_empty() {
+            match timeout_at(self.mark_at, &mut self.pending).await {
+                Ok(Ok(changes)) => {
+                    self.after = changes.through;
+                    self.ready = Batch::all(&changes.changes);
+                    self.pending = self.api.store.changes(b"", self.after, MOST);
+                }
+                Ok(Err(error)) => return Some(self.refuse(&refused(error))),
+                Err(_) => {}
+            }
+            if Instant::now() >= self.mark_at && self.ready.is_empty() {
+                self.ready.push_back(mark(self.after));
+            }
+            // The right may have ended, and without it the client gets nothing more.
+            if let Err(problem) = self.api.keys.check(&self.by, Scope::AuditRead).await {
+                return Some(self.refuse(&problem));
+            }
+            if Instant::now() >= self.until {
+                let detail = "a stream ends after an hour: connect again with Last-Event-ID";
+                return Some(self.end(&End { code: "resume", detail }));
+            }
+        }
+        self.mark_at = after(HEARTBEAT);
+        let event = self.ready.pop_front()?;
+        Some((Ok(event), self))
+    }
+
+    fn refuse(self, why: &Problem) -> (Result<Event, Infallible>, Self) {
+        self.end(&End { code: why.code.name(), detail: &why.detail })
+    }
+
+    /// The last event, with its reason.
+    fn end(mut self, why: &End<'_>) -> (Result<Event, Infallible>, Self) {
+        self.is_over = true;
+        let data = serde_json::to_string(why).unwrap_or_default();
+        (Ok(Event::default().event("end").data(data)), self)
+    }
+}
+
+/// The time after a pause that begins now.
+fn after(pause: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(pause).unwrap_or(now)
+}
+
+/// A comment with the revision up to which the client has all events.
+fn mark(at: Revision) -> Event {
+    Event::default().id(at.0.to_string()).comment("")
+}
+
+/// The problem of a store that has no changes after a revision.
+fn refused(error: StoreError) -> Problem {
+    match error {
+        StoreError::Compacted { .. } | StoreError::NotYet { .. } => {
+            let next = "list devices, policy, revocations and keys again, and follow without Last-Event-ID";
+            Problem::new(Code::HistoryGone, format!("the store does not have the changes after Last-Event-ID: {next}"))
+        }
+        error => error.into(),
+    }
+}
+
+pub(crate) async fn follow<S: Store>(
+    api: Arc<Api<S>>,
+    (by, Since(since)): (Principal, Since),
+) -> Result<Streamed<Batch, End<'static>>, Problem> {
+    let place = Arc::clone(&api.streams).try_acquire_owned();
+    let place = place.map_err(|_| {
+        Problem::new(Code::TooManyStreams, format!("{STREAMS} clients follow the events: end one, or try again later"))
+    })?;
+    // A revision that the store does not have is refused before the stream begins.
+    let at = api.store.read(keys::BOOTSTRAP.as_bytes(), since).await.map_err(refused)?.at;
+    let behind = since.unwrap_or(at);
+    let pending = api.store.changes(b"", behind, MOST);
+    let ready = [mark(behind)].into();
+    let (mark_at, until) = (after(HEARTBEAT), after(LONGEST));
+    let follower = Follower { api, by, after: behind, pending, ready, mark_at, until, is_over: false, _place: place };
+    Ok(Streamed::new(unfold(follower, Follower::next)))
+}

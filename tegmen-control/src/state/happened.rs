@@ -1,0 +1,82 @@
+//! Changes of rows, as an operator follows them.
+
+use super::device::{Device, Known};
+use super::rows::{self, PolicyHead, Revocation, Row, Session};
+use crate::access::ace::trl::TokenHash;
+use tegmen_store::store::Changed;
+
+/// A change that an operator follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happened {
+    /// A device was added.
+    DeviceAdded(Device),
+    /// A device was changed, and is as this.
+    DeviceChanged(Device),
+    /// The device of this name was removed.
+    DeviceRemoved(String),
+    /// A policy was applied.
+    PolicyApplied {
+        /// The name of its file.
+        file: String,
+        /// The operator.
+        by: String,
+        /// The time in seconds since 1970.
+        at: u64,
+    },
+    /// A session identity was accepted.
+    SessionAccepted {
+        /// The identity.
+        identity: String,
+        /// The subscriber that has the key.
+        subscriber: String,
+        /// The time until which the identity is remembered, in seconds since 1970.
+        until: u64,
+    },
+    /// A token was revoked.
+    TokenRevoked {
+        /// The hash of the token.
+        hash: TokenHash,
+        /// The time from which on it is not valid anyway, in seconds since 1970.
+        expires: u64,
+        /// The devices that it concerns.
+        concerned: Vec<String>,
+    },
+    /// A revoked token expired, and the list has it no more.
+    RevocationExpired(TokenHash),
+}
+
+impl Happened {
+    /// The meaning of a change; `None` for a row of another kind, or one that cannot be read.
+    pub fn of(change: &Changed) -> Option<Self> {
+        let row = Row::of(&change.key)?;
+        let Some(entry) = &change.entry else {
+            return match row {
+                Row::Device(name) => Some(Self::DeviceRemoved(name.to_owned())),
+                Row::Revoked(hash) => Some(Self::RevocationExpired(hash)),
+                _ => None,
+            };
+        };
+        Some(match row {
+            Row::Device(name) => {
+                let device = Known::read(name, entry).ok()?.device;
+                match entry.created == change.revision {
+                    true => Self::DeviceAdded(device),
+                    false => Self::DeviceChanged(device),
+                }
+            }
+            Row::Policy => {
+                let PolicyHead { file, by, at, .. } = rows::read(&entry.value).ok()?;
+                Self::PolicyApplied { file, by, at }
+            }
+            Row::Session(identity) => {
+                let Session { subscriber, until, .. } = rows::read(&entry.value).ok()?;
+                Self::SessionAccepted { identity: identity.to_owned(), subscriber, until }
+            }
+            Row::Revoked(hash) => {
+                let Revocation { expires, concerned } = rows::read(&entry.value).ok()?;
+                Self::TokenRevoked { hash, expires, concerned }
+            }
+            Row::Digest(_) | Row::Part(_) => return None,
+        })
+    }
+}
