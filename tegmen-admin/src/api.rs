@@ -2,6 +2,7 @@
 
 use crate::failures::Failures;
 use crate::keys::{Keys, KeysError, Principal};
+use crate::tls::Peer;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use std::path::Path;
@@ -24,6 +25,7 @@ pub(crate) struct Admitted {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) by: Principal,
+    pub(crate) peer: Option<Peer>,
 }
 
 impl Admitted {

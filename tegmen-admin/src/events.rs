@@ -5,9 +5,9 @@
 //! server keeps no queue for a client: it asks the store for more when the client has read what it has.
 
 use crate::api::{Api, STREAMS};
-use crate::keys::{self, Listed, Principal};
+use crate::keys::{self, Listed};
 use crate::messages::ShownDevice;
-use crate::parts::Since;
+use crate::parts::{Sender, Since};
 use crate::problem::{Code, Problem};
 use crate::reply::Streamed;
 use crate::scope::Scope;
@@ -121,7 +121,7 @@ pub(crate) struct End<'e> {
 /// The stream of one client.
 struct Follower<S> {
     api: Arc<Api<S>>,
-    by: Principal,
+    by: Sender,
     after: Revision,
     pending: Answer<Changes>,
     ready: VecDeque<Event>,
@@ -152,7 +152,7 @@ impl<S: Store> Follower<S> {
                 self.ready.push_back(mark(self.after));
             }
             // The right may have ended, and without it the client gets nothing more.
-            if let Err(problem) = self.api.keys.check(&self.by, Scope::AuditRead).await {
+            if let Err(problem) = self.by.check(&self.api.keys, Scope::AuditRead).await {
                 return Some(self.refuse(&problem));
             }
             if Instant::now() >= self.until {
@@ -201,7 +201,7 @@ fn refused(error: StoreError) -> Problem {
 
 pub(crate) async fn follow<S: Store>(
     api: Arc<Api<S>>,
-    (by, Since(since)): (Principal, Since),
+    (by, Since(since)): (Sender, Since),
 ) -> Result<Streamed<Batch, End<'static>>, Problem> {
     let place = Arc::clone(&api.streams).try_acquire_owned();
     let place = place.map_err(|_| {

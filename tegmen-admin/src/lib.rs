@@ -26,13 +26,15 @@ mod replay;
 mod reply;
 mod routes;
 mod scope;
+mod tls;
 
 pub use api::Api;
 pub use keys::KeysError;
-pub use listener::{ClientCertificates, serve, tls};
+pub use listener::serve;
 pub use operation::Route;
 pub use problem::{Code, Problem};
 pub use scope::{Scope, Scopes};
+pub use tls::{ClientCertificates, Tls};
 
 /// Seconds since 1970.
 fn now() -> u64 {

@@ -2,13 +2,15 @@
 
 use crate::api::Admitted;
 use crate::description::Description;
-use crate::keys::Principal;
+use crate::keys::{Keys, Principal};
 use crate::problem::{Code, Problem};
+use crate::scope::Scope;
+use crate::tls::Peer;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tegmen_base::hex::from_hex;
-use tegmen_store::Revision;
+use tegmen_store::{Revision, Store};
 
 /// Devices of a page, at most.
 const MAX_PAGE: usize = 1000;
@@ -67,6 +69,32 @@ impl Part for Principal {
     }
 
     fn describe(_: &mut Description<'_>) {}
+}
+
+/// The sender, for an answer that may outlive the right.
+pub(crate) struct Sender {
+    by: Principal,
+    peer: Option<Peer>,
+}
+
+impl Part for Sender {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok(Self { by: admitted.by.clone(), peer: admitted.peer.clone() })
+    }
+
+    fn describe(_: &mut Description<'_>) {}
+}
+
+impl Sender {
+    /// Checks that its key or its certificate opens a scope still.
+    pub(crate) async fn check<S: Store>(&self, keys: &Keys<S>, scope: Scope) -> Result<(), Problem> {
+        if self.by.is_key() {
+            return keys.check(&self.by.name, scope).await;
+        }
+        let certified = self.peer.as_ref().and_then(Peer::certified);
+        let ended = || Problem::new(Code::Unauthorized, "the certificate is not accepted any more: use another one");
+        certified.filter(|by| by.name == self.by.name && by.has(scope)).map(drop).ok_or_else(ended)
+    }
 }
 
 /// A body of JSON.

@@ -10,6 +10,7 @@ use crate::operation::{Action, Operation, Route, Run, changes, creates, reads, s
 use crate::parts::Body;
 use crate::problem::{Code, Problem};
 use crate::scope::Scope;
+use crate::tls::Peer;
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
@@ -204,14 +205,6 @@ impl<S: Store> Api<S> {
     }
 }
 
-/// The sender of the requests of one connection.
-#[derive(Clone)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
-    /// The principal that its client certificate proves.
-    pub(crate) certified: Option<Arc<Principal>>,
-}
-
 impl<S: Store> Api<S> {
     /// The router with all operations.
     pub(crate) fn router(self: Arc<Self>) -> Router {
@@ -262,7 +255,8 @@ impl<S: Store> Api<S> {
         let body =
             tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await.map_err(too_slow)?.map_err(too_long)?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
-        run(self, Admitted { path, name, query, headers: parts.headers, body, by }).await
+        let peer = parts.extensions.get().cloned();
+        run(self, Admitted { path, name, query, headers: parts.headers, body, by, peer }).await
     }
 
     /// The sender, by its API key, or by its client certificate if it sends no key.
@@ -272,8 +266,7 @@ impl<S: Store> Api<S> {
         let now = crate::now();
         let unauthorized = |detail| Problem::new(Code::Unauthorized, detail);
         let Some(header) = parts.headers.get(AUTHORIZATION) else {
-            let certified = peer.and_then(|peer| peer.certified.as_deref());
-            return certified.cloned().ok_or_else(|| {
+            return peer.and_then(Peer::certified).ok_or_else(|| {
                 unauthorized("send an API key as Authorization: Bearer KEY, or connect with a client certificate")
             });
         };

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tegmen_admin::Scope;
 use tegmen_control::state::{AcceptedSession, Grounds};
 use tegmen_store::Store;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
                       subject = [\"panel\", \"tag:display\"]\npublisher = \"oven\"\nrequest = \"GET /temp\"\nexpect = \"allow\"\n";
@@ -280,4 +281,31 @@ async fn a_client_certificate_has_the_scopes_that_the_configuration_gives() {
         let wrong = format!("tegmen_0123456789abcdef_{}", "0".repeat(64));
         assert_eq!(scene.ask("GET", "/v1/devices", Some(&wrong), &[], &Value::Null).await.status, 401);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_configuration_is_in_force_for_requests_of_connections_that_continue() {
+    let mut scene = Scene::new("configured-again").await;
+    scene.use_client(0);
+    let mut connection = scene.connect().await;
+    let mut ask = async |expected: u16| {
+        let request = b"GET /v1/devices HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        connection.write_all(request).await.unwrap();
+        let (mut answer, mut part) = (String::new(), [0; 4096]);
+        // The body of each answer is an object of JSON, whose last byte is its end.
+        while !(answer.contains("\r\n\r\n") && answer.ends_with('}')) {
+            let read = connection.read(&mut part).await.unwrap();
+            assert!(read > 0, "the connection was closed: {answer}");
+            answer += std::str::from_utf8(&part[..read]).unwrap();
+        }
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{answer}");
+    };
+    ask(200).await;
+    scene.accept(|clients| clients.scopes.clear());
+    ask(403).await;
+    let other = scene.other_authority();
+    scene.accept(|clients| clients.roots = other);
+    ask(401).await;
+    scene.accept(|_| ());
+    ask(200).await;
 }

@@ -7,6 +7,7 @@ use common::events::Follower;
 use common::{Scene, later};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tegmen_admin::Scope;
 use tegmen_store::{Store, Transaction};
 
 fn device(name: &str) -> Value {
@@ -18,7 +19,7 @@ async fn a_client_that_is_cut_off_anywhere_misses_no_event_and_gets_none_twice()
     let scene = Arc::new(Scene::new("events-cut").await);
     let root = scene.first_key().await;
     let names: Vec<String> = (0..150).map(|number| format!("device-{number}")).collect();
-    let mut follower = Follower::new(&scene, &root, None).await;
+    let mut follower = Follower::new(&scene, Some(&root), None).await;
     let mut last = follower.block().await.unwrap().id.unwrap();
     let (writing, key, added) = (Arc::clone(&scene), root.clone(), names.clone());
     let writer = tokio::spawn(async move {
@@ -32,7 +33,7 @@ async fn a_client_that_is_cut_off_anywhere_misses_no_event_and_gets_none_twice()
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let Some(block) = follower.block_within((random >> 16) as usize % 600 + 1).await else {
             cuts += 1;
-            follower = Follower::new(&scene, &root, Some(last)).await;
+            follower = Follower::new(&scene, Some(&root), Some(last)).await;
             continue;
         };
         let id = block.id.unwrap();
@@ -52,7 +53,7 @@ async fn a_client_that_is_cut_off_anywhere_misses_no_event_and_gets_none_twice()
 async fn each_kind_of_change_is_an_event_and_no_event_has_a_secret() {
     let scene = Scene::new("events-kinds").await;
     let root = scene.first_key().await;
-    let mut follower = Follower::new(&scene, &root, None).await;
+    let mut follower = Follower::new(&scene, Some(&root), None).await;
     let policy = json!({ "file": "p", "text": "[[rule]]\nsubject = \"a\"\npublisher = \"b\"\nallow = \"read /*\"\n" });
     let any = [("if-match", "*")];
     let token =
@@ -102,7 +103,7 @@ async fn each_kind_of_change_is_an_event_and_no_event_has_a_secret() {
 async fn a_slow_reader_blocks_no_change_and_learns_that_history_is_gone() {
     let scene = Scene::new("events-slow").await;
     let root = scene.first_key().await;
-    let mut slow = Follower::new(&scene, &root, None).await;
+    let mut slow = Follower::new(&scene, Some(&root), None).await;
     // More than all buffers on the way hold, while nobody reads.
     let concerned: Vec<String> = (0..1000).map(|number| format!("{number:050}")).collect();
     let row =
@@ -137,7 +138,7 @@ async fn a_stream_ends_with_the_key_that_opened_it() {
     let scene = Scene::new("events-key").await;
     let root = scene.first_key().await;
     let (id, key) = scene.key(&root, &["audit:read"]).await;
-    let mut follower = Follower::new(&scene, &key, None).await;
+    let mut follower = Follower::new(&scene, Some(&key), None).await;
     assert_eq!(scene.ask("DELETE", &format!("/v1/keys/{id}"), Some(&root), &[], &Value::Null).await.status, 204);
     assert_eq!(scene.ask("POST", "/v1/devices", Some(&root), &[], &device("a")).await.status, 201);
     let first = follower.block().await.unwrap();
@@ -153,7 +154,7 @@ async fn further_streams_are_refused_until_one_ends() {
     let root = scene.first_key().await;
     let mut streams = Vec::new();
     for _ in 0..32 {
-        streams.push(Follower::new(&scene, &root, None).await);
+        streams.push(Follower::new(&scene, Some(&root), None).await);
     }
     let refused = scene.ask("GET", "/v1/events", Some(&root), &[], &Value::Null).await;
     assert_eq!((refused.status, refused.code()), (503, "too-many-streams"));
@@ -161,4 +162,18 @@ async fn further_streams_are_refused_until_one_ends() {
     while scene.ask("GET", "/v1/events", Some(&root), &[], &Value::Null).await.status != 200 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_the_certificate_that_opened_it() {
+    let mut scene = Scene::new("events-certificate").await;
+    let root = scene.first_key().await;
+    scene.use_client(1);
+    scene.accept(|clients| clients.others = [Scope::AuditRead].into());
+    let mut follower = Follower::new(&scene, None, None).await;
+    scene.accept(|clients| clients.others.clear());
+    assert_eq!(scene.ask("POST", "/v1/devices", Some(&root), &[], &device("a")).await.status, 201);
+    assert_eq!(follower.block().await.unwrap().event, "");
+    let end = follower.block().await.unwrap();
+    assert_eq!((end.event.as_str(), &end.data["code"]), ("end", &json!("unauthorized")));
 }

@@ -23,7 +23,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use zeroize::Zeroizing;
 
@@ -43,8 +44,14 @@ pub(crate) struct Admin {
     #[arg(long, value_name = "URL", env = "TEGMEN_SERVER")]
     server: Uri,
     /// Read the API key, or the bootstrap token, from this file, which only its owner can read.
-    #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE")]
-    key_file: PathBuf,
+    #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE", required_unless_present = "client_cert")]
+    key_file: Option<PathBuf>,
+    /// Show this client certificate (PEM, with those of its authorities), which the server may accept in place of a key.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_CLIENT_CERT", requires = "client_cert_key")]
+    client_cert: Option<PathBuf>,
+    /// The private key of --client-cert in PEM. Only its owner can read the file.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_CLIENT_CERT_KEY", requires = "client_cert")]
+    client_cert_key: Option<PathBuf>,
     /// Trust the certificates of these authorities (PEM), and no others.
     #[arg(long, value_name = "FILE", env = "TEGMEN_CA")]
     ca: PathBuf,
@@ -66,11 +73,13 @@ impl Admin {
     /// Begins a request with the key.
     fn request(&self, method: &Method, path: &str) -> Result<Builder, Failure> {
         let (_, authority) = self.host()?;
-        let key = Zeroizing::new(format!("Bearer {}", &*secret(&self.key_file, "--key-file")?));
+        let request = Request::builder().method(method).uri(path).header(HOST, authority);
+        let Some(file) = &self.key_file else { return Ok(request) };
+        let key = Zeroizing::new(format!("Bearer {}", &*secret(file, "--key-file")?));
         let mut key = HeaderValue::from_str(&key)
-            .map_err(|_| Failure::usage(format!("{} has no API key in one line", self.key_file.display())))?;
+            .map_err(|_| Failure::usage(format!("{} has no API key in one line", file.display())))?;
         key.set_sensitive(true);
-        Ok(Request::builder().method(method).uri(path).header(HOST, authority).header(AUTHORIZATION, key))
+        Ok(request.header(AUTHORIZATION, key))
     }
 
     fn exchange(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
@@ -125,7 +134,15 @@ impl Admin {
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(Failure::new)?;
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        let builder = builder.with_root_certificates(roots);
+        let (Some(cert), Some(key)) = (&self.client_cert, &self.client_cert_key) else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = certificates(cert).map_err(|why| Failure::usage(format!("--client-cert: {why}")))?;
+        let text = secret(key, "--client-cert-key")?;
+        let wrong = |error: &dyn Display| Failure::usage(format!("--client-cert-key: {}: {error}", key.display()));
+        let own = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| wrong(&error))?;
+        builder.with_client_auth_cert(chain, own).map_err(|error| wrong(&error))
     }
 
     /// Sends a request on a connection of its own. Returns the whole response.
@@ -166,7 +183,10 @@ impl Admin {
 
     /// Asks for the events behind the one with this ID, or from now on. Returns the connection and the body of the response;
     /// the inner failure is that of a server that refuses it.
-    pub(crate) async fn follow(&self, after: Option<&str>) -> Result<Result<(JoinSet<()>, Incoming), Failure>, Failure> {
+    pub(crate) async fn follow(
+        &self,
+        after: Option<&str>,
+    ) -> Result<Result<(JoinSet<()>, Incoming), Failure>, Failure> {
         let mut request = self.request(&Method::GET, "/v1/events")?;
         if let Some(after) = after {
             request = request.header("last-event-id", after);

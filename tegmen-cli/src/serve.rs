@@ -7,6 +7,7 @@ mod config_file;
 mod options;
 mod page;
 mod reload;
+mod roles;
 mod settings;
 pub(crate) mod store;
 pub(crate) mod systemd;

@@ -104,12 +104,17 @@ struct Operator<'s> {
 }
 
 impl Operator<'_> {
-    /// Exit code and output of a command with a key.
-    fn run(&self, key: &str, arguments: &str) -> (i32, String) {
+    /// A command without a key.
+    fn command(&self, arguments: &str) -> Command {
         let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
         tegmen.args(arguments.split_whitespace()).current_dir(self.dir);
-        tegmen.env("TEGMEN_SERVER", &self.server).env("TEGMEN_CA", "admin.pem").env("TEGMEN_KEY_FILE", key);
-        let output = tegmen.output().unwrap();
+        tegmen.env("TEGMEN_SERVER", &self.server).env("TEGMEN_CA", "admin.pem");
+        tegmen
+    }
+
+    /// Exit code and output of a command with a key.
+    fn run(&self, key: &str, arguments: &str) -> (i32, String) {
+        let output = self.command(arguments).env("TEGMEN_KEY_FILE", key).output().unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
         (output.status.code().unwrap(), text)
     }
@@ -227,11 +232,10 @@ fn events_are_followed_over_a_connection_that_is_cut() {
         operator.succeeds("root.key", &format!("device add {name} --kind protokey --secret-file secret"));
     };
     let (own, cut) = cutter(port);
+    let cut_off = Operator { dir: &scene.0, server: format!("https://localhost:{own}") };
     let follow = |arguments: &str| {
-        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
-        tegmen.args(arguments.split_whitespace()).current_dir(&scene.0).stdout(Stdio::piped()).stderr(Stdio::piped());
-        tegmen.env("TEGMEN_SERVER", format!("https://localhost:{own}"));
-        tegmen.env("TEGMEN_CA", "admin.pem").env("TEGMEN_KEY_FILE", "root.key").spawn().unwrap()
+        let mut tegmen = cut_off.command(arguments);
+        tegmen.env("TEGMEN_KEY_FILE", "root.key").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     // It has begun when it prints a device; the number of those before is not known.
     let mut first = follow("events --json --count 1");
@@ -291,7 +295,7 @@ fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
     std::fs::set_permissions(scene.0.join("root.key"), PermissionsExt::from_mode(0o600)).unwrap();
     let certificate = CertificateDer::from_pem_file(scene.0.join("admin.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(scene.0.join("admin.key")).unwrap();
-    let config = std::sync::Arc::new(tegmen_admin::tls(vec![certificate], key, None).unwrap());
+    let config = tegmen_admin::Tls::new(vec![certificate], key, None).unwrap().config().clone();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let taking = std::thread::spawn(move || {
@@ -307,4 +311,86 @@ fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
     operator.fails("root.key", "device remove oven", 1, "it may have made the change");
     operator.fails("root.key", "device list", 1, "try again");
     taking.join().unwrap();
+}
+
+/// Writes an authority into this file, and a certificate by it with its key into NAME.pem and NAME.key. Returns the SHA-256 of the
+/// certificate.
+fn client(dir: &Path, ca: &str, name: &str) -> String {
+    let (key, own) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
+    let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, ca);
+    std::fs::write(dir.join(ca), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = rcgen::Issuer::new(params, key);
+    let certificate = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&own, &issuer).unwrap();
+    std::fs::write(dir.join(format!("{name}.pem")), certificate.pem()).unwrap();
+    let key = dir.join(format!("{name}.key"));
+    std::fs::write(&key, own.serialize_pem()).unwrap();
+    std::fs::set_permissions(key, PermissionsExt::from_mode(0o600)).unwrap();
+    tegmen_host::hex::to_hex(&tegmen_host::x509::sha256(certificate.der()))
+}
+
+/// Sends SIGHUP. Returns the line that reports its result.
+fn hang_up(server: &mut Server) -> String {
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    server.lines.by_ref().map(Result::unwrap).find(|line| line.contains("hangup")).unwrap()
+}
+
+#[test]
+fn client_certificates_have_roles_and_a_hangup_changes_them_with_the_certificate_of_the_interface() {
+    let scene = Scene::new("admin-certified");
+    let dir = &scene.0;
+    furnish(dir);
+    let alice = client(dir, "operators.pem", "alice");
+    client(dir, "more.pem", "carol");
+    client(dir, "other.pem", "bob");
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    std::fs::write(dir.join("operators.pem"), read("operators.pem") + &read("more.pem")).unwrap();
+    let configure = |role: &str| {
+        let roles = "admin-role = [\"viewer=devices:read\", \"editor=devices:read,devices:write\"]";
+        let text = format!("[admin]\nadmin-ca = \"operators.pem\"\n{roles}\nadmin-client = [\"{alice}={role}\"]\n");
+        std::fs::write(dir.join("tegmen.toml"), text).unwrap();
+    };
+    configure("viewer");
+    let options: Vec<_> = OPTIONS.split_whitespace().chain(["--config", "tegmen.toml"]).collect();
+    let mut server = Server::start(dir, &options, 2);
+    let operator = Operator { dir, server: format!("https://localhost:{}", server.addresses[1].port()) };
+    let run = |name: &str, arguments: &str, expected: i32, words: &str| {
+        let mut tegmen = operator.command(arguments);
+        tegmen.env("TEGMEN_CLIENT_CERT", format!("{name}.pem")).env("TEGMEN_CLIENT_CERT_KEY", format!("{name}.key"));
+        let output = tegmen.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        assert!(output.status.code() == Some(expected) && text.contains(words), "{name}: {arguments}: {text}");
+    };
+    run("alice", "device list", 0, "");
+    run("alice", "device remove oven", 1, "(scope-missing)");
+    run("carol", "device list", 1, "(scope-missing)");
+    run("bob", "device list", 1, "");
+    assert_eq!(operator.command("device list").output().unwrap().status.code(), Some(2));
+    // A key is accepted still.
+    operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    operator.succeeds("root.key", "device list");
+
+    let before = read("admin.pem");
+    furnish(dir);
+    configure("editor");
+    let line = hang_up(&mut server);
+    assert!(line.contains("\"changed\":[\"admin-client\"]"), "{line}");
+    run("alice", "device remove oven", 1, "(unknown-device)");
+    operator.succeeds("root.key", "device list");
+    std::fs::write(dir.join("before.pem"), before).unwrap();
+    operator.fails("root.key", "device list --ca before.pem", 1, "the TLS handshake");
+
+    // What is wrong changes nothing.
+    std::fs::copy(dir.join("bob.key"), dir.join("admin.key")).unwrap();
+    let line = hang_up(&mut server);
+    assert!(line.contains("admin.key is not the key of the certificate admin.pem"), "{line}");
+    configure("owner");
+    let line = hang_up(&mut server);
+    assert!(line.contains("tegmen.toml:4: admin-client: there is no role owner"), "{line}");
+    std::fs::write(dir.join("operators.pem"), "no certificate").unwrap();
+    let line = hang_up(&mut server);
+    assert!(line.contains("tegmen.toml:2: admin-ca: operators.pem has no certificate"), "{line}");
+    run("alice", "device remove oven", 1, "(unknown-device)");
 }

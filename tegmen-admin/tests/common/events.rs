@@ -51,10 +51,11 @@ impl Block {
 
 impl Follower {
     /// Follows the events behind the one with this ID.
-    pub(crate) async fn new(scene: &Scene, key: &str, after: Option<u64>) -> Self {
+    pub(crate) async fn new(scene: &Scene, key: Option<&str>, after: Option<u64>) -> Self {
         let mut stream = scene.connect().await;
         // A client of HTTP/1.0 gets the body as it is, up to the end of the connection.
-        let mut request = format!("GET /v1/events HTTP/1.0\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n");
+        let mut request = "GET /v1/events HTTP/1.0\r\nhost: localhost\r\n".to_owned();
+        key.iter().for_each(|key| request += &format!("authorization: Bearer {key}\r\n"));
         after.iter().for_each(|after| request += &format!("last-event-id: {after}\r\n"));
         stream.write_all(format!("{request}\r\n").as_bytes()).await.unwrap();
         let mut follower = Self { stream, unread: Vec::new() };

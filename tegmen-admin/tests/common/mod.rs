@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen_admin::{Api, ClientCertificates, Route, Scope, serve, tls};
+use tegmen_admin::{Api, ClientCertificates, Route, Scope, Tls, serve};
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::service::Service;
@@ -19,6 +19,7 @@ use tegmen_store::{Database, Options, Revision, SealingKey, Store, Transaction};
 use tegmen_trust::x509::signer::SoftwareKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
@@ -50,6 +51,10 @@ pub(crate) struct Scene {
     roots: RootCertStore,
     /// Two clients of the authority: the first has scopes of its own.
     clients: Vec<(CertificateDer<'static>, Vec<u8>)>,
+    certified: ClientCertificates,
+    /// The certificate of the server and its key.
+    server: (CertificateDer<'static>, PrivateKeyDer<'static>),
+    tls: watch::Sender<Arc<Tls>>,
 }
 
 #[derive(Debug)]
@@ -125,19 +130,35 @@ impl Scene {
             scopes: [(digest, [Scope::DevicesRead].into())].into(),
             others: [Scope::PolicyRead].into(),
         };
-        let config = tls(vec![certificate.der().clone()], key, Some(&certified)).unwrap();
+        let tls = Tls::new(vec![certificate.der().clone()], key.clone_key(), Some(certified.clone())).unwrap();
+        let (tls, receiver) = watch::channel(Arc::new(tls));
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).unwrap();
         let client = connector(&roots, None);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, Arc::new(config), Some(certified), Arc::new(api)));
-        Self { dir, store, service, address, client, roots, clients }
+        tokio::spawn(serve(listener, receiver, Arc::new(api)));
+        let server = (certificate.der().clone(), key);
+        Self { dir, store, service, address, client, roots, clients, certified, server, tls }
     }
 
     /// From now on the client has this certificate.
     pub(crate) fn use_client(&mut self, number: usize) {
         self.client = connector(&self.roots, Some(&self.clients[number]));
+    }
+
+    /// From now on the server accepts other client certificates.
+    pub(crate) fn accept(&self, change: impl FnOnce(&mut ClientCertificates)) {
+        let mut certified = self.certified.clone();
+        change(&mut certified);
+        let (certificate, key) = &self.server;
+        let tls = Tls::new(vec![certificate.clone()], key.clone_key(), Some(certified)).unwrap();
+        self.tls.send_replace(Arc::new(tls));
+    }
+
+    /// An authority that signed none of the clients.
+    pub(crate) fn other_authority(&self) -> RootCertStore {
+        self.roots.clone()
     }
 
     pub(crate) fn bootstrap_file(&self) -> PathBuf {

@@ -29,7 +29,9 @@ impl Events {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
             if self.line.len().saturating_add(self.block.data.len()) > LONGEST {
-                return Err("an event is longer than 8 MiB: compare --server with the address of an access control server");
+                return Err(
+                    "an event is longer than 8 MiB: compare --server with the address of an access control server",
+                );
             }
             if piece.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);

@@ -1,17 +1,21 @@
 //! The interface for administrators, as a part of `tegmen serve`.
 
-use super::access::Role;
+use super::access;
 use super::config_file::Mistake;
 use super::options::Admin;
+use super::roles::Certified;
 use crate::log::Log;
 use crate::output::Failure;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tegmen_admin::{Api, serve, tls};
+use tegmen_admin::{Api, ClientCertificates, Scopes, Tls, serve};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::rustls::{self, RootCertStore};
 
 impl Admin {
     /// Returns all mistakes.
@@ -32,22 +36,82 @@ impl Admin {
         if self.admin.is_some() && !has_store {
             mistakes.push(Mistake::new("admin", "it needs --store"));
         }
-        let certificates = self.admin_cert.as_deref().and_then(|file| certificates(file).err());
-        mistakes.extend(certificates.map(|why| Mistake::new("admin-cert", why)));
-        let key = self.admin_cert_key.as_deref().and_then(|file| private_key(file).err());
-        mistakes.extend(key.map(|why| Mistake::new("admin-cert-key", why)));
+        if self.admin.is_none() && self.admin_ca.is_some() {
+            mistakes.push(Mistake::new("admin-ca", "it needs --admin"));
+        }
+        match (&self.admin_ca, self.admin_role.is_empty(), self.admin_client.is_empty()) {
+            (None, false, _) => mistakes.push(Mistake::new("admin-role", "it needs --admin-ca")),
+            (None, _, false) => mistakes.push(Mistake::new("admin-client", "it needs --admin-ca")),
+            (Some(_), _, true) => mistakes.push(Mistake::new("admin-ca", "it needs --admin-client")),
+            _ => {}
+        }
+        mistakes.extend(self.tls().err().unwrap_or_default());
         mistakes
     }
 
-    /// Serves the interface on the runtime, if it is wanted. Returns after its listener is bound.
-    pub(super) async fn start(&self, role: &Role, log: &Log) -> Result<(), Failure> {
-        let Self { admin: Some(address), admin_cert: Some(cert), admin_cert_key: Some(key), bootstrap: Some(file) } =
-            self
-        else {
-            return Ok(());
+    /// Reads certificates, key and authorities; `None` if no interface is wanted.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub(super) fn tls(&self) -> Result<Option<Tls>, Vec<Mistake>> {
+        let mut mistakes = Vec::new();
+        let note = |key: &'static str| move |why: String| Mistake::new(key, why);
+        let own = self.admin_cert.as_deref().map(|file| certificates(file).map_err(note("admin-cert")));
+        let key = self.admin_cert_key.as_deref().map(|file| private_key(file).map_err(note("admin-cert-key")));
+        let clients = self.admin_ca.as_deref().map(|file| self.clients(file)).transpose();
+        match (own.transpose(), key.transpose(), clients) {
+            (Ok(Some(own)), Ok(Some(key)), Ok(clients)) => {
+                let wrong = |error| vec![Mistake::new("admin-cert-key", self.unusable(&error))];
+                return Tls::new(own, key, clients).map(Some).map_err(wrong);
+            }
+            (own, key, clients) => {
+                mistakes.extend(own.err());
+                mistakes.extend(key.err());
+                mistakes.extend(clients.err());
+            }
+        }
+        if mistakes.is_empty() { Ok(None) } else { Err(mistakes) }
+    }
+
+    /// The reason why certificate and key cannot be used together.
+    fn unusable(&self, error: &rustls::Error) -> String {
+        let name = |file: &Option<PathBuf>| file.as_deref().unwrap_or(Path::new("")).display().to_string();
+        let (cert, key) = (name(&self.admin_cert), name(&self.admin_cert_key));
+        match error {
+            rustls::Error::InconsistentKeys(_) => format!("{key} is not the key of the certificate {cert}"),
+            error => format!("{cert} and {key} cannot be used: {error}"),
+        }
+    }
+
+    /// The client certificates of these authorities.
+    fn clients(&self, ca: &Path) -> Result<ClientCertificates, Mistake> {
+        let wrong = |why: String| Mistake::new("admin-ca", why);
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca).map_err(wrong)? {
+            roots.add(certificate).map_err(|error| wrong(format!("{}: {error}", ca.display())))?;
+        }
+        let mut scopes = HashMap::new();
+        for Certified { digest, role } in &self.admin_client {
+            let found = self.admin_role.iter().find(|known| known.name == *role);
+            let unknown = || Mistake::new("admin-client", format!("there is no role {role}: add it by --admin-role"));
+            scopes.insert(digest.clone(), found.ok_or_else(unknown)?.scopes.clone());
+        }
+        Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
+    }
+
+    /// Serves the interface on the runtime, if it is wanted. Returns after its listener is bound, with the end that changes
+    /// its certificates.
+    pub(super) async fn start(
+        &self,
+        role: &access::Role,
+        log: &Log,
+    ) -> Result<Option<watch::Sender<Arc<Tls>>>, Failure> {
+        let (Some(address), Some(file)) = (&self.admin, &self.bootstrap) else { return Ok(None) };
+        let wrong = |mistakes: Vec<Mistake>| {
+            Failure::usage(mistakes.into_iter().map(|mistake| mistake.why).collect::<Vec<_>>().join("\n"))
         };
-        let key = private_key(key).map_err(Failure::usage)?;
-        let config = tls(certificates(cert).map_err(Failure::usage)?, key, None).map_err(Failure::usage)?;
+        let Some(tls) = self.tls().map_err(wrong)? else { return Ok(None) };
+        let (sender, tls) = watch::channel(Arc::new(tls));
         let listener = TcpListener::bind(address).await.map_err(|error| {
             Failure::usage(format!("--admin: nothing can be served at {address}: {error}; choose another port"))
         })?;
@@ -65,8 +129,8 @@ impl Admin {
                 || json!({ "event": "bootstrap", "file": file.to_string() }),
             );
         }
-        tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
-        Ok(())
+        tokio::spawn(serve(listener, tls, Arc::new(api)));
+        Ok(Some(sender))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The options of `tegmen serve`, a struct for each section of the configuration file. A key of the file is the option of the
 //! same name; its section is the heading of the option in the help.
 
+use super::roles::{Certified, Role, certified, role};
 use super::store::Place;
 use crate::log::{Format, Level};
 use crate::public_keys::{Clients, suites};
@@ -154,6 +155,16 @@ pub(super) struct Admin {
     /// another token while no valid key has the scope keys:write.
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap: Option<PathBuf>,
+    /// Accept client certificates of these authorities (PEM), too, in place of API keys.
+    #[arg(long, value_name = "FILE")]
+    pub(super) admin_ca: Option<PathBuf>,
+    /// A name for scopes: ROLE=SCOPE,SCOPE; may be repeated.
+    #[arg(long, value_name = "ROLE=SCOPES", value_parser = role)]
+    pub(super) admin_role: Vec<Role>,
+    /// The role of a client certificate, by the SHA-256 of the certificate: DIGEST=ROLE; may be repeated. A certificate without
+    /// a role is refused.
+    #[arg(long, value_name = "DIGEST=ROLE", value_parser = certified)]
+    pub(super) admin_client: Vec<Certified>,
 }
 
 #[derive(Args)]

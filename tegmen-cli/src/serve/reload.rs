@@ -11,15 +11,23 @@ use crate::output::{Failure, Output};
 use serde_json::json;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use tegmen_admin::Tls;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Server, ServerLimits};
 use tegmen_host::state::Database;
+use tokio::sync::watch;
 
 /// The options that a running server can change. The others take effect at the next start.
 pub(super) const CHANGEABLE: &[&str] = &[
+    "admin-ca",
+    "admin-cert",
+    "admin-cert-key",
+    "admin-client",
+    "admin-role",
     "anonymous",
     "blink",
     "cert",
@@ -56,6 +64,8 @@ pub(super) struct Running {
     made: Made,
     application: Resources,
     access: Option<Role>,
+    /// The certificates of the interface for administrators, while it is served.
+    admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
     keys: Option<PublicKeys>,
 }
@@ -66,6 +76,7 @@ struct Change {
     made: Made,
     credentials: Option<PathBuf>,
     keys: Option<PublicKeys>,
+    admin: Option<Tls>,
 }
 
 impl Running {
@@ -105,8 +116,20 @@ impl Running {
         let roles = Roles { access: served, resources: application.clone() };
         let server = builder.serve(roles).map_err(Failure::usage)?;
         let (started, has_key) = (settings.values(), sections.clients.is_given());
-        let running =
-            Self { server, log, file, settings, started, has_key, made, application, access, credentials, keys };
+        let running = Self {
+            server,
+            log,
+            file,
+            settings,
+            started,
+            has_key,
+            made,
+            application,
+            access,
+            admin: None,
+            credentials,
+            keys,
+        };
         Ok((running, count, listener))
     }
 
@@ -116,11 +139,11 @@ impl Running {
     }
 
     /// Serves the interface for administrators, if it is wanted.
-    pub(super) async fn administer(&self) -> Result<(), Failure> {
-        match &self.access {
-            Some(role) => self.sections().admin.start(role, &self.log).await,
-            None => Ok(()),
+    pub(super) async fn administer(&mut self) -> Result<(), Failure> {
+        if let Some(role) = &self.access {
+            self.admin = self.sections().admin.start(role, &self.log).await?;
         }
+        Ok(())
     }
 
     /// Returns the number of resources.
@@ -166,14 +189,15 @@ impl Running {
             }
             _ => None,
         };
+        let admin = sections.admin.tls().map_err(|mistakes| settings.describe(&mistakes))?;
         let file = &sections.keys.credentials;
         let credentials = (!sections.addresses.no_secure && file.exists()).then(|| file.clone());
-        Ok(Change { made, credentials, keys, settings })
+        Ok(Change { made, credentials, keys, admin, settings })
     }
 
     /// Takes new settings. Returns the previous values.
     async fn take(&mut self, change: Change) -> Result<Values, String> {
-        let Change { settings, made, credentials, keys } = change;
+        let Change { settings, made, credentials, keys, admin } = change;
         let sections = &settings.sections;
         if let (Some(role), Some(policy)) = (&self.access, &sections.access.policy) {
             role.apply(policy).await?;
@@ -185,6 +209,9 @@ impl Running {
         if let Some(keys) = keys {
             self.server.set_own_keys(&keys);
             self.keys = Some(keys);
+        }
+        if let Some((sender, tls)) = self.admin.as_ref().zip(admin) {
+            sender.send_replace(Arc::new(tls));
         }
         self.server.set_limits(ServerLimits::from(&sections.plain_config()));
         self.log.set_level(sections.log.level());

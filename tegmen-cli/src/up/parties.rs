@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen_admin::{Api, serve, tls};
+use tegmen_admin::{Api, Tls, serve};
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::service::Service;
@@ -25,7 +25,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{self, Event, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use zeroize::Zeroizing;
 
 /// The policy in force.
@@ -97,13 +97,14 @@ impl AccessControl {
         let certificate = params.self_signed(&pair).map_err(Failure::new)?;
         let ca = folder.write("ca.pem", &certificate.pem())?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));
-        let config = tls(vec![certificate.der().clone()], key, None).map_err(Failure::new)?;
+        let tls = Tls::new(vec![certificate.der().clone()], key, None).map_err(Failure::new)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Failure::io)?;
         let url = format!("https://{}", listener.local_addr().map_err(Failure::io)?);
         let bootstrap = folder.path("bootstrap");
         let opened = Api::open(Arc::clone(&self.service), self.rows.clone(), &bootstrap).await;
         let (api, _) = opened.map_err(Failure::new)?;
-        let serving = tokio::spawn(serve(listener, Arc::new(config), None, Arc::new(api)));
+        let (_, tls) = watch::channel(Arc::new(tls));
+        let serving = tokio::spawn(serve(listener, tls, Arc::new(api)));
         Ok(Administration { url, ca, bootstrap, serving })
     }
 

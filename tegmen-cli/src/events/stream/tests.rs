@@ -1,6 +1,7 @@
 use super::*;
 
-const TEXT: &str = ": \nid: 7\n\nevent: changes\nid: 8\ndata: {\"a\":1}\n\nevent:end\r\ndata:b\r\ndata: c\nretry: 5\n\nid: 9\n";
+const TEXT: &str =
+    ": \nid: 7\n\nevent: changes\nid: 8\ndata: {\"a\":1}\n\nevent:end\r\ndata:b\r\ndata: c\nretry: 5\n\nid: 9\n";
 
 #[test]
 fn events_are_read_from_pieces_of_any_length() {
@@ -12,8 +13,7 @@ fn events_are_read_from_pieces_of_any_length() {
     let expected = [event(Some("7"), "", ""), event(Some("8"), "changes", "{\"a\":1}"), event(None, "end", "b\nc")];
     for length in 1..=TEXT.len() {
         let mut events = Events::default();
-        let read: Vec<Event> =
-            TEXT.as_bytes().chunks(length).flat_map(|piece| events.read(piece).unwrap()).collect();
+        let read: Vec<Event> = TEXT.as_bytes().chunks(length).flat_map(|piece| events.read(piece).unwrap()).collect();
         assert_eq!(read, expected, "pieces of {length} bytes");
     }
 }

@@ -1,0 +1,101 @@
+//! Certificates: those that the interface shows, and those of its clients.
+
+use crate::keys::{Principal, Right};
+use crate::scope::Scopes;
+use crate::sha256;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+
+/// Client certificates that stand for an API key.
+#[derive(Clone, Debug)]
+pub struct ClientCertificates {
+    /// The authorities.
+    pub roots: RootCertStore,
+    /// The scopes of single certificates, by the SHA-256 of their DER in lower-case hexadecimal digits.
+    pub scopes: HashMap<String, Scopes>,
+    /// The scopes of all other certificates of the authorities.
+    pub others: Scopes,
+}
+
+/// The certificates that the listener shows, and those that it accepts.
+#[derive(Debug)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    accepted: Option<Accepted>,
+}
+
+/// Client certificates, and what checks them.
+#[derive(Debug)]
+struct Accepted {
+    verifier: Arc<dyn ClientCertVerifier>,
+    clients: ClientCertificates,
+}
+
+impl Tls {
+    /// Takes the certificates of the interface, its key, and the client certificates that it accepts.
+    ///
+    /// # Errors
+    /// The reason why the certificates, the key or the authorities cannot be used.
+    pub fn new(
+        certificates: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        clients: Option<ClientCertificates>,
+    ) -> Result<Self, rustls::Error> {
+        let provider = Arc::new(default_provider());
+        let accepted = clients.map(|clients| Accepted::new(clients, &provider)).transpose()?;
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = match &accepted {
+            None => builder.with_no_client_auth(),
+            Some(accepted) => builder.with_client_cert_verifier(Arc::clone(&accepted.verifier)),
+        };
+        Ok(Self { config: Arc::new(builder.with_single_cert(certificates, key)?), accepted })
+    }
+
+    /// The configuration of rustls.
+    pub const fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// The client with this certificate and those of its authorities.
+    fn principal(&self, chain: &[CertificateDer<'static>]) -> Option<Principal> {
+        let (Accepted { verifier, clients }, (own, authorities)) = (self.accepted.as_ref()?, chain.split_first()?);
+        verifier.verify_client_cert(own, authorities, UnixTime::now()).ok()?;
+        let digest = sha256(&[own.as_ref()]);
+        let scopes = clients.scopes.get(&digest).unwrap_or(&clients.others).clone();
+        Some(Principal { name: format!("certificate-{digest}"), right: Right::Scopes(scopes, u64::MAX) })
+    }
+}
+
+impl Accepted {
+    fn new(clients: ClientCertificates, provider: &Arc<CryptoProvider>) -> Result<Self, rustls::Error> {
+        let roots = Arc::new(clients.roots.clone());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+        let refused = |error: VerifierBuilderError| rustls::Error::General(error.to_string());
+        Ok(Self { verifier: verifier.allow_unauthenticated().build().map_err(refused)?, clients })
+    }
+}
+
+/// The sender of the requests of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// Its certificate and those of its authorities, if it showed one.
+    pub(crate) chain: Arc<[CertificateDer<'static>]>,
+    pub(crate) tls: watch::Receiver<Arc<Tls>>,
+}
+
+impl Peer {
+    /// The principal that the client certificate proves, as it is accepted now.
+    pub(crate) fn certified(&self) -> Option<Principal> {
+        let tls = Arc::clone(&self.tls.borrow());
+        tls.principal(&self.chain)
+    }
+}
