@@ -6,21 +6,20 @@ use crate::messages::{
     Changes, Compared, Explain, Explained, ListedKeys, Listing, NamedProof, PolicyFile, Proof, Revoked, ShownDevice,
     ShownDevices, ShownKey, ShownPolicy, Tested,
 };
-use crate::parts::{Body, Name, Over, Paging};
+use crate::parts::{Body, Name, Over, Paging, wrong_cursor};
 use crate::problem::{Code, Problem};
 use crate::reply::{Created, Done, Once, Shown, Tagged};
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
-use tegmen_control::access::ace::trl::{Answer, Query};
 use tegmen_control::access::policy::{self, OwnedParty, Question};
-use tegmen_control::access::revocation::Requester;
 use tegmen_control::audit::{Kind, Record};
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::{Change, NewDevice};
 use tegmen_store::{Revision, Store};
 
 pub(crate) async fn list_devices<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<ShownDevices>, Problem> {
-    let page = api.service.state().list(page.after.as_deref(), page.most).await?;
+    let after = page.after.map(String::from_utf8).transpose().map_err(|_| wrong_cursor())?;
+    let page = api.service.state().list(after.as_deref(), page.most).await?;
     let next = page.next.map(|name| to_hex(name.as_bytes()));
     Ok(Shown(ShownDevices { devices: page.devices.iter().map(ShownDevice::from).collect(), next }))
 }
@@ -132,14 +131,11 @@ pub(crate) async fn explain_policy<S: Store>(
     Ok(Shown(Explained { decision, message: explanation.message, near }))
 }
 
-pub(crate) async fn list_revocations<S: Store>(api: Arc<Api<S>>, (): ()) -> Result<Shown<Listing>, Problem> {
-    let answer = api.service.state().view().revocations(Requester::Administrator, Query::default());
-    match answer {
-        Ok(Answer::Full { hashes, .. }) => {
-            Ok(Shown(Listing { hashes: hashes.iter().map(|hash| to_hex(hash)).collect() }))
-        }
-        _ => Err(Problem::new(Code::Internal, "the list has no answer")),
-    }
+pub(crate) async fn list_revocations<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<Listing>, Problem> {
+    let (hashes, has_more) = api.service.state().view().revoked_page(page.after.as_deref(), page.most);
+    let hashes: Vec<String> = hashes.iter().map(|hash| to_hex(hash)).collect();
+    let next = hashes.last().filter(|_| has_more).cloned();
+    Ok(Shown(Listing { hashes, next }))
 }
 
 pub(crate) async fn revoke<S: Store>(

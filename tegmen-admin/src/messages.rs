@@ -268,12 +268,14 @@ impl RevokedToken {
     }
 }
 
-/// The revocation list.
+/// A page of the revocation list.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Revocations")]
 pub(crate) struct Listing {
     /// The hashes of the revoked tokens.
     pub(crate) hashes: Vec<String>,
+    /// The cursor of the next page; null on the last page.
+    pub(crate) next: Option<String>,
 }
 
 /// All keys.

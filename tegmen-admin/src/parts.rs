@@ -149,10 +149,15 @@ impl Part for Over {
     }
 }
 
+/// The problem of a cursor that no page had.
+pub(crate) fn wrong_cursor() -> Problem {
+    Problem::malformed("after is the next of the page before")
+}
+
 /// A page of a list.
 pub(crate) struct Paging {
-    /// The name after which the page begins.
-    pub(crate) after: Option<String>,
+    /// The name or the hash after which the page begins.
+    pub(crate) after: Option<Vec<u8>>,
     /// Entries of the page, at most.
     pub(crate) most: usize,
 }
@@ -168,9 +173,7 @@ impl Part for Paging {
                 }
                 // A cursor has hexadecimal digits, so that each name of a device goes into a query.
                 "after" => {
-                    let name = from_hex(value).and_then(|name| String::from_utf8(name).ok());
-                    paging.after =
-                        Some(name.ok_or_else(|| Problem::malformed("after is the next of the page before"))?);
+                    paging.after = Some(from_hex(value).ok_or_else(wrong_cursor)?);
                 }
                 _ => return Err(Problem::malformed("a list has the parameters limit and after")),
             }

@@ -135,7 +135,7 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     vec![
         operation(
             (Method::GET, REVOCATIONS, Scope::AuditRead),
-            ("listRevocations", "Lists the hashes of the revoked tokens."),
+            ("listRevocations", "Lists the hashes of the revoked tokens in pages."),
             reads(handlers::list_revocations),
             &[],
         ),

@@ -227,6 +227,29 @@ async fn a_session_is_revoked_by_its_identity() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn revocations_are_listed_in_pages() {
+    let scene = Scene::new("revocations").await;
+    let root = scene.first_key().await;
+    let all: Vec<String> = (1..=5).map(|number| format!("01{}", format!("{number}c").repeat(32))).collect();
+    for hash in &all {
+        let token = json!({ "hash": hash, "expires": later(), "concerned": ["a"] });
+        assert_eq!(scene.ask("POST", "/v1/revocations", Some(&root), &[], &token).await.status, 201);
+    }
+    let (mut hashes, mut path) = (Vec::new(), "/v1/revocations?limit=2".to_owned());
+    loop {
+        let page = scene.ask("GET", &path, Some(&root), &[], &Value::Null).await;
+        let listed = page.body["hashes"].as_array().unwrap();
+        hashes.extend(listed.iter().map(|hash| hash.as_str().unwrap().to_owned()));
+        assert!(listed.len() <= 2);
+        let Some(next) = page.body["next"].as_str() else { break };
+        path = format!("/v1/revocations?limit=2&after={next}");
+    }
+    assert_eq!(hashes, all);
+    let wrong = scene.ask("GET", "/v1/revocations?after=x", Some(&root), &[], &Value::Null).await;
+    assert_eq!((wrong.status, wrong.code()), (400, "malformed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_policy_is_tested_compared_applied_and_explained() {
     let scene = Scene::new("policy").await;
     let root = scene.first_key().await;

@@ -2,6 +2,7 @@
 
 use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest};
 
 /// Number of SHA-256 among the named hashes (RFC 6920, section 9.4).
@@ -243,6 +244,14 @@ impl RevocationList {
         chosen.reverse();
         let cursor = if batch == 0 { last } else { begin.saturating_add(batch).saturating_sub(1) };
         diff(chosen, Cursor::At(cursor), more)
+    }
+
+    /// The hashes behind `after` in their order, at most this many; and whether there are more.
+    pub fn page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut behind = self.revoked.range::<[u8], _>((begin, Bound::Unbounded)).map(|(hash, _)| hash.clone());
+        let hashes = behind.by_ref().take(most).collect();
+        (hashes, behind.next().is_some())
     }
 
     fn hashes(&self, requester: Requester<'_>) -> Vec<TokenHash> {

@@ -340,6 +340,11 @@ impl View {
         self.revoked.answer(requester, query)
     }
 
+    /// A page of the revocation list: see [`RevocationList::page`].
+    pub fn revoked_page(&self, after: Option<&[u8]>, most: usize) -> (Vec<TokenHash>, bool) {
+        self.revoked.page(after, most)
+    }
+
     pub(super) fn has_room_for_revocation(&self) -> Result<(), ListFull> {
         self.revoked.has_room()
     }
