@@ -1,7 +1,8 @@
 //! A client of the HTTPS interface for administrators: one connection for each request.
 
+use crate::files::read_secret;
 use crate::output::{Failure, runtime};
-use crate::serve::admin::certificates;
+use crate::pem::{certificates, private_key};
 use clap::Args;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -13,18 +14,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tegmen_base::private;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use zeroize::Zeroizing;
 
@@ -139,10 +136,9 @@ impl Admin {
             return Ok(builder.with_no_client_auth());
         };
         let chain = certificates(cert).map_err(|why| Failure::usage(format!("--client-cert: {why}")))?;
-        let text = secret(key, "--client-cert-key")?;
-        let wrong = |error: &dyn Display| Failure::usage(format!("--client-cert-key: {}: {error}", key.display()));
-        let own = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| wrong(&error))?;
-        builder.with_client_auth_cert(chain, own).map_err(|error| wrong(&error))
+        let own = private_key(key).map_err(|why| Failure::usage(format!("--client-cert-key: {why}")))?;
+        let wrong = |error| Failure::usage(format!("--client-cert-key: {}: {error}", key.display()));
+        builder.with_client_auth_cert(chain, own).map_err(wrong)
     }
 
     /// Sends a request on a connection of its own. Returns the whole response.
@@ -231,19 +227,9 @@ pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// The text of a file that only its owner can read, without spaces around it.
+/// Does the same as [`read_secret`], for the file of an option.
 pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Failure> {
-    let name = file.display();
-    let wrong = |error| Failure::usage(format!("{option}: {name}: {error}"));
-    let mut handle = File::open(file).map_err(wrong)?;
-    if let Some(mode) = private::exposed(&handle).map_err(wrong)? {
-        return Err(Failure::usage(format!(
-            "{option}: {name} has mode {mode:o}, and others can read or write it: chmod 600 {name}"
-        )));
-    }
-    let mut text = Zeroizing::new(String::new());
-    handle.read_to_string(&mut text).map_err(wrong)?;
-    Ok(Zeroizing::new(text.trim().to_owned()))
+    read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
 }
 
 /// The time after this number of seconds from now, in seconds since 1970.

@@ -1,9 +1,11 @@
-//! Writes files whole or not at all, so that they survive a power cut.
+//! Writes files whole or not at all, so that they survive a power cut, and reads secrets from files that nobody else can read.
 
 use crate::output::Failure;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
+use tegmen_base::private;
+use zeroize::Zeroizing;
 
 /// The read permission of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,4 +36,17 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
     std::fs::rename(&draft, file).map_err(wrong)?;
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(wrong)
+}
+
+/// The text of a file that only its owner can read, without spaces around it; the reason if there is none.
+pub(crate) fn read_secret(file: &Path) -> Result<Zeroizing<String>, String> {
+    let name = file.display();
+    let wrong = |error| format!("{name}: {error}");
+    let mut handle = File::open(file).map_err(wrong)?;
+    if let Some(mode) = private::exposed(&handle).map_err(wrong)? {
+        return Err(format!("{name} has mode {mode:o}, and others can read or write it: chmod 600 {name}"));
+    }
+    let mut text = Zeroizing::new(String::new());
+    handle.read_to_string(&mut text).map_err(wrong)?;
+    Ok(Zeroizing::new(text.trim().to_owned()))
 }

@@ -19,6 +19,7 @@ mod map;
 mod observe;
 mod oscore;
 mod output;
+mod pem;
 mod policy;
 mod probe;
 mod public_keys;

@@ -97,6 +97,20 @@ fn an_interface_without_its_files_is_refused_before_the_server_starts() {
     }
 }
 
+#[test]
+fn a_key_of_the_interface_that_others_can_read_is_refused() {
+    let scene = Scene::new("admin-exposed");
+    furnish(&scene.0);
+    std::fs::set_permissions(scene.0.join("admin.key"), PermissionsExt::from_mode(0o644)).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let check =
+        check.args(["serve", "--check-config"]).args(OPTIONS.split_whitespace().filter(|option| *option != "--json"));
+    let checked = check.current_dir(&scene.0).output().unwrap();
+    let text = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(2), "{text}");
+    assert!(text.contains("--admin-cert-key: admin.key has mode 644"), "{text}");
+}
+
 /// The commands of an operator, with the files of a scene.
 struct Operator<'s> {
     dir: &'s Path,

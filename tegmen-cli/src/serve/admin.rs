@@ -6,8 +6,7 @@ use super::options::Admin;
 use super::roles::Certified;
 use crate::log::Log;
 use crate::output::Failure;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use crate::pem::{certificates, private_key};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -132,19 +131,4 @@ impl Admin {
         tokio::spawn(serve(listener, tls, Arc::new(api)));
         Ok(Some(sender))
     }
-}
-
-/// Reads certificates; the reason if there are none.
-pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;
-    if certificates.is_empty() {
-        return Err(format!("{} has no certificate: write it in PEM", file.display()));
-    }
-    Ok(certificates)
-}
-
-/// Reads a private key; the reason if it is none.
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| format!("{}: {error}", file.display()))
 }

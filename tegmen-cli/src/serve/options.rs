@@ -148,7 +148,7 @@ pub(super) struct Admin {
     /// The certificate of the interface in PEM, with those of its authorities.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_cert: Option<PathBuf>,
-    /// The private key of --admin-cert in PEM.
+    /// The private key of --admin-cert in PEM, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) admin_cert_key: Option<PathBuf>,
     /// Write the bootstrap token, which creates the first API key, to this file, readable by its owner only. Each start writes

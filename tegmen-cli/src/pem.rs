@@ -1,0 +1,22 @@
+//! Certificates and keys of TLS, in files of PEM.
+
+use crate::files::read_secret;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::Path;
+
+/// Reads certificates; the reason if there are none.
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;
+    if certificates.is_empty() {
+        return Err(format!("{} has no certificate: write it in PEM", file.display()));
+    }
+    Ok(certificates)
+}
+
+/// Reads a private key from a file that only its owner can read; the reason if there is none.
+pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let text = read_secret(file)?;
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| format!("{}: {error}", file.display()))
+}
