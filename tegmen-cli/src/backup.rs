@@ -2,6 +2,7 @@
 
 use crate::log::rfc3339;
 use crate::output::{Failure, Output};
+use crate::sealing;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tegmen_store::backup::{self, BackupError, Manifest};
 use tegmen_store::sealing::Keeper;
-use tegmen_store::{Database, Options, SealingKey, StateError};
+use tegmen_store::{Database, Options, StateError};
 
 #[derive(Args)]
 pub(crate) struct Backup {
@@ -29,7 +30,7 @@ enum Command {
     Verify {
         /// The backup.
         backup: PathBuf,
-        /// The sealing key of the database.
+        /// The sealing key of the database, as for the other commands.
         #[arg(long, value_name = "FILE")]
         sealing_key: Option<PathBuf>,
     },
@@ -46,13 +47,13 @@ struct Target {
     state: PathBuf,
     /// The backup.
     backup: PathBuf,
-    /// The sealing key of the database: a file of 64 hexadecimal digits, or a credential of systemd.
+    /// The sealing key of the database: a file of 64 hexadecimal digits, a credential of systemd, or tpm:FILE.
     #[arg(long, value_name = "FILE")]
     sealing_key: Option<PathBuf>,
 }
 
 fn key(file: Option<&Path>) -> Result<Option<Arc<dyn Keeper>>, Failure> {
-    let key = file.map(SealingKey::open).transpose().map_err(Failure::usage)?;
+    let key = file.map(sealing::open).transpose()?;
     Ok(key.map(|key| Arc::new(key) as Arc<dyn Keeper>))
 }
 

@@ -25,6 +25,7 @@ mod probe;
 mod public_keys;
 mod random;
 mod revoke;
+mod sealing;
 mod serve;
 mod up;
 

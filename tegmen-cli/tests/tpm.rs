@@ -1,10 +1,16 @@
 //! `tegmen keys tpm` as a user runs it, against a TPM in software: from the key to the certificate.
 
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
 #[path = "../../tegmen-trust/tests/swtpm/mod.rs"]
 mod swtpm;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use swtpm::Swtpm;
 
@@ -78,4 +84,56 @@ fn a_key_of_the_tpm_gets_a_certificate() {
     assert!(said.contains("nothing is there"), "{said}");
     let said = tegmen(&tpm, "keys tpm show --handle 7").unwrap_err();
     assert!(said.contains("0x81000000 to 0x817fffff"), "{said}");
+}
+
+/// Starts an access control server whose database is sealed to a TPM. Returns the reason if it does not start.
+fn starts(dir: &Path, tpm: &str) -> Result<(), String> {
+    let options: Vec<&str> = SEALED.split_whitespace().collect();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let check = check.arg("serve").args(&options).arg("--check-config").env("TEGMEN_TPM", tpm).current_dir(dir);
+    let checked = check.output().unwrap();
+    if !checked.status.success() {
+        assert_eq!(checked.status.code(), Some(2));
+        return Err(String::from_utf8_lossy(&checked.stderr).into_owned());
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    works::Server::of(command.arg("serve").args(&options).env("TEGMEN_TPM", tpm).current_dir(dir), 1).end();
+    Ok(())
+}
+
+const SEALED: &str = "--listen 127.0.0.1 --port 0 --store access.db --sealing-key tpm:sealing.tpm --audit audit.log \
+                      --audit-key audit.pem";
+
+#[test]
+fn a_database_is_sealed_to_the_tpm_that_drew_its_key() {
+    let Some(mut tpm) = Swtpm::start("tpm-database") else { return };
+    let other = Swtpm::start("tpm-database-other").unwrap();
+    let scene = works::Scene::new("tpm-database-scene");
+    let dir = scene.0.as_path();
+    operator::secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    starts(dir, &tpm.name).unwrap();
+    tpm.restart();
+    starts(dir, &tpm.name).expect("the same TPM opens it after a restart");
+    let said = starts(dir, &other.name).unwrap_err();
+    assert!(said.contains("--sealing-key: tpm:sealing.tpm") && said.contains("Use the TPM that sealed it"), "{said}");
+    let said = starts(dir, "swtpm:host=127.0.0.1,port=1").unwrap_err();
+    assert!(said.contains("is there a TPM 2.0"), "{said}");
+    // No other key takes the place of one that is lost.
+    std::fs::rename(dir.join("sealing.tpm"), dir.join("away")).unwrap();
+    let said = starts(dir, &tpm.name).unwrap_err();
+    assert!(said.contains("there is no such file") && !dir.join("sealing.tpm").exists(), "{said}");
+    std::fs::rename(dir.join("away"), dir.join("sealing.tpm")).unwrap();
+    starts(dir, &tpm.name).unwrap();
+
+    // A key that the operator keeps, sealed to the TPMs of two machines.
+    let keep = works::Scene::new("tpm-database-kept");
+    let dir = keep.0.as_path();
+    operator::furnish(dir);
+    for tpm in [&tpm.name, &other.name] {
+        let _ = std::fs::remove_file(dir.join("sealing.tpm"));
+        let mut seal = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        let seal = seal.args("keys tpm seal --key sealing.key --file sealing.tpm".split(' ')).env("TEGMEN_TPM", tpm);
+        assert!(seal.current_dir(dir).stdout(Stdio::null()).status().unwrap().success());
+        starts(dir, tpm).unwrap();
+    }
 }

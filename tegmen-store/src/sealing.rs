@@ -41,13 +41,23 @@ pub trait Keeper: Send + Sync {
     fn origin(&self) -> String;
 }
 
-/// A sealing key of 32 bytes, from a file of 64 hexadecimal digits.
+/// A sealing key of 32 bytes: from a file of 64 hexadecimal digits, or from another place.
 pub struct SealingKey {
     key: Secret<SEALING_KEY_LEN>,
     origin: String,
 }
 
 impl SealingKey {
+    /// Takes a key that the caller has, for example from a TPM. Messages name it by its origin.
+    pub const fn new(key: Secret<SEALING_KEY_LEN>, origin: String) -> Self {
+        Self { key, origin }
+    }
+
+    /// The key.
+    pub const fn key(&self) -> &Secret<SEALING_KEY_LEN> {
+        &self.key
+    }
+
     /// Takes the key from a file: as [`Self::from_credential`] if it is in the directory of systemd's credentials, otherwise
     /// as [`Self::from_file`].
     ///

@@ -7,7 +7,7 @@ use swtpm::Swtpm;
 use tegmen::secret::Secret;
 use tegmen_trust::provider::public::verify_digest;
 use tegmen_trust::x509::signer::{PremasterDecrypter as _, SignatureScheme, Signer as _};
-use tegmen_trust::x509::tpm::{Place, TpmError, TpmKey, TpmKeyKind};
+use tegmen_trust::x509::tpm::{Place, TpmError, TpmKey, TpmKeyKind, sealed};
 
 const KINDS: [(TpmKeyKind, SignatureScheme); 2] = [
     (TpmKeyKind::P256, SignatureScheme::ECDSA_SECP256R1_SHA256),
@@ -122,4 +122,40 @@ fn an_rsa_key_decrypts_a_premaster_secret_and_tells_nothing_of_wrong_ones() {
         TpmKey::create(&tpm.name, TpmKeyKind::P256, &Place::Persistent(0x8101_0004)).unwrap()
     };
     assert_eq!(*ecdsa.premaster_secret(&right, version, &random).expose(), *random.expose());
+}
+
+#[test]
+fn a_sealed_secret_opens_with_its_tpm_alone_and_survives_its_restart() {
+    let Some(mut tpm) = Swtpm::start("tpm-sealed") else { return };
+    let file = tpm.dir().join("sealed.tpm");
+    let secret = Secret::new([0x5a; 32]);
+    sealed::seal(&tpm.name, &file, &secret).unwrap();
+    assert!(matches!(sealed::seal(&tpm.name, &file, &secret), Err(TpmError::Place { .. })), "nothing is written over");
+    let text = std::fs::read_to_string(&file).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    tpm.restart();
+    assert_eq!(sealed::unseal(&tpm.name, &file).unwrap().expose(), secret.expose());
+    let other = Swtpm::start("tpm-sealed-other").unwrap();
+    assert!(matches!(sealed::unseal(&other.name, &file), Err(TpmError::Refused { .. })));
+    let nowhere = sealed::unseal("swtpm:host=127.0.0.1,port=1", &file).map(drop).unwrap_err();
+    assert!(matches!(nowhere, TpmError::Unreachable { .. }));
+    for at in (40..text.len() - 40).step_by(29) {
+        let mut changed = text.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        std::fs::write(&file, &changed).unwrap();
+        assert!(sealed::unseal(&tpm.name, &file).is_err(), "byte {at}");
+    }
+    std::fs::write(&file, &text).unwrap();
+    for _ in 0..20 {
+        sealed::unseal(&tpm.name, &file).expect("no memory of the TPM is lost");
+    }
+    // Each kind of file is of use for its own purpose alone.
+    assert!(matches!(TpmKey::open(&tpm.name, &Place::File(file)), Err(TpmError::Place { .. })));
+    let key = tpm.dir().join("key.tpm");
+    TpmKey::create(&tpm.name, TpmKeyKind::P256, &Place::File(key.clone())).unwrap();
+    assert!(matches!(sealed::unseal(&tpm.name, &key), Err(TpmError::Place { .. })));
 }

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 use tegmen_host::hex::to_hex;
 use tegmen_host::x509::sha256;
 use tegmen_host::x509::signer::Signer as _;
-use tegmen_host::x509::tpm::{DEFAULT_TPM, Place, TpmKey, TpmKeyKind};
+use tegmen_host::x509::tpm::{DEFAULT_TPM, Place, TpmKey, TpmKeyKind, sealed};
+use tegmen_store::SealingKey;
 
 #[derive(Args)]
 pub(crate) struct Tpm {
@@ -51,6 +52,21 @@ enum Command {
         /// File for the request; standard output by default.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+    },
+    /// Seal the sealing key of a database to the TPM. The file is useless on any other machine.
+    #[command(after_help = "Example:\n  tegmen keys tpm seal --key sealing.key --file sealing.tpm\n  \
+        tegmen serve --sealing-key tpm:sealing.tpm ...\n\n\
+        Keep the key itself apart from this machine: if the TPM is lost, the file does not open the database again.")]
+    Seal {
+        /// The key: a file of 64 hexadecimal digits, readable by its owner only.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// File to write.
+        #[arg(long)]
+        file: PathBuf,
+        /// The TPM, in the syntax of the TPM2 software stack.
+        #[arg(long, value_name = "TCTI", default_value = DEFAULT_TPM, env = "TEGMEN_TPM")]
+        tpm: String,
     },
     /// Remove a key from the TPM's persistent memory. This cannot be undone.
     Remove {
@@ -112,6 +128,12 @@ impl Tpm {
             }
             Command::Show { at } => at.show(&at.open()?, out),
             Command::Csr { at, name, out: file } => csr(at.open()?, &name, file, out)?,
+            Command::Seal { key, file, tpm } => {
+                let key = SealingKey::from_file(&key).map_err(Failure::usage)?;
+                sealed::seal(&tpm, &file, key.key()).map_err(Failure::new)?;
+                let shown = file.display();
+                out.line(|| format!("{shown} is sealed: --sealing-key tpm:{shown}"), || json!({ "sealed": file }));
+            }
             Command::Remove { handle, tpm } => {
                 TpmKey::remove(&tpm, handle).map_err(Failure::new)?;
                 let handle = format!("{handle:#x}");

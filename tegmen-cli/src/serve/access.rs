@@ -6,6 +6,7 @@ use super::store::{Place, Rows};
 use crate::log::{Level, Log};
 use crate::output::{Failure, runtime};
 use crate::public_keys::signer;
+use crate::sealing;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::x509::PeerVerifier;
-use tegmen_store::SealingKey;
 
 /// The files of an access control server.
 pub(crate) struct Files<'a> {
@@ -84,7 +84,8 @@ impl Access {
             }
         }
         let mut check = |key, wrong: Option<String>| mistakes.extend(wrong.map(|why| Mistake::new(key, why)));
-        let wrong_key = |file| SealingKey::open(file).err().map(|error| error.to_string());
+        let is_first = self.store.as_ref().is_some_and(Place::is_absent);
+        let wrong_key = |place| sealing::check(place, is_first).err().map(|failure| failure.message);
         check("sealing-key", self.sealing_key.as_deref().and_then(wrong_key));
         check(
             "audit-key",
@@ -124,7 +125,7 @@ impl Access {
 impl Role {
     /// Opens store and audit log, and applies the policy. Writes later faults to the log.
     pub(crate) fn open(files: &Files<'_>, log: &Log) -> Result<Self, Failure> {
-        let key = SealingKey::open(files.sealing_key).map_err(Failure::usage)?;
+        let key = sealing::open_or_draw(files.sealing_key, files.store.is_absent())?;
         let rows = files.store.open(key).map_err(Failure::usage)?;
         let signer = signer(files.audit_key)?;
         let audit = AuditLog::open(files.audit, signer, AuditBounds::default()).map_err(Failure::usage)?;

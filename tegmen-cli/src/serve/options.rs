@@ -124,8 +124,8 @@ pub(super) struct Access {
     /// cluster. It needs --sealing-key, --audit and --audit-key.
     #[arg(long, value_name = "PLACE")]
     pub(super) store: Option<Place>,
-    /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only, or a
-    /// credential of systemd.
+    /// Seal the secrets of the database under this key: a file of 64 hexadecimal digits, readable by its owner only; a
+    /// credential of systemd; or tpm:FILE, a key that the TPM sealed (TEGMEN_TPM names the TPM). The first start makes FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) sealing_key: Option<PathBuf>,
     /// Apply this policy at the start, unless it is in force already. Without it the policy of the database stays in force.

@@ -35,6 +35,11 @@ impl Place {
         }
     }
 
+    /// True if the store is a file that does not exist.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.file().is_some_and(|file| !file.exists())
+    }
+
     /// Opens the store, whose secrets are sealed under this key.
     ///
     /// # Errors

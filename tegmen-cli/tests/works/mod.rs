@@ -49,12 +49,12 @@ impl Server {
 
     /// Starts `tegmen` with these arguments, and waits until it listens at this number of addresses.
     pub(crate) fn spawn(dir: &Path, arguments: &[&str], listens: usize) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tegmen"))
-            .args(arguments)
-            .current_dir(dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(dir), listens)
+    }
+
+    /// Starts a command of `tegmen`, and waits until it listens at this number of addresses.
+    pub(crate) fn of(command: &mut Command, listens: usize) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut addresses = Vec::new();
         while addresses.len() < listens {

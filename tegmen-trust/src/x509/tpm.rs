@@ -4,6 +4,8 @@
 //! software for TPMs reads (`BEGIN TSS2 PRIVATE KEY`). The key has no password: anyone who can reach the TPM may use
 //! it, so the access rights of the device protect it.
 
+pub mod sealed;
+
 use super::signer::{PremasterDecrypter, SignError, SignatureScheme, Signer};
 use crate::hex::to_hex;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
@@ -135,7 +137,7 @@ impl TpmKey {
         // The connection takes the key out of the TPM's memory, whatever happens from here on.
         let mut connection = Connection { context, key, transient: true };
         match place {
-            Place::File(file) => write_file(file, &private, &public)?,
+            Place::File(file) => write_file(file, LOADABLE_KEY, &private, &public)?,
             Place::Persistent(number) => {
                 let handle = Persistent::Persistent(persistent(*number)?);
                 connection
@@ -169,7 +171,7 @@ impl TpmKey {
             }
             Place::File(file) => {
                 let contents = std::fs::read(file).map_err(|error| place.wrong(&error.to_string()))?;
-                let (private, public) = parse_file(&contents)
+                let (private, public) = parse_file(&contents, LOADABLE_KEY)
                     .ok_or_else(|| place.wrong("no key of a TPM's storage root in it (TSS2 PRIVATE KEY)"))?;
                 let mut context = connect(tpm)?;
                 let root = storage_root(&mut context)?;
@@ -435,6 +437,8 @@ const SECP256R1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 /// id-loadablekey of the TCG: 2.23.133.10.1.3.
 const LOADABLE_KEY: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 3];
+/// id-sealedkey of the TCG: 2.23.133.10.1.5.
+const SEALED_DATA: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 5];
 
 /// An element of DER; none here has 64 KiB.
 fn element(tag: u8, value: &[u8]) -> Vec<u8> {
@@ -465,8 +469,8 @@ fn unsigned(number: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Writes the file of a wrapped key: TPMKey { loadable key, no password, storage root of the owner, public, private }.
-fn write_file(file: &std::path::Path, private: &Private, public: &Public) -> Result<(), TpmError> {
+/// Writes the file of what the TPM wraps: TPMKey { its type, no password, storage root of the owner, public, private }.
+fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &Public) -> Result<(), TpmError> {
     let place = Place::File(file.to_owned());
     let sized = |bytes: &[u8]| {
         let mut out = (bytes.len() as u16).to_be_bytes().to_vec();
@@ -475,7 +479,7 @@ fn write_file(file: &std::path::Path, private: &Private, public: &Public) -> Res
     };
     let public = public.marshall().map_err(refused("describe the key"))?;
     let der = sequence(&[
-        element(OID, LOADABLE_KEY),
+        element(OID, kind),
         element(der::context(0), &element(der::BOOLEAN, &[0xff])),
         unsigned(&OWNER),
         element(OCTET_STRING, &sized(&public)),
@@ -494,7 +498,8 @@ fn write_file(file: &std::path::Path, private: &Private, public: &Public) -> Res
 /// TPM_RH_OWNER.
 const OWNER: [u8; 4] = [0x40, 0, 0, 1];
 
-fn parse_file(contents: &[u8]) -> Option<(Private, Public)> {
+/// Reads the file of what the TPM wraps; `None` if it is none, or has another type.
+fn parse_file(contents: &[u8], kind: &[u8]) -> Option<(Private, Public)> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, body) = text.split_once("-----BEGIN TSS2 PRIVATE KEY-----")?;
     let (body, _) = body.split_once("-----END TSS2 PRIVATE KEY-----")?;
@@ -502,7 +507,7 @@ fn parse_file(contents: &[u8]) -> Option<(Private, Public)> {
     let pem = format!("-----BEGIN PRIVATE KEY-----{body}-----END PRIVATE KEY-----\n");
     let (_, der) = <(SectionKind, Vec<u8>)>::from_pem_slice(pem.as_bytes()).ok()?;
     let mut key = der::inside(&mut Reader::new(&der), SEQUENCE).ok()?;
-    let loadable = der::value(&mut key, OID).ok()? == LOADABLE_KEY;
+    let is_of_kind = der::value(&mut key, OID).ok()? == kind;
     let _empty_password = der::optional(&mut key, der::context(0)).ok()?;
     let of_owner = der::positive(&mut key).ok()? == OWNER;
     let sized = |bytes: &[u8]| {
@@ -511,7 +516,7 @@ fn parse_file(contents: &[u8]) -> Option<(Private, Public)> {
     };
     let mut octets = || der::value(&mut key, OCTET_STRING).ok().and_then(sized);
     let (public, private) = (octets()?, octets()?);
-    if !loadable || !of_owner || !key.rest().is_empty() {
+    if !is_of_kind || !of_owner || !key.rest().is_empty() {
         return None;
     }
     Some((Private::try_from(private).ok()?, Public::unmarshall(&public).ok()?))
