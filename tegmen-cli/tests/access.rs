@@ -1,6 +1,8 @@
 //! The access control server that `tegmen serve` runs, over real sockets.
 #![cfg(target_os = "linux")]
 
+#[path = "works/chain.rs"]
+mod chain;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/operator.rs"]
 mod operator;
@@ -29,7 +31,7 @@ use tegmen_host::hex::to_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
-use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
+use tegmen_host::x509::signer::{Signer, SoftwareKey};
 use tegmen_host::x509::{AllowedKey, Files, RawKeys, Settings, Verifier};
 use works::{Scene, Server};
 
@@ -171,6 +173,18 @@ fn a_device_with_a_certificate_is_known_by_its_digest() {
         let response = other.post("/introspect", &request).content_format(ACE_CBOR).await.unwrap();
         assert_eq!(response.code, Code::UNAUTHORIZED, "a certificate of the authority is no registration");
     });
+}
+
+#[test]
+fn a_publisher_with_a_certificate_delivers_what_the_access_control_server_allows() {
+    let scene = Scene::new("access-chain");
+    for arguments in ["ca init ca", "ca issue ca --name oven --client"] {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        let made = tegmen.args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
+        assert!(made.status.success(), "{arguments}");
+    }
+    let signer = || -> Arc<dyn Signer> { Arc::new(SoftwareKey::from_file(&scene.0.join("ca/oven.key")).unwrap()) };
+    chain::walk(&chain::Publisher { dir: scene.0.clone(), key: "ca/oven.key", signer: &signer, tpm: None });
 }
 
 /// A subscriber that takes the temperature of the oven, and asks for each key.

@@ -1,5 +1,7 @@
 //! `tegmen keys tpm` as a user runs it, against a TPM in software: from the key to the certificate.
 
+#[path = "works/chain.rs"]
+mod chain;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/operator.rs"]
 mod operator;
@@ -12,7 +14,10 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use swtpm::Swtpm;
+use tegmen_host::x509::signer::Signer;
+use tegmen_host::x509::tpm::{Place, TpmKey};
 
 fn tegmen(tpm: &Swtpm, arguments: &str) -> Result<Value, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tegmen"));
@@ -84,6 +89,22 @@ fn a_key_of_the_tpm_gets_a_certificate() {
     assert!(said.contains("nothing is there"), "{said}");
     let said = tegmen(&tpm, "keys tpm show --handle 7").unwrap_err();
     assert!(said.contains("0x81000000 to 0x817fffff"), "{said}");
+}
+
+#[test]
+fn a_publisher_with_a_key_in_the_tpm_delivers_what_the_access_control_server_allows() {
+    let Some(tpm) = Swtpm::start("tpm-chain") else { return };
+    for arguments in [
+        "ca init ca",
+        "keys tpm create --handle 0x81010001",
+        "keys tpm csr --handle 0x81010001 --name oven --out oven.csr",
+        "ca issue ca --name oven --csr oven.csr",
+    ] {
+        tegmen(&tpm, arguments).unwrap();
+    }
+    let signer = || -> Arc<dyn Signer> { Arc::new(TpmKey::open(&tpm.name, &Place::Persistent(0x8101_0001)).unwrap()) };
+    let (dir, name) = (tpm.dir().to_owned(), Some(tpm.name.clone()));
+    chain::walk(&chain::Publisher { dir, key: "tpm:0x81010001", signer: &signer, tpm: name });
 }
 
 /// Starts an access control server whose database is sealed to a TPM. Returns the reason if it does not start.

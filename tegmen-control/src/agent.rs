@@ -19,7 +19,7 @@ mod line;
 pub use line::{Answer, MAX_ANSWER, MAX_QUESTION, Question};
 
 use crate::access::protokey::SessionIdentity;
-use crate::subscriber::{NoKey, introspect};
+use crate::subscriber::{NotGranted, introspect};
 use line::{NONCE, session_identity};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
@@ -246,7 +246,7 @@ async fn answer(question: Question, server: &Session) -> (&'static str, Option<S
     };
     let key = match SessionIdentity::parse(identity.as_bytes()) {
         Some(parsed) => introspect(server, parsed).await,
-        None => Err(NoKey::Refused),
+        None => Err(NotGranted::Refused),
     };
     match key {
         Ok(key) => ("given", Some(identity.clone()), Answer::Key { identity, key }),

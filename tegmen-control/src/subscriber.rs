@@ -1,11 +1,15 @@
-//! The end of a subscriber: the keys of publishers with protokeys, by introspection at an access control server, and the end of
-//! sessions whose keys it revokes.
+//! The end of a subscriber: the keys of publishers with protokeys and the rights at publishers with certificates, by
+//! introspection at an access control server, and the end of sessions whose keys it revokes.
 
+mod deliveries;
 mod revocation;
 
+pub use deliveries::{Deliveries, RefusedDelivery, may_read};
 pub use revocation::end_revoked;
 
-use crate::access::ace::{ACE_CBOR, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material};
+use crate::access::ace::{
+    ACE_CBOR, Claims, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material,
+};
 use crate::access::protokey::SessionIdentity;
 use crate::server::INTROSPECT;
 use std::fmt;
@@ -64,13 +68,13 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The reason why a subscriber gets no key.
+/// The reason why a subscriber gets no key, or has no right.
 #[derive(Debug, thiserror::Error)]
-pub enum NoKey {
-    /// The server refuses this session. It does not give the reason to the subscriber.
+pub enum NotGranted {
+    /// The server refuses. It does not give the reason to the subscriber.
     #[error(
-        "the access control server refuses the key of this session: its audit log has the reason. A session identity is valid \
-         once, and only if the policy gives this subscriber a right at the publisher"
+        "the access control server refuses: its audit log has the reason. It grants only what its policy gives this subscriber at \
+         an enabled publisher, and the key of a session once"
     )]
     Refused,
     /// The server has no enabled device for the subscriber.
@@ -95,7 +99,7 @@ pub enum NoKey {
     NoResponse(#[from] ClientError),
 }
 
-impl NoKey {
+impl NotGranted {
     /// The stable code.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -114,9 +118,23 @@ impl NoKey {
 /// took the first.
 ///
 /// # Errors
-/// [`NoKey`].
-pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Result<SessionKey, NoKey> {
-    let request = IntrospectionRequest { token: identity.as_str().into(), ..IntrospectionRequest::default() }.encode();
+/// [`NotGranted`].
+pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Result<SessionKey, NotGranted> {
+    let request = IntrospectionRequest { token: identity.as_str().into(), ..IntrospectionRequest::default() };
+    let claims = ask(server, &request).await?;
+    match claims.cnf {
+        Some(Confirmation::Key(CoseKey { material: Material::Symmetric(key), .. }))
+            if (1..=MAX_PSK).contains(&key.len()) =>
+        {
+            Ok(SessionKey { key, expires_in: claims.expires_in })
+        }
+        _ => Err(NotGranted::Unexpected { code: Code::CREATED }),
+    }
+}
+
+/// Returns the claims of a token that is active.
+async fn ask(server: &Session, request: &IntrospectionRequest) -> Result<Claims, NotGranted> {
+    let request = request.encode();
     let post = async || server.post(INTROSPECT, &request).content_format(ACE_CBOR).await;
     let response = match post().await {
         Err(ClientError::Ended { .. }) => post().await?,
@@ -126,23 +144,13 @@ pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Resu
     let payload = Zeroizing::new(response.payload);
     match code {
         Code::CREATED => {}
-        Code::UNAUTHORIZED => return Err(NoKey::NotADevice),
+        Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
         // A response without Max-Age has one of 60 seconds (RFC 7252, section 5.10.5).
         Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
-            return Err(NoKey::Later { code, seconds: max_age.unwrap_or(60) });
+            return Err(NotGranted::Later { code, seconds: max_age.unwrap_or(60) });
         }
-        code => return Err(NoKey::Unexpected { code }),
+        code => return Err(NotGranted::Unexpected { code }),
     }
-    let response = IntrospectionResponse::parse(&payload).map_err(|_| NoKey::Unexpected { code })?;
-    if !response.active {
-        return Err(NoKey::Refused);
-    }
-    match response.claims.cnf {
-        Some(Confirmation::Key(CoseKey { material: Material::Symmetric(key), .. }))
-            if (1..=MAX_PSK).contains(&key.len()) =>
-        {
-            Ok(SessionKey { key, expires_in: response.claims.expires_in })
-        }
-        _ => Err(NoKey::Unexpected { code }),
-    }
+    let response = IntrospectionResponse::parse(&payload).map_err(|_| NotGranted::Unexpected { code })?;
+    if response.active { Ok(response.claims) } else { Err(NotGranted::Refused) }
 }

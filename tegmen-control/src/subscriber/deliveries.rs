@@ -1,0 +1,113 @@
+//! The rights of a subscriber at publishers with certificates, for each request.
+
+use super::{NotGranted, ask};
+use crate::access::ace::{Aif, Hint, IntrospectionRequest, Right, Scope};
+use crate::access::introspection::HINT_THUMBPRINT;
+use std::fmt;
+use std::sync::Arc;
+use tegmen::coap::{Code, Policy as _, Request};
+use tegmen::dtls::CertificateType;
+use tegmen_host::client::Session;
+use tegmen_host::credentials::{Credentials, FilePolicy};
+use tegmen_host::digest::Digest;
+use tegmen_host::request_uri::Path;
+use tegmen_host::server::Later;
+use tokio::runtime::Handle;
+
+/// Decides on the requests that the server of a subscriber receives: see
+/// [`ServerBuilder::policy_later`](tegmen_host::server::ServerBuilder::policy_later).
+///
+/// Each request first needs the rights that the credentials of the server give to its sender. A sender with a certificate is a
+/// publisher, and delivers with PUT, POST, PATCH or iPATCH: with such a request the subscriber reads the path at the publisher.
+/// So the access control server has to allow GET of the path to the subscriber at this publisher. It is asked for each request,
+/// so a policy, a publisher or a subscriber that changes there changes the next decision here. A publisher with a certificate
+/// may send no other request.
+///
+/// The publisher receives 4.03 if the access control server refuses, and 5.03 if it does not decide.
+pub struct Deliveries {
+    server: Session,
+    runtime: Handle,
+    local: FilePolicy,
+    on_refusal: Arc<dyn Fn(RefusedDelivery) + Send + Sync>,
+}
+
+/// A request of a publisher that was refused.
+#[derive(Debug)]
+pub struct RefusedDelivery {
+    /// The name that the publisher proved.
+    pub publisher: String,
+    /// The path of the request.
+    pub path: String,
+    /// The reason.
+    pub why: NotGranted,
+}
+
+impl fmt::Display for RefusedDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { publisher, path, why } = self;
+        write!(f, "{} of {} is refused: {why}", path.escape_debug(), publisher.escape_debug())
+    }
+}
+
+impl Deliveries {
+    /// Asks over a session with the access control server in which this end proved its identity, on a runtime that runs during
+    /// the requests. `credentials` are those of the server that decides by this. `on_refusal` takes each refusal by the access
+    /// control server, and must return quickly.
+    pub fn new(
+        server: Session,
+        runtime: Handle,
+        credentials: Credentials,
+        on_refusal: impl Fn(RefusedDelivery) + Send + Sync + 'static,
+    ) -> Self {
+        let local = FilePolicy { credentials, plain_allowed: false };
+        Self { server, runtime, local, on_refusal: Arc::new(on_refusal) }
+    }
+
+    /// Decides on a request, or takes the authorization to decide later.
+    pub fn decide(&self, request: &Request<'_>, later: &Later<'_>) -> Option<bool> {
+        let principal = request.identity.principal;
+        if self.local.decide(request) != Some(true) {
+            return Some(false);
+        }
+        let Some((kind, digest)) = self.local.credentials.certified(principal) else { return Some(true) };
+        let delivers = matches!(request.message.code(), Code::PUT | Code::POST | Code::PATCH | Code::IPATCH);
+        let (CertificateType::X509, true, Ok(path)) = (kind, delivers, Path::of(&request.message)) else {
+            return Some(false);
+        };
+        let publisher = self.local.credentials.name_of(principal).unwrap_or_default();
+        let (server, path, on_refusal) = (self.server.clone(), path.to_string(), Arc::clone(&self.on_refusal));
+        let authorization = later.authorization();
+        self.runtime.spawn(async move {
+            let Err(why) = may_read(&server, &digest, &path).await else { return authorization.allow() };
+            match why {
+                NotGranted::Refused | NotGranted::NotADevice => authorization.deny(),
+                // Dropping it answers 5.03.
+                NotGranted::Later { .. } | NotGranted::Unexpected { .. } | NotGranted::NoResponse(_) => {
+                    drop(authorization);
+                }
+            }
+            on_refusal(RefusedDelivery { publisher, path, why });
+        });
+        None
+    }
+}
+
+/// Asks whether this end may GET a path at the publisher whose certificate has this SHA-256, over a session with the access
+/// control server in which this end proved its identity.
+///
+/// # Errors
+/// [`NotGranted`]: it may not, or the server does not say.
+pub async fn may_read(server: &Session, certificate: &Digest, path: &str) -> Result<(), NotGranted> {
+    let scope = Scope::of(&Aif(vec![Right { path: path.to_owned(), permissions: GET }]));
+    let request = IntrospectionRequest {
+        scope: Some(scope.clone()),
+        token: certificate.to_vec(),
+        hint: Some(Hint::Name(HINT_THUMBPRINT.to_owned())),
+    };
+    let claims = ask(server, &request).await?;
+    // RFC 9200 has no scope in this request: another server may ignore it, and answer for another scope.
+    if claims.scope == Some(scope) { Ok(()) } else { Err(NotGranted::Unexpected { code: Code::CREATED }) }
+}
+
+/// The bit of GET in the permissions of a scope (RFC 9237, section 3).
+const GET: u64 = 1;
