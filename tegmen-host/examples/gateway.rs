@@ -3,7 +3,7 @@
 //! `cargo run -p tegmen-host --example gateway -- 0.0.0.0:5684 192.0.2.7:5684`
 //!
 //! Each address of a client has a port of its own towards the server. A client that changes its address, or that was forgotten,
-//! comes from another port there. A session with a connection id (RFC 9146) goes on: the server finds it by the id, and asks the
+//! comes from another port there. A session with a connection id (RFC 9146) continues: the server finds it by the id, and asks the
 //! new address whether the client is there (RFC 9853).
 
 use std::collections::HashMap;

@@ -153,7 +153,7 @@ fn a_sealed_secret_opens_with_its_tpm_alone_and_survives_its_restart() {
     for _ in 0..20 {
         sealed::unseal(&tpm.name, &file).expect("no memory of the TPM is lost");
     }
-    // Each kind of file is of use for its own purpose alone.
+    // Each kind of file serves its own purpose alone.
     assert!(matches!(TpmKey::open(&tpm.name, &Place::File(file)), Err(TpmError::Place { .. })));
     let key = tpm.dir().join("key.tpm");
     TpmKey::create(&tpm.name, TpmKeyKind::P256, &Place::File(key.clone())).unwrap();

@@ -75,7 +75,7 @@ impl Publisher<'_> {
         let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
         tegmen.args(words.split(' ')).args(["--cert-key", key]).current_dir(&self.dir);
         tegmen.envs(self.tpm.as_ref().map(|tpm| ("TEGMEN_TPM", tpm)));
-        // The subscriber of this process goes on meanwhile.
+        // The subscriber of this process works meanwhile.
         let output = tokio::task::spawn_blocking(move || tegmen.output().unwrap()).await.unwrap();
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         (output.status.code().unwrap(), text)

@@ -96,7 +96,7 @@ impl Deliveries {
 /// control server in which this end proved its identity.
 ///
 /// # Errors
-/// [`NotGranted`]: it may not, or the server does not say.
+/// [`NotGranted`]: the server refuses, or does not decide.
 pub async fn may_read(server: &Session, certificate: &Digest, path: &str) -> Result<(), NotGranted> {
     let scope = Scope::of(&Aif(vec![Right { path: path.to_owned(), permissions: GET }]));
     let request = IntrospectionRequest {

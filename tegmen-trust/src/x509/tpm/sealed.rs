@@ -96,7 +96,7 @@ fn encrypted<T>(
     let done = encrypts(context, session)
         .map_err(&begin)
         .and_then(|()| context.execute_with_session(Some(session), act).map_err(refused(doing)));
-    // A session that stays ends when the TPM is started anew.
+    // A restart of the TPM ends a session that stays.
     let _ = context.flush_context(SessionHandle::from(session).into());
     done
 }
