@@ -15,8 +15,8 @@ pub(super) struct Applying<'w> {
     pub(super) sealer: Option<&'w Sealer>,
     /// Milliseconds since 1970.
     pub(super) now: u64,
-    /// The keys whose rows changed.
-    pub(super) keys: Vec<Vec<u8>>,
+    /// The versions of rows that were written.
+    pub(super) written: Vec<Version>,
     pub(super) granted: Vec<(LeaseId, Duration)>,
     /// True if a number moves: an older copy of the database must not be opened any more.
     pub(super) moves: bool,
@@ -96,7 +96,7 @@ impl Applying<'_> {
         versions.extend(deletes.iter().map(|key| Version::deleted(key, revision)));
         for version in versions {
             version.write(self.connection)?;
-            self.keys.push(version.key);
+            self.written.push(version);
         }
         Ok(Ok(revision))
     }
@@ -147,8 +147,9 @@ impl Applying<'_> {
         if !keys.is_empty() {
             let revision = self.revisions.take();
             for key in keys {
-                Version::deleted(&key, revision).write(self.connection)?;
-                self.keys.push(key);
+                let version = Version::deleted(&key, revision);
+                version.write(self.connection)?;
+                self.written.push(version);
             }
         }
         Ok(Ok(lease.0))

@@ -36,6 +36,7 @@ const SECRET: i64 = 2;
 const NUMBER: i64 = 3;
 
 /// A version of a row, as the table has it.
+#[derive(Clone)]
 pub(super) struct Version {
     pub(super) key: Vec<u8>,
     pub(super) revision: u64,
@@ -132,11 +133,13 @@ pub(super) struct Current {
     pub(super) number: Option<(Number, u64)>,
 }
 
+/// The query of [`current`].
+pub(super) const CURRENT: &str =
+    "SELECT revision, created, kind, value FROM versions WHERE key = ?1 ORDER BY revision DESC LIMIT 1";
+
 /// The row of a key as it is now; `None` if there is none.
 pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<Option<Current>> {
-    let mut select = connection.prepare_cached(
-        "SELECT revision, created, kind, value FROM versions WHERE key = ?1 ORDER BY revision DESC LIMIT 1",
-    )?;
+    let mut select = connection.prepare_cached(CURRENT)?;
     let row = select.query_row([key], |row| {
         let kind: i64 = row.get(2)?;
         let number = if kind == NUMBER { pace::decode(row.get_ref(3)?.as_blob()?) } else { None };
@@ -254,16 +257,29 @@ pub(super) fn changes(
     sealer: Option<&Sealer>,
     watcher: &Watcher,
 ) -> Result<Changes, StoreError> {
-    let after = revisions.checked(Some(watcher.after))?;
+    let (after, newest) = (revisions.checked(Some(watcher.after))?, revisions.newest());
+    if after == newest.0 {
+        return Ok(Changes { changes: Vec::new(), through: newest });
+    }
     let mut select = connection
         .prepare_cached(
             "SELECT key, revision, kind, value, created, lease FROM versions WHERE revision > ?1 ORDER BY revision, key",
         )
         .map_err(unavailable)?;
     let rows = select.query_map([after as i64], Version::read).map_err(unavailable)?;
+    wanted(rows.map(|version| version.map_err(unavailable)), newest, sealer, watcher)
+}
+
+/// Takes the changes for a call from versions up to the newest revision, in the order of their revisions and keys.
+pub(super) fn wanted(
+    versions: impl Iterator<Item = Result<Version, StoreError>>,
+    newest: Revision,
+    sealer: Option<&Sealer>,
+    watcher: &Watcher,
+) -> Result<Changes, StoreError> {
     let (mut changes, mut bytes) = (Vec::<Changed>::new(), 0_usize);
-    for version in rows {
-        let version = version.map_err(unavailable)?;
+    for version in versions {
+        let version = version?;
         let revision = Revision(version.revision);
         let is_full = changes.len() >= watcher.most.clamp(1, MOST) || bytes >= PAGE_BYTES;
         if let Some(last) = changes.last().filter(|last| is_full && last.revision != revision) {
@@ -276,7 +292,7 @@ pub(super) fn changes(
             changes.push(Changed { key, revision, entry: version.entry(sealer)? });
         }
     }
-    Ok(Changes { changes, through: revisions.newest() })
+    Ok(Changes { changes, through: newest })
 }
 
 /// Forgets versions that were replaced or ended at `through` or before. If that is about `most` changes of history, it ends

@@ -1,9 +1,10 @@
 //! Calls that wait for the next change of their keys.
 
 use super::calls::Watcher;
-use super::entries;
+use super::entries::{self, Version};
 use super::revisions::Revisions;
 use crate::sealing::Sealer;
+use crate::store::{Changes, Revision};
 use rusqlite::Connection;
 
 /// Calls that wait.
@@ -25,21 +26,17 @@ impl Waiting {
         }
     }
 
-    /// Answers the calls whose keys changed, and drops the calls whose caller is gone.
-    pub(super) fn changed(
-        &mut self,
-        connection: &Connection,
-        revisions: &Revisions,
-        sealer: Option<&Sealer>,
-        keys: &[Vec<u8>],
-    ) {
+    /// Answers the calls whose keys a commit changed, and drops the calls whose caller is gone. A call that waits has all
+    /// changes before this commit, so nothing is read.
+    pub(super) fn changed(&mut self, mut versions: Vec<Version>, newest: Revision, sealer: Option<&Sealer>) {
+        versions.sort_unstable_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
         let all = std::mem::take(&mut self.0);
         for watcher in all.into_iter().filter(|watcher| watcher.promise.is_wanted()) {
-            if keys.iter().any(|key| key.starts_with(&watcher.prefix)) {
-                self.ask(connection, revisions, sealer, watcher);
-            } else {
+            let of_it = versions.iter().filter(|version| version.key.starts_with(&watcher.prefix));
+            match entries::wanted(of_it.cloned().map(Ok), newest, sealer, &watcher) {
                 // Nothing of its keys was changed until now, so history may be forgotten up to here.
-                self.0.push(Watcher { after: revisions.newest(), ..watcher });
+                Ok(Changes { changes, .. }) if changes.is_empty() => self.0.push(Watcher { after: newest, ..watcher }),
+                result => watcher.promise.answer(result),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::applying::Applying;
 use super::calls::Call;
+use super::entries::Version;
 use super::leases::Leases;
 use super::revisions::{self, Revisions};
 use super::rows::{self, apply};
@@ -13,6 +14,7 @@ use crate::clock::{self, is_in_future};
 use crate::files::{Files, beside};
 use crate::sealing::Sealer;
 use crate::store::{LeaseId, Revision, StoreError};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -316,8 +318,8 @@ impl Writer {
         }
         let Batch { changes, tasks, .. } = std::mem::take(batch);
         let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
-        let (result, outcomes, keys) = match self.commit(&changes, &tasks, false) {
-            Ok(Committed { outcomes, keys, placed }) => (placed, outcomes, keys),
+        let (result, outcomes, versions) = match self.commit(&changes, &tasks, false) {
+            Ok(Committed { outcomes, versions, placed }) => (placed, outcomes, versions),
             Err(why) => (Err(why), Vec::new(), Vec::new()),
         };
         if let Err(why) = &result {
@@ -331,8 +333,8 @@ impl Writer {
             let outcome = outcomes.next().unwrap_or_else(|| Err(StoreError::closed()));
             task.tell(result.clone().map_err(|why| StoreError::Unavailable { why }).and(outcome));
         }
-        if !keys.is_empty() {
-            self.waiting.changed(&self.connection, &self.revisions, self.sealer.as_deref(), &keys);
+        if !versions.is_empty() {
+            self.waiting.changed(versions, self.revisions.newest(), self.sealer.as_deref());
         }
     }
 
@@ -345,7 +347,7 @@ impl Writer {
         let written = self.write_all(changes, tasks, renew);
         self.revisions.settle(&before, written.is_ok());
         let now = (self.options.monotonic)();
-        let Written { sum, outcomes, keys, granted, renewed } = match written {
+        let Written { sum, outcomes, versions, granted, renewed } = match written {
             Ok(written) => written,
             Err(why) => {
                 // These leases have not ended. Each has its whole duration again.
@@ -365,7 +367,7 @@ impl Writer {
         }
         let (draft, in_place) = (beside(&self.file, "place.new"), beside(&self.file, "place"));
         let placed = if renewed { take_place(&*self.options.files, &draft, &in_place) } else { Ok(()) };
-        Ok(Committed { outcomes, keys, placed: placed.map_err(|error| error.to_string()) })
+        Ok(Committed { outcomes, versions, placed: placed.map_err(|error| error.to_string()) })
     }
 
     fn write_all(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Written, String> {
@@ -374,13 +376,13 @@ impl Writer {
         let transaction = self.connection.unchecked_transaction().map_err(failed)?;
         let (sum, moves) = apply(&transaction, changes, self.sum).map_err(failed)?;
         let (revisions, sealer) = (&mut self.revisions, self.sealer.as_deref());
-        let (keys, granted) = (Vec::new(), Vec::new());
+        let (written, granted) = (Vec::new(), Vec::new());
         let mut applying =
-            Applying { connection: &transaction, revisions, sealer, now, keys, granted, moves, lease: None };
+            Applying { connection: &transaction, revisions, sealer, now, written, granted, moves, lease: None };
         let outcomes = tasks.iter().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();
         let outcomes = outcomes.map_err(failed)?;
         applying.compact_to(self.options.history).map_err(failed)?;
-        let Applying { keys, granted, moves, .. } = applying;
+        let Applying { written: versions, granted, moves, .. } = applying;
         let (end, is_longer) = (self.revisions.wanted_end, self.revisions.moves());
         // After a recovery the lease begins at the limit of the clock, and a few milliseconds raise the limit enough.
         for _ in 0..CLOCK_PATIENCE {
@@ -410,7 +412,7 @@ impl Writer {
                 .map_err(failed)?;
         }
         transaction.commit().map_err(failed)?;
-        Ok(Written { sum, outcomes, keys, granted, renewed })
+        Ok(Written { sum, outcomes, versions, granted, renewed })
     }
 }
 
@@ -418,13 +420,13 @@ impl Writer {
 struct Written {
     sum: u128,
     outcomes: Vec<Outcome>,
-    keys: Vec<Vec<u8>>,
+    versions: Vec<Version>,
     granted: Vec<(LeaseId, Duration)>,
     renewed: bool,
 }
 
 /// Opens the file, or makes it, for this process alone.
-fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connection>> {
+pub(super) fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connection>> {
     options.files.make(file)?;
     let flags = OpenFlags::default();
     let connection = match options.files.vfs() {
@@ -432,6 +434,8 @@ fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Result<Connec
         Some(vfs) => Connection::open_with_flags_and_vfs(file, flags, vfs),
     };
     let begin = |connection: Connection| {
+        // Otherwise SQLite plans a query again for each value of its parameters.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(&format!(
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
              PRAGMA wal_autocheckpoint = {}; BEGIN EXCLUSIVE; COMMIT;",
@@ -469,8 +473,8 @@ impl Batch {
 /// The result of a commit that is durable.
 struct Committed {
     outcomes: Vec<Outcome>,
-    /// The keys whose rows changed.
-    keys: Vec<Vec<u8>>,
+    /// The versions of rows that were written.
+    versions: Vec<Version>,
     /// An error if the place was not taken: then nothing of this may be used.
     placed: Result<(), String>,
 }
