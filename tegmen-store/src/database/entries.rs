@@ -29,6 +29,8 @@ pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, rev
 const MOST: usize = 10_000;
 /// Bytes of values after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
+/// Rows from which on two threads open a page.
+const LONG_PAGE: usize = 512;
 
 const DELETED: i64 = 0;
 const PLAIN: i64 = 1;
@@ -225,8 +227,9 @@ pub(super) fn scan(
          WHERE key >= ?1 AND revision <= ?2 ORDER BY key, revision";
     let mut select = connection.prepare_cached(query).map_err(unavailable)?;
     let mut rows = select.query(params![first, at as i64]).map_err(unavailable)?;
-    let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0_usize);
+    let (mut found, mut bytes) = (Vec::<Version>::new(), 0_usize);
     let mut newest: Option<Version> = None;
+    let mut next = None;
     loop {
         // Of the versions of a key, the last one is the row.
         let version = rows.next().map_err(unavailable)?.map(Version::read).transpose().map_err(unavailable)?;
@@ -234,20 +237,40 @@ pub(super) fn scan(
         let is_last = version.is_none();
         let is_newer = version.as_ref().map(|version| &version.key) == newest.as_ref().map(|newest| &newest.key);
         let before = std::mem::replace(&mut newest, version);
-        if let Some(before) = before.filter(|_| !is_newer)
-            && let Some(entry) = before.entry(sealer)?
-        {
-            if entries.len() >= most || bytes >= PAGE_BYTES {
-                let next = entries.last().map(|last| last.key.clone());
-                return Ok(Page { entries, next, at: Revision(at) });
+        if let Some(row) = before.filter(|before| !is_newer && before.kind != DELETED) {
+            if found.len() >= most || bytes >= PAGE_BYTES {
+                next = found.last().map(|last| last.key.clone());
+                break;
             }
-            bytes = bytes.saturating_add(entry.value.len());
-            entries.push(entry);
+            bytes = bytes.saturating_add(row.value.len());
+            found.push(row);
         }
         if is_last {
-            return Ok(Page { entries, next: None, at: Revision(at) });
+            break;
         }
     }
+    Ok(Page { entries: open(found, sealer)?, next, at: Revision(at) })
+}
+
+/// Opens rows. Of a long page another thread opens one half, because opening takes longer than reading.
+fn open(mut rows: Vec<Version>, sealer: Option<&Sealer>) -> Result<Vec<Entry>, StoreError> {
+    let open = |rows: Vec<Version>| -> Result<Vec<Entry>, StoreError> {
+        rows.into_iter().filter_map(|row| row.entry(sealer).transpose()).collect()
+    };
+    if sealer.is_none() || rows.len() < LONG_PAGE {
+        return open(rows);
+    }
+    let half = rows.split_off(rows.len().div_ceil(2));
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().spawn_scoped(scope, move || open(half));
+        let other = other.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
+        let mut entries = open(rows)?;
+        let half = other.join().unwrap_or_else(|_| Err(StoreError::closed()));
+        half.map(|mut half| {
+            entries.append(&mut half);
+            entries
+        })
+    })
 }
 
 /// Finds the changes for [`Store::changes`](crate::Store::changes) that are there already.
