@@ -111,6 +111,13 @@ impl RevocationList {
         self.devices.entry(device.to_owned()).or_insert_with(|| Updates { first, kept: VecDeque::new() });
     }
 
+    /// Registers the devices that the tokens on the list concern and for which `is_known` is true.
+    pub fn register_concerned(&mut self, is_known: impl Fn(&str) -> bool) {
+        let concerned: BTreeSet<&String> = self.revoked.values().flat_map(|revoked| &revoked.concerned).collect();
+        let known: Vec<String> = concerned.into_iter().filter(|name| is_known(name)).cloned().collect();
+        known.iter().for_each(|name| self.register(name));
+    }
+
     /// Puts a token on the list that a store holds, as it was before a restart: without an update, and whatever the bounds
     /// are, because a token that is not on the list is valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {

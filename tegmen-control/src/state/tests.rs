@@ -5,7 +5,7 @@ mod lost;
 mod shared;
 
 use super::*;
-use crate::access::ace::trl::{Answer, Query};
+use crate::access::ace::trl::{Answer, Query, Update};
 use crate::access::introspection::Reason;
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{Mode, NotAccepted};
@@ -235,6 +235,27 @@ fn expired_tokens_leave_the_list_and_make_room() {
     let query = Query { diff: Some(0), cursor: Some(cursor) };
     let answer = scene.open().view().revocations(Requester::Device("oven"), query);
     assert!(matches!(&answer, Ok(Answer::Diff { more: Some(true), updates, .. }) if updates.is_empty()), "{answer:?}");
+}
+
+#[test]
+fn after_a_restart_updates_are_kept_for_devices_that_have_not_asked_for_the_list() {
+    let scene = Scene::new("unasked");
+    let state = scene.open();
+    furnish(&state);
+    let hash = |number: u8| token_hash::<RustCrypto>(&[number]);
+    wait(state.revoke(&hash(1), NOW_SECONDS + 1, &["oven"])).expect("revoked");
+    drop(state);
+    let state = scene.open();
+    assert_eq!(wait(state.expire(NOW_SECONDS + 2)).expect("expired"), 1);
+    wait(state.revoke(&hash(2), NOW_SECONDS + 9, &["display", "nobody"])).expect("revoked");
+    let updates = |name| match state.view().revocations(Requester::Device(name), Query { diff: Some(0), cursor: None })
+    {
+        Ok(Answer::Diff { updates, .. }) => updates,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(updates("oven"), [Update { removed: vec![hash(1)], added: vec![] }]);
+    assert_eq!(updates("display"), [Update { removed: vec![], added: vec![hash(2)] }]);
+    assert!(updates("nobody").is_empty());
 }
 
 #[test]

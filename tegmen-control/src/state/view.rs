@@ -164,6 +164,8 @@ impl View {
             }
             Row::Revoked(hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
+                let known = concerned.iter().filter(|name| self.devices.known.contains_key(*name));
+                known.for_each(|name| self.revoked.register(name));
                 self.concerned.extend(self.revoked.add(hash, expires, concerned));
             }
         }
@@ -336,7 +338,12 @@ impl View {
     ///
     /// # Errors
     /// The payload of 4.00.
-    pub fn revocations(&self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
+    pub fn revocations(&mut self, requester: Requester<'_>, query: Query) -> Result<Answer, TrlError> {
+        if let Requester::Device(name) = requester
+            && self.devices.known.contains_key(name)
+        {
+            self.revoked.register(name);
+        }
         self.revoked.answer(requester, query)
     }
 
@@ -396,6 +403,10 @@ impl Loading {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
                 self.view.revoked.load(hash, expires, concerned);
             }
+            // It is registered at the revocation list when the list is about it, or when it asks for the list.
+            Some(Row::Device(name)) => {
+                self.view.devices.known.insert(name.to_owned(), rows::read_device(name, entry)?);
+            }
             Some(row) => {
                 if matches!(row, Row::Policy) {
                     self.policy = entry.changed;
@@ -414,6 +425,8 @@ impl Loading {
         for (identity, session) in sessions {
             view.remember(&identity, session);
         }
+        let View { devices, revoked, .. } = &mut view;
+        revoked.register_concerned(|name| devices.known.contains_key(name));
         view.policy_of(policy).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;
         Ok(view)
     }
