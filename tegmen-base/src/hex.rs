@@ -2,7 +2,6 @@
 
 use std::string::String;
 use std::vec::Vec;
-use std::{char, format};
 
 /// Bytes from hexadecimal digits.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -13,5 +12,6 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 /// Hexadecimal digits of bytes.
 pub fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(value.into(), 16);
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(digit).collect()
 }
