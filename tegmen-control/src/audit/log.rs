@@ -253,6 +253,8 @@ struct Writer {
     len: u64,
     lines: u64,
     last: Digest,
+    /// The file may have a part of an attempt to write that failed.
+    has_rest: bool,
     /// Lines of the last head, and its time.
     signed: u64,
     signed_at: Instant,
@@ -289,7 +291,8 @@ impl Writer {
             Err(error) => return Err(failed(error)),
         };
         let signed_at = Instant::now();
-        Ok(Self { file, head_file, signer, head_every, len, lines, last, signed, signed_at })
+        let has_rest = false;
+        Ok(Self { file, head_file, signer, head_every, len, lines, last, has_rest, signed, signed_at })
     }
 
     /// Writes records and makes them durable: all or, after an error, none. Returns the reason.
@@ -317,11 +320,14 @@ impl Writer {
     }
 
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
-        // A part of an earlier attempt may be there.
-        self.file.set_len(self.len)?;
+        if std::mem::replace(&mut self.has_rest, true) {
+            self.file.set_len(self.len)?;
+        }
         self.file.seek(SeekFrom::Start(self.len))?;
         self.file.write_all(text)?;
-        self.file.sync_data()
+        self.file.sync_data()?;
+        self.has_rest = false;
+        Ok(())
     }
 
     /// Time until the next head is due.
