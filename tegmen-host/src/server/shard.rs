@@ -182,7 +182,11 @@ impl<A: Application> Shard<A> {
                 () = readable(&sockets), if ends_by.is_none() => {
                     self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
                 }
-                Some(command) = commands.recv() => self.on_command(command),
+                Some(command) = commands.recv() => {
+                    self.on_command(command);
+                    // Responses that come together are sent together.
+                    self.do_some(&mut commands, &mut passed);
+                }
                 from_other = passed.recv(), if is_passed_to => match from_other {
                     Some(passed) => self.on_passed(passed),
                     None => is_passed_to = false,
