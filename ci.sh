@@ -276,7 +276,7 @@ step_bench() {
     cargo build --release --locked --quiet -p tegmen-cli -p tegmen-bench
     mkdir -p bench/results
     local what
-    for what in dtls coap oscore sessions; do
+    for what in dtls coap oscore sessions control; do
         # Its ratio moves by a fifth from pass to pass.
         local passes=9
         [ "$what" != oscore ] || passes=61

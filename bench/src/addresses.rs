@@ -22,7 +22,7 @@ use std::{
 };
 use tegmen::{
     buf::Frame,
-    coap::{Builder, Code, MessageRef, MessageType},
+    coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, empty_message},
     dtls::{Config, Suites},
     oscore::{Aead, Context, OVERHEAD, Parameters, Pending},
 };
@@ -219,9 +219,33 @@ impl Server {
 
 /// Counts of one pass.
 #[derive(Default)]
-struct Ran {
-    answered: u64,
-    lost: u64,
+pub(crate) struct Ran {
+    pub(crate) answered: u64,
+    pub(crate) lost: u64,
+}
+
+/// A request, confirmable; the path is without a slash in front.
+#[derive(Clone)]
+pub(crate) struct Question {
+    pub(crate) code: Code,
+    pub(crate) path: &'static str,
+    pub(crate) content_format: Option<u16>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Question {
+    /// A question about the value that all servers of this module have.
+    fn of_value(code: Code, payload: &[u8]) -> Self {
+        Self { code, path: PATH, content_format: None, payload: payload.to_vec() }
+    }
+
+    fn write(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
+        builder.path(self.path)?;
+        if let Some(format) = self.content_format {
+            builder.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
+        }
+        if self.payload.is_empty() { Ok(()) } else { builder.payload(&self.payload) }
+    }
 }
 
 /// Many clients of one server, an address each.
@@ -235,6 +259,10 @@ pub(crate) struct Clients {
     /// The client that asks next.
     next: usize,
     message_id: u16,
+    /// Requests in flight at once.
+    pub(crate) window: u64,
+    /// True for the response that the question deserves.
+    pub(crate) is_answer: fn(&MessageRef<'_>) -> bool,
 }
 
 struct Client {
@@ -252,7 +280,7 @@ enum Speaker {
 }
 
 impl Clients {
-    fn new(process: &Process, way: Way, count: u32) -> Result<Self, Failure> {
+    pub(crate) fn new(process: &Process, way: Way, count: u32) -> Result<Self, Failure> {
         let mut stack = None;
         if way == Way::Dtls {
             let made = Ours::new(Config { suites: Suites::CCM_8_THEN_GCM, ..Config::default() })?;
@@ -277,11 +305,13 @@ impl Clients {
             crypto: HostCrypto::from_os().map_err(failure)?,
             next: 0,
             message_id: 0,
+            window: LETTERS_MAX as u64,
+            is_answer: is_of_value,
         })
     }
 
     /// Waits until nobody else can have the port of the server.
-    fn await_server(&self, process: &Process) -> Result<(), Failure> {
+    pub(crate) fn await_server(&self, process: &Process) -> Result<(), Failure> {
         let begin = Instant::now();
         while std::net::UdpSocket::bind(process.address).is_ok() {
             if begin.elapsed() > START {
@@ -350,7 +380,7 @@ impl Clients {
                 return Err(Failure::new("the server does not take a value"));
             }
             self.next = 0;
-            self.ask(Code::PUT, VALUE)?;
+            self.ask(&Question::of_value(Code::PUT, VALUE))?;
             self.crowd.send(&mut self.outbound)?;
             let asked = Instant::now();
             while !is_put && asked.elapsed() < FIRST {
@@ -369,7 +399,7 @@ impl Clients {
         let begin = Instant::now();
         while answered < count {
             while asked - answered < LETTERS_MAX as u64 && asked < count {
-                self.ask(method(asked), b"")?;
+                self.ask(&Question::of_value(method(asked), b""))?;
                 asked += 1;
             }
             self.crowd.send(&mut self.outbound)?;
@@ -381,15 +411,25 @@ impl Clients {
         Ok(())
     }
 
-    /// Keeps as many requests in flight as one call sends, for this long, and waits for the answers to the last of them.
+    /// Asks for the value: see [`Self::run_with`].
     fn run(&mut self, duration: Duration) -> Result<Ran, Failure> {
+        let question = Question::of_value(Code::GET, b"");
+        self.run_with(duration, &mut || question.clone())
+    }
+
+    /// Keeps [`Self::window`] requests in flight for this long, and waits for the answers to the last of them.
+    pub(crate) fn run_with(
+        &mut self,
+        duration: Duration,
+        question: &mut dyn FnMut() -> Question,
+    ) -> Result<Ran, Failure> {
         let mut ran = Ran::default();
         let mut in_flight = 0;
         let begin = Instant::now();
         loop {
             let is_over = begin.elapsed() >= duration;
-            while !is_over && in_flight < LETTERS_MAX as u64 {
-                self.ask(Code::GET, b"")?;
+            while !is_over && in_flight < self.window {
+                self.ask(&question())?;
                 in_flight += 1;
             }
             self.crowd.send(&mut self.outbound)?;
@@ -408,7 +448,7 @@ impl Clients {
     }
 
     /// Sends a request of the client whose turn it is.
-    fn ask(&mut self, code: Code, payload: &[u8]) -> Result<(), Failure> {
+    fn ask(&mut self, question: &Question) -> Result<(), Failure> {
         while self.each[self.next].sent.is_some() {
             self.next = (self.next + 1) % self.each.len();
         }
@@ -420,10 +460,7 @@ impl Clients {
         client.sent = Some(Instant::now());
         let (message_id, token, crypto) = (self.message_id, client.token, &mut self.crypto);
         let mut room = [0; 256];
-        let rest = |builder: &mut Builder<'_, '_>| {
-            builder.path(PATH)?;
-            if payload.is_empty() { Ok(()) } else { builder.payload(payload) }
-        };
+        let (code, rest) = (question.code, |builder: &mut Builder<'_, '_>| question.write(builder));
         let len = match &mut client.speaker {
             Speaker::Plain => request(&mut room, code, message_id, token, rest),
             Speaker::Dtls(session) => {
@@ -452,7 +489,7 @@ impl Clients {
 
     /// Takes in what has arrived; how many requests it answers.
     fn take(&mut self) -> Result<u64, Failure> {
-        let Self { crowd, inbound, each, crypto, .. } = self;
+        let Self { crowd, inbound, outbound, each, crypto, is_answer, .. } = self;
         crowd.receive(inbound)?;
         let mut answered = 0;
         for (member, datagram) in inbound.iter() {
@@ -476,11 +513,17 @@ impl Clients {
             let Some(message) = message.filter(|message| message.token() == client.token.to_be_bytes()) else {
                 continue;
             };
-            match message.code() {
-                Code::CONTENT if message.payload() == VALUE => {}
-                // The value takes no POST; the server remembers it as any other.
-                Code::CHANGED | Code::CREATED | Code::METHOD_NOT_ALLOWED => {}
-                code => return Err(Failure::new(format!("the answer is {code:?}, {:?}", message.payload()))),
+            if !is_answer(&message) {
+                let code = message.code();
+                return Err(Failure::new(format!("the answer is {code:?}, {:?}", message.payload())));
+            }
+            if message.message_type() == MessageType::Confirmable
+                && let Speaker::Dtls(session) = &mut client.speaker
+            {
+                let mut out = Outbox::new();
+                session.seal(&empty_message(MessageType::Acknowledgement, message.message_id()), &mut out)?;
+                let record = out.iter().next().unwrap_or_default();
+                crowd.push(outbound, member, |letter| Ok(put(letter, record)))?;
             }
             client.sent = None;
             answered += 1;
@@ -492,6 +535,14 @@ impl Clients {
     fn give_up(&mut self) -> u64 {
         let late = self.each.iter_mut().filter(|client| client.sent.is_some_and(|sent| sent.elapsed() > PATIENCE));
         late.map(|client| client.sent = None).count() as u64
+    }
+}
+
+fn is_of_value(message: &MessageRef<'_>) -> bool {
+    match message.code() {
+        Code::CONTENT => message.payload() == VALUE,
+        // The value takes no POST; the server remembers it as any other.
+        code => matches!(code, Code::CHANGED | Code::CREATED | Code::METHOD_NOT_ALLOWED),
     }
 }
 

@@ -2,13 +2,16 @@
 
 use crate::{
     Options,
+    failure::failure,
+    introspections,
     report::{Header, Limit, OURS, Report, Row, Samples},
+    scene::{Scene, device},
 };
 use rusqlite::{Connection, params};
 use std::{
     fs::{self, File, OpenOptions},
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Instant,
 };
@@ -16,15 +19,12 @@ use tegmen_bench_line::Failure;
 use tegmen_control::{
     access::{
         ace::{Aif, Right, Scope, TokenRequest},
-        policy::OwnedParty,
-        protokey::{AcceptedBounds, Mode},
+        protokey::Mode,
     },
-    audit::{AuditBounds, AuditLog},
     service::Service,
-    state::{Bounds, Credential, NewDevice, State},
+    state::Credential,
 };
-use tegmen_host::x509::signer::SoftwareKey;
-use tegmen_store::{Database, Options as StoreOptions, SealingKey};
+use tegmen_store::Database;
 use tokio::{runtime::Runtime, task::JoinSet};
 
 /// Grants that wait for their answers at once, and rows of a transaction of bare SQLite.
@@ -38,12 +38,6 @@ const START_MAX: f64 = 5.0;
 /// Least share of the rate of bare SQLite.
 const GRANTS_MIN: f64 = 0.6;
 
-const POLICY: &str = r#"[[rule]]
-subject = "tag:display"
-publisher = "tag:kitchen"
-allow = "read /*"
-"#;
-
 /// Measures grants, the bytes of devices, and the time of a start.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let scene = Scene::new()?;
@@ -53,69 +47,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         "grants: {AT_ONCE} at once; each waits for its commit (WAL, synchronous=FULL) and its line of the audit log; bare SQLite \
          commits {AT_ONCE} rows of as many bytes, and appends and syncs {AT_ONCE} lines"
     ));
+    introspections::measure(&scene.0, options, &mut report)?;
     grants(&scene, options, &mut report)?;
     devices(&scene, options.count.unwrap_or(1_000_000), &mut report)?;
     Ok(report)
-}
-
-/// A directory that is removed at the end, and the runtime of the server.
-struct Scene(PathBuf, Runtime);
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(error.to_string())
-}
-
-impl Scene {
-    fn new() -> Result<Self, Failure> {
-        let dir = std::env::current_dir().map_err(failed)?.join(format!("target/bench-control-{}", std::process::id()));
-        fs::create_dir_all(&dir).map_err(failed)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
-        let key = dir.join("sealing.key");
-        fs::write(&key, "4".repeat(64)).map_err(failed)?;
-        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failed)?;
-        Ok(Self(dir, runtime))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn state(&self, name: &str) -> Result<State<Database>, Failure> {
-        let sealing = Some(Arc::new(SealingKey::from_file(&self.file("sealing.key")).map_err(failed)?) as Arc<_>);
-        let database = Database::open_with(&self.file(name), StoreOptions { sealing, ..StoreOptions::default() });
-        let sessions = AcceptedBounds { each: 1_000_000, ..AcceptedBounds::default() };
-        let bounds = Bounds { sessions, ..Bounds::default() };
-        self.1.block_on(State::open(database.map_err(failed)?, bounds, Box::new(|_| {}))).map_err(failed)
-    }
-
-    fn service(&self) -> Result<Arc<Service<Database>>, Failure> {
-        let pair = rcgen::KeyPair::generate().map_err(failed)?;
-        let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failed)?;
-        let audit =
-            AuditLog::open(&self.file("audit.log"), Arc::new(signer), AuditBounds::default()).map_err(failed)?;
-        let service = Service::new(self.state("grants.db")?, audit).map_err(failed)?;
-        self.1.block_on(async {
-            service.apply_policy("operator", ("policy.toml", POLICY), None).await.map_err(failed)?;
-            for (words, credential) in [
-                ("oven tag:kitchen", Credential::Protokey(Mode::Bound)),
-                ("display tag:display", Credential::SharedKey),
-            ] {
-                service.add("operator", &device(words, credential)?).await.map_err(failed)?;
-            }
-            Ok(Arc::new(service))
-        })
-    }
-}
-
-fn device(words: &str, credential: Credential) -> Result<NewDevice, Failure> {
-    let party = OwnedParty::from_words(words.split(' ')).map_err(failed)?;
-    NewDevice::secret(party, credential, &[7; 16]).map_err(Failure::new)
 }
 
 /// Tokens that are granted in a second, beside rows that bare SQLite writes.
@@ -141,23 +76,25 @@ fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, F
     let scope = Scope::of(&Aif(vec![Right { path: "/temp".to_owned(), permissions: 1 }]));
     let request = TokenRequest { audience: Some("oven".to_owned()), scope: Some(scope), ..TokenRequest::default() };
     let request: Arc<[u8]> = request.encode().to_vec().into();
+    let ask = || {
+        let (service, request) = (Arc::clone(service), Arc::clone(&request));
+        async move { service.token(Some("display"), &request).await.code }
+    };
     let begin = Instant::now();
-    for _ in 0..BATCHES {
-        runtime.block_on(async {
-            let mut all = JoinSet::new();
-            for _ in 0..AT_ONCE {
-                let (service, request) = (Arc::clone(service), Arc::clone(&request));
-                all.spawn(async move { service.token(Some("display"), &request).await.code });
+    runtime.block_on(async {
+        let (mut all, mut left) = (JoinSet::new(), BATCHES * AT_ONCE);
+        loop {
+            while left > 0 && all.len() < AT_ONCE {
+                all.spawn(ask());
+                left -= 1;
             }
-            while let Some(code) = all.join_next().await {
-                let code = code.map_err(failed)?;
-                if !code.is_success() {
-                    return Err(Failure::new(format!("a grant was answered with {code}")));
-                }
+            let Some(code) = all.join_next().await else { return Ok(()) };
+            let code = code.map_err(failure)?;
+            if !code.is_success() {
+                return Err(Failure::new(format!("a grant was answered with {code}")));
             }
-            Ok(())
-        })?;
-    }
+        }
+    })?;
     Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
 }
 
@@ -170,11 +107,11 @@ struct Bare {
 
 impl Bare {
     fn new(dir: &Path) -> Result<Self, Failure> {
-        let connection = Connection::open(dir.join("bare.db")).map_err(failed)?;
+        let connection = Connection::open(dir.join("bare.db")).map_err(failure)?;
         let set = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
                    CREATE TABLE rows (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;";
-        connection.execute_batch(set).map_err(failed)?;
-        let log = OpenOptions::new().create(true).append(true).open(dir.join("bare.log")).map_err(failed)?;
+        connection.execute_batch(set).map_err(failure)?;
+        let log = OpenOptions::new().create(true).append(true).open(dir.join("bare.log")).map_err(failure)?;
         Ok(Self { connection, log, next: 0 })
     }
 
@@ -182,20 +119,20 @@ impl Bare {
     fn measure(&mut self) -> Result<f64, Failure> {
         let begin = Instant::now();
         for _ in 0..BATCHES {
-            let transaction = self.connection.transaction().map_err(failed)?;
+            let transaction = self.connection.transaction().map_err(failure)?;
             {
-                let mut insert = transaction.prepare_cached("INSERT INTO rows VALUES (?1, ?2)").map_err(failed)?;
+                let mut insert = transaction.prepare_cached("INSERT INTO rows VALUES (?1, ?2)").map_err(failure)?;
                 for _ in 0..AT_ONCE {
                     self.next += 1;
                     // As random as the names of sessions are.
                     let key = format!("session/oven;{:016x}", self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-                    insert.execute(params![key.as_bytes(), [7_u8; 120]]).map_err(failed)?;
+                    insert.execute(params![key.as_bytes(), [7_u8; 120]]).map_err(failure)?;
                 }
             }
-            transaction.commit().map_err(failed)?;
+            transaction.commit().map_err(failure)?;
             let line = [b'x'; 255];
             let lines: Vec<u8> = line.into_iter().chain([b'\n']).cycle().take(256 * AT_ONCE).collect();
-            self.log.write_all(&lines).and_then(|()| self.log.sync_data()).map_err(failed)?;
+            self.log.write_all(&lines).and_then(|()| self.log.sync_data()).map_err(failure)?;
         }
         Ok((BATCHES * AT_ONCE) as f64 / begin.elapsed().as_secs_f64())
     }
@@ -214,13 +151,13 @@ fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure
                 all.spawn(async move { state.add(&new).await.map(drop) });
             }
             while let Some(added) = all.join_next().await {
-                added.map_err(failed)?.map_err(failed)?;
+                added.map_err(failure)?.map_err(failure)?;
             }
             Ok::<_, Failure>(())
         })?;
     }
     drop(state);
-    let bytes = fs::metadata(scene.file("devices.db")).map_err(failed)?.len() as f64;
+    let bytes = fs::metadata(scene.file("devices.db")).map_err(failure)?.len() as f64;
     let begin = Instant::now();
     let state = scene.state("devices.db")?;
     let seconds = begin.elapsed().as_secs_f64();

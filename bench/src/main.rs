@@ -13,6 +13,7 @@ mod dtls;
 mod echo;
 mod failure;
 mod fleet;
+mod introspections;
 mod isolation;
 mod limit;
 mod load;
@@ -25,6 +26,7 @@ mod program;
 mod proof;
 mod reconnect;
 mod report;
+mod scene;
 mod server;
 mod session;
 mod sessions;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         "ours" => return run_with(ours::stack(), &rest),
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
+        introspections::VERB => return finish(introspections::serve(&rest).map(|()| None), false),
         session::VERB => return finish(session::client(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "addresses" => addresses::run,
@@ -157,8 +160,10 @@ tegmen-bench sessions [--count N]    N sessions held at once, a million if not s
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]
                                      memory of `tegmen serve` for N sessions that each asked once, a million if not said
-tegmen-bench control [--count N]      durable grants of an access control server beside bare SQLite; the database and the start
-                                     of a server with N devices, 1,000,000 by default
+tegmen-bench control [--seconds S] [--count N]
+                                     introspections at an access control server beside plain GETs on the same sessions;
+                                     its durable grants beside bare SQLite; the database and the start of a server with
+                                     N devices, 1,000,000 by default
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's

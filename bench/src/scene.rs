@@ -1,0 +1,92 @@
+//! An access control server in a directory of its own, without its sockets.
+
+use crate::failure::failure;
+use std::{fs, path::PathBuf, sync::Arc};
+use tegmen_bench_line::Failure;
+use tegmen_control::{
+    access::{
+        policy::OwnedParty,
+        protokey::{AcceptedBounds, Mode},
+    },
+    audit::{AuditBounds, AuditLog},
+    service::Service,
+    state::{Bounds, Credential, NewDevice, State},
+};
+use tegmen_host::x509::signer::SoftwareKey;
+use tegmen_store::{Database, Options, SealingKey};
+use tokio::runtime::Runtime;
+
+const POLICY: &str = r#"[[rule]]
+subject = "tag:display"
+publisher = "tag:kitchen"
+allow = "read /*"
+"#;
+
+/// A directory that is removed at the end, and the runtime of the server.
+pub(crate) struct Scene(pub(crate) PathBuf, pub(crate) Runtime);
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Scene {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let dir =
+            std::env::current_dir().map_err(failure)?.join(format!("target/bench-control-{}", std::process::id()));
+        Self::at(dir)
+    }
+
+    /// Makes the directory with a sealing key.
+    pub(crate) fn at(dir: PathBuf) -> Result<Self, Failure> {
+        fs::create_dir_all(&dir).map_err(failure)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failure)?;
+        let key = dir.join("sealing.key");
+        fs::write(&key, "4".repeat(64)).map_err(failure)?;
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failure)?;
+        Ok(Self(dir, runtime))
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Lets the service do something.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.1.block_on(future)
+    }
+
+    pub(crate) fn state(&self, name: &str) -> Result<State<Database>, Failure> {
+        let sealing = Some(Arc::new(SealingKey::from_file(&self.file("sealing.key")).map_err(failure)?) as Arc<_>);
+        let database = Database::open_with(&self.file(name), Options { sealing, ..Options::default() });
+        let sessions = AcceptedBounds { each: 1_000_000, ..AcceptedBounds::default() };
+        let bounds = Bounds { sessions, ..Bounds::default() };
+        self.1.block_on(State::open(database.map_err(failure)?, bounds, Box::new(|_| {}))).map_err(failure)
+    }
+
+    /// A service with a policy, the publisher `oven` and the subscriber `display`.
+    pub(crate) fn service(&self) -> Result<Arc<Service<Database>>, Failure> {
+        let pair = rcgen::KeyPair::generate().map_err(failure)?;
+        let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failure)?;
+        let audit =
+            AuditLog::open(&self.file("audit.log"), Arc::new(signer), AuditBounds::default()).map_err(failure)?;
+        let service = Service::new(self.state("grants.db")?, audit).map_err(failure)?;
+        self.1.block_on(async {
+            service.apply_policy("operator", ("policy.toml", POLICY), None).await.map_err(failure)?;
+            for (words, credential) in [
+                ("oven tag:kitchen", Credential::Protokey(Mode::Bound)),
+                ("display tag:display", Credential::SharedKey),
+            ] {
+                service.add("operator", &device(words, credential)?).await.map_err(failure)?;
+            }
+            Ok(Arc::new(service))
+        })
+    }
+}
+
+/// A device with a secret.
+pub(crate) fn device(words: &str, credential: Credential) -> Result<NewDevice, Failure> {
+    let party = OwnedParty::from_words(words.split(' ')).map_err(failure)?;
+    NewDevice::secret(party, credential, &[7; 16]).map_err(Failure::new)
+}
