@@ -91,8 +91,7 @@ impl<S: Store> AccessServer<S> {
             // The state of the service holds the observers, so they do not hold the service.
             let (service, credentials) = (Arc::downgrade(&self.service), self.credentials.clone());
             let name = move |identity: &Identity| {
-                let device = sender(&*service.upgrade()?, &credentials, identity)?;
-                Some(device.name().to_owned())
+                sender(&*service.upgrade()?, &credentials, identity, |device| device.name().to_owned())
             };
             Observed { notifier: request.notifier(), name: Arc::new(name) }
         });
@@ -100,14 +99,13 @@ impl<S: Store> AccessServer<S> {
 
     /// The name of the device that sent a request, if it is enabled.
     fn device(&self, identity: &Identity) -> Option<String> {
-        sender(&self.service, &self.credentials, identity)
-            .filter(|device| !device.disabled)
-            .map(|device| device.name().to_owned())
+        let enabled = |device: &Device| (!device.disabled).then(|| device.name().to_owned());
+        sender(&self.service, &self.credentials, identity, enabled)?
     }
 
     /// True if the sender of a request is a device of this server. It may use the paths of this server alone.
     pub fn knows(&self, identity: &Identity) -> bool {
-        sender(&self.service, &self.credentials, identity).is_some()
+        sender(&self.service, &self.credentials, identity, |_| ()).is_some()
     }
 
     /// True if the server has this path, without a slash in front.
@@ -175,8 +173,14 @@ impl<S: Store> Application for AccessServer<S> {
     }
 }
 
-/// The device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or is no device.
-fn sender<S: Store>(service: &Service<S>, credentials: &Credentials, identity: &Identity) -> Option<Device> {
+/// Returns what `take` finds at the device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or
+/// is no device.
+fn sender<S: Store, T>(
+    service: &Service<S>,
+    credentials: &Credentials,
+    identity: &Identity,
+    take: impl FnOnce(&Device) -> T,
+) -> Option<T> {
     if identity.protection == Protection::Plain {
         return None;
     }
@@ -193,7 +197,7 @@ fn sender<S: Store>(service: &Service<S>, credentials: &Credentials, identity: &
             view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
         }
     };
-    device.cloned()
+    device.map(take)
 }
 
 fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {
