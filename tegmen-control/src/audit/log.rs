@@ -98,7 +98,8 @@ struct Spool {
 struct Waiting {
     record: Record,
     at: u64,
-    written: Option<Promise<()>>,
+    /// Gives the record back when its line is durable, so that the thread that made it also frees it.
+    written: Option<Promise<Record>>,
 }
 
 impl AuditLog {
@@ -145,15 +146,14 @@ impl AuditLog {
     /// # Errors
     /// [`NotWritten`]: the event must not take place.
     pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
-        let answer: Answer<()> = {
-            let mut spool = self.0.shared.lock();
+        let answer: Answer<Record> = {
+            let spool = self.0.shared.lock();
             spool.takes_grants(&self.0.shared.bounds)?;
             let (promise, answer) = promise();
-            spool.waiting.push_back(Waiting { record, at: now(), written: Some(promise) });
+            self.0.shared.push(spool, Waiting { record, at: now(), written: Some(promise) });
             answer
         };
-        self.0.shared.changed.notify_one();
-        answer.await.map_err(|error| NotWritten(error.to_string()))
+        answer.await.map(drop).map_err(|error| NotWritten(error.to_string()))
     }
 
     /// Records an event that takes rights away or refuses them. It never waits and never fails: if no place is left, the record
@@ -164,9 +164,7 @@ impl AuditLog {
             spool.lost = spool.lost.saturating_add(1);
             return;
         }
-        spool.waiting.push_back(Waiting { record, at: now(), written: None });
-        drop(spool);
-        self.0.shared.changed.notify_one();
+        self.0.shared.push(spool, Waiting { record, at: now(), written: None });
     }
 }
 
@@ -195,6 +193,16 @@ impl Shared {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a record. The thread sleeps only while nothing waits.
+    fn push(&self, mut spool: MutexGuard<'_, Spool>, waiting: Waiting) {
+        let is_first = spool.waiting.is_empty();
+        spool.waiting.push_back(waiting);
+        drop(spool);
+        if is_first {
+            self.changed.notify_one();
+        }
+    }
+
     fn run(&self, mut writer: Writer) {
         loop {
             let mut spool = self.lock();
@@ -217,7 +225,11 @@ impl Shared {
                     spool.lost = spool.lost.saturating_sub(lost);
                     spool.failed = None;
                     drop(spool);
-                    batch.into_iter().filter_map(|waiting| waiting.written).for_each(|promise| promise.answer(Ok(())));
+                    for Waiting { record, written, .. } in batch {
+                        if let Some(promise) = written {
+                            promise.answer(Ok(record));
+                        }
+                    }
                 }
                 Err(why) => {
                     spool.failed = Some(why);
