@@ -2,6 +2,7 @@
 //!
 //! An image that prints no error links none of them.
 
+use crate::axiom::{BadAssociation, SealRefused};
 use crate::dtls::Fatal;
 use crate::dtls::record::SealError;
 use crate::dtls::session::OpenError;
@@ -50,6 +51,16 @@ texts! {
         Self::Full => "the message is longer than its buffer",
         Self::TooLong => "the message is longer than a record of this session may be",
         Self::KeyExhausted => "the key may seal no more records; begin a new session",
+    }
+    BadAssociation {
+        Self::Suite => "the crypto provider does not have the suite of the group, or its keys have another length",
+        Self::Epoch => "the epoch of the association is not valid, or not newer than the last one; ask the controller",
+    }
+    SealRefused {
+        Self::NotASender => "the member has no SenderID; ask the controller for one",
+        Self::LeaseSpent => "the lease of record numbers is used up; keep a new reservation and extend by it",
+        Self::Exhausted => "the keys of the epoch may seal no more records; ask the controller for the next epoch",
+        Self::Full => "the record is longer than its buffer or than 2^14 bytes",
     }
     TableFull { Self => "the table is full, and no peer in it may be removed", }
     BadOption { Self => "the OSCORE option is not valid", }

@@ -1,6 +1,6 @@
 //! Tegmen: secured CoAP for constrained devices.
 //!
-//! The core: CoAP, DTLS and OSCORE as state machines over the caller's bytes and the caller's clock. No operating system, no
+//! The core: CoAP, DTLS, OSCORE and groups (Axiom) as state machines over the caller's bytes and the caller's clock. No operating system, no
 //! heap (but for the long keys of some ciphers, with the feature `alloc`), no socket, no `unsafe`; no byte from the network
 //! can make it panic.
 //!
@@ -29,6 +29,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod axiom;
 pub mod coap;
 mod counters;
 pub mod cx;

@@ -9,8 +9,9 @@ mod keys;
 mod protection;
 
 pub use channel::{CHUNK, Channel, SealError};
-pub(crate) use cipher::Cipher;
+pub(crate) use cipher::{Cipher, associated_data, nonce};
 pub(crate) use keys::{KEY_BLOCK_LEN, Keys, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
+pub(crate) use protection::{open_aead, seal_aead};
 
 use super::VERSION;
 use crate::buf::{Full, Span, Writer};

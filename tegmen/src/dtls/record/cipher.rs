@@ -219,11 +219,11 @@ impl Mode {
 }
 
 /// Bytes of a nonce.
-pub(super) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
+pub(crate) const NONCE_LEN: usize = SALT_LEN + EXPLICIT_LEN;
 
 /// A nonce: its part of the key, and that of the record (RFC 6655, section 3).
 #[inline(always)]
-pub(super) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
+pub(crate) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NONCE_LEN] {
     // It is written once, as two integers: a processor waits for a load that spans several young stores.
     let (salt, number) = (u32::from_ne_bytes(salt), u64::from_ne_bytes(number));
     let mut nonce = [0; NONCE_LEN];
@@ -235,7 +235,7 @@ pub(super) fn nonce(salt: [u8; SALT_LEN], number: [u8; EXPLICIT_LEN]) -> [u8; NO
 
 /// The associated data (RFC 5246, section 6.2.3.3): number, type and version of the record, length of its content.
 #[inline]
-pub(super) fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
+pub(crate) fn associated_data(header: &[u8; HEADER_LEN], len: u16) -> [u8; HEADER_LEN] {
     let [content_type, major, minor, number @ .., _, _] = header;
     let mut data = [0, 0, 0, 0, 0, 0, 0, 0, *content_type, *major, *minor, 0, 0];
     let [place @ .., _, _, _, high, low] = &mut data;

@@ -140,7 +140,7 @@ const FAST: bool = cfg!(target_pointer_width = "64");
 /// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
 // With constants as lengths, a provider does not check them for each record.
 #[inline(always)]
-fn seal_aead<C: Crypto>(
+pub(crate) fn seal_aead<C: Crypto>(
     crypto: &mut C,
     (aead, tag_len): (C::Aead, usize),
     key: &[u8],
@@ -157,7 +157,7 @@ fn seal_aead<C: Crypto>(
 /// algorithm, the length of the tag tells which one of AES-128 it is. The other parameters are those of
 /// [`Protection::open`].
 #[inline(always)]
-fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
+pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,
     (aead, tag_len): (Option<C::Aead>, usize),
     (key, nonce): (&[u8], &[u8; NONCE_LEN]),

@@ -1,0 +1,33 @@
+//! Groups after Axiom: one protected request to many members, and a protected response of each, without a handshake.
+//!
+//! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based secure IoT
+//! group communication" (ACM TECS), cited here as the paper. Where the paper is open to an attack, this module does not follow
+//! it; the documentation of each item says so.
+//!
+//! The controller of a group gives each member an [`Association`]. A [`Member`] is made from it. A sender calls
+//! [`Member::seal_request`] and sends the record to the address of the group. A listener calls [`Member::open_request`], and
+//! answers with [`Member::seal_response`]. The sender calls [`Member::open_response`]. All operations work in place. Records
+//! have the header of DTLS (RFC 6347, section 4.1), in which the 48 bits of the sequence number are split: a SenderID, or in a
+//! response the GroupID, of 8 bits, and a truncated sequence number (TSN) of 40 bits (paper, figures 4 and 5).
+//!
+//! What the keys prove: a request comes from a member of the group, and not which one, because all members have the key of
+//! requests. A response comes from the member at its address or from another member that can compute the same key, which all
+//! can. Nobody outside of the group can make either.
+//!
+//! * No number is used twice: each comes from a lease, whose end is durable before ([`Member::reserve`]).
+//! * Nothing is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the caller
+//!   delivers it only with another proof that it is new: an Echo option in a request (RFC 9175), the token of an open request in
+//!   a response. The paper takes the first record as the reference (section 6.2), which two old records defeat.
+//! * No record that fails to open changes anything, however many come.
+
+mod association;
+mod member;
+mod opened;
+mod protection;
+mod states;
+mod suite;
+
+pub use association::{Association, BadAssociation};
+pub use member::{Kept, Member, SealRefused};
+pub use opened::{Opened, Proof, SenderId, Unverified};
+pub use suite::Suite;

@@ -1,0 +1,422 @@
+//! A member of a group: its keys, its numbers, and what it knows of the others.
+
+use super::association::{Association, BadAssociation, GroupKeys};
+use super::opened::{Opened, Origin, Proof, SenderId, Unverified};
+use super::protection::{GroupNumber, Protection, fingerprint};
+use super::states::{ListenerState, Seen, SenderState};
+use super::suite::Suite;
+use crate::address::Address;
+use crate::buf::{Frame, Full};
+use crate::counters::Discard;
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::dtls::record::{ContentType, MAX_SEALED, Record};
+use crate::lease::Lease;
+use crate::secret::same;
+
+/// One end of a group security association, with room for the states of `SENDERS` senders, whose requests it receives, and
+/// `LISTENERS` listeners, whose responses it receives. Both may be 0.
+///
+/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`].
+pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN> {
+    /// TSNs of our requests.
+    requests: Lease,
+    /// TSNs of our responses, to whomever: individual keys are derived again, so a number must never come back.
+    responses: Lease,
+    /// Numbers of requests before this one are not of this run.
+    first: u64,
+    /// The highest number of a sender whose state was forgotten, and 1. All numbers after a restart.
+    forgotten: u64,
+    keys: GroupKeys<KEY>,
+    /// A listener whose state is not there proves that it is fresh with a response to this request of ours, or a later one.
+    proving: u64,
+    /// What a sender whose numbers are not known has to repeat.
+    challenge: [u8; CHALLENGE_LEN],
+    /// Fingerprints of our last requests, by the lowest bits of their numbers; 0 where there is none.
+    sent: [u32; SENT],
+    group: Address,
+    address: [u8; 16],
+    /// Records that we may seal with the key of requests.
+    limit: u32,
+    epoch: u16,
+    suite: Suite,
+    group_id: u8,
+    sender_id: Option<u8>,
+    senders: [SenderState<KEY>; SENDERS],
+    listeners: [ListenerState<KEY>; LISTENERS],
+}
+
+/// Bytes of a challenge.
+const CHALLENGE_LEN: usize = 8;
+
+/// Requests of ours whose tags are remembered, so that one of another member with their numbers is found: a power of 2.
+const SENT: usize = 8;
+
+/// The ends of the leases of a member in an epoch. The owner makes a value durable before the member uses its numbers. The
+/// default is that of a member that was never in the group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Kept {
+    /// The epoch.
+    pub epoch: u16,
+    /// One more than the highest TSN of a request that may have been used.
+    pub requests: u64,
+    /// The same of responses.
+    pub responses: u64,
+}
+
+/// The reason why a record is not sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SealRefused {
+    /// The member has no SenderID.
+    NotASender,
+    /// The lease is used up: keep a new [reservation](Member::reserve), and [extend](Member::extend) by it.
+    LeaseSpent,
+    /// The keys may seal no more records in this epoch. The controller has to begin the next one.
+    Exhausted,
+    /// The frame has no room for header, nonce and tag, or the content is longer than 2^14 bytes. A number is lost.
+    Full,
+}
+
+impl From<Full> for SealRefused {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
+    /// A member in the epoch of `association`. `kept` is what was made durable last in this group, or the default.
+    ///
+    /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
+    /// begin with 0. After a restart in the same epoch they go on behind `kept`, and nothing is known of the numbers of others.
+    /// Nothing can be sealed before [`Self::extend`].
+    ///
+    /// # Errors
+    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if `kept` is of a later epoch.
+    pub fn new<C: Crypto>(crypto: &mut C, association: &Association<'_>, kept: &Kept) -> Result<Self, BadAssociation> {
+        let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
+        if epoch == 0 || epoch < kept.epoch {
+            return Err(BadAssociation::Epoch);
+        }
+        let restarts = epoch == kept.epoch;
+        let (requests, responses) = if restarts { (kept.requests, kept.responses) } else { (0, 0) };
+        let senders = if senders == 0 { MAX_SENDERS } else { senders.into() };
+        let mut challenge = [0; CHALLENGE_LEN];
+        crypto.random(&mut challenge);
+        Ok(Self {
+            requests: Lease::resume(requests),
+            responses: Lease::resume(responses),
+            first: requests,
+            proving: requests,
+            forgotten: if restarts { u64::MAX } else { 0 },
+            keys: GroupKeys::derive::<C>(association)?,
+            challenge,
+            sent: [0; SENT],
+            group,
+            address,
+            limit: MAX_SEALED.checked_div(senders).unwrap_or(0),
+            epoch,
+            suite,
+            group_id,
+            sender_id,
+            senders: [const { SenderState::none() }; SENDERS],
+            listeners: [const { ListenerState::none() }; LISTENERS],
+        })
+    }
+
+    /// Goes on in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
+    /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed before [`Self::extend`].
+    ///
+    /// A member that missed an epoch asks the controller, and begins again with [`Self::new`].
+    ///
+    /// # Errors
+    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if it is not the next epoch. The member is then as before.
+    pub fn rekey<C: Crypto>(&mut self, crypto: &mut C, association: &Association<'_>) -> Result<(), BadAssociation> {
+        if self.epoch.checked_add(1) != Some(association.epoch) || association.group_id != self.group_id {
+            return Err(BadAssociation::Epoch);
+        }
+        let mut next = Self::new(crypto, association, &Kept::default())?;
+        for (state, known) in next.senders.iter_mut().zip(self.senders.iter().filter(|state| state.seen.is_taken())) {
+            state.id = known.id;
+            state.seen = Seen::nothing();
+            state.key = next.keys.individual::<C>(&next.address, known.id);
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Returns what to make durable before `requests` more requests and `responses` more responses can be sealed.
+    pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
+        Kept {
+            epoch: self.epoch,
+            requests: self.requests.end().saturating_add(requests),
+            responses: self.responses.end().saturating_add(responses),
+        }
+    }
+
+    /// Allows the numbers of a reservation, which was just made durable. One of another epoch changes nothing.
+    pub const fn extend(&mut self, kept: &Kept) {
+        if kept.epoch == self.epoch {
+            self.requests.extend(kept.requests);
+            self.responses.extend(kept.responses);
+        }
+    }
+
+    /// Takes from the controller that `sender` goes on with the TSN `next` (paper, section 6.2): its requests with lower numbers
+    /// are refused, and further ones are new. If more is known of the sender, nothing changes.
+    ///
+    /// Nothing changes either if a state was forgotten whose numbers were higher, or after a restart: the controller may not have
+    /// heard all that was delivered here. The sender is then [`Opened::Unverified`] until it proves that it is fresh.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no space for its state.
+    pub fn know_sender<C: Crypto>(&mut self, sender: u8, next: u64) -> Result<(), Full> {
+        if next < self.forgotten || self.senders.iter().any(|state| state.is_of(sender)) {
+            return Ok(());
+        }
+        let seen = next.checked_sub(1).map_or(Seen::nothing(), |last| Seen::up_to(last, 0));
+        self.add_sender::<C>(sender, seen)
+    }
+
+    /// Forgets the state of members of which nothing came since the last call. Their next record is [`Opened::Unverified`], so
+    /// that none is delivered twice, and the [challenge](Self::challenge) is a new one. Call it as often as a member may be
+    /// silent, or if [`Discard::NoRoom`] is returned.
+    pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
+        // A request that repeated the challenge before could else prove twice that it is new.
+        crypto.random(&mut self.challenge);
+        for state in &mut self.senders {
+            if state.seen.is_taken() && state.seen.is_idle() {
+                self.forgotten = self.forgotten.max(state.seen.next());
+                *state = SenderState::none();
+            }
+        }
+        for state in &mut self.listeners {
+            if state.seen.is_taken() && state.seen.is_idle() {
+                // A delayed response to an earlier request would else let those in again that were newer.
+                self.proving = self.requests.next();
+                *state = ListenerState::none();
+            }
+        }
+    }
+
+    /// Returns the value of the Echo option (RFC 9175) in the answer to a request that is [`Opened::Unverified`]: 8 random bytes.
+    pub const fn challenge(&self) -> &[u8] {
+        &self.challenge
+    }
+
+    /// Bytes that a seal puts before the content.
+    pub const fn headroom(&self) -> usize {
+        self.suite.headroom()
+    }
+
+    /// Bytes that a seal puts behind the content.
+    pub const fn tailroom(&self) -> usize {
+        self.suite.tag_len()
+    }
+
+    /// Seals a request to the group where it lies in `frame` (paper, section 5.4). The record goes to the address of the group
+    /// once. Returns its TSN, for [`Proof::AnswerTo`].
+    ///
+    /// # Errors
+    /// [`SealRefused`].
+    pub fn seal_request<C: Crypto>(&mut self, crypto: &mut C, frame: &mut Frame<'_>) -> Result<u64, SealRefused> {
+        let id = self.sender_id.ok_or(SealRefused::NotASender)?;
+        let tsn = take(&mut self.requests, self.limit)?;
+        let number = GroupNumber { epoch: self.epoch, id, tsn };
+        let sealed = self.keys.of_requests(self.suite).seal_in(crypto, number, frame).map(fingerprint);
+        if let Some(place) = self.sent.get_mut(place_of(tsn)) {
+            *place = sealed.unwrap_or(0);
+        }
+        sealed?;
+        Ok(tsn)
+    }
+
+    /// Opens a request to the group in place (paper, section 5.4).
+    ///
+    /// # Errors
+    /// Why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our own.
+    pub fn open_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        record: Record<'r>,
+    ) -> Result<(SenderId, Opened<'r>), Discard> {
+        let GroupNumber { id, tsn, .. } = self.number(&record)?;
+        let mark = fingerprint(record.body);
+        let requests = self.keys.of_requests(self.suite);
+        if self.sender_id == Some(id) {
+            if !self.is_of_another(tsn, mark) {
+                return Err(Discard::Replayed);
+            }
+            requests.open(crypto, record)?;
+            return Ok((SenderId(id), Opened::Clash));
+        }
+        let opened = match self.senders.iter_mut().find(|state| state.is_of(id)) {
+            Some(state) => state.seen.open(tsn, mark, || requests.open(crypto, record))?,
+            None => {
+                let content = requests.open(crypto, record)?;
+                let from = Origin::Sender(id);
+                Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint: mark })
+            }
+        };
+        Ok((SenderId(id), opened))
+    }
+
+    /// Seals a response to a sender where it lies in `frame` (paper, section 5.6). It goes to where the request came from, from
+    /// our address in the [`Association`] and the port of the group.
+    ///
+    /// # Errors
+    /// [`SealRefused`].
+    pub fn seal_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        sender: SenderId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SealRefused> {
+        let tsn = take(&mut self.responses, MAX_SEALED)?;
+        let number = GroupNumber { epoch: self.epoch, id: self.group_id, tsn };
+        let known = self.senders.iter().find(|state| state.is_of(sender.0));
+        let derived;
+        let key = match known {
+            Some(state) => &state.key,
+            None => {
+                derived = self.keys.individual::<C>(&self.address, sender.0);
+                &derived
+            }
+        };
+        let protection = Protection { suite: self.suite, key, iv: self.keys.response_iv };
+        protection.seal_in(crypto, number, frame)?;
+        Ok(())
+    }
+
+    /// Opens a response to us, which came from the address `from` (paper, section 5.6).
+    ///
+    /// # Errors
+    /// Why the record is dropped; nothing has changed then.
+    pub fn open_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        from: &Address,
+        record: Record<'r>,
+    ) -> Result<Opened<'r>, Discard> {
+        let GroupNumber { id, tsn, .. } = self.number(&record)?;
+        let sender = self.sender_id.filter(|_| id == self.group_id).ok_or(Discard::UnknownPeer)?;
+        let is_link_local = from.ip.starts_with(&[0xfe, 0x80]);
+        if from.port != self.group.port || is_link_local && from.scope != self.group.scope {
+            return Err(Discard::UnknownPeer);
+        }
+        let fingerprint = fingerprint(record.body);
+        let (suite, iv) = (self.suite, self.keys.response_iv);
+        match self.listeners.iter_mut().find(|state| state.is_of(&from.ip)) {
+            Some(ListenerState { seen, key, .. }) => {
+                let protection = Protection { suite, key, iv };
+                seen.open(tsn, fingerprint, || protection.open(crypto, record))
+            }
+            None => {
+                let key = &self.keys.individual::<C>(&from.ip, sender);
+                let content = Protection { suite, key, iv }.open(crypto, record)?;
+                let from = Origin::Listener(from.ip);
+                Ok(Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint }))
+            }
+        }
+    }
+
+    /// Takes a record that proves that it is new. From now on, what the member sent before is refused, and what it sends then is
+    /// new.
+    ///
+    /// # Errors
+    /// Do not deliver the record then. [`Discard::Unexpected`] if it proves nothing; [`Discard::Replayed`] if the number of the
+    /// record was accepted meanwhile, or is older than the window; [`Discard::UnknownPeer`] if the epoch is over;
+    /// [`Discard::NoRoom`] if there is no space for the state of the member: call [`Self::forget_idle`].
+    pub fn accept<C: Crypto>(&mut self, record: Unverified, proof: Proof<'_>) -> Result<(), Discard> {
+        let Unverified { from, epoch, tsn, fingerprint } = record;
+        if epoch != self.epoch {
+            return Err(Discard::UnknownPeer);
+        }
+        let seen = Seen::up_to(tsn, fingerprint);
+        let is_proof = match (&from, proof) {
+            (Origin::Sender(_), Proof::Echo(echo)) => same(&self.challenge, echo),
+            (Origin::Listener(_), Proof::AnswerTo(asked)) => (self.proving..self.requests.next()).contains(&asked),
+            _ => false,
+        };
+        match from {
+            _ if !is_proof => Err(Discard::Unexpected),
+            Origin::Sender(id) => match self.senders.iter_mut().find(|state| state.is_of(id)) {
+                Some(state) => state.seen.accept(tsn, fingerprint),
+                None => self.add_sender::<C>(id, seen).map_err(|_| Discard::NoRoom),
+            },
+            Origin::Listener(address) => match self.listeners.iter_mut().find(|state| state.is_of(&address)) {
+                Some(state) => state.seen.accept(tsn, fingerprint),
+                None => {
+                    let sender = self.sender_id.ok_or(Discard::UnknownPeer)?;
+                    let place = self.listeners.iter_mut().find(|state| !state.seen.is_taken());
+                    let key = self.keys.individual::<C>(&address, sender);
+                    *place.ok_or(Discard::NoRoom)? = ListenerState { seen, key, address };
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// The number of a record of the epoch.
+    fn number(&self, record: &Record<'_>) -> Result<GroupNumber, Discard> {
+        if record.content_type() != ContentType::APPLICATION_DATA {
+            return Err(Discard::Unexpected);
+        }
+        let number = GroupNumber::of(record);
+        if number.epoch == self.epoch { Ok(number) } else { Err(Discard::UnknownPeer) }
+    }
+
+    /// True if a request with our SenderID cannot be ours: we have not used its number, or with another tag. Numbers of runs
+    /// before, and those of which nothing is remembered, say nothing.
+    fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
+        let age = self.requests.next().checked_sub(tsn);
+        match age {
+            None | Some(0) => true,
+            Some(age) if tsn >= self.first && age <= SENT as u64 => {
+                let ours = self.sent.get(place_of(tsn)).copied().unwrap_or(0);
+                ours != 0 && ours != mark
+            }
+            Some(_) => false,
+        }
+    }
+
+    fn add_sender<C: Crypto>(&mut self, id: u8, seen: Seen) -> Result<(), Full> {
+        let place = self.senders.iter_mut().find(|state| !state.seen.is_taken()).ok_or(Full)?;
+        let key = self.keys.individual::<C>(&self.address, id);
+        *place = SenderState { seen, key, id };
+        Ok(())
+    }
+}
+
+/// SenderIDs that there are.
+const MAX_SENDERS: u32 = 256;
+
+/// The next number of a lease, below `limit`.
+fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
+    if lease.next() >= limit.into() {
+        return Err(SealRefused::Exhausted);
+    }
+    lease.take().map_err(|_| SealRefused::LeaseSpent)
+}
+
+/// Where the fingerprint of a request of ours is.
+const fn place_of(tsn: u64) -> usize {
+    (tsn & const { SENT as u64 - 1 }) as usize
+}
+
+impl<const KEY: usize> GroupKeys<KEY> {
+    const fn of_requests(&self, suite: Suite) -> Protection<'_, KEY> {
+        Protection { suite, key: &self.request, iv: self.request_iv }
+    }
+}
+
+impl<const KEY: usize> Protection<'_, KEY> {
+    /// Seals the content of a frame. Returns the tag.
+    fn seal_in<'f, C: Crypto>(
+        &self,
+        crypto: &mut C,
+        number: GroupNumber,
+        frame: &'f mut Frame<'_>,
+    ) -> Result<&'f [u8], Full> {
+        let record = frame.widen(self.suite.headroom(), self.suite.tag_len())?;
+        self.seal(crypto, number, record)
+    }
+}

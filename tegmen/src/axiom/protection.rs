@@ -1,0 +1,133 @@
+//! Records of a group (paper, sections 5.4 and 5.6): the format and the protection of DTLS, with a number of other parts.
+
+use super::association::IV_LEN;
+use super::suite::Suite;
+use crate::buf::Full;
+use crate::counters::Discard;
+use crate::crypto::Crypto;
+use crate::crypto::hash::{DIGEST_LEN, hmac};
+use crate::dtls::record::{
+    ContentType, EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, MAX_CONTENT, Record, RecordNumber, TAG_LEN, associated_data,
+    header, nonce, open_aead, seal_aead,
+};
+use crate::secret::{Secret, same};
+
+/// Bits of a truncated sequence number.
+const TSN_BITS: u32 = 40;
+
+/// The number of a record in its three parts, as they stand in the header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct GroupNumber {
+    pub(super) epoch: u16,
+    /// SenderID of a request, GroupID of a response.
+    pub(super) id: u8,
+    /// Truncated sequence number, below 2^40.
+    pub(super) tsn: u64,
+}
+
+impl GroupNumber {
+    pub(super) const fn of(record: &Record<'_>) -> Self {
+        let number = record.number();
+        let sequence = number.sequence();
+        let tsn = sequence & const { (1 << TSN_BITS) - 1 };
+        Self { epoch: record.epoch(), id: (sequence >> TSN_BITS) as u8, tsn }
+    }
+
+    const fn record_number(self) -> RecordNumber {
+        RecordNumber::new(self.epoch, (self.id as u64) << TSN_BITS | self.tsn)
+    }
+}
+
+/// A key of one direction and its part of the nonce.
+pub(super) struct Protection<'k, const KEY: usize> {
+    pub(super) suite: Suite,
+    pub(super) key: &'k Secret<KEY>,
+    pub(super) iv: [u8; IV_LEN],
+}
+
+impl<const KEY: usize> Protection<'_, KEY> {
+    /// True if an HMAC and no cipher protects the records. An image whose keys are short then links nothing of it.
+    const fn is_mac_only(&self) -> bool {
+        KEY == DIGEST_LEN && !self.suite.encrypts()
+    }
+
+    /// Seals a whole record, whose content lies between the room for header and explicit nonce and that for the tag. Returns
+    /// the tag.
+    ///
+    /// # Errors
+    /// [`Full`] if the record is too short, or its content too long.
+    pub(super) fn seal<'t, C: Crypto>(
+        &self,
+        crypto: &mut C,
+        number: GroupNumber,
+        record: &'t mut [u8],
+    ) -> Result<&'t [u8], Full> {
+        let (head, fragment) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(Full)?;
+        let around = self.suite.explicit_len().wrapping_add(self.suite.tag_len());
+        let len = fragment.len().checked_sub(around).filter(|len| *len <= MAX_CONTENT).ok_or(Full)?;
+        let number = number.record_number();
+        *head = header(ContentType::APPLICATION_DATA, number, fragment.len() as u16);
+        let aad = associated_data(head, len as u16);
+        if self.is_mac_only() {
+            let (content, tag) = fragment.split_last_chunk_mut().ok_or(Full)?;
+            *tag = self.mac::<C>(&aad, content);
+            return Ok(tag);
+        }
+        let (explicit, body) = fragment.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Full)?;
+        *explicit = number.0.to_be_bytes();
+        let (key, nonce) = (self.key.expose(), &nonce(self.iv, *explicit));
+        let (aead, tag_len) = self.aead::<C>();
+        seal_aead(crypto, (aead, tag_len), key, nonce, &aad, body)?;
+        body.get(len..).ok_or(Full)
+    }
+
+    /// Opens a record in place.
+    ///
+    /// # Errors
+    /// [`Discard::Malformed`], [`Discard::NotAuthentic`].
+    pub(super) fn open<'r, C: Crypto>(&self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
+        let number = record.number().0.to_be_bytes();
+        let Record { header, body } = record;
+        if self.is_mac_only() {
+            let (content, tag) = body.split_last_chunk_mut::<DIGEST_LEN>().ok_or(Discard::Malformed)?;
+            if content.len() > MAX_CONTENT {
+                return Err(Discard::Malformed);
+            }
+            let made = self.mac::<C>(&associated_data(header, content.len() as u16), content);
+            return if same(&made, tag) { Ok(content) } else { Err(Discard::NotAuthentic) };
+        }
+        let (explicit, body) = body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
+        // The nonce is that of the header. Two numbers in one record would be two names of one thing.
+        if *explicit != number {
+            return Err(Discard::Malformed);
+        }
+        let (aead, tag_len) = self.aead::<C>();
+        let with = (self.key.expose().as_slice(), &nonce(self.iv, number));
+        let aad = |len| associated_data(header, len);
+        // Anybody may send to a group, so no number of failed records may end its keys.
+        open_aead(crypto, (Some(aead), tag_len), with, &mut 0, MAX_CONTENT, aad, body)
+    }
+
+    /// The algorithm and the length of its tag.
+    fn aead<C: Crypto>(&self) -> (C::Aead, usize) {
+        match (self.suite, C::AES_128_GCM) {
+            (Suite::Gcm, Some(gcm)) => (gcm, GCM_TAG_LEN),
+            (Suite::Ccm8, _) => (C::AES_128_CCM, TAG_LEN),
+            _ => (C::AES_128_CCM, GCM_TAG_LEN),
+        }
+    }
+
+    /// The code of a record without encryption (RFC 5246, section 6.2.3.1).
+    fn mac<C: Crypto>(&self, aad: &[u8], content: &[u8]) -> [u8; DIGEST_LEN] {
+        hmac::<C, DIGEST_LEN>(&[self.key.expose()], &[aad, content])
+    }
+}
+
+/// A few bits of the tag of a record, never 0. They tell two records with one number from a record and its repetition.
+pub(super) fn fingerprint(tag: &[u8]) -> u32 {
+    let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
+    (last & FINGERPRINTS).max(1)
+}
+
+/// All bits of a fingerprint.
+pub(super) const FINGERPRINTS: u32 = (1 << 21) - 1;

@@ -1,0 +1,144 @@
+//! What a member keeps of each other member (paper, section 5.3, group connection states).
+
+use super::opened::Opened;
+use super::protection::FINGERPRINTS;
+use crate::counters::Discard;
+use crate::replay::ReplayWindow;
+use crate::secret::Secret;
+
+/// The numbers that one other member has used, in 16 bytes.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// From the lowest bit: 41 bits of one more than the highest number, [`TAKEN`], [`USED`], and the fingerprint of the record with
+    /// the highest number, or 0.
+    next: u64,
+    seen: u64,
+}
+
+const NEXT: u64 = (1 << 41) - 1;
+/// The state is that of a member.
+const TAKEN: u64 = 1 << 41;
+/// It was used since idle states were forgotten last.
+const USED: u64 = 1 << 42;
+const FINGERPRINT_AT: u32 = 43;
+const _: () = assert!(FINGERPRINTS.count_ones() + FINGERPRINT_AT == 64);
+
+impl Seen {
+    pub(super) const fn none() -> Self {
+        Self { next: 0, seen: 0 }
+    }
+
+    /// The state of a member that has used no number.
+    pub(super) fn nothing() -> Self {
+        Self::of(&ReplayWindow::new(), 0)
+    }
+
+    /// The state of a member of which all up to the record `tsn` counts as seen.
+    pub(super) fn up_to(tsn: u64, fingerprint: u32) -> Self {
+        Self::of(&ReplayWindow::seen_up_to(tsn), fingerprint)
+    }
+
+    /// The state of a member whose newest record has this fingerprint.
+    fn of(window: &ReplayWindow, fingerprint: u32) -> Self {
+        let (next, seen) = window.parts();
+        Self { next: next & NEXT | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }
+    }
+
+    pub(super) const fn is_taken(&self) -> bool {
+        self.next & TAKEN != 0
+    }
+
+    /// One more than the highest number that was accepted.
+    pub(super) const fn next(&self) -> u64 {
+        self.next & NEXT
+    }
+
+    pub(super) fn window(&self) -> ReplayWindow {
+        ReplayWindow::from_parts((self.next(), self.seen))
+    }
+
+    /// True if it was not used since the last call.
+    pub(super) const fn is_idle(&mut self) -> bool {
+        let used = self.next & USED != 0;
+        self.next &= !USED;
+        !used
+    }
+
+    /// Opens a record by its number: `open` is called if the number is new, or if it is that of the newest record and the tag
+    /// is another one. The number counts as used only if the record was authentic.
+    pub(super) fn open<'r>(
+        &mut self,
+        tsn: u64,
+        fingerprint: u32,
+        open: impl FnOnce() -> Result<&'r mut [u8], Discard>,
+    ) -> Result<Opened<'r>, Discard> {
+        let known = self.fingerprint();
+        if tsn.wrapping_add(1) == self.next() && known != 0 && known != fingerprint {
+            return open().map(|_| Opened::Clash);
+        }
+        let mut window = self.window();
+        let fresh = window.fresh(tsn).map_err(|_| Discard::Replayed)?;
+        let content = open()?;
+        fresh.accept();
+        self.keep(&window, tsn, fingerprint);
+        Ok(Opened::Fresh(content))
+    }
+
+    /// Takes the number of a record that was opened before there was a state of its sender.
+    ///
+    /// # Errors
+    /// [`Discard::Replayed`].
+    pub(super) fn accept(&mut self, tsn: u64, fingerprint: u32) -> Result<(), Discard> {
+        let mut window = self.window();
+        window.fresh(tsn).map_err(|_| Discard::Replayed)?.accept();
+        self.keep(&window, tsn, fingerprint);
+        Ok(())
+    }
+
+    /// Puts the window back that has accepted `tsn`.
+    fn keep(&mut self, window: &ReplayWindow, tsn: u64, fingerprint: u32) {
+        let newest = if tsn >= self.next() { fingerprint } else { self.fingerprint() };
+        *self = Self::of(window, newest);
+    }
+
+    /// The fingerprint of the newest record, or 0.
+    const fn fingerprint(&self) -> u32 {
+        (self.next >> FINGERPRINT_AT) as u32
+    }
+}
+
+/// A sender, as a listener knows it: its numbers, and our key towards it.
+pub(super) struct SenderState<const KEY: usize> {
+    pub(super) seen: Seen,
+    pub(super) key: Secret<KEY>,
+    pub(super) id: u8,
+}
+
+impl<const KEY: usize> SenderState<KEY> {
+    pub(super) const fn none() -> Self {
+        Self { seen: Seen::none(), key: Secret::zeroed(), id: 0 }
+    }
+
+    /// True if it is the state of the sender `id`.
+    pub(super) const fn is_of(&self, id: u8) -> bool {
+        self.seen.is_taken() && self.id == id
+    }
+}
+
+/// A listener, as a sender knows it: its address, its numbers, and its key towards us.
+pub(super) struct ListenerState<const KEY: usize> {
+    pub(super) seen: Seen,
+    pub(super) key: Secret<KEY>,
+    pub(super) address: [u8; 16],
+}
+
+impl<const KEY: usize> ListenerState<KEY> {
+    pub(super) const fn none() -> Self {
+        Self { seen: Seen::none(), key: Secret::zeroed(), address: [0; 16] }
+    }
+
+    /// True if it is the state of the listener at `address`.
+    pub(super) fn is_of(&self, address: &[u8; 16]) -> bool {
+        self.seen.is_taken() && self.address == *address
+    }
+}

@@ -1,0 +1,54 @@
+//! The cipher suites of groups (paper, section 5.3).
+
+use crate::crypto::hash::DIGEST_LEN;
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::dtls::record::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, TAG_LEN};
+
+/// The protection of all records of a group. It is that of the DTLS cipher suite that the variant names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Suite {
+    /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this one unless you have a reason for another.
+    Ccm,
+    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody may send records to a group, and no number of
+    /// failed records silences it. So an outsider has 2^-64 for each try, and as many tries as the network carries.
+    Ccm8,
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487): a tag of 16 bytes.
+    Gcm,
+    /// TLS_PSK_WITH_NULL_SHA256 (RFC 5487): an HMAC of 32 bytes. **It does not encrypt**: anybody can read the content.
+    MacOnly,
+}
+
+impl Suite {
+    /// Bytes of a key: of the cipher, or of the HMAC (RFC 5246, section 6.3).
+    pub(super) const fn key_len(self) -> usize {
+        if self.encrypts() { KEY_LEN } else { DIGEST_LEN }
+    }
+
+    pub(super) const fn encrypts(self) -> bool {
+        !matches!(self, Self::MacOnly)
+    }
+
+    /// True if the provider has it.
+    pub(super) const fn is_in<C: Crypto>(self) -> bool {
+        !matches!(self, Self::Gcm) || C::AES_128_GCM.is_some()
+    }
+
+    /// Bytes between header and content: the explicit part of the nonce, where there is a nonce.
+    pub(super) const fn explicit_len(self) -> usize {
+        if self.encrypts() { EXPLICIT_LEN } else { 0 }
+    }
+
+    /// Bytes before the content of a record.
+    pub(super) const fn headroom(self) -> usize {
+        HEADER_LEN.wrapping_add(self.explicit_len())
+    }
+
+    /// Bytes behind the content of a record.
+    pub(super) const fn tag_len(self) -> usize {
+        match self {
+            Self::Ccm | Self::Gcm => GCM_TAG_LEN,
+            Self::Ccm8 => TAG_LEN,
+            Self::MacOnly => DIGEST_LEN,
+        }
+    }
+}

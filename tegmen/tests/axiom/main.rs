@@ -1,0 +1,10 @@
+//! Groups (`tegmen::axiom`): records against another implementation, attacks by name, and a world of members on a network that
+//! loses, repeats, reorders and spoils.
+#![allow(unreachable_pub, reason = "one module is of several test binaries")]
+
+mod attacks;
+mod group;
+#[path = "../world/recorder.rs"]
+mod recorder;
+mod records;
+mod world;
