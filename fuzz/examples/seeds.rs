@@ -23,6 +23,7 @@ use tegmen_lowpan::{flood, write_flooded};
 
 fn main() -> io::Result<()> {
     oscore()?;
+    axiom()?;
     cbc()?;
     coap()?;
     responses_and_formats()?;
@@ -106,6 +107,25 @@ fn oscore() -> io::Result<()> {
     write("oscore", "option", &[0x19, 0x05, 0x02, 0x44, 0x61, 0x25])?;
     write("oscore", "forged", &[135, 9, 0, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
     Ok(())
+}
+
+/// Scripts of two members of a group.
+fn axiom() -> io::Result<()> {
+    // Requests of both, each delivered, again and damaged; a response; a restart, an idle time, and the next epoch of both.
+    let exchange = [
+        0, 0, 130, 0, 130, 0, 132, 0, 30, 3, 129, 2, 1, 2, 1, 128, 2, 2, 141, 130, 0, 0, 130, 3, 6, 6, 5, 133, 0, 130,
+        4,
+    ];
+    for (suite, name) in ["ccm", "ccm-8", "mac-only"].into_iter().enumerate() {
+        let mut script = exchange;
+        script[0] = suite as u8;
+        write("axiom", name, &script)?;
+    }
+    write(
+        "axiom",
+        "forged",
+        &[0, 143, 23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 26, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+    )
 }
 
 /// Records of CBC suites with paddings of many lengths, and a premaster secret.

@@ -1,10 +1,11 @@
 //! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
 //!
 //! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
-//! happens between two real ends of a DTLS handshake, and [`oscore`] between those of a context, so that their depths are
-//! reached. [`x509`] and [`x509_motes`] read certificates and keys.
+//! happens between two real ends of a DTLS handshake, and [`oscore`] and [`axiom`] between those of a context and of a group, so that
+//! their depths are reached. [`x509`] and [`x509_motes`] read certificates and keys.
 
 pub mod access;
+pub mod axiom;
 pub mod coap;
 pub mod duel;
 pub mod lowpan;

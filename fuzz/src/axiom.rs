@@ -1,0 +1,199 @@
+//! Members of a group, and a script for what happens between them.
+
+use crate::Input;
+use std::collections::HashSet;
+use tegmen::address::Address;
+use tegmen::axiom::{Association, Kept, Member, Opened, Proof, SenderId, Suite};
+use tegmen::buf::Frame;
+use tegmen::crypto::Compact;
+use tegmen::dtls::Records;
+
+/// Two members. A key of 32 bytes is that of the suite without encryption.
+const MEMBERS: usize = 2;
+
+struct End<const KEY: usize> {
+    member: Member<2, 2, KEY>,
+    epoch: u16,
+    /// What is durable.
+    kept: Kept,
+    /// The sender of the request that was delivered last.
+    asked: Option<SenderId>,
+    /// The TSN of that request.
+    answers: u64,
+}
+
+/// A record, who sent it, and whether it is a request.
+#[derive(Clone)]
+struct Sent {
+    bytes: Vec<u8>,
+    content: Vec<u8>,
+    from: usize,
+    is_request: bool,
+}
+
+struct Script<const KEY: usize> {
+    suite: Suite,
+    crypto: Compact,
+    ends: [End<KEY>; MEMBERS],
+    sent: Vec<Sent>,
+    delivered: HashSet<(usize, Vec<u8>)>,
+    number: u32,
+}
+
+fn address(which: usize) -> Address {
+    Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, which as u8], port: 5684, scope: 0 }
+}
+
+/// Makes a member from an association of the epoch.
+fn with_association<T>(suite: Suite, epoch: u16, which: usize, make: impl FnOnce(&Association<'_>) -> T) -> T {
+    let master_secret = &mut [7; 48];
+    master_secret[..2].copy_from_slice(&epoch.to_be_bytes());
+    make(&Association {
+        group_id: 9,
+        group: Address { ip: [0xff; 16], port: 5684, scope: 0 },
+        suite,
+        epoch,
+        senders: 2,
+        sender_id: Some(which as u8),
+        address: address(which).ip,
+        master_secret,
+        client_random: &[1; 32],
+        server_random: &[2; 32],
+    })
+}
+
+/// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider. No record
+/// is delivered twice, none that was not sent, and the honest ends never clash.
+pub fn script(data: &[u8]) {
+    let mut input = Input::new(data);
+    match input.byte() & 3 {
+        0 => Script::<16>::new(Suite::Ccm).run(input),
+        1 => Script::<16>::new(Suite::Ccm8).run(input),
+        _ => Script::<32>::new(Suite::MacOnly).run(input),
+    }
+}
+
+impl<const KEY: usize> Script<KEY> {
+    fn new(suite: Suite) -> Self {
+        let mut crypto = Compact::new([1; 32]);
+        let ends = [0, 1].map(|which| {
+            let member = with_association(suite, 1, which, |association| {
+                Member::new(&mut crypto, association, &Kept::default()).expect("it fits")
+            });
+            End { member, epoch: 1, kept: Kept::default(), asked: None, answers: 0 }
+        });
+        Self { suite, crypto, ends, sent: Vec::new(), delivered: HashSet::new(), number: 0 }
+    }
+
+    fn run(mut self, mut input: Input<'_>) {
+        while !input.is_empty() && self.number < 200 {
+            let command = input.byte();
+            let which = usize::from(command >> 7);
+            match command & 7 {
+                0 => self.send(which, None),
+                1 => {
+                    let to = self.ends[which].asked;
+                    self.send(which, to);
+                }
+                2..=4 => {
+                    let at = usize::from(input.byte()) % self.sent.len().max(1);
+                    let Some(mut sent) = self.sent.get(at).cloned() else { continue };
+                    let is_spoilt = command & 7 == 4;
+                    if is_spoilt {
+                        let (at, bit) = (usize::from(input.byte()) % sent.bytes.len(), input.byte() & 7);
+                        sent.bytes[at] ^= 1 << bit;
+                    }
+                    self.hear(which, &sent, is_spoilt);
+                }
+                5 => self.renew(which, command & 8 != 0),
+                6 => {
+                    self.ends[which].member.forget_idle(&mut self.crypto);
+                    self.ends[which].asked = None;
+                }
+                _ => {
+                    let bytes = input.bytes(64).to_vec();
+                    let is_request = command & 8 != 0;
+                    let strange = Sent { bytes, content: Vec::new(), from: 1 - which, is_request };
+                    let is_known = self.sent.iter().any(|sent| strange.bytes.starts_with(&sent.bytes));
+                    self.hear(which, &strange, !is_known);
+                }
+            }
+        }
+    }
+
+    /// A request, or the response to a sender.
+    fn send(&mut self, which: usize, to: Option<SenderId>) {
+        self.number += 1;
+        // The member is taken to know the challenge of the other one.
+        let challenge = self.ends[1 - which].member.challenge().to_vec();
+        let end = &mut self.ends[which];
+        end.kept = end.member.reserve(1, 1);
+        end.member.extend(&end.kept);
+        let content = [&self.number.to_be_bytes()[..], &challenge, &end.answers.to_be_bytes()].concat();
+        let mut storage = [0; 80];
+        let mut frame = Frame::new(&mut storage, end.member.headroom());
+        frame.append(&content).expect("it fits");
+        let sealed = match to {
+            None => end.member.seal_request(&mut self.crypto, &mut frame),
+            Some(to) => end.member.seal_response(&mut self.crypto, to, &mut frame).map(|()| 0),
+        };
+        sealed.expect("a lease covers it");
+        let bytes = frame.bytes().to_vec();
+        self.sent.push(Sent { bytes, content, from: which, is_request: to.is_none() });
+    }
+
+    fn hear(&mut self, which: usize, sent: &Sent, is_forged: bool) {
+        let datagram = &mut sent.bytes.clone();
+        let tsn = datagram.get(3..).and_then(|rest| rest.first_chunk().copied()).map_or(0, u64::from_be_bytes);
+        let tsn = tsn & ((1 << 40) - 1);
+        let end = &mut self.ends[which];
+        let mut records = Records::new(datagram);
+        let Some(Ok(record)) = records.next_record() else { return };
+        let opened = if sent.is_request {
+            end.member.open_request(&mut self.crypto, record).map(|(from, opened)| {
+                end.asked = Some(from);
+                end.answers = tsn;
+                opened
+            })
+        } else {
+            end.member.open_response(&mut self.crypto, &address(sent.from), record)
+        };
+        let Ok(opened) = opened else { return };
+        assert!(!is_forged, "it opened");
+        let content = match opened {
+            Opened::Fresh(content) => content.to_vec(),
+            Opened::Unverified(content, record) => {
+                let content = content.to_vec();
+                // A member answers a request once, so the same response is none to an open request.
+                let is_awaited = sent.is_request || !self.delivered.contains(&(which, content.clone()));
+                let proof = match sent.is_request {
+                    true => Proof::Echo(&content[4..12]),
+                    false => Proof::AnswerTo(u64::from_be_bytes(*content[12..].first_chunk().expect("it is in all"))),
+                };
+                if !is_awaited || end.member.accept::<Compact>(record, proof).is_err() {
+                    return;
+                }
+                content
+            }
+            Opened::Clash => panic!("nobody shares a number"),
+        };
+        assert!(sent.content.is_empty() || sent.content == content);
+        assert!(self.delivered.insert((which, content)), "delivered twice");
+    }
+
+    /// The next epoch, or a restart in this one.
+    fn renew(&mut self, which: usize, restarts: bool) {
+        let end = &mut self.ends[which];
+        end.asked = None;
+        if restarts {
+            end.member = with_association(self.suite, end.epoch, which, |association| {
+                Member::new(&mut self.crypto, association, &end.kept).expect("it fits")
+            });
+            return;
+        }
+        end.epoch += 1;
+        with_association(self.suite, end.epoch, which, |association| {
+            end.member.rekey(&mut self.crypto, association).expect("it is the next one");
+        });
+    }
+}
