@@ -14,7 +14,7 @@ const MEMBERS: usize = 2;
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,
-    /// What is durable.
+    /// The ends of leases that are durable.
     kept: Kept,
     /// The sender of the request that was delivered last.
     asked: Option<SenderId>,

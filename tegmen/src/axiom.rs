@@ -2,7 +2,7 @@
 //!
 //! **The format is research, not a standard.** It follows M. Tiloca, K. Nikitin and S. Raza, "Axiom - DTLS-based secure IoT
 //! group communication" (ACM TECS), cited here as the paper. Where the paper is open to an attack, this module does not follow
-//! it; the documentation of each item says so.
+//! it, and the documentation of the item gives the difference.
 //!
 //! The controller of a group gives each member an [`Association`]. A [`Member`] is made from it. A sender calls
 //! [`Member::seal_request`] and sends the record to the address of the group. A listener calls [`Member::open_request`], and
@@ -10,7 +10,7 @@
 //! have the header of DTLS (RFC 6347, section 4.1), in which the 48 bits of the sequence number are split: a SenderID, or in a
 //! response the GroupID, of 8 bits, and a truncated sequence number (TSN) of 40 bits (paper, figures 4 and 5).
 //!
-//! What the keys prove: a request comes from a member of the group, and not which one, because all members have the key of
+//! The keys prove this: a request comes from a member of the group, and not which one, because all members have the key of
 //! requests. A response comes from the member at its address or from another member that can compute the same key, which all
 //! can. Nobody outside of the group can make either.
 //!

@@ -7,7 +7,8 @@ use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 use crate::secret::Secret;
 
-/// What a member gets from the controller of its group: the security association of one epoch (paper, section 5.3).
+/// The parameters that a member gets from the controller of its group: the security association of one epoch (paper, section
+/// 5.3).
 #[derive(Clone, Copy)]
 pub struct Association<'a> {
     /// The number of the group in the header of a response.

@@ -13,14 +13,14 @@ use crate::dtls::record::{ContentType, MAX_SEALED, Record};
 use crate::lease::Lease;
 use crate::secret::same;
 
-/// One end of a group security association, with room for the states of `SENDERS` senders, whose requests it receives, and
+/// One end of a group security association, with space for the states of `SENDERS` senders, whose requests it receives, and
 /// `LISTENERS` listeners, whose responses it receives. Both may be 0.
 ///
 /// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`].
 pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN> {
     /// TSNs of our requests.
     requests: Lease,
-    /// TSNs of our responses, to whomever: individual keys are derived again, so a number must never come back.
+    /// TSNs of our responses to all senders. Individual keys are derived again, so no number may be used twice.
     responses: Lease,
     /// Numbers of requests before this one are not of this run.
     first: u64,
@@ -29,7 +29,7 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     keys: GroupKeys<KEY>,
     /// A listener whose state is not there proves that it is fresh with a response to this request of ours, or a later one.
     proving: u64,
-    /// What a sender whose numbers are not known has to repeat.
+    /// The value that a sender whose numbers are not known has to repeat.
     challenge: [u8; CHALLENGE_LEN],
     /// Fingerprints of our last requests, by the lowest bits of their numbers; 0 where there is none.
     sent: [u32; SENT],
@@ -72,7 +72,7 @@ pub enum SealRefused {
     LeaseSpent,
     /// The keys may seal no more records in this epoch. The controller has to begin the next one.
     Exhausted,
-    /// The frame has no room for header, nonce and tag, or the content is longer than 2^14 bytes. A number is lost.
+    /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. A number is lost.
     Full,
 }
 
@@ -86,7 +86,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// A member in the epoch of `association`. `kept` is what was made durable last in this group, or the default.
     ///
     /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
-    /// begin with 0. After a restart in the same epoch they go on behind `kept`, and nothing is known of the numbers of others.
+    /// begin with 0. After a restart in the same epoch they continue after `kept`, and nothing is known of the numbers of others.
     /// Nothing can be sealed before [`Self::extend`].
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         })
     }
 
-    /// Goes on in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
+    /// Continues in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
     /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed before [`Self::extend`].
     ///
     /// A member that missed an epoch asks the controller, and begins again with [`Self::new`].
@@ -160,11 +160,11 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         }
     }
 
-    /// Takes from the controller that `sender` goes on with the TSN `next` (paper, section 6.2): its requests with lower numbers
-    /// are refused, and further ones are new. If more is known of the sender, nothing changes.
+    /// Takes from the controller that `sender` continues with the TSN `next` (paper, section 6.2): its requests with lower
+    /// numbers are refused, and further ones are new. If more is known of the sender, nothing changes.
     ///
-    /// Nothing changes either if a state was forgotten whose numbers were higher, or after a restart: the controller may not have
-    /// heard all that was delivered here. The sender is then [`Opened::Unverified`] until it proves that it is fresh.
+    /// Nothing changes either if a state was forgotten whose numbers were higher, or after a restart: the controller might not
+    /// have received all that was delivered here. The sender is then [`Opened::Unverified`] until it proves that it is fresh.
     ///
     /// # Errors
     /// [`Full`] if there is no space for its state.
@@ -212,7 +212,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         self.suite.tag_len()
     }
 
-    /// Seals a request to the group where it lies in `frame` (paper, section 5.4). The record goes to the address of the group
+    /// Seals a request to the group in place in `frame` (paper, section 5.4). The record goes to the address of the group
     /// once. Returns its TSN, for [`Proof::AnswerTo`].
     ///
     /// # Errors
@@ -259,7 +259,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         Ok((SenderId(id), opened))
     }
 
-    /// Seals a response to a sender where it lies in `frame` (paper, section 5.6). It goes to where the request came from, from
+    /// Seals a response to a sender in place in `frame` (paper, section 5.6). It goes to where the request came from, from
     /// our address in the [`Association`] and the port of the group.
     ///
     /// # Errors
@@ -365,7 +365,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     }
 
     /// True if a request with our SenderID cannot be ours: we have not used its number, or with another tag. Numbers of runs
-    /// before, and those of which nothing is remembered, say nothing.
+    /// before, and those of which nothing is remembered, prove nothing.
     fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
         let age = self.requests.next().checked_sub(tsn);
         match age {

@@ -20,7 +20,7 @@ pub enum Opened<'r> {
     /// and only after [`Member::accept`](super::Member::accept).
     Unverified(&'r mut [u8], Unverified),
     /// Two members use one SenderID or one address: this record has the number of another one, and differs. Nonces were used
-    /// twice. Tell the controller, which gives all members new keys. A replay of any record never leads here.
+    /// twice. Report it to the controller, which gives all members new keys. A replay of any record never leads here.
     Clash,
 }
 

@@ -15,7 +15,7 @@ use crate::secret::{Secret, same};
 /// Bits of a truncated sequence number.
 const TSN_BITS: u32 = 40;
 
-/// The number of a record in its three parts, as they stand in the header.
+/// The number of a record in its three parts, in the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct GroupNumber {
     pub(super) epoch: u16,
@@ -51,7 +51,7 @@ impl<const KEY: usize> Protection<'_, KEY> {
         KEY == DIGEST_LEN && !self.suite.encrypts()
     }
 
-    /// Seals a whole record, whose content lies between the room for header and explicit nonce and that for the tag. Returns
+    /// Seals a whole record, whose content is between the space for header and explicit nonce and that for the tag. Returns
     /// the tag.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl<const KEY: usize> Protection<'_, KEY> {
     }
 }
 
-/// A few bits of the tag of a record, never 0. They tell two records with one number from a record and its repetition.
+/// A few bits of the tag of a record, never 0. They distinguish two records with one number from a record and its repetition.
 pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
     (last & FINGERPRINTS).max(1)

@@ -1,4 +1,4 @@
-//! What a member keeps of each other member (paper, section 5.3, group connection states).
+//! The states that a member keeps of other members (paper, section 5.3, group connection states).
 
 use super::opened::Opened;
 use super::protection::FINGERPRINTS;
@@ -9,8 +9,8 @@ use crate::secret::Secret;
 /// The numbers that one other member has used, in 16 bytes.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// From the lowest bit: 41 bits of one more than the highest number, [`TAKEN`], [`USED`], and the fingerprint of the record with
-    /// the highest number, or 0.
+    /// From the lowest bit: 41 bits of one more than the highest number, [`TAKEN`], [`USED`], and the fingerprint of the record
+    /// with the highest number, or 0.
     next: u64,
     seen: u64,
 }

@@ -211,10 +211,10 @@ fn hole_4_a_forgotten_state_lets_no_replay_in() {
     listener.forget_idle(crypto);
     assert_eq!(hear_request(&mut listener, crypto, &proof).err(), Some(Discard::Replayed));
     listener.forget_idle(crypto);
-    // The request has repeated a challenge, but that of before.
+    // The request has repeated a challenge, but an old one.
     let (content, number) = hear_request(&mut listener, crypto, &proof).unwrap().1.unverified();
     assert_eq!(listener.accept::<RustCrypto>(number, Proof::Echo(&content)).err(), Some(Discard::Unexpected));
-    // The controller may not have heard it.
+    // The controller might not have received it.
     listener.know_sender::<RustCrypto>(1, 0).unwrap();
     hear_request(&mut listener, crypto, &proof).unwrap().1.unverified();
 }
@@ -329,7 +329,7 @@ fn hole_6_two_senders_with_one_sender_id_are_a_clash() {
     }
     hear_request(&mut listener, crypto, &ours).unwrap().1.fresh();
     assert!(matches!(hear_request(&mut listener, crypto, &theirs), Ok((_, Heard::Clash))));
-    // A number that was never used says it as well.
+    // A number that was never used proves it as well.
     let ahead = (0..5).map(|_| request(&mut second, crypto, b"ahead")).last().unwrap();
     assert!(matches!(hear_request(&mut first, crypto, &ahead), Ok((_, Heard::Clash))));
 }

@@ -7,7 +7,7 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 
-/// Room around any content.
+/// Bytes around any content.
 const ROOM: usize = 64;
 
 /// The secret of an epoch, and what the controller gives out of it.
@@ -117,7 +117,7 @@ pub fn response<const KEY: usize>(
     try_response(member, crypto, to, content).unwrap()
 }
 
-/// What a member makes of a record.
+/// The result of opening a record.
 #[derive(Debug)]
 pub enum Heard {
     Fresh(Vec<u8>),
@@ -136,7 +136,7 @@ impl From<Opened<'_>> for Heard {
 }
 
 impl Heard {
-    /// What is new for sure.
+    /// The content of a record that is new.
     pub fn fresh(self) -> Vec<u8> {
         match self {
             Self::Fresh(content) => content,
@@ -144,7 +144,7 @@ impl Heard {
         }
     }
 
-    /// What may be a replay.
+    /// The content of a record that may be a replay.
     pub fn unverified(self) -> (Vec<u8>, Unverified) {
         match self {
             Self::Unverified(content, number) => (content, number),

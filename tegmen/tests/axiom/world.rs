@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// What a member must know of the numbers of another one.
+/// The numbers of another member, as a member must know them.
 #[derive(Default)]
 struct Model {
     /// Lower ones were before the first that was accepted.
@@ -45,7 +45,7 @@ impl Model {
     }
 }
 
-/// What a model says of a record.
+/// The decision of a model on a record.
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
     Fresh,
@@ -76,7 +76,7 @@ fn forget(models: &mut Models) {
 struct Node<const KEY: usize> {
     member: Member<4, 4, KEY>,
     epoch: u16,
-    /// What is durable.
+    /// The ends of leases that are durable.
     kept: Kept,
     senders: Models,
     listeners: Models,
@@ -110,12 +110,12 @@ struct World<const KEY: usize> {
     sent: Vec<Sent>,
     /// The next number of a content.
     next: u64,
-    /// Who took which content.
+    /// The members, each with the content that it accepted.
     taken: HashSet<(usize, u64)>,
     counts: Counts,
 }
 
-/// How often something happened.
+/// Numbers of events.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
     requests: usize,
@@ -384,7 +384,7 @@ impl<const KEY: usize> World<KEY> {
         }
     }
 
-    /// The power goes and comes back: what was durable is left.
+    /// A power cut: only durable values are left.
     fn restart(&mut self, who: usize) {
         let group = &self.epochs[usize::from(self.nodes[who].epoch) - 1];
         let node = &mut self.nodes[who];
