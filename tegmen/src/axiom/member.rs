@@ -41,6 +41,8 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     suite: Suite,
     group_id: u8,
     sender_id: Option<u8>,
+    /// A value of this epoch is durable, so that a restart knows that the member was in it before.
+    is_kept: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
 }
@@ -87,7 +89,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     ///
     /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
     /// begin with 0. After a restart in the same epoch they continue after `kept`, and nothing is known of the numbers of others.
-    /// Nothing can be sealed before [`Self::extend`].
+    /// Nothing can be sealed, and in the first use of an epoch no request can be opened, before [`Self::extend`].
     ///
     /// # Errors
     /// [`BadAssociation`]; [`BadAssociation::Epoch`] if `kept` is of a later epoch.
@@ -117,13 +119,15 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
             suite,
             group_id,
             sender_id,
+            is_kept: restarts,
             senders: [const { SenderState::none() }; SENDERS],
             listeners: [const { ListenerState::none() }; LISTENERS],
         })
     }
 
     /// Continues in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
-    /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed before [`Self::extend`].
+    /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed, and no request can be
+    /// opened, before [`Self::extend`].
     ///
     /// A member that missed an epoch asks the controller, and begins again with [`Self::new`].
     ///
@@ -143,7 +147,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         Ok(())
     }
 
-    /// Returns what to make durable before `requests` more requests and `responses` more responses can be sealed.
+    /// Returns what to make durable before `requests` more requests and `responses` more responses can be sealed. Both may be 0,
+    /// for a member that only receives: after a restart it must know that it was in the epoch before.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -157,6 +162,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         if kept.epoch == self.epoch {
             self.requests.extend(kept.requests);
             self.responses.extend(kept.responses);
+            self.is_kept = true;
         }
     }
 
@@ -232,13 +238,17 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// Opens a request to the group in place (paper, section 5.4).
     ///
     /// # Errors
-    /// Why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our own.
+    /// Why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our own, and
+    /// [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
     pub fn open_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
         record: Record<'r>,
     ) -> Result<(SenderId, Opened<'r>), Discard> {
         let GroupNumber { id, tsn, .. } = self.number(&record)?;
+        if !self.is_kept {
+            return Err(Discard::Unexpected);
+        }
         let mark = fingerprint(record.body);
         let requests = self.keys.of_requests(self.suite);
         if self.sender_id == Some(id) {

@@ -41,7 +41,7 @@ impl Seen {
     /// The state of a member whose newest record has this fingerprint.
     fn of(window: &ReplayWindow, fingerprint: u32) -> Self {
         let (next, seen) = window.parts();
-        Self { next: next & NEXT | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }
+        Self { next: next.min(NEXT) | TAKEN | USED | u64::from(fingerprint) << FINGERPRINT_AT, seen }
     }
 
     pub(super) const fn is_taken(&self) -> bool {

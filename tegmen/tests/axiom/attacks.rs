@@ -247,6 +247,33 @@ fn hole_4_a_delayed_response_lets_no_newer_one_in_again() {
 }
 
 #[test]
+fn a_listener_that_never_sent_delivers_nothing_again_after_a_reboot() {
+    let (crypto, group) = (&mut scene().0, scene().1);
+    let mut sender = informed(&group, crypto, 1);
+    let sent = request(&mut sender, crypto, b"once");
+    let mut listener: Light = Member::new(crypto, &group.association(3), &Kept::default()).unwrap();
+    listener.know_sender::<RustCrypto>(1, 0).unwrap();
+    // Before its epoch is durable, a reboot could not tell this run from the first.
+    assert_eq!(hear_request(&mut listener, crypto, &sent).err(), Some(Discard::Unexpected));
+    let kept = listener.reserve(0, 0);
+    listener.extend(&kept);
+    hear_request(&mut listener, crypto, &sent).unwrap().1.fresh();
+
+    let mut listener: Light = Member::new(crypto, &group.association(3), &kept).unwrap();
+    listener.know_sender::<RustCrypto>(1, 0).unwrap();
+    hear_request(&mut listener, crypto, &sent).unwrap().1.unverified();
+}
+
+#[test]
+fn a_number_of_the_controller_does_not_wrap() {
+    let (crypto, group) = (&mut scene().0, scene().1);
+    let (mut sender, mut listener) = (informed(&group, crypto, 1), group.member::<16>(crypto, 3));
+    let sent = request(&mut sender, crypto, b"old");
+    listener.know_sender::<RustCrypto>(1, 1 << 41).unwrap();
+    assert_eq!(hear_request(&mut listener, crypto, &sent).err(), Some(Discard::Replayed));
+}
+
+#[test]
 fn a_reboot_lets_no_replay_in_and_repeats_no_number() {
     let (crypto, group) = (&mut scene().0, scene().1);
     let (mut sender, mut listener) = (informed(&group, crypto, 1), informed(&group, crypto, 3));

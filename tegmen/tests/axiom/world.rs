@@ -78,6 +78,8 @@ struct Node<const KEY: usize> {
     epoch: u16,
     /// The ends of leases that are durable.
     kept: Kept,
+    /// Something of the epoch is durable, so that requests are opened.
+    is_kept: bool,
     senders: Models,
     listeners: Models,
     /// Requests of this run, their TSNs, and who answered them.
@@ -147,6 +149,7 @@ impl<const KEY: usize> World<KEY> {
                 member,
                 epoch: 1,
                 kept,
+                is_kept: false,
                 senders,
                 listeners,
                 open,
@@ -209,6 +212,7 @@ impl<const KEY: usize> World<KEY> {
             return self.restart(who);
         }
         node.member.extend(&node.kept);
+        node.is_kept = true;
     }
 
     /// A request to the group, with the challenges of all.
@@ -255,6 +259,10 @@ impl<const KEY: usize> World<KEY> {
         let heard = hear_request(&mut node.member, &mut self.crypto, &sent.bytes);
         if sent.epoch != node.epoch {
             assert_eq!(heard.err(), Some(Discard::UnknownPeer));
+            return;
+        }
+        if !node.is_kept {
+            assert_eq!(heard.err(), Some(Discard::Unexpected));
             return;
         }
         if sent.from == who {
@@ -393,6 +401,14 @@ impl<const KEY: usize> World<KEY> {
         node.listeners.clear();
         node.open.clear();
         node.proving = 0;
+        node.is_kept = node.kept.epoch == node.epoch;
+        // The controller might have received nothing of this epoch.
+        for other in (0..MEMBERS).filter(|other| *other != who) {
+            node.member.know_sender::<Recorder>(other as u8, 0).unwrap();
+            if !node.is_kept {
+                node.senders.insert(other, Model::from(0));
+            }
+        }
         self.counts.restarts += 1;
     }
 
@@ -416,6 +432,7 @@ impl<const KEY: usize> World<KEY> {
         node.open.clear();
         (node.next, node.proving) = (0, 0);
         node.epoch = group.epoch;
+        node.is_kept = false;
         self.counts.rekeyed += 1;
     }
 
@@ -441,6 +458,7 @@ impl<const KEY: usize> World<KEY> {
             let node = &mut self.nodes[who];
             node.kept = node.member.reserve(2, 2);
             node.member.extend(&node.kept);
+            node.is_kept = true;
         }
         self.ask(from);
         let asked = self.sent.last().unwrap().clone();
