@@ -152,7 +152,7 @@ fn is_answer(message: &MessageRef<'_>) -> bool {
     }
 }
 
-/// The program that [`measure`] starts: an access control server on 127.0.0.1 which has a value, too.
+/// The program that [`measure`] starts: an access control server on 127.0.0.1, which also serves a resource for GET.
 pub(crate) const VERB: &str = "access-server";
 
 /// Serves until the process ends: `DIRECTORY PORT`.

@@ -1,4 +1,4 @@
-//! Server-sent events: what happens in the store, as it happens.
+//! Server-sent events: the changes of the store.
 //!
 //! An event has all that one transaction of the store changed, and its `id` is the revision of the transaction. So
 //! `Last-Event-ID` continues behind the last event that a client has read to its end: it misses none, and gets none twice. The
@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// The pause after which a comment shows that the stream is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The longest stream: then the client connects again, and proves again who it is.
+/// The longest stream. Then the client connects again, and authenticates again.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Changes that are asked for at once, rounded up to whole revisions: at most 5 MiB of rows.
 const MOST: usize = 64;

@@ -22,7 +22,7 @@ const STALL: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Accepts connections until the future is dropped. A new value in `tls` is for connections that come later. The client
+/// Accepts connections until the future is dropped. A new value in `tls` applies to later connections. The client
 /// certificates that it accepts are for all later requests.
 pub async fn serve<S: Store>(listener: TcpListener, tls: watch::Receiver<Arc<Tls>>, api: Arc<Api<S>>) {
     let router = api.router();

@@ -374,7 +374,7 @@ impl<const KEY: usize> World<KEY> {
         assert!(heard.is_err(), "{heard:?}");
     }
 
-    /// Changes some bits of a record. Nobody takes it, and nothing comes of it.
+    /// Changes some bits of a record. Every member drops it, and no state changes.
     fn spoil(&mut self) {
         let Some(mut sent) = self.choose() else { return };
         for _ in 0..=self.dice.roll(3) {
