@@ -41,6 +41,7 @@ mod tpm {
     use tegmen::secret::Secret;
     use tegmen_host::x509::tpm::{DEFAULT_TPM, TpmError, sealed};
     use tegmen_store::SealingKey;
+    use tegmen_store::files::sync_directory;
 
     fn name() -> String {
         std::env::var("TEGMEN_TPM").unwrap_or_else(|_| DEFAULT_TPM.to_owned())
@@ -75,6 +76,8 @@ mod tpm {
         random::fill(secret.expose_mut())?;
         sealed::seal(&name(), file, &secret)
             .map_err(|error| Failure::usage(format!("tpm:{}: {error}", file.display())))?;
+        // The database has secrets next. After a power cut they would be lost with the name of this file.
+        sync_directory(file).map_err(|error| Failure::usage(format!("tpm:{}: {error}", file.display())))?;
         Ok(key(secret, file))
     }
 
