@@ -253,7 +253,7 @@ fn a_listener_that_never_sent_delivers_nothing_again_after_a_reboot() {
     let sent = request(&mut sender, crypto, b"once");
     let mut listener: Light = Member::new(crypto, &group.association(3), &Kept::default()).unwrap();
     listener.know_sender::<RustCrypto>(1, 0).unwrap();
-    // Before its epoch is durable, a reboot could not tell this run from the first.
+    // Before the epoch is durable, a restart would count as its first use.
     assert_eq!(hear_request(&mut listener, crypto, &sent).err(), Some(Discard::Unexpected));
     let kept = listener.reserve(0, 0);
     listener.extend(&kept);
