@@ -164,11 +164,12 @@ impl Up {
                 () = &mut *end => break,
                 _ = every.tick() => {}
             }
-            tally.sent += 1;
+            // A request that the signal interrupts does not count: it did not fail.
             let reply = tokio::select! {
                 () = &mut *end => break,
                 reply = client.put("/blink", b"1").into_future() => reply.map_err(Failure::new)?,
             };
+            tally.sent += 1;
             let counter = reply.payload.first().copied().unwrap_or(0);
             if reply.code == Code::CHANGED && reply.payload.len() == 1 {
                 tally.answered += 1;
