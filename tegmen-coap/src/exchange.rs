@@ -6,7 +6,7 @@ use super::freshness::Freshness;
 use super::message::{Malformed, MessageRef, MessageType, Token, empty_message};
 use super::observe;
 use super::option::OptionNumber;
-use super::storage::{Busy, ExchangeStorage, Outgoing, Repeat, RequestId, Waiting};
+use super::storage::{Busy, ExchangeStorage, Late, Outgoing, Repeat, RequestId, Waiting};
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::time::{Duration, Instant};
@@ -269,6 +269,13 @@ impl<S: ExchangeStorage> Exchanges<S> {
     /// Keeps what was answered to the message of this key, to be answered again; empty if nothing was.
     pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
         storage.keep(now, &mut self.kept, key, repeat, reply);
+    }
+
+    /// Keeps the reply to a message that [`Self::keep_reply`] kept without one: its acknowledgement, with or without the
+    /// response.
+    #[inline]
+    pub fn keep_late_reply(&mut self, storage: &mut S, now: Instant, late: Late, reply: &[u8]) {
+        storage.keep_late(now, &mut self.kept, late, reply);
     }
 
     /// Returns the last reply, as long as it is kept; empty if there is none. The endpoint sends it again to a peer

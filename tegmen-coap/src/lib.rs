@@ -43,4 +43,4 @@ pub use no_response::NoResponse;
 pub use option::{OptionNumber, Options, uint, uint_bytes};
 pub use probing::Probing;
 pub use rule::{Methods, Rule};
-pub use storage::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Fixed, Outgoing, Repeat, RequestId, Waiting};
+pub use storage::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Fixed, Late, Outgoing, Repeat, RequestId, Waiting};

@@ -118,6 +118,17 @@ impl Outgoing {
     }
 }
 
+/// The name of a message that is known, and whose reply comes later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Late {
+    /// Its Message ID.
+    pub message_id: u16,
+    /// A number that no other message of the peer with this Message ID has.
+    pub print: u32,
+    /// The effect of executing it a second time.
+    pub repeat: Repeat,
+}
+
 /// The event that an exchange waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
@@ -163,6 +174,20 @@ pub trait ExchangeStorage {
     /// Keeps the reply to a message; empty if there was none. After [`Self::has_room`] returned true for the same
     /// message, its key is known for [`EXCHANGE_LIFETIME`].
     fn keep(&mut self, now: Instant, peer: &mut Self::Peer, key: Self::Key, repeat: Repeat, reply: &[u8]);
+
+    /// Returns the name under which [`Self::keep_late`] finds a message that was kept without a reply; `None` if the storage
+    /// takes no late replies.
+    #[inline]
+    fn late(key: Self::Key, repeat: Repeat) -> Option<Late> {
+        let _ = (key, repeat);
+        None
+    }
+
+    /// Keeps the reply to a message that [`Self::keep`] kept without one.
+    #[inline]
+    fn keep_late(&mut self, now: Instant, peer: &mut Self::Peer, late: Late, reply: &[u8]) {
+        let _ = (now, peer, late, reply);
+    }
 
     /// Returns the newest reply to this peer; empty if it is not kept any more.
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s Self::Peer) -> &'s [u8];

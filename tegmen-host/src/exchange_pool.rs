@@ -14,7 +14,7 @@ use ring::{HEADER, Header, Position, REPLY_MAX, Ring, SEGMENT, Segments, record_
 use sent::{NONE, SentMessages};
 use std::hash::{BuildHasher, RandomState};
 use tegmen::buf::{Frame, Full};
-use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Outgoing, Repeat, RequestId};
+use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
 /// Bytes of replies that may be lost, for each peer that has spoken, on average.
@@ -180,16 +180,19 @@ impl ExchangePool {
 
     /// The record of a message, if it is younger than EXCHANGE_LIFETIME.
     fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<Record> {
-        let same = |position: Position| {
-            self.segments.header(position).is_some_and(|header| {
-                header.owner == owner
-                    && header.print == key.print
-                    && header.message_id == key.message_id
-                    && now.wrapping_sub(header.at) < LIFETIME
-            })
-        };
-        let position = self.index.find(key.tag, same)?;
+        let position = self.index.find(key.tag, |position| self.is_of(now, owner, key, position))?;
         Some(Record { position, header: self.segments.header(position)? })
+    }
+
+    /// True if the record at this place is that of the message, and younger than EXCHANGE_LIFETIME.
+    #[inline]
+    fn is_of(&self, now: u32, owner: u32, key: PoolKey, position: Position) -> bool {
+        self.segments.header(position).is_some_and(|header| {
+            header.owner == owner
+                && header.print == key.print
+                && header.message_id == key.message_id
+                && now.wrapping_sub(header.at) < LIFETIME
+        })
     }
 
     /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick: twice as many as were added since the last
@@ -370,6 +373,26 @@ impl ExchangeStorage for ExchangePool {
             return;
         }
         self.add(if peer.asks_often() { Which::Busy } else { Which::Safe }, header, tag, reply);
+    }
+
+    #[inline]
+    fn late(PoolKey { message_id, print, .. }: PoolKey, repeat: Repeat) -> Option<Late> {
+        Some(Late { message_id, print, repeat })
+    }
+
+    fn keep_late(&mut self, now: Instant, peer: &mut PoolPeer, late: Late, reply: &[u8]) {
+        let Late { message_id, print, repeat } = late;
+        let (owner, tag) = (peer.owner, tag(&self.keys, peer.owner, message_id, print));
+        let key = PoolKey { message_id, print, tag };
+        let before = self.record(ticks(now), owner, key).map(|record| record.position);
+        self.keep(now, peer, key, repeat, reply);
+        // Only the newer record counts, if there is one, and is not in the place of the first.
+        let is_newer = |other| Some(other) != before && self.is_of(ticks(now), owner, key, other);
+        if let Some(position) = before
+            && self.index.find(tag, is_newer).is_some()
+        {
+            self.index.remove(tag, position);
+        }
     }
 
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s PoolPeer) -> &'s [u8] {

@@ -3,13 +3,13 @@
 use super::bodies::Share;
 use super::oscore::OscoreExchange;
 use super::reply::Reply;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use tegmen::coap::{Builder, Code, PeerExchanges};
+use tegmen::coap::{Builder, Code, MessageType, PeerExchanges, empty_message};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::Roles;
-use tegmen::endpoint::Peers;
+use tegmen::endpoint::{Event, Peers};
 use tegmen::identity::PeerId;
 use tegmen::node::{Deferred, Features, Node, Oscore, SendError};
 use tegmen::time::Instant;
@@ -18,6 +18,10 @@ use tegmen::time::Instant;
 #[derive(Default)]
 pub(crate) struct Deferrals {
     open: HashMap<u64, DeferredRequest>,
+    /// True if the owner acknowledges requests when it is time ([`Self::take_unacknowledged`]); otherwise the node does at once.
+    pub(super) acknowledges_later: bool,
+    /// The times by which requests are to be acknowledged, the earliest first.
+    unacknowledged: VecDeque<(Instant, u64)>,
     /// Responses and decisions that there is no space to act upon yet.
     waiting: Vec<(DeferredRequest, Outcome)>,
 }
@@ -25,7 +29,28 @@ pub(crate) struct Deferrals {
 impl Deferrals {
     /// Keeps a request for the responder with this number.
     pub(super) fn open(&mut self, number: u64, request: DeferredRequest) {
+        if self.acknowledges_later {
+            self.unacknowledged.push_back((request.at.after(ACKNOWLEDGE_WITHIN), number));
+        }
         self.open.insert(number, request);
+    }
+
+    /// Returns the time by which the next request without a response is to be acknowledged.
+    pub(super) fn next_acknowledgement(&mut self) -> Option<Instant> {
+        while let Some((by, number)) = self.unacknowledged.front() {
+            if self.open.contains_key(number) {
+                return Some(*by);
+            }
+            self.unacknowledged.pop_front();
+        }
+        None
+    }
+
+    /// Returns a request that is to be acknowledged now.
+    pub(super) fn take_unacknowledged(&mut self, now: Instant) -> Option<&mut DeferredRequest> {
+        self.next_acknowledgement().filter(|by| *by <= now)?;
+        let (_, number) = self.unacknowledged.pop_front()?;
+        self.open.get_mut(&number)
     }
 
     /// Takes the request of a responder; `None` if it has its response.
@@ -118,6 +143,37 @@ impl Deferrals {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|(request, _)| request.at > before);
         waiting
+    }
+}
+
+/// Time within which a request is acknowledged whose response is deferred. A response within it is the acknowledgement, which
+/// saves two messages. It is short beside ACK_TIMEOUT (2 s; RFC 7252, section 4.8), after which clients repeat a request.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(100);
+
+impl DeferredRequest {
+    /// Writes the acknowledgement of the request into `out`, unless it was sent: the response then comes separately (RFC 7252,
+    /// section 5.2.2). Returns the event that sends it.
+    pub(super) fn acknowledge<P, R, F, C>(
+        &mut self,
+        node: &mut Node<P, R, F>,
+        cx: &mut Cx<'_, C>,
+        out: &mut [u8],
+    ) -> Option<Event>
+    where
+        P: Peers<Attached: PeerExchanges>,
+        R: Roles,
+        F: Features<Oscore: Oscore<Exchange = OscoreExchange>>,
+        C: Crypto,
+    {
+        let late = self.deferred.late.take()?;
+        node.write(cx, self.deferred.peer, out, |cx, attached, pool, frame| {
+            let reply = empty_message(MessageType::Acknowledgement, late.message_id);
+            if let Some(exchanges) = attached.exchanges()
+                && frame.append(&reply).is_ok()
+            {
+                exchanges.keep_late_reply(pool, cx.now, late, &reply);
+            }
+        })
     }
 }
 

@@ -68,9 +68,11 @@ impl Request<'_> {
         self.authorized
     }
 
-    /// Defers the response; the request is acknowledged now. If the handler then returns an error, that is the response. A
-    /// second call replaces the first responder. With [`Response::observable`] the client observes the resource from the
-    /// response on, and the handler may defer each notification, too.
+    /// Defers the response. A response within 100 ms is the acknowledgement of the request, too; otherwise the request is
+    /// acknowledged then, and the response is a message of its own (RFC 7252, section 5.2). If the handler then returns an
+    /// error, that is the response. A second call replaces the first responder. With [`Response::observable`] the client
+    /// observes the resource from the response on, and the handler may defer each notification, too; the request is then
+    /// acknowledged at once.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
         response.defer();
         let Exchange { commands, responders, deferred, .. } = self.exchange;

@@ -359,10 +359,11 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         self.begun.push(peer);
     }
 
-    fn on_deferred(&mut self, request: node::DeferredRequest<'_, OscoreExchange>) {
+    fn on_deferred(&mut self, mut request: node::DeferredRequest<'_, OscoreExchange>) {
         let (message, is_undecided) = (request.message, request.is_undecided);
         let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
         let (method, received) = (message.code(), message.payload().len());
+        request.acknowledges_later = self.deferrals.acknowledges_later;
         let (at, path, deferred) = (clock::now(), self.resources.path.clone(), request.keep());
         let mut copy = None;
         if is_undecided {

@@ -116,7 +116,8 @@ impl<A: Application> Shard<A> {
         let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
         let limits = (ServerLimits::from(config), unauthenticated);
         let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));
-        let coap_server = CoapServer::new(resources, rights, shared.events.clone(), limits, &features.bodies);
+        let mut coap_server = CoapServer::new(resources, rights, shared.events.clone(), limits, &features.bodies);
+        coap_server.deferrals.acknowledges_later = true;
         let mut node = Node::with_features(endpoint, pool(&config.coap, shards), features);
         // A client that has several requests at once is sent their deferred responses at once.
         node.set_nstart(usize::MAX);
@@ -168,7 +169,9 @@ impl<A: Application> Shard<A> {
         // The time by which this shard ends, once it is known, and whether other shards may still pass datagrams on.
         let (mut ends_by, mut is_passed_to) = (None, true);
         loop {
-            let alarm = self.node.endpoint.next_alarm().into_iter().chain(self.held.next()).min();
+            let acknowledgement = self.coap_server.deferrals.next_acknowledgement();
+            let alarms = self.node.endpoint.next_alarm().into_iter().chain(self.held.next());
+            let alarm = alarms.chain(acknowledgement).min();
             let patience = ends_by.filter(|by| *by > tokio::time::Instant::now());
             tokio::select! {
                 biased;
@@ -204,6 +207,7 @@ impl<A: Application> Shard<A> {
                 self.on_second(self.number == 0);
             }
             self.on_held(now);
+            self.acknowledge_deferred(now);
             is_more_due = self.poll();
             self.outbox.flush(&sockets).await;
             let is_over = |by| self.coap_server.deferrals.is_empty() || tokio::time::Instant::now() >= by;

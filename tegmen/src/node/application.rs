@@ -5,7 +5,7 @@ use super::error::SendError;
 use crate::address::Path;
 use crate::coap::Repeat;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
-use crate::coap::{Authorized, Block, Code, MessageRef, NoResponse, OptionNumber, RequestId, Token};
+use crate::coap::{Authorized, Block, Code, Late, MessageRef, NoResponse, OptionNumber, RequestId, Token};
 use crate::identity::{Identity, PeerId, Principal};
 use crate::oscore::{RequestNonce, UnprotectError};
 use crate::time::Instant;
@@ -158,6 +158,11 @@ pub struct DeferredRequest<'m, X = Infallible> {
     pub is_undecided: bool,
     /// The number of the notification that the policy is asked about, if it is one.
     pub(super) notification: Option<u32>,
+    /// True if the owner acknowledges the request later: with its response (RFC 7252, section 5.2.1), or before. The node sets
+    /// false, and then does it at once.
+    pub acknowledges_later: bool,
+    /// The request, where its acknowledgement may come later. It is not acknowledged now if this is taken.
+    pub(super) late: Option<&'m mut Option<Late>>,
 }
 
 impl<X> DeferredRequest<'_, X> {
@@ -177,6 +182,7 @@ impl<X> DeferredRequest<'_, X> {
             to_group: self.to_group,
             is_undecided: self.is_undecided,
             notification: self.notification,
+            late: self.late.filter(|_| self.acknowledges_later).and_then(Option::take),
         }
     }
 }
@@ -203,6 +209,10 @@ pub struct Deferred<X = Infallible> {
     pub(super) is_undecided: bool,
     /// The number of the notification that the policy decides on.
     pub(super) notification: Option<u32>,
+    /// The request, if it is not acknowledged. The response is then the acknowledgement. An owner that has no response soon
+    /// takes this, sends an acknowledgement without one and
+    /// [keeps it](crate::coap::Exchanges::keep_late_reply): the client repeats its request after two seconds.
+    pub late: Option<Late>,
 }
 
 impl<X> Deferred<X> {

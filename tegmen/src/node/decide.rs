@@ -94,8 +94,17 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         // From here on the request may have an effect, and nobody decides on it again.
         deferred.is_undecided = false;
         let exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));
-        let mut sender =
-            Sender { path: &path, identity, is_unverified: false, to_group, len, tailroom, exchange, last: None };
+        let mut sender = Sender {
+            path: &path,
+            identity,
+            is_unverified: false,
+            to_group,
+            len,
+            tailroom,
+            exchange,
+            last: None,
+            late: None,
+        };
         let memory = (cx.now, &mut self.features);
         let mut answered =
             answer_admitted(memory, peer, message, (&mut sender, head), Some(decided), application, &mut frame);

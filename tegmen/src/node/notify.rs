@@ -242,6 +242,8 @@ fn renew<X: Copy, S>(
         to_group: false,
         is_undecided,
         notification: Some(number),
+        late: None,
+        acknowledges_later: false,
     };
     let decided = take_decision(policy, decision).or_else(|| Decided::ask(policy, handler, &request));
     let Some(decided) = decided else {

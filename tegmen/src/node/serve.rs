@@ -16,14 +16,14 @@ use crate::buf::Frame;
 use crate::coap::PeerExchanges;
 use crate::coap::handler::{Decided, Request, Served, heading, serve_as};
 use crate::coap::observe::REGISTER;
-use crate::coap::{Block, Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use crate::coap::{Block, Builder, Code, Late, MessageRef, MessageType, OptionNumber, Token};
 use crate::coap::{BuildError, empty_message};
 use crate::coap::{ExchangeStorage, Repeat};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
-use crate::endpoint::Peers;
+use crate::endpoint::{Misuse, Peers};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::oscore::{RequestNonce, UnprotectError};
 use crate::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ) -> Result<usize, (SendError, Deferred<ExchangeOf<F>>)> {
         let number = if deferred.observes { self.conclude(&deferred, code) } else { None };
         if deferred.no_response.suppresses(code) || deferred.to_group && !code.is_success() {
-            return Ok(0);
+            return Ok(self.acknowledge(cx, &mut deferred, out));
         }
         let (now, peer, token) = (cx.now, deferred.peer, deferred.token);
         let is_protected = deferred.exchange.is_some();
@@ -72,10 +72,22 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 if F::Observers::PLACES > 0 { observe(number, builder) } else { Ok(()) }
             }
         };
-        let head = (MessageType::Confirmable, code);
-        match self.send(cx, peer, head, token.as_bytes(), protect, write, out) {
+        let sent = match deferred.late {
+            Some(late) => {
+                let sent = self.acknowledge_with(cx, peer, (late, code, token), protect, write, out);
+                sent.map(|len| (None, len))
+            }
+            None => {
+                let head = (MessageType::Confirmable, code);
+                let sent = self.send(cx, peer, head, token.as_bytes(), protect, write, out);
+                sent.map(|(id, len)| (Some(id), len))
+            }
+        };
+        match sent {
             Ok((id, len)) => {
-                if number.is_some() {
+                if number.is_some()
+                    && let Some(id) = id
+                {
                     self.on_responded(&deferred, id);
                 }
                 Ok(len)
@@ -83,6 +95,66 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Err(SendError::Oscore(_)) => self.respond_unprotected(cx, deferred, out),
             Err(error) => Err((error, deferred)),
         }
+    }
+
+    /// Writes the acknowledgement of a deferred request into `out`, unless it was sent. Returns the length of the datagram to
+    /// send, which is 0 if there is nothing to send.
+    fn acknowledge<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        deferred: &mut Deferred<ExchangeOf<F>>,
+        out: &mut [u8],
+    ) -> usize {
+        let Some(late) = deferred.late.take() else { return 0 };
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(deferred.peer));
+        match frame.append(&empty_message(MessageType::Acknowledgement, late.message_id)) {
+            Ok(()) => self.reply_late(cx, deferred.peer, late, frame).unwrap_or(0),
+            Err(_) => 0,
+        }
+    }
+
+    /// Writes a response that is the acknowledgement of its request. Returns the length of the datagram to send.
+    fn acknowledge_with<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        (late, code, token): (Late, Code, Token),
+        protect: Protect<'_, ExchangeOf<F>>,
+        write: impl FnOnce(&mut F, &mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let mut frame = Frame::new(out, self.endpoint.headroom::<C>(peer));
+        if F::Oscore::IS_ON && !matches!(protect, Protect::Nothing) {
+            frame.indent(F::Oscore::OVERHEAD);
+        }
+        let (message_type, token) = (MessageType::Acknowledgement, token.as_bytes());
+        let mut builder = Builder::new(&mut frame, message_type, code, late.message_id, token)?;
+        write(&mut self.features, &mut builder)?;
+        if F::Oscore::IS_ON
+            && let Protect::Response(exchange, nonce) = protect
+        {
+            let (oscore, _) = self.features.oscore();
+            oscore.protect_response(cx.crypto, exchange, nonce, &mut frame)?;
+        }
+        self.reply_late(cx, peer, late, frame)
+    }
+
+    /// Keeps the reply in `frame` to a request that was kept without one, and protects it. Returns its length.
+    fn reply_late<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        late: Late,
+        mut frame: Frame<'_>,
+    ) -> Result<usize, SendError> {
+        let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
+        let exchanges = exchanges.ok_or(Misuse::NotEstablished)?;
+        exchanges.keep_late_reply(&mut self.storage, cx.now, late, frame.bytes());
+        self.endpoint.seal(cx, peer, &mut frame)?;
+        if F::Oscore::IS_ON {
+            frame.move_to_front();
+        }
+        Ok(frame.len())
     }
 
     /// Responds with 5.00 without protection to a deferred request whose response cannot be protected with OSCORE (RFC 8613,
@@ -129,6 +201,8 @@ pub(super) struct Sender<'p, X> {
     pub(super) exchange: Option<(X, Option<RequestNonce>)>,
     /// The last block of a protected request that a proxy cut.
     pub(super) last: Option<Block>,
+    /// The request, if its acknowledgement may come with a deferred response; it is taken if it does.
+    pub(super) late: Option<Late>,
 }
 
 /// The exchanges of a peer, their memory, and that of the features.
@@ -169,6 +243,9 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     };
     let Sender { path, identity, to_group, .. } = sender;
     let incoming = Incoming { now: cx.now, peer, path, identity, message: &message, to_group };
+    let acknowledges = head.0 == MessageType::Acknowledgement;
+    sender.late = A::Storage::late(key, repeat).filter(|_| acknowledges && sender.last.is_none());
+    let may_be_late = sender.late.is_some();
     let mut answered = match admit(cx, (attached, storage), &incoming, &sender, repeat, application) {
         Ok(()) => {
             let memory = (cx.now, &mut *features);
@@ -179,6 +256,10 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
             answer
         }
     };
+    if answered == Answer::Deferred && may_be_late && sender.late.is_none() {
+        // Nothing is sent before the response, or before the owner acknowledges the request.
+        frame.truncate(0);
+    }
     if let Some(challenged) = challenge_instead(attached, &sender, head, message.token(), frame) {
         answered = challenged;
     }
@@ -294,14 +375,13 @@ pub(super) fn answer_admitted<F: Features, P>(
     frame: &mut Frame<'_>,
 ) -> Answer {
     let Some((policy, handler)) = application.server() else { return Answer::NoRoom };
-    let identity = sender.identity;
+    let (identity, mut registers) = (sender.identity, false);
     let mut request = Request::new(message, identity);
     let Some(decided) = decided.or_else(|| Decided::ask(policy, handler, &request)) else {
         return postpone::<F, P>(peer, &message, (sender, head), application, frame);
     };
     let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
     let owner = registration.as_ref().map(|(_, owner)| *owner);
-    let mut registers = false;
     if F::Observers::PLACES > 0 && !sender.to_group {
         (request, registers) = register(features.observers(), peer, request, registration);
     }
@@ -353,11 +433,12 @@ pub(super) fn answer_admitted<F: Features, P>(
             to_group,
             is_undecided: false,
             notification: None,
+            // A response that makes the client an observer is confirmable, as the notifications behind it are.
+            late: (!observes).then_some(&mut sender.late),
+            acknowledges_later: false,
         });
     }
-    if let Some(operation) = operation {
-        features.bodies().release(&operation);
-    }
+    operation.iter().for_each(|operation| features.bodies().release(operation));
     match served {
         Served::Responded { code, .. } => Answer::Code(code),
         Served::Deferred { .. } => Answer::Deferred,
@@ -393,6 +474,8 @@ fn postpone<F: Features, P>(
         to_group,
         is_undecided: true,
         notification: None,
+        late: None,
+        acknowledges_later: false,
     });
     Answer::Deferred
 }

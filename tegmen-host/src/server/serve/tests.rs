@@ -258,6 +258,58 @@ fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
     assert!(commands.try_recv().is_err());
 }
 
+/// A server that defers the response to a request, and that has not acknowledged it. Returns the request, and what is deferred.
+fn unacknowledged() -> (Scene, [u8; 7], DeferredRequest) {
+    let mut scene = Scene::new();
+    scene.coap_server.deferrals.acknowledges_later = true;
+    scene.coap_server.resources.application.1 = true;
+    let request = [0x41, Code::POST.0, 0, 1, b't', 0xb1, b'n'];
+    assert!(scene.receive(&request).is_empty());
+    assert!(scene.receive(&request).is_empty(), "a repetition");
+    let [number] = overdue(&scene)[..] else { panic!("it is deferred once") };
+    assert!(scene.coap_server.deferrals.take_unacknowledged(Instant::AT_ONCE).is_none());
+    assert!(scene.coap_server.deferrals.take_unacknowledged(Instant::NEVER).is_some());
+    let deferred = scene.coap_server.deferrals.take(number).unwrap();
+    (scene, request, deferred)
+}
+
+impl Scene {
+    fn respond(&mut self, request: DeferredRequest) -> Vec<u8> {
+        let (reply, mut out) = (super::super::Reply::new(Code::CHANGED).payload(b"5"), [0; 1280]);
+        let Self { node, environment, coap_server, now, .. } = self;
+        let sent = coap_server.deferrals.respond(node, &mut environment.at(*now), request, reply, &mut out);
+        out[..sent.unwrap().1].to_vec()
+    }
+}
+
+#[test]
+fn a_deferred_response_that_comes_soon_is_the_acknowledgement() {
+    let (mut scene, request, deferred) = unacknowledged();
+    let response = scene.respond(deferred);
+    assert_eq!(response, [0x61, Code::CHANGED.0, 0, 1, b't', 0xff, b'5']);
+    assert_eq!(scene.receive(&request), response, "a repetition is answered again");
+    let peer = scene.peer();
+    let Node { endpoint, storage, .. } = &mut scene.node;
+    let exchanges = endpoint.peers.attached(peer).unwrap().exchanges().unwrap();
+    assert_eq!(exchanges.open(storage), 0, "nothing waits for an acknowledgement");
+    assert!(overdue(&scene).is_empty());
+}
+
+#[test]
+fn a_request_whose_response_does_not_come_soon_is_acknowledged() {
+    let (mut scene, request, mut deferred) = unacknowledged();
+    let mut out = [0; 1280];
+    let Scene { node, environment, now, .. } = &mut scene;
+    let event = deferred.acknowledge(node, &mut environment.at(*now), &mut out);
+    assert!(matches!(event, Some(EndpointEvent::Transmit { len: 4, .. })), "{event:?}");
+    assert_eq!(out[..4], [0x60, 0, 0, 1]);
+    assert!(deferred.acknowledge(node, &mut environment.at(*now), &mut out).is_none(), "once");
+    assert_eq!(scene.receive(&request), [0x60, 0, 0, 1], "a repetition is acknowledged again");
+    let response = scene.respond(deferred);
+    let response = MessageRef::parse(&response).unwrap();
+    assert_eq!((response.message_type(), response.payload()), (MessageType::Confirmable, &b"5"[..]));
+}
+
 #[test]
 fn an_undecided_request_that_there_is_no_memory_for_is_5_03_at_once() {
     let mut scene = Scene::new();

@@ -81,6 +81,16 @@ impl<A: Application> Shard<A> {
         }
     }
 
+    /// Acknowledges the requests whose response is deferred and has not come soon.
+    pub(super) fn acknowledge_deferred(&mut self, now: Instant) {
+        while let Some(request) = self.coap_server.deferrals.take_unacknowledged(now) {
+            let Self { node, environment, outbox, .. } = self;
+            if let Some(event) = request.acknowledge(node, &mut environment.at(now), outbox.draft()) {
+                self.on_event(now, event);
+            }
+        }
+    }
+
     /// Sends the response of a request that was deferred, unless it has one.
     fn on_reply(&mut self, number: u64, reply: Reply) {
         let peers = &mut self.node.endpoint.peers;
