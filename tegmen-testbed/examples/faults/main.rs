@@ -1,16 +1,17 @@
 //! Runs every test of the workspace once, and prints a line for each class of `faults.toml`: `./ci.sh faults`, which writes
 //! target/faults.json.
 //!
-//! With commits as arguments it runs the tests of their classes on the sources before each commit, where they must fail:
-//! `./ci.sh red COMMIT`.
+//! Arguments that begin with an option are options of `cargo test`. With commits as arguments it runs the tests of their classes
+//! on the sources before each commit, where they must fail: `./ci.sh red COMMIT`.
 
 mod red;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 #[derive(Deserialize)]
 struct Table {
@@ -29,12 +30,12 @@ struct Fault {
 }
 
 fn main() -> ExitCode {
-    let commits: Vec<String> = std::env::args().skip(1).collect();
-    if !commits.is_empty() {
-        return red::run(&commits);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| !first.starts_with("--")) {
+        return red::run(&arguments);
     }
     let table: Table = toml::from_str(include_str!("../../faults.toml")).expect("faults.toml is well formed");
-    let ran = match run_tests() {
+    let ran = match run_tests(&arguments) {
         Ok(ran) => ran,
         Err(message) => {
             eprintln!("faults: {message}");
@@ -83,57 +84,103 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every test of the workspace and its result, and the exit of `cargo test`.
+/// The results of every test of the workspace.
 struct Ran {
     /// True for each test that passed, by `target::path`.
     tests: BTreeMap<String, bool>,
+    /// True if every test binary ended with success.
     success: bool,
 }
 
-/// Runs every test of the workspace once. Prints what cargo prints, without a line for each test that passed.
-fn run_tests() -> Result<Ran, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut child = Command::new(cargo)
-        // The whole workspace: with fewer packages the dependencies would have other features, and be built again.
-        .args(["test", "--locked", "--no-fail-fast", "--workspace", "--lib", "--bins", "--examples", "--tests"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cargo cannot be run: {error}"))?;
-    // Cargo writes the name of a test binary to standard error, and the binary its results to standard output. Both are
-    // in the same order.
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let errors = std::thread::spawn(move || lines_of(stderr, |line| eprintln!("{line}")));
-    let output = lines_of(stdout, |line| {
-        let passed = line.starts_with("test ") && line.ends_with(" ... ok");
-        if !passed && !line.is_empty() {
-            println!("{line}");
-        }
-    });
-    let errors = errors.join().map_err(|_| "the reader of cargo's messages panicked")?;
-    let status = child.wait().map_err(|error| format!("cargo cannot be waited for: {error}"))?;
-    let mut binaries = errors.iter().filter_map(|line| line.trim().strip_prefix("Running ")).map(|line| {
-        // "unittests src/lib.rs (target/debug/deps/tegmen-0123)" or "tests/faults.rs (...)".
-        let file = line.rsplit_once('(').map_or("", |(_, path)| path.trim_end_matches(')'));
-        let name = file.rsplit('/').next().unwrap_or("");
-        name.rsplit_once('-').map_or(name, |(name, _)| name).to_owned()
-    });
-    let (mut tests, mut binary) = (BTreeMap::new(), String::new());
-    for line in &output {
-        if line.starts_with("running ") && line.contains(" test") {
-            binary = binaries.next().ok_or("cargo's output is not what it was: a test binary has no name")?;
-        } else if let Some((name, result)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... ")) {
-            tests.insert(format!("{binary}::{name}"), result.trim() == "ok");
-        }
-    }
-    if tests.is_empty() {
-        return Err("no test was run".to_owned());
-    }
-    Ok(Ran { tests, success: status.success() })
+/// A binary of tests.
+struct Binary {
+    path: PathBuf,
+    /// The folder of its package, where cargo would run it.
+    package: PathBuf,
 }
 
-/// Reads all lines of a pipe, and passes each to `show` as it comes.
-fn lines_of(pipe: Option<impl Read>, show: impl Fn(&str)) -> Vec<String> {
-    let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n')).map_while(Result::ok);
-    lines.map(|line| String::from_utf8_lossy(&line).into_owned()).inspect(|line| show(line)).collect()
+impl Binary {
+    /// The name of its target.
+    fn name(&self) -> &str {
+        let file = self.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        file.rsplit_once('-').map_or(file, |(name, _)| name)
+    }
+
+    /// Runs it, and prints its output without a line for each test that passed.
+    fn run(&self, ran: &Mutex<Ran>) -> Result<(), String> {
+        println!("running {}", self.path.display());
+        let output = Command::new(&self.path)
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package)
+            .output()
+            .map_err(|error| format!("{} cannot be run: {error}", self.path.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        // Locked while it prints, so that the output of another binary does not come in between.
+        let mut ran = ran.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("finished {}", self.path.display());
+        for line in text.lines() {
+            let result = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... "));
+            let passed = result.is_some_and(|(_, result)| result.trim() == "ok");
+            if !passed && !line.is_empty() {
+                println!("{line}");
+            }
+            if let Some((name, _)) = result {
+                ran.tests.insert(format!("{}::{name}", self.name()), passed);
+            }
+        }
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            println!("{} failed: {}", self.path.display(), output.status);
+            ran.success = false;
+        }
+        Ok(())
+    }
+}
+
+/// Runs every test of the workspace once, as many binaries at a time as there are cores: many tests wait for a timer.
+fn run_tests(options: &[String]) -> Result<Ran, String> {
+    let binaries = Mutex::new(build(options)?.into_iter());
+    let ran = Mutex::new(Ran { tests: BTreeMap::new(), success: true });
+    let next = || binaries.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || -> Result<(), String> {
+        while let Some(binary) = next() {
+            binary.run(&ran)?;
+        }
+        Ok(())
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a worker panicked")?)
+    })?;
+    let ran = ran.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if ran.tests.is_empty() {
+        return Err("no test was run".to_owned());
+    }
+    Ok(ran)
+}
+
+/// Builds every test of the workspace with these options of cargo. Returns the binaries.
+fn build(options: &[String]) -> Result<Vec<Binary>, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        // The whole workspace: with fewer packages the dependencies would have other features, and be built again.
+        .args(["test", "--locked", "--workspace", "--lib", "--bins", "--examples", "--tests"])
+        .args(options)
+        .args(["--no-run", "--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("the tests cannot be built: {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let artifacts = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let binary = |artifact: Value| {
+        let path = artifact["executable"].as_str()?;
+        let package = Path::new(artifact["manifest_path"].as_str()?).parent()?;
+        let test = artifact["profile"]["test"].as_bool()?;
+        test.then(|| Binary { path: path.into(), package: package.to_owned() })
+    };
+    Ok(artifacts.filter_map(binary).collect())
 }
