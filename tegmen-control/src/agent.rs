@@ -18,9 +18,8 @@ mod line;
 
 pub use line::{Answer, MAX_ANSWER, MAX_QUESTION, Question};
 
-use crate::access::protokey::SessionIdentity;
+use crate::access::protokey::{MAX_IDENTITY, NONCE_LEN, SessionIdentity};
 use crate::subscriber::{NotGranted, introspect};
-use line::{NONCE, session_identity};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -237,11 +236,14 @@ async fn answer(question: Question, server: &Session) -> (&'static str, Option<S
     let identity = match question {
         Question::Session(identity) => identity,
         Question::Publisher(name) => {
-            let mut nonce = [0; NONCE];
+            let mut nonce = [0; NONCE_LEN];
             if let Err(why) = getrandom::fill(&mut nonce) {
                 return error("no-randomness", None, format!("the system gives no randomness: {why}"));
             }
-            session_identity(&name, &nonce)
+            match SessionIdentity::write(&name, &nonce, &mut [0; MAX_IDENTITY]) {
+                Some(identity) => identity.as_str().to_owned(),
+                None => return error(NotGranted::Refused.code(), None, NotGranted::Refused.to_string()),
+            }
         }
     };
     let key = match SessionIdentity::parse(identity.as_bytes()) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_admin::{Api, Tls, serve};
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
+use tegmen_control::access::protokey::{MAX_IDENTITY, Mode, Protokey, SessionIdentity};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Credential, NewDevice};
 use tegmen_control::subscriber::{Introspector, end_revoked};
@@ -158,12 +158,13 @@ impl Oven {
 
     /// Draws the identity of a session, and derives the key of this session with a subscriber.
     pub(super) fn session_key(&self, subscriber: &str) -> Result<(String, Zeroizing<Vec<u8>>), Failure> {
-        let identity = format!("{};{}", Words::OVEN.name(), to_hex(&random::bytes::<12>()?));
-        let parsed = SessionIdentity::parse(identity.as_bytes()).ok_or_else(|| Failure::new("no session identity"))?;
+        let mut buffer = [0; MAX_IDENTITY];
+        let identity = SessionIdentity::write(Words::OVEN.name(), &random::bytes()?, &mut buffer);
+        let identity = identity.ok_or_else(|| Failure::new("no session identity"))?;
         let protokey = Protokey::new(&*self.protokey).ok_or_else(|| Failure::new("no protokey"))?;
-        let key = protokey.session_key::<HostCrypto>(Mode::Bound, parsed, subscriber);
+        let key = protokey.session_key::<HostCrypto>(Mode::Bound, identity, subscriber);
         let key = Zeroizing::new(key.expose().to_vec());
-        Ok((identity, key))
+        Ok((identity.as_str().to_owned(), key))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The lines of the agent's protocol.
 
-use crate::access::protokey::{MAX_IDENTITY, MAX_PUBLISHER, SessionIdentity};
+use crate::access::protokey::{MAX_IDENTITY, MAX_PUBLISHER, NONCE_LEN, SessionIdentity};
 use crate::subscriber::SessionKey;
 use tegmen::dtls::MAX_PSK;
 use tegmen_base::hex::from_hex;
@@ -29,8 +29,7 @@ impl Question {
                 SessionIdentity::parse(identity.as_bytes()).map(|identity| Self::Session(identity.as_str().to_owned()))
             }
             // A name is right if an identity with it is.
-            ("publisher", name) => SessionIdentity::parse(session_identity(name, &[0; NONCE]).as_bytes())
-                .filter(|identity| identity.publisher() == name)
+            ("publisher", name) => SessionIdentity::write(name, &[0; NONCE_LEN], &mut [0; MAX_IDENTITY])
                 .map(|identity| Self::Publisher(identity.publisher().to_owned())),
             _ => None,
         }
@@ -43,14 +42,6 @@ impl Question {
             Self::Publisher(name) => format!("publisher {name}\n"),
         }
     }
-}
-
-/// Random bytes of a session identity.
-pub(super) const NONCE: usize = 12;
-
-/// A session identity with these random bytes.
-pub(super) fn session_identity(publisher: &str, nonce: &[u8; NONCE]) -> String {
-    format!("{publisher};{}", tegmen_base::hex::to_hex(nonce))
 }
 
 /// The answer of the agent.

@@ -7,7 +7,7 @@ use super::{Bounds, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
-use crate::access::protokey::{Accepted, AcceptedIdentity, Protokey, SessionIdentity};
+use crate::access::protokey::{Accepted, AcceptedIdentity, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -263,7 +263,7 @@ impl View {
     pub fn shared_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
         let known = self.devices.known.get(name)?;
         let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
-        known.secret.as_ref().filter(|_| is_shared).map(Protokey::copy)
+        known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
     }
 
     /// Decides on a request to `/introspect` by this device; `None` for a peer that is none. An accepted session identity

@@ -1,0 +1,227 @@
+//! Keys of sessions from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security Architecture for the Internet of
+//! Things with Two-Way Authentication", section IV).
+//!
+//! A publisher that cannot do public-key cryptography shares a *protokey* with the access control server alone. For each
+//! session it makes a [`SessionIdentity`], derives the pre-shared key of the session from it, and sends the identity in the
+//! handshake. The subscriber asks the server for the key of this identity, and proves with it that the server trusts the
+//! subscriber.
+//!
+//! In the paper the key depends on the session identity alone, so a subscriber that has the key of a session can pose as the
+//! publisher towards every other subscriber: it shows them the same identity. By default the name of the subscriber is a part
+//! of the derivation, so that the key is useless elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
+//! cannot be changed. Then a subscriber is protected only by a server that accepts each identity once.
+//!
+//! The publisher and the server derive with the same code, so it needs neither an operating system nor a heap.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
+
+use core::fmt;
+use tegmen_base::buf::Writer;
+use tegmen_base::crypto::hash::HmacKey;
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
+use tegmen_base::secret::{Secret, same};
+
+/// Longest session identity in bytes (RFC 4279, section 5.3).
+pub const MAX_IDENTITY: usize = 128;
+/// Longest name of a publisher in bytes.
+pub const MAX_PUBLISHER: usize = 64;
+/// Random bytes of an identity that [`SessionIdentity::write`] makes.
+pub const NONCE_LEN: usize = 12;
+/// Least characters behind the semicolon: 9 random bytes.
+const MIN_NONCE: usize = 12;
+/// Least bytes of a protokey.
+const PROTOKEY_MIN: usize = 16;
+/// Most bytes of a protokey.
+const PROTOKEY_MAX: usize = 64;
+
+/// The identity of a session: the name of the publisher, `;`, and at least 9 random bytes as base64url without padding (RFC
+/// 4648, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionIdentity<'a> {
+    text: &'a str,
+    publisher: &'a str,
+}
+
+impl<'a> SessionIdentity<'a> {
+    /// Reads an identity; `None` if the bytes are none. The name has 1 to 64 of the characters `0-9A-Za-z:._-`, and the
+    /// identity 128 bytes at most, so that it is text without NUL in every library.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let text = core::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_IDENTITY)?;
+        let (publisher, nonce) = text.split_once(';')?;
+        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_name = |byte: u8| is_base64(byte) || matches!(byte, b':' | b'.');
+        let right = (1..=MAX_PUBLISHER).contains(&publisher.len())
+            && publisher.bytes().all(is_name)
+            && nonce.len() >= MIN_NONCE
+            && nonce.len() % 4 != 1
+            && nonce.bytes().all(is_base64);
+        right.then_some(Self { text, publisher })
+    }
+
+    /// Writes the identity of a session of this publisher with these fresh random bytes; `None` if the name is none, or too long.
+    pub fn write(publisher: &str, nonce: &[u8; NONCE_LEN], buffer: &'a mut [u8; MAX_IDENTITY]) -> Option<Self> {
+        let mut writer = Writer::new(buffer);
+        writer.put(publisher.as_bytes()).ok()?;
+        writer.u8(b';').ok()?;
+        for byte in nonce {
+            for digit in [byte >> 4, byte & 0xf] {
+                writer.u8(if digit < 10 { b'0' | digit } else { (b'a' - 10).wrapping_add(digit) }).ok()?;
+            }
+        }
+        let len = writer.written().len();
+        Self::parse(buffer.get(..len)?)
+    }
+
+    /// The name of the publisher.
+    pub const fn publisher(&self) -> &'a str {
+        self.publisher
+    }
+
+    /// The whole identity.
+    pub const fn as_str(&self) -> &'a str {
+        self.text
+    }
+}
+
+impl fmt::Display for SessionIdentity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text)
+    }
+}
+
+/// The way in which a key depends on the subscriber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// The name of the subscriber is a part of the derivation: its key is useless to others.
+    #[default]
+    Bound,
+    /// The name of the subscriber is no part of it, as in the paper. See the [module](self).
+    Paper,
+}
+
+/// The secret of a publisher: 16 to 64 random bytes, wiped on drop.
+pub struct Protokey {
+    bytes: Secret<PROTOKEY_MAX>,
+    len: usize,
+}
+
+impl Protokey {
+    /// Takes the bytes; `None` if there are fewer than 16 or more than 64.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut protokey = Self { bytes: Secret::zeroed(), len: bytes.len() };
+        protokey
+            .bytes
+            .expose_mut()
+            .get_mut(..bytes.len())
+            .filter(|_| bytes.len() >= PROTOKEY_MIN)?
+            .copy_from_slice(bytes);
+        Some(protokey)
+    }
+
+    /// The bytes, for a store that seals them.
+    pub fn expose(&self) -> &[u8] {
+        self.bytes.expose().get(..self.len).unwrap_or(&[])
+    }
+
+    /// The pre-shared key of a session with this subscriber: HMAC-SHA-256 under the protokey, of the session identity, a zero
+    /// byte and the name of the subscriber; in [`Mode::Paper`] of the session identity alone.
+    pub fn session_key<C: Crypto>(
+        &self,
+        mode: Mode,
+        identity: SessionIdentity<'_>,
+        subscriber: &str,
+    ) -> Secret<DIGEST_LEN> {
+        let key = HmacKey::new::<C>(&[self.expose()]);
+        let identity = identity.text.as_bytes();
+        let mut psk = Secret::zeroed();
+        match mode {
+            Mode::Bound => key.mac_into::<C>(&[identity, &[0], subscriber.as_bytes()], psk.expose_mut()),
+            Mode::Paper => key.mac_into::<C>(&[identity], psk.expose_mut()),
+        }
+        psk
+    }
+}
+
+impl Protokey {
+    /// The key under which access tokens for this publisher are sealed. Its message has a space, so it is none of
+    /// [`Self::session_key`].
+    pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
+        let mut digest = Secret::<DIGEST_LEN>::zeroed();
+        HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
+        let mut key = Secret::zeroed();
+        if let Some((first, _)) = digest.expose().split_first_chunk::<KEY_LEN>() {
+            key.expose_mut().copy_from_slice(first);
+        }
+        key
+    }
+}
+
+impl fmt::Debug for Protokey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protokey")
+    }
+}
+
+/// The server at the other end of a publisher's handshake is not the subscriber of its configuration. The publisher gives up
+/// the handshake; it never derives another key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongHint {
+    /// There is no identity hint in the handshake.
+    Missing,
+    /// The identity hint is another name.
+    Other,
+}
+
+/// A publisher's end: its protokey, and the subscriber that it is configured for.
+#[derive(Debug)]
+pub struct Publisher<'a> {
+    /// The protokey.
+    pub protokey: &'a Protokey,
+    /// The derivation.
+    pub mode: Mode,
+    /// The name of the subscriber, as the access control server authenticates it.
+    pub subscriber: &'a str,
+}
+
+impl Publisher<'_> {
+    /// The key for a handshake in which the server sent this identity hint (RFC 4279, section 5.2).
+    ///
+    /// # Errors
+    /// [`WrongHint`], in [`Mode::Bound`], if the hint is not the configured subscriber, or missing.
+    pub fn key<C: Crypto>(
+        &self,
+        identity: SessionIdentity<'_>,
+        hint: Option<&[u8]>,
+    ) -> Result<Secret<DIGEST_LEN>, WrongHint> {
+        if self.mode == Mode::Bound {
+            let hint = hint.filter(|hint| !hint.is_empty()).ok_or(WrongHint::Missing)?;
+            if !same(hint, self.subscriber.as_bytes()) {
+                return Err(WrongHint::Other);
+            }
+        }
+        Ok(self.protokey.session_key::<C>(self.mode, identity, self.subscriber))
+    }
+}
+
+impl fmt::Display for WrongHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "the subscriber sent no identity hint; set its name there",
+            Self::Other => "the identity hint is not the configured subscriber",
+        })
+    }
+}
+
+impl core::error::Error for WrongHint {}
+
+#[cfg(test)]
+mod tests;
