@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 use tegmen_host::client::ClientError;
+pub(crate) use tegmen_host::printable::printable;
 
 /// The format of the output: text or JSON.
 #[derive(Clone, Copy, Debug)]
@@ -80,22 +81,6 @@ impl Output {
 /// A runtime for the commands that wait for the network.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::io)
-}
-
-/// Text that stays on one line and does nothing to a terminal: control characters, and those that turn the direction of a
-/// line, as escapes.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
-                shown.extend(c.escape_unicode());
-            }
-            c if c.is_control() => shown.extend(c.escape_debug()),
-            c => shown.push(c),
-        }
-    }
-    shown
 }
 
 /// Does the same as [`printable`], and keeps line breaks and tabs.

@@ -25,6 +25,7 @@ mod index;
 pub mod metrics;
 pub mod pcapng;
 mod prefix;
+pub mod printable;
 pub mod probe;
 pub mod problem;
 pub mod resources;

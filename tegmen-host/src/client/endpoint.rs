@@ -114,7 +114,8 @@ impl EndpointBuilder {
     }
 
     /// Sets the function that takes the events of the serving side: sessions that peers open, and their requests. It is called
-    /// within the endpoint, so it must return quickly, and must not use the endpoint or its sessions.
+    /// within the endpoint, so it must return quickly, and must not use the endpoint or its sessions. Without one, sessions and
+    /// failures go to the subscriber of the crate `tracing`: see [`Event::trace`].
     pub fn on_event(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.serving.events = Some(Arc::new(events));
         self

@@ -73,7 +73,7 @@ impl ServingBuilder {
         let bodies = ServerBodies::new(coap.max_body, Ledger::new(coap.max_bodies));
         let limits = ServerLimits::new(&coap, HelloLimits::default(), events.is_some());
         let limits = (limits, Unauthenticated::new(coap.max_unauthenticated));
-        let events = events.unwrap_or_else(|| Arc::new(|_| {}));
+        let events = events.unwrap_or_else(|| Arc::new(|event| event.trace()));
         let resources = Resources::new(router, commands, notifier);
         let serving = Serving {
             version: credentials.version(),

@@ -27,7 +27,7 @@ impl ServerBuilder {
             config,
             credentials: Credentials::default(),
             policy: None,
-            events: Arc::new(|_| {}),
+            events: Arc::new(|event| event.trace()),
             wrong: None,
             inherited: Vec::new(),
         }
@@ -136,7 +136,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the function that takes the events. The shards call it, so it must return quickly.
+    /// Sets the function that takes the events. The shards call it, so it must return quickly. Without one, each event goes to
+    /// the subscriber of the crate `tracing`: see [`Event::trace`].
     pub fn on_event(self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self { events: Arc::new(events), ..self }
     }

@@ -2,6 +2,7 @@
 
 use crate::contexts::ContextError;
 use crate::credentials::CredentialsError;
+use crate::printable::printable;
 use crate::resumption::TicketKeyError;
 use crate::uri::encoded_path;
 use crate::x509::{LoadError, Refusal, date};
@@ -228,6 +229,19 @@ impl Event {
             Self::Refused { remote, .. } => Some(("refused", *remote)),
             Self::Context { remote, .. } => Some(("context", *remote)),
             _ => None,
+        }
+    }
+}
+
+impl Event {
+    /// Emits the event to the subscriber of the crate `tracing`: its text as message, at the level of its severity. Control
+    /// characters are escaped. A server and an endpoint without a function for events call this.
+    pub fn trace(&self) {
+        match self.severity() {
+            Severity::Error => tracing::error!("{}", printable(&self.to_string())),
+            Severity::Warning => tracing::warn!("{}", printable(&self.to_string())),
+            Severity::Info => tracing::info!("{}", printable(&self.to_string())),
+            Severity::Debug => tracing::debug!("{}", printable(&self.to_string())),
         }
     }
 }

@@ -202,3 +202,53 @@ fn an_answered_request_reads_the_same_as_text_and_as_json() {
         json!({ "event": "request", "block": false, "cause": "broken", "code": "5.00", "identity": null, "method": "PUT", "path": "/a b/é", "remote": "[2001:db8::7]:40000", "request_bytes": 3, "response_bytes": 5 }),
     );
 }
+
+/// The level and the message of each event of `tracing`.
+#[derive(Clone, Default)]
+struct Traced(Arc<std::sync::Mutex<Vec<(tracing::Level, String)>>>);
+
+impl tracing::Subscriber for Traced {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO && metadata.target().starts_with("tegmen_host::server")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message(String);
+        impl tracing::field::Visit for Message {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+                assert_eq!(field.name(), "message");
+                self.0 = format!("{value:?}");
+            }
+        }
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push((*event.metadata().level(), message.0));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_subscriber_of_tracing_gets_each_event_at_its_level_and_on_one_line() {
+    let traced = Traced::default();
+    tracing::subscriber::with_default(traced.clone(), || {
+        Event::Established { remote: four(), identity: "a\nb\u{1b}".to_owned(), resumed: false }.trace();
+        Event::Full { unanswered: 2 }.trace();
+        Event::RevocationDue { at: at() }.trace();
+        Event::Request(answered(Code::CONTINUE, None, true, None)).trace();
+    });
+    let events = traced.0.lock().unwrap();
+    let levels: Vec<tracing::Level> = events.iter().map(|(level, _)| *level).collect();
+    assert_eq!(levels, [tracing::Level::INFO, tracing::Level::WARN, tracing::Level::ERROR]);
+    assert_eq!(events[0].1, "192.0.2.7:40000 authenticated as a\\nb\\u{1b}");
+}
