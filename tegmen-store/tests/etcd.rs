@@ -1,10 +1,12 @@
 //! The cases of all drivers on etcd, and cases of etcd alone. `./ci.sh cluster` runs them; they need the program `etcd`.
 
 use std::cell::RefCell;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tegmen_store::conformance::{Driver, cases};
 use tegmen_store::etcd::Address;
@@ -151,7 +153,6 @@ fn secrets_in_etcd_open_only_under_their_key_and_in_their_row() {
     assert_eq!(without.commit(secret("t")).wait().unwrap_err(), StoreError::Sealed);
     // Somebody who can write to etcd puts the secret into another row.
     let v3 = |path: &str, body: String| {
-        use std::io::{Read as _, Write as _};
         let mut stream = TcpStream::connect(("127.0.0.1", scene.port)).unwrap();
         let length = body.len();
         write!(stream, "POST /v3/kv/{path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
@@ -215,6 +216,57 @@ fn without_etcd_a_call_fails_and_a_watch_waits() {
     };
     assert_eq!(changes.wait().unwrap().through, second);
     assert!(second > Revision(1));
+}
+
+/// A member of a cluster that can hang: it takes connections and requests, and no answer leaves.
+struct Relay {
+    port: u16,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Relay {
+    fn to(etcd: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, hangs) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
+        let is_hung = Arc::clone(&hangs);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", etcd)).unwrap());
+                let (to_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                for (from, to) in [(client, to_server), (server, to_client)] {
+                    let is_hung = Arc::clone(&is_hung);
+                    std::thread::spawn(move || pass_on(from, to, &is_hung));
+                }
+            }
+        });
+        Self { port, hangs }
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, is_hung: &AtomicBool) {
+    let mut part = [0; 1 << 16];
+    while let Ok(length @ 1..) = from.read(&mut part) {
+        if !is_hung.load(Ordering::Relaxed) && to.write_all(&part[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+#[ignore = "it needs etcd: ./ci.sh cluster"]
+fn a_member_that_hangs_is_asked_last() {
+    let scene = Scene::new("hangs");
+    drop(scene.open());
+    let relay = Relay::to(scene.port);
+    let address = format!("etcd://127.0.0.1:{},127.0.0.1:{}/tegmen", relay.port, scene.port);
+    let store = Etcd::open(&address.parse().unwrap(), None).unwrap();
+    let put = || Transaction::default().put("k", Value::Plain(vec![1]));
+    store.commit(put()).wait().unwrap();
+    relay.hangs.store(true, Ordering::Relaxed);
+    // It may have been done, so it goes to no other member.
+    assert!(matches!(store.commit(put()).wait(), Err(StoreError::Unavailable { .. })));
+    store.commit(put()).wait().unwrap();
 }
 
 #[test]

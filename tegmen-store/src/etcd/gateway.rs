@@ -61,7 +61,7 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The members of a cluster, and the connections to them.
 pub(super) struct Gateway {
     members: Vec<String>,
-    /// The member that answered last.
+    /// The member to ask first: the one that answered last, or the next one after it failed.
     first: AtomicUsize,
     /// Connections without requests: the member, and the time of the last answer.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
@@ -102,9 +102,12 @@ impl Gateway {
                     return serde_json::from_slice(&answer).map_err(|error| Fault::unknown(self.name(member), error));
                 }
                 Err(fault @ Fault::Refused(_)) => return Err(fault),
-                Err(fault @ Fault::Unknown(_)) if !may_repeat => return Err(fault),
                 Err(fault) => fault,
             };
+            self.leave(member);
+            if matches!(last, Fault::Unknown(_)) && !may_repeat {
+                break;
+            }
             let is_round = (turn + 1).is_multiple_of(self.members.len());
             if is_round && turn + 1 >= ROUNDS * self.members.len() || Instant::now() >= end {
                 break;
@@ -116,15 +119,31 @@ impl Gateway {
         Err(last)
     }
 
-    /// Opens a stream at a member. `turn` chooses it: 0 is the one that answered last.
+    /// Opens a stream at a member. `turn` chooses it: 0 is the one that is asked first.
     pub(super) async fn stream(&self, turn: usize, path: &str, request: &impl Serialize) -> Result<Stream, Fault> {
         let body = Bytes::from(serde_json::to_vec(request).map_err(|error| Fault::NotDone(error.to_string()))?);
         let member = (self.first.load(Ordering::Relaxed) + turn) % self.members.len().max(1);
-        let (_, response) = self.send(member, path, body, Instant::now() + ATTEMPT).await?;
+        let sent = self.send(member, path, body, Instant::now() + ATTEMPT).await;
+        let (_, response) = sent.inspect_err(|_| self.forget(member))?;
         if !response.status().is_success() {
             return Err(Fault::not_done(self.name(member), response.status()));
         }
-        Ok(Stream { member: self.name(member).to_owned(), body: response.into_body(), received: Vec::new() })
+        let name = self.name(member).to_owned();
+        Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
+    }
+
+    /// Asks the next member first from now on.
+    fn leave(&self, member: usize) {
+        let next = (member + 1) % self.members.len().max(1);
+        // Another call may have left it already.
+        let _ = self.first.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+        self.forget(member);
+    }
+
+    /// Uses no connection to this member again, which may hang or be cut off: on such a connection a request waits for
+    /// retransmissions also after the member is back.
+    pub(super) fn forget(&self, member: usize) {
+        self.idle().retain(|(of, ..)| *of != member);
     }
 
     /// The number of members.
@@ -209,7 +228,8 @@ impl Gateway {
 
 /// Messages of one response, a line each.
 pub(super) struct Stream {
-    member: String,
+    pub(super) member: usize,
+    name: String,
     body: Incoming,
     received: Vec<u8>,
 }
@@ -221,17 +241,17 @@ impl Stream {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.received.drain(..=end).collect();
                 let message: Streamed<T> =
-                    serde_json::from_slice(&line).map_err(|error| Fault::unknown(&self.member, error))?;
+                    serde_json::from_slice(&line).map_err(|error| Fault::unknown(&self.name, error))?;
                 let why = message.error.map_or_else(|| "it ended".to_owned(), |error| error.message);
-                return message.result.ok_or_else(|| Fault::unknown(&self.member, why));
+                return message.result.ok_or_else(|| Fault::unknown(&self.name, why));
             }
             if self.received.len() > LONGEST {
-                return Err(Fault::unknown(&self.member, "a message is too long"));
+                return Err(Fault::unknown(&self.name, "a message is too long"));
             }
             let frame = timeout(within, self.body.frame()).await;
-            let frame = frame.map_err(|_| Fault::unknown(&self.member, "no message"))?;
-            let frame = frame.ok_or_else(|| Fault::unknown(&self.member, "the stream ended"))?;
-            let frame = frame.map_err(|error| Fault::unknown(&self.member, error))?;
+            let frame = frame.map_err(|_| Fault::unknown(&self.name, "no message"))?;
+            let frame = frame.ok_or_else(|| Fault::unknown(&self.name, "the stream ended"))?;
+            let frame = frame.map_err(|error| Fault::unknown(&self.name, error))?;
             if let Ok(data) = frame.into_data() {
                 self.received.extend_from_slice(&data);
             }

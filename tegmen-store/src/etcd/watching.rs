@@ -110,6 +110,7 @@ impl Cluster {
                 Ok(())
             }
             _ => {
+                self.gateway.forget(stream.member);
                 watching.stream = None;
                 watching.turn = watching.turn.wrapping_add(1);
                 Ok(())
