@@ -42,7 +42,7 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
     fn start(start: &Start) -> Option<Self>;
 
     /// The key that a handshake waits for.
-    fn key(&self, need: Need<'_>) -> Answer<'static>;
+    fn key<'a>(&'a self, need: Need<'_>) -> Answer<'a>;
 
     /// A session is ready.
     fn on_established(&mut self, _mote: &mut Mote<Self::Roles, M>, _now: Instant, _peer: PeerId) {}

@@ -43,7 +43,7 @@ impl<M: Memory> Application<M> for Client {
         Some(Self { blinker, server: None, observation: Observation::default(), now: Instant::default() })
     }
 
-    fn key(&self, need: Need<'_>) -> Answer<'static> {
+    fn key<'a>(&'a self, need: Need<'_>) -> Answer<'a> {
         Application::<M>::key(&self.blinker, need)
     }
 

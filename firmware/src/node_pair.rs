@@ -146,7 +146,7 @@ impl<M: Memory> Application<M> for Asking {
         Some(Self { client: Application::<M>::start(start)?, heard: Heard::NOTHING })
     }
 
-    fn key(&self, need: Need<'_>) -> Answer<'static> {
+    fn key<'a>(&'a self, need: Need<'_>) -> Answer<'a> {
         Application::<M>::key(&self.client, need)
     }
 

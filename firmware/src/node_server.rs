@@ -59,7 +59,7 @@ impl<M: Memory> Application<M> for Server {
         Some(Self { counter, changed: false, text: Text { len: 0, bytes: [0; TEXT_LEN] } })
     }
 
-    fn key(&self, need: Need<'_>) -> Answer<'static> {
+    fn key<'a>(&'a self, need: Need<'_>) -> Answer<'a> {
         Application::<M>::key(&self.counter, need)
     }
 

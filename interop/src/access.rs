@@ -5,22 +5,27 @@
 
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::libcoap::{self, Build, INDEX, is};
+use crate::mote::Images;
 use crate::openssl;
-use crate::ours::{Answer, Psk, ask, restrict, start_ask};
+use crate::ours::{Answer, Bridge, Psk, ask, restrict, start_ask};
 use crate::peers::{self, Built, Places};
 use crate::process::Process;
 use crate::session::{GET_V, Plaintext as _};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+use tegmen::coap::Code;
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::Mode;
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::hex::{from_hex, to_hex};
-use tegmen_host::server::{Router, Server};
+use tegmen_host::server::{Event, Router, Server};
 use tegmen_host::uri::Scheme;
 use tegmen_store::{Database, Options, SealingKey};
 
@@ -43,7 +48,7 @@ allow = ["read /*", "PUT /*"]
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
 /// The cells, and what has to be built for them.
-pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
+pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");
     let file = peers::agent_example("openssl_subscriber.c");
@@ -54,6 +59,12 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
         cells.push(Cell::new(openssl::PEER, &version, Role::Client, row, openssl_publishes));
         cells.push(example(openssl::PEER, &version, &c, openssl_subscribes));
     }
+    let images = images.clone();
+    let row = "access control: mote with a protokey publishes";
+    cells.push(Cell::new("tegmen mote", env!("CARGO_PKG_VERSION"), Role::Client, row, move |scene| {
+        let image = images.image("publisher")?;
+        mote_publishes(&scene.anew(), &image)
+    }));
     cells.push(example("Californium", "3.14.0", &java, californium_subscribes));
     if let Some(version) = libcoap::version() {
         for build in [Build::OpenSsl, Build::GnuTls] {
@@ -171,20 +182,33 @@ fn fits_libcoap(psk: &Psk) -> bool {
 
 // --- the peer is a publisher ---
 
-/// A subscriber of ours, which asks the access control server itself.
-async fn subscriber(access: SocketAddr) -> Result<Server, String> {
+/// A subscriber of ours, which asks the access control server itself. It sends the identity of each session that begins, and
+/// each reading.
+async fn subscriber(access: SocketAddr, said: Sender<String>) -> Result<Server, String> {
     let session = Session::connect_to(access, Scheme::Coaps, ClientConfig::psk("display", SHARED_KEY)).await;
     let session = session.map_err(|error| error.to_string())?;
     let keys = Introspector::new(session, tokio::runtime::Handle::current(), vec!["* /*".to_owned()]);
     let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys);
+    let established = said.clone();
+    let builder = builder.on_event(move |event| {
+        if let Event::Established { identity, .. } = event {
+            let _ = established.send(identity);
+        }
+    });
     let router = Router::new().get("/v", |_, response| response.payload(b"hello"));
+    let router = router.put("/temp", move |request, response| {
+        let reading = String::from_utf8_lossy(request.payload()).into_owned();
+        said.send(reading).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+        response.set_code(Code::CHANGED);
+        Ok(())
+    });
     builder.serve(router).map_err(|error| error.to_string())
 }
 
 fn openssl_publishes(scene: &Scene) -> Check {
     let access = Access::start(scene)?;
     let runtime = runtime()?;
-    let subscriber = runtime.block_on(subscriber(access.address))?;
+    let subscriber = runtime.block_on(subscriber(access.address, channel().0))?;
     let port = subscriber.addresses().first().ok_or("the subscriber listens nowhere")?.address.port();
 
     // The key of another subscriber, who may have an identity of its own.
@@ -203,6 +227,35 @@ fn openssl_publishes(scene: &Scene) -> Check {
     let mut client = openssl::Client::start(scene, "127.0.0.1", port, &psk, &[])?;
     client.process.await_error("alert decrypt error", 0)?;
     client.process.await_end()?;
+    Ok(())
+}
+
+/// The mote derives the key of its session with the protokey in its image. After a restart it opens another session.
+fn mote_publishes(scene: &Scene, image: &Path) -> Check {
+    let access = Access::start(scene)?;
+    let runtime = runtime()?;
+    let (said, heard) = channel();
+    let subscriber = runtime.block_on(subscriber(access.address, said))?;
+    let address = subscriber.addresses().first().ok_or("the subscriber listens nowhere")?.address;
+    let hear = || {
+        let wait = scene.deadline.saturating_duration_since(Instant::now());
+        heard.recv_timeout(wait).map_err(|_| "the mote publishes nothing")
+    };
+    let mut identities = Vec::new();
+    for _ in 0..2 {
+        let _bridge = Bridge::to_client(scene, image, address)?;
+        let identity = hear()?;
+        if !identity.starts_with("oven;") || identities.contains(&identity) {
+            return Err(format!("the mote has the identity {identity}").into());
+        }
+        identities.push(identity);
+        for _ in 0..3 {
+            let reading = hear()?;
+            if reading != "21.5" {
+                return Err(format!("the mote published {reading}").into());
+            }
+        }
+    }
     Ok(())
 }
 

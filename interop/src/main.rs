@@ -179,7 +179,7 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         cells.extend(more);
         built.extend(to_build);
     }
-    let (more, to_build) = access::all(places);
+    let (more, to_build) = access::all(images, places);
     cells.extend(more);
     built.extend(to_build);
     (cells, built)

@@ -79,7 +79,8 @@ impl Images {
         std::thread::spawn(move || self.image(""));
     }
 
-    fn image(&self, name: &str) -> Result<PathBuf, Trouble> {
+    /// The path of an image.
+    pub(crate) fn image(&self, name: &str) -> Result<PathBuf, Trouble> {
         Ok(self.built.get_or_init(|| self.build()).clone()?.join(name))
     }
 
@@ -87,6 +88,7 @@ impl Images {
         let mut cargo = Command::new(CARGO);
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../firmware"));
         cargo.args(["build", "--release", "--quiet", "--locked", "--bin", "blink_client", "--bin", "blink_server"]);
+        cargo.args(["--bin", "publisher"]);
         cargo.env("RUSTC", RUSTC).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &self.target);
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"]
         {

@@ -3,7 +3,7 @@
 use super::Error;
 
 /// Beginnings of the names of these images.
-const IMAGES: [&str; 2] = ["blink_", "cosim_"];
+const IMAGES: [&str; 3] = ["blink_", "cosim_", "publisher"];
 /// Beginnings of the files of the core whose instructions are not in them: Block-wise transfer, Observe, OSCORE, and messages
 /// that wait in a node.
 const FILES: [&str; 11] = [
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn an_image_of_a_mote_with_a_part_that_it_must_not_link_is_refused() {
-        for image in ["blink_client", "blink_server", "cosim_client", "cosim_server"] {
+        for image in ["blink_client", "blink_server", "cosim_client", "cosim_server", "publisher"] {
             for file in FILES {
                 let file = if file.ends_with('/') { format!("{file}protect.rs") } else { file.to_owned() };
                 let refused = check(image, &sources(&format!("{file}:7"))).map_err(|error| error.to_string());

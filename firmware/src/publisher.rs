@@ -1,0 +1,116 @@
+//! A constrained publisher: PUTs a reading to its subscriber every second. It derives the key of each session from its
+//! protokey, which only the access control server has as well.
+
+use super::Provider;
+use super::mote::{Application, Memory, Mote};
+use tegmen::address::Address;
+use tegmen::coap::Code;
+use tegmen::crypto::{Crypto, DIGEST_LEN};
+use tegmen::dtls::{Answer, ClientOnly, Fatal, Need};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{self, RequestHead};
+use tegmen::secret::Secret;
+use tegmen::time::{Duration, Instant};
+use tegmen_lowpan::slip::Start;
+use tegmen_protokey::{MAX_IDENTITY, Mode, NONCE_LEN, Protokey, SessionIdentity};
+
+/// The publisher.
+pub struct Publisher {
+    subscriber: Address,
+    session: Session,
+    /// When the next reading, or the next attempt to open a session, is due.
+    due: Instant,
+    token: u16,
+    /// The identity of the newest session, and its length.
+    identity: ([u8; MAX_IDENTITY], usize),
+    /// The key of a session that opens.
+    key: Secret<DIGEST_LEN>,
+}
+
+#[derive(Clone, Copy)]
+enum Session {
+    None,
+    Opening,
+    Open(PeerId),
+}
+
+impl<M: Memory> Application<M> for Publisher {
+    type Roles = ClientOnly;
+
+    fn start(start: &Start) -> Option<Self> {
+        Some(Self {
+            subscriber: start.peer?,
+            session: Session::None,
+            due: Instant::default(),
+            token: 0,
+            identity: ([0; MAX_IDENTITY], 0),
+            key: Secret::zeroed(),
+        })
+    }
+
+    fn key<'a>(&'a self, _: Need<'_>) -> Answer<'a> {
+        let (identity, len) = &self.identity;
+        let identity = identity.get(..*len).unwrap_or(&[]);
+        Answer::Psk { identity, key: self.key.expose(), principal: THE_SUBSCRIBER }
+    }
+
+    fn look(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        self.due = now.after(INTERVAL);
+        match self.session {
+            Session::None => self.open(mote, now),
+            Session::Opening => {}
+            // While the last one is still under way there is no space for another.
+            Session::Open(peer) => self.publish(mote, now, peer),
+        }
+    }
+
+    fn on_established(&mut self, _: &mut Mote<ClientOnly, M>, now: Instant, peer: PeerId) {
+        self.key.wipe();
+        (self.session, self.due) = (Session::Open(peer), now);
+    }
+
+    fn on_closed(&mut self, now: Instant, _: PeerId, _: Fatal) {
+        (self.session, self.due) = (Session::None, now.after(INTERVAL));
+    }
+}
+
+impl<X> node::Application<X> for Publisher {}
+
+impl Publisher {
+    /// Opens a session with a fresh identity: the access control server accepts each one once.
+    fn open<M: Memory>(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant) {
+        let mut nonce = [0; NONCE_LEN];
+        mote.environment.crypto.random(&mut nonce);
+        let (buffer, len) = &mut self.identity;
+        let (Some(identity), Some(protokey)) = (SessionIdentity::write(NAME, &nonce, buffer), Protokey::new(&PROTOKEY))
+        else {
+            return;
+        };
+        *len = identity.as_str().len();
+        self.key = protokey.session_key::<Provider>(Mode::Bound, identity, SUBSCRIBER);
+        if mote.connect(now, self.subscriber) {
+            self.session = Session::Opening;
+        }
+    }
+
+    fn publish<M: Memory>(&mut self, mote: &mut Mote<ClientOnly, M>, now: Instant, peer: PeerId) {
+        self.token = self.token.wrapping_add(1);
+        let token = self.token.to_be_bytes();
+        let _ = mote.request(now, peer, RequestHead::new(Code::PUT).with_token(&token), |put| {
+            put.path("temp")?;
+            put.payload(b"21.5")
+        });
+    }
+}
+
+/// The name of the publisher at the access control server.
+const NAME: &str = "oven";
+/// The name of the subscriber there.
+const SUBSCRIBER: &str = "display";
+/// The protokey of the publisher. A product has one of its own in each device.
+const PROTOKEY: [u8; 32] = [9; 32];
+const THE_SUBSCRIBER: Principal = Principal(1);
+const INTERVAL: Duration = Duration::from_secs(1);
