@@ -122,6 +122,8 @@ step_test() {
 # network.
 step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
+    # Cargo would build what it unpacked of the same version in an earlier run.
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
     cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
 }
