@@ -285,7 +285,6 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                     tailroom,
                     exchange: None,
                     last: None,
-                    late: None,
                 };
                 let mut whole = None;
                 // A proxy sees the outer message of a protected request here, before it is opened.

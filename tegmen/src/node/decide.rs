@@ -94,20 +94,18 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         // From here on the request may have an effect, and nobody decides on it again.
         deferred.is_undecided = false;
         let exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));
-        let mut sender = Sender {
-            path: &path,
-            identity,
-            is_unverified: false,
-            to_group,
-            len,
-            tailroom,
-            exchange,
-            last: None,
-            late: None,
-        };
+        let mut sender =
+            Sender { path: &path, identity, is_unverified: false, to_group, len, tailroom, exchange, last: None };
         let memory = (cx.now, &mut self.features);
-        let mut answered =
-            answer_admitted(memory, peer, message, (&mut sender, head), Some(decided), application, &mut frame);
+        let mut answered = answer_admitted(
+            memory,
+            peer,
+            message,
+            (&mut sender, head, &mut None),
+            Some(decided),
+            application,
+            &mut frame,
+        );
         let token = message.token();
         if answered == Answer::NoRoom {
             frame.truncate(0);

@@ -201,8 +201,6 @@ pub(super) struct Sender<'p, X> {
     pub(super) exchange: Option<(X, Option<RequestNonce>)>,
     /// The last block of a protected request that a proxy cut.
     pub(super) last: Option<Block>,
-    /// The request, if its acknowledgement may come with a deferred response; it is taken if it does.
-    pub(super) late: Option<Late>,
 }
 
 /// The exchanges of a peer, their memory, and that of the features.
@@ -244,19 +242,19 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     let Sender { path, identity, to_group, .. } = sender;
     let incoming = Incoming { now: cx.now, peer, path, identity, message: &message, to_group };
     let acknowledges = head.0 == MessageType::Acknowledgement;
-    sender.late = A::Storage::late(key, repeat).filter(|_| acknowledges && sender.last.is_none());
-    let may_be_late = sender.late.is_some();
+    let mut late = A::Storage::late(key, repeat).filter(|_| acknowledges && sender.last.is_none());
+    let may_be_late = late.is_some();
     let mut answered = match admit(cx, (attached, storage), &incoming, &sender, repeat, application) {
         Ok(()) => {
             let memory = (cx.now, &mut *features);
-            answer_admitted(memory, peer, message, (&mut sender, head), None, application, frame)
+            answer_admitted(memory, peer, message, (&mut sender, head, &mut late), None, application, frame)
         }
         Err((answer, option)) => {
             write_refusal(head, message.token(), answer, option.as_ref(), frame);
             answer
         }
     };
-    if answered == Answer::Deferred && may_be_late && sender.late.is_none() {
+    if answered == Answer::Deferred && may_be_late && late.is_none() {
         // Nothing is sent before the response, or before the owner acknowledges the request.
         frame.truncate(0);
     }
@@ -363,25 +361,26 @@ pub(super) fn write_refusal(
 }
 
 /// Lets the handler write the response, or the response to a block, into `frame`, as a message of this type. `decided` is the
-/// decision on the request, if it came later; otherwise the policy is asked.
+/// decision on the request, if it came later; otherwise the policy is asked. `late` is the request, if its acknowledgement may come
+/// with a deferred response; the owner takes it if it does.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),
     peer: PeerId,
     message: MessageRef<'_>,
-    (sender, head): (&mut Sender<'_, ExchangeOf<F>>, (MessageType, u16)),
+    (sender, head, late): (&mut Sender<'_, ExchangeOf<F>>, (MessageType, u16), &mut Option<Late>),
     decided: Option<Decided>,
     application: &mut impl Application<ExchangeOf<F>, P>,
     frame: &mut Frame<'_>,
 ) -> Answer {
     let Some((policy, handler)) = application.server() else { return Answer::NoRoom };
-    let (identity, mut registers) = (sender.identity, false);
-    let mut request = Request::new(message, identity);
+    let mut request = Request::new(message, sender.identity);
     let Some(decided) = decided.or_else(|| Decided::ask(policy, handler, &request)) else {
         return postpone::<F, P>(peer, &message, (sender, head), application, frame);
     };
-    let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, identity.principal));
+    let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, sender.identity.principal));
     let owner = registration.as_ref().map(|(_, owner)| *owner);
+    let mut registers = false;
     if F::Observers::PLACES > 0 && !sender.to_group {
         (request, registers) = register(features.observers(), peer, request, registration);
     }
@@ -403,10 +402,8 @@ pub(super) fn answer_admitted<F: Features, P>(
     } else {
         serve_as(&request, decided, handler, head, frame)
     };
-    let is_observed = match served {
-        Served::Responded { observed, .. } | Served::Deferred { observed, .. } => observed,
-        Served::NoRoom => false,
-    };
+    let is_observed =
+        matches!(served, Served::Responded { observed: true, .. } | Served::Deferred { observed: true, .. });
     if registers && !is_observed {
         deregister(features.observers(), peer, message.token(), owner);
     }
@@ -424,7 +421,7 @@ pub(super) fn answer_admitted<F: Features, P>(
         }
         application.on_deferred(DeferredRequest {
             peer,
-            identity,
+            identity: sender.identity,
             token,
             message: &message,
             exchange: sender.exchange.take(),
@@ -434,11 +431,13 @@ pub(super) fn answer_admitted<F: Features, P>(
             is_undecided: false,
             notification: None,
             // A response that makes the client an observer is confirmable, as the notifications behind it are.
-            late: (!observes).then_some(&mut sender.late),
+            late: if observes { None } else { Some(late) },
             acknowledges_later: false,
         });
     }
-    operation.iter().for_each(|operation| features.bodies().release(operation));
+    if let Some(operation) = operation {
+        features.bodies().release(&operation);
+    }
     match served {
         Served::Responded { code, .. } => Answer::Code(code),
         Served::Deferred { .. } => Answer::Deferred,
