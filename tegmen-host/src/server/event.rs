@@ -234,10 +234,12 @@ impl Event {
 }
 
 impl Event {
-    /// Emits the event to the subscriber of the crate `tracing`: its text as message, at the level of its severity. Control
-    /// characters are escaped. A server and an endpoint without a function for events call this.
+    /// Emits the event to the subscriber of the crate `tracing`: its text as message, at the level of its severity. An event that
+    /// a peer can cause without limit ([`Self::unlimited`]) has the level DEBUG, so that such a peer does not fill a log.
+    /// Control characters are escaped. A server and an endpoint without a function for events call this.
     pub fn trace(&self) {
-        match self.severity() {
+        let severity = if self.unlimited().is_some() { Severity::Debug } else { self.severity() };
+        match severity {
             Severity::Error => tracing::error!("{}", printable(&self.to_string())),
             Severity::Warning => tracing::warn!("{}", printable(&self.to_string())),
             Severity::Info => tracing::info!("{}", printable(&self.to_string())),

@@ -246,6 +246,8 @@ fn a_subscriber_of_tracing_gets_each_event_at_its_level_and_on_one_line() {
         Event::Full { unanswered: 2 }.trace();
         Event::RevocationDue { at: at() }.trace();
         Event::Request(answered(Code::CONTINUE, None, true, None)).trace();
+        // An unauthenticated peer must not fill a log.
+        Event::Failed { remote: four(), identity: None, reason: Fatal::Decode }.trace();
     });
     let events = traced.0.lock().unwrap();
     let levels: Vec<tracing::Level> = events.iter().map(|(level, _)| *level).collect();
