@@ -1,9 +1,20 @@
 //! Bytes as hexadecimal digits.
 
+#[cfg(feature = "std")]
 use std::string::String;
+#[cfg(feature = "std")]
 use std::vec::Vec;
 
+/// Returns the two lower-case hexadecimal digits of a byte, as ASCII.
+pub const fn digits(byte: u8) -> [u8; 2] {
+    const fn digit(value: u8) -> u8 {
+        if value < 10 { b'0' | value } else { (b'a' - 10).wrapping_add(value) }
+    }
+    [digit(byte >> 4), digit(byte & 15)]
+}
+
 /// Bytes from hexadecimal digits.
+#[cfg(feature = "std")]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     let value = |digit: u8| char::from(digit).to_digit(16);
@@ -11,7 +22,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Hexadecimal digits of bytes.
+#[cfg(feature = "std")]
 pub fn to_hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16);
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(digit).collect()
+    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
 }

@@ -4,7 +4,7 @@
 //! No operating system, no heap, no `unsafe`, and no protocol: the core `tegmen`, the formats `tegmen-coap` and the crates for
 //! motes all use these types, and a crypto provider needs no other crate. The core re-exports each module under its name.
 //!
-//! With the feature `std`, for crates of hosts: hexadecimal digits (`hex`) and files for secrets (`private`).
+//! With the feature `std`, for crates of hosts: strings of [hexadecimal digits](hex) and files for secrets (`private`).
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -20,7 +20,6 @@ pub mod address;
 pub mod buf;
 pub mod crypto;
 mod error;
-#[cfg(feature = "std")]
 pub mod hex;
 #[cfg(feature = "std")]
 pub mod private;

@@ -11,7 +11,7 @@
 //! of the derivation, so that the key is useless elsewhere. [`Mode::Paper`] derives as the paper does, for publishers that
 //! cannot be changed. Then a subscriber is protected only by a server that accepts each identity once.
 //!
-//! The publisher and the server derive with the same code, so it needs neither an operating system nor a heap.
+//! Publishers on motes and the server use this crate. It needs neither an operating system nor a heap.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,13 +28,14 @@ use core::fmt;
 use tegmen_base::buf::Writer;
 use tegmen_base::crypto::hash::HmacKey;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
+use tegmen_base::hex::digits;
 use tegmen_base::secret::{Secret, same};
 
 /// Longest session identity in bytes (RFC 4279, section 5.3).
 pub const MAX_IDENTITY: usize = 128;
 /// Longest name of a publisher in bytes.
 pub const MAX_PUBLISHER: usize = 64;
-/// Random bytes of an identity that [`SessionIdentity::write`] makes.
+/// Random bytes in an identity that [`SessionIdentity::write`] writes.
 pub const NONCE_LEN: usize = 12;
 /// Least characters behind the semicolon: 9 random bytes.
 const MIN_NONCE: usize = 12;
@@ -52,7 +53,7 @@ pub struct SessionIdentity<'a> {
 }
 
 impl<'a> SessionIdentity<'a> {
-    /// Reads an identity; `None` if the bytes are none. The name has 1 to 64 of the characters `0-9A-Za-z:._-`, and the
+    /// Reads an identity; `None` if the bytes are not an identity. The name has 1 to 64 of the characters `0-9A-Za-z:._-`, and the
     /// identity 128 bytes at most, so that it is text without NUL in every library.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_IDENTITY)?;
@@ -67,15 +68,14 @@ impl<'a> SessionIdentity<'a> {
         right.then_some(Self { text, publisher })
     }
 
-    /// Writes the identity of a session of this publisher with these fresh random bytes; `None` if the name is none, or too long.
+    /// Writes the identity of a session of this publisher. The fresh random bytes follow the semicolon as hexadecimal digits,
+    /// which are characters of base64url, too. Returns `None` if `publisher` is not a name that [`Self::parse`] accepts.
     pub fn write(publisher: &str, nonce: &[u8; NONCE_LEN], buffer: &'a mut [u8; MAX_IDENTITY]) -> Option<Self> {
         let mut writer = Writer::new(buffer);
         writer.put(publisher.as_bytes()).ok()?;
         writer.u8(b';').ok()?;
         for byte in nonce {
-            for digit in [byte >> 4, byte & 0xf] {
-                writer.u8(if digit < 10 { b'0' | digit } else { (b'a' - 10).wrapping_add(digit) }).ok()?;
-            }
+            writer.put(&digits(*byte)).ok()?;
         }
         let len = writer.written().len();
         Self::parse(buffer.get(..len)?)
