@@ -73,6 +73,7 @@ impl<M: Memory> Application<M> for Publisher {
     }
 
     fn on_closed(&mut self, now: Instant, _: PeerId, _: Fatal) {
+        self.key.wipe();
         (self.session, self.due) = (Session::None, now.after(INTERVAL));
     }
 }
