@@ -63,7 +63,7 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
     let row = "access control: mote with a protokey publishes";
     cells.push(Cell::new("tegmen mote", env!("CARGO_PKG_VERSION"), Role::Client, row, move |scene| {
         let image = images.image("publisher")?;
-        mote_publishes(&scene.anew(), &image)
+        mote_publishes(&scene.with_new_deadline(), &image)
     }));
     cells.push(example("Californium", "3.14.0", &java, californium_subscribes));
     if let Some(version) = libcoap::version() {
@@ -82,7 +82,7 @@ fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Bu
     let program = program.clone();
     Cell::new(peer, version, Role::Server, SUBSCRIBER, move |scene| {
         program.ready()?;
-        play(&scene.anew(), &program)
+        play(&scene.with_new_deadline(), &program)
     })
 }
 
@@ -184,12 +184,12 @@ fn fits_libcoap(psk: &Psk) -> bool {
 
 /// A subscriber of ours, which asks the access control server itself. It sends the identity of each session that begins, and
 /// each reading.
-async fn subscriber(access: SocketAddr, said: Sender<String>) -> Result<Server, String> {
+async fn subscriber(access: SocketAddr, reports: Sender<String>) -> Result<Server, String> {
     let session = Session::connect_to(access, Scheme::Coaps, ClientConfig::psk("display", SHARED_KEY)).await;
     let session = session.map_err(|error| error.to_string())?;
     let keys = Introspector::new(session, tokio::runtime::Handle::current(), vec!["* /*".to_owned()]);
     let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys);
-    let established = said.clone();
+    let established = reports.clone();
     let builder = builder.on_event(move |event| {
         if let Event::Established { identity, .. } = event {
             let _ = established.send(identity);
@@ -198,7 +198,7 @@ async fn subscriber(access: SocketAddr, said: Sender<String>) -> Result<Server, 
     let router = Router::new().get("/v", |_, response| response.payload(b"hello"));
     let router = router.put("/temp", move |request, response| {
         let reading = String::from_utf8_lossy(request.payload()).into_owned();
-        said.send(reading).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+        reports.send(reading).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
         response.set_code(Code::CHANGED);
         Ok(())
     });
@@ -234,23 +234,23 @@ fn openssl_publishes(scene: &Scene) -> Check {
 fn mote_publishes(scene: &Scene, image: &Path) -> Check {
     let access = Access::start(scene)?;
     let runtime = runtime()?;
-    let (said, heard) = channel();
-    let subscriber = runtime.block_on(subscriber(access.address, said))?;
+    let (reports, reported) = channel();
+    let subscriber = runtime.block_on(subscriber(access.address, reports))?;
     let address = subscriber.addresses().first().ok_or("the subscriber listens nowhere")?.address;
-    let hear = || {
+    let next = || {
         let wait = scene.deadline.saturating_duration_since(Instant::now());
-        heard.recv_timeout(wait).map_err(|_| "the mote publishes nothing")
+        reported.recv_timeout(wait).map_err(|_| "the mote publishes nothing")
     };
     let mut identities = Vec::new();
     for _ in 0..2 {
         let _bridge = Bridge::to_client(scene, image, address)?;
-        let identity = hear()?;
+        let identity = next()?;
         if !identity.starts_with("oven;") || identities.contains(&identity) {
             return Err(format!("the mote has the identity {identity}").into());
         }
         identities.push(identity);
         for _ in 0..3 {
-            let reading = hear()?;
+            let reading = next()?;
             if reading != "21.5" {
                 return Err(format!("the mote published {reading}").into());
             }

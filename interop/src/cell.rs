@@ -116,8 +116,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The same place with all the time there is, after something long had to be made ready.
-    pub(crate) fn anew(&self) -> Self {
+    /// The same scene with a new deadline, for a cell that begins after a long build.
+    pub(crate) fn with_new_deadline(&self) -> Self {
         Self {
             tegmen: self.tegmen.clone(),
             directory: self.directory.clone(),

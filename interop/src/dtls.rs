@@ -30,7 +30,7 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
         let client = client.clone();
         Cell::new(peer, version, Role::Client, scenario, move |scene| {
             client.prepare()?;
-            play(&scene.anew(), &*client)
+            play(&scene.with_new_deadline(), &*client)
         })
     };
     scenarios.map(cell).collect()
@@ -57,7 +57,7 @@ pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -
         let server = server.clone();
         Cell::new(peer, version, Role::Server, scenario, move |scene| {
             server.prepare()?;
-            play(&scene.anew(), &*server)
+            play(&scene.with_new_deadline(), &*server)
         })
     };
     scenarios.map(cell).collect()

@@ -32,7 +32,7 @@ pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
         let name = if role == Role::Client { "blink_server" } else { "blink_client" };
         Cell::new(peer, version, role, scenario, move |scene| {
             let image = images.image(name)?;
-            play(&scene.anew(), &image)
+            play(&scene.with_new_deadline(), &image)
         })
     };
     let (for_client, for_server) =

@@ -69,7 +69,7 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
     let through =
         Cell::new("aiocoap", "0.4.17", Role::Server, "OSCORE: a proxy that cuts what is protected", move |scene| {
             through.ready()?;
-            through_a_proxy(&scene.anew(), &through)
+            through_a_proxy(&scene.with_new_deadline(), &through)
         });
     let (of_liboscore, liboscore) = liboscore::all(places);
     let built = peers.iter().map(|peer| peer.program.clone()).chain([liboscore]).collect();
@@ -86,7 +86,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, peer.version, role, &format!("OSCORE: {scenario}"), move |scene| {
             played.program.ready()?;
-            let scene = scene.anew();
+            let scene = scene.with_new_deadline();
             ends(&scene, played.format, context)?;
             play(&scene, &played)
         }));

@@ -37,7 +37,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, peer.version, role, scenario, move |scene| {
             played.program.ready()?;
-            play(&scene.anew(), &played)
+            play(&scene.with_new_deadline(), &played)
         }));
     };
     add(Role::Server, "GET, PUT, POST, DELETE", |scene, peer| server_methods(scene, peer, LOOPBACK));

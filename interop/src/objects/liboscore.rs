@@ -26,7 +26,7 @@ fn cell(program: &Arc<Built>, scenario: &str, play: impl Fn(&Scene, &Built) -> C
     let program = program.clone();
     Cell::new(PEER, VERSION, Role::Client, &format!("OSCORE: {scenario}"), move |scene| {
         program.ready()?;
-        play(&scene.anew(), &program)
+        play(&scene.with_new_deadline(), &program)
     })
 }
 

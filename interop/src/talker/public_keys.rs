@@ -36,7 +36,7 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, &peer.version, role, scenario, move |scene| {
             played.program.ready()?;
-            play(&scene.anew(), &played)
+            play(&scene.with_new_deadline(), &played)
         }));
     };
     let knows = peer.knows;

@@ -18,7 +18,7 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
         let played = peer.clone();
         cells.push(Cell::new(peer.name, &peer.version, role, by.row(), move |scene| {
             played.program.ready()?;
-            play(&scene.anew(), &played, by)
+            play(&scene.with_new_deadline(), &played, by)
         }));
     };
     for by in By::ALL {
