@@ -122,7 +122,7 @@ step_test() {
 # network.
 step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
-    # Cargo would build what it unpacked of the same version in an earlier run.
+    # Cargo does not unpack a package again if one of the same version lies there from an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
     cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
@@ -153,7 +153,7 @@ step_nostd() {
 # The main job, and the paper's bytes, as a user runs them. A first handshake that retransmits is one that waits a second: none
 # of thirty may. About 20 s for all thirty.
 step_up() {
-    # The command without keys in a TPM, which the step lint does not see in the whole gate.
+    # A build without keys in a TPM must give no warning: in the whole gate the step lint does not see it.
     cargo build --release --locked 2>&1 | tee target/up.log
     ! grep -q '^warning' target/up.log || return 1
     cargo run --release --locked --quiet -- up --once 20 --port 0
@@ -189,7 +189,7 @@ step_lab() {
     cargo run --release --locked --quiet -- lab run examples/thousand.toml --runs target/lab/thousand |
         tee target/lab/thousand.txt
     grep -oE 'at least [0-9]+ times' target/lab/thousand.txt | awk '{ fast = $3 >= 1000 } END { exit !fast }'
-    # The report as a browser draws it. The step test did this.
+    # The report as a browser draws it. In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
     need chromium
     cargo test --workspace "${features[@]}" --locked --quiet --test browser
@@ -198,7 +198,7 @@ step_lab() {
 step_firmware() {
     need rustc-web cargo-web rust-web-src gcc-arm-none-eabi binutils-arm-none-eabi qemu-system-arm gcc libc6-dev
     cargo run --release --locked --quiet -- lab footprint
-    # The step test did this.
+    # In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
     cargo test --workspace "${features[@]}" --locked --quiet --test cosim -- --nocapture
 }

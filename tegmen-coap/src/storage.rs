@@ -118,7 +118,7 @@ impl Outgoing {
     }
 }
 
-/// The name of a message that is known, and whose reply comes later.
+/// Identifies a message that was kept without a reply, because its reply comes later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Late {
     /// Its Message ID.
@@ -175,8 +175,8 @@ pub trait ExchangeStorage {
     /// message, its key is known for [`EXCHANGE_LIFETIME`].
     fn keep(&mut self, now: Instant, peer: &mut Self::Peer, key: Self::Key, repeat: Repeat, reply: &[u8]);
 
-    /// Returns the name under which [`Self::keep_late`] finds a message that was kept without a reply; `None` if the storage
-    /// takes no late replies.
+    /// Returns the identification by which [`Self::keep_late`] finds a message that was kept without a reply; `None` if the
+    /// storage takes no late replies.
     #[inline]
     fn late(key: Self::Key, repeat: Repeat) -> Option<Late> {
         let _ = (key, repeat);
