@@ -32,7 +32,7 @@ impl Session {
                     continue;
                 }
             };
-            let answer = self.response_to(&place, start.after(self.config().coap.timeout)).await;
+            let answer = self.response_to(&place, start).await;
             let again =
                 self.with(|connection| connection.entry.places.get(place.at()).is_some_and(|place| place.again));
             if is_again || !again {
@@ -57,7 +57,7 @@ impl Session {
         let place = self.place();
         let request = Request::new(Code::GET, "");
         let answer = match self.begin(&place, &Message::Rederivation(&request)).await? {
-            Turn::Sent(start) => self.response_to(&place, start.after(self.config().coap.timeout)).await.map(drop),
+            Turn::Sent(start) => self.response_to(&place, start).await.map(drop),
             Turn::KeysLost => Ok(()),
         };
         match self.with(|connection| connection.has_lost_keys()) {
@@ -85,15 +85,15 @@ impl Session {
     pub async fn ping(&self) -> Result<Duration, ClientError> {
         let place = self.place();
         let Turn::Sent(start) = self.begin(&place, &Message::Ping).await? else { return Ok(Duration::ZERO) };
-        match self.response_to(&place, start.after(self.config().coap.timeout)).await {
+        match self.response_to(&place, start).await {
             Err(ClientError::Reset { .. }) | Ok(_) => Ok(clock::now().since(start)),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits for the response to the request of a place.
-    pub(super) async fn response_to(&self, place: &TakenPlace, deadline: Instant) -> Result<Response, ClientError> {
-        let start = clock::now();
+    /// Waits for the response to the request of a place, which was sent at `start`.
+    pub(super) async fn response_to(&self, place: &TakenPlace, start: Instant) -> Result<Response, ClientError> {
+        let deadline = start.after(self.config().coap.timeout);
         if let Some(response) = self.response_until(place, deadline).await? {
             return Ok(response);
         }
