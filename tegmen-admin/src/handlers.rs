@@ -3,8 +3,8 @@
 use crate::api::Api;
 use crate::keys::{NewKey, Principal};
 use crate::messages::{
-    Changes, Compared, Explain, Explained, ListedKeys, Listing, NamedProof, PolicyFile, Proof, Revoked, ShownDevice,
-    ShownDevices, ShownKey, ShownPolicy, Tested,
+    Changes, Compared, Expected, Explain, Explained, ListedKeys, Listing, NamedProof, PolicyFile, Proof, Revoked,
+    ShownDevice, ShownDevices, ShownEnrolment, ShownEnrolments, ShownKey, ShownPolicy, Tested,
 };
 use crate::parts::{Body, Name, Over, Paging, wrong_cursor};
 use crate::problem::{Code, Problem};
@@ -14,7 +14,7 @@ use tegmen_base::hex::to_hex;
 use tegmen_control::access::policy::{self, OwnedParty, Question};
 use tegmen_control::audit::{Kind, Record};
 use tegmen_control::service::ServiceError;
-use tegmen_control::state::{Change, NewDevice};
+use tegmen_control::state::{Change, Enrolment, NewDevice};
 use tegmen_store::{Revision, Store};
 
 pub(crate) async fn list_devices<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<ShownDevices>, Problem> {
@@ -76,6 +76,43 @@ pub(crate) async fn remove_device<S: Store>(
     (Name(name), Over(over)): (Name, Over),
 ) -> Result<Done, Problem> {
     api.service.remove(&by.name, &name, over).await?;
+    Ok(Done)
+}
+
+pub(crate) async fn list_enrolments<S: Store>(
+    api: Arc<Api<S>>,
+    page: Paging,
+) -> Result<Shown<ShownEnrolments>, Problem> {
+    let after = page.after.map(String::from_utf8).transpose().map_err(|_| wrong_cursor())?;
+    let view = api.service.state().view();
+    let mut rest = view.enrolments(after.as_deref()).map(ShownEnrolment::from);
+    let enrolments: Vec<ShownEnrolment> = rest.by_ref().take(page.most).collect();
+    let last = enrolments.last().filter(|_| rest.next().is_some());
+    let next = last.map(|enrolment| to_hex(enrolment.name.as_bytes()));
+    Ok(Shown(ShownEnrolments { enrolments, next }))
+}
+
+pub(crate) fn new_enrolment(Body(expected): Body<Expected>) -> Result<Enrolment, Problem> {
+    expected.enrolment()
+}
+
+pub(crate) async fn create_enrolment<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    enrolment: Enrolment,
+) -> Result<Once<Created<ShownEnrolment>>, Problem> {
+    let key = api.service.expect(&by.name, &enrolment).await?;
+    let mut shown = ShownEnrolment::from(&enrolment);
+    shown.key = Some(key.text().to_string());
+    Ok(Once(Created(shown), "key"))
+}
+
+pub(crate) async fn delete_enrolment<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    Name(name): Name,
+) -> Result<Done, Problem> {
+    api.service.withdraw(&by.name, &name).await?;
     Ok(Done)
 }
 

@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_control::access::policy::{OwnedParty, Policy};
-use tegmen_control::state::{Credential, Device, NewDevice, StateError};
+use tegmen_control::state::{Credential, Device, Enrolment, NewDevice, StateError};
 use zeroize::Zeroizing;
 
+/// Longest life of a one-time key in seconds.
+const LONGEST_ENROLMENT: u64 = 30 * 24 * 3600;
 /// The kinds of proofs.
 const KINDS: [&str; 5] = ["certificate", "public-key", "shared-key", "protokey", "protokey-paper"];
 /// The hexadecimal digits of a SHA-256.
@@ -135,6 +137,67 @@ impl From<&Device> for ShownDevice {
 #[schemars(rename = "Devices")]
 pub(crate) struct ShownDevices {
     pub(crate) devices: Vec<ShownDevice>,
+    /// The cursor of the next page; null on the last page.
+    pub(crate) next: Option<String>,
+}
+
+/// A device that may register itself with a one-time key.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewEnrolment")]
+pub(crate) struct Expected {
+    /// The name of the device.
+    name: String,
+    /// The tags, by which rules of the policy name the device.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// The kind of the proof that the device registers.
+    #[schemars(extend("enum" = KINDS))]
+    kind: String,
+    /// The time until which the key is valid, in seconds since 1970: within 30 days.
+    expires: u64,
+}
+
+impl Expected {
+    pub(crate) fn enrolment(self) -> Result<Enrolment, Problem> {
+        let Self { name, tags, kind, expires } = self;
+        let now = crate::now();
+        if expires <= now || expires > now.saturating_add(LONGEST_ENROLMENT) {
+            let why = "a one-time key ends in the future, and within 30 days: set expires in seconds since 1970";
+            return Err(Problem::malformed(why));
+        }
+        Enrolment::new(&name, tags, &kind, expires).map_err(|why| Problem::new(Code::InvalidDevice, why))
+    }
+}
+
+/// A device that may register itself.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Enrolment")]
+pub(crate) struct ShownEnrolment {
+    pub(crate) name: String,
+    tags: Vec<String>,
+    #[schemars(extend("enum" = KINDS))]
+    kind: String,
+    /// The time until which the key is valid, in seconds since 1970.
+    expires: u64,
+    /// The one-time key. Only the answer to the request that created it has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+}
+
+impl From<&Enrolment> for ShownEnrolment {
+    fn from(enrolment: &Enrolment) -> Self {
+        let party = enrolment.party.party();
+        let (name, tags) = (party.name.to_owned(), party.tags.to_vec());
+        Self { name, tags, kind: enrolment.kind.clone(), expires: enrolment.expires, key: None }
+    }
+}
+
+/// A page of the devices that have a one-time key, in the order of their names.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Enrolments")]
+pub(crate) struct ShownEnrolments {
+    pub(crate) enrolments: Vec<ShownEnrolment>,
     /// The cursor of the next page; null on the last page.
     pub(crate) next: Option<String>,
 }

@@ -24,6 +24,8 @@ pub enum Code {
     NoRoute,
     /// There is no device of this name.
     UnknownDevice,
+    /// There is no one-time key for a device of this name.
+    NoOneTimeKey,
     /// The server accepted no such session.
     UnknownSession,
     /// There is no key of this ID.
@@ -83,6 +85,7 @@ impl Code {
             Self::MoreThanOwnScope => (StatusCode::FORBIDDEN, "more-than-own-scope"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
             Self::UnknownDevice => (StatusCode::NOT_FOUND, "unknown-device"),
+            Self::NoOneTimeKey => (StatusCode::NOT_FOUND, "no-one-time-key"),
             Self::UnknownSession => (StatusCode::NOT_FOUND, "unknown-session"),
             Self::UnknownKey => (StatusCode::NOT_FOUND, "unknown-key"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "no-method"),
@@ -183,6 +186,7 @@ impl From<StateError> for Problem {
             StateError::NameTaken(_) => Code::NameTaken,
             StateError::DigestTaken(_) => Code::DigestTaken,
             StateError::Unknown(_) => Code::UnknownDevice,
+            StateError::NoOneTimeKey(_) => Code::NoOneTimeKey,
             StateError::Party(_) => Code::InvalidDevice,
             StateError::Policy(_) => Code::InvalidPolicy,
             StateError::Tests(_) => Code::PolicyFailsTests,

@@ -85,6 +85,34 @@ fn devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// All operations on one-time keys, with which devices register themselves.
+fn enrolments<S: Store>() -> Vec<Operation<S>> {
+    const ENROLMENTS: &str = "/v1/enrolments";
+    vec![
+        operation(
+            (Method::GET, ENROLMENTS, Scope::DevicesRead),
+            ("listEnrolments", "Lists the devices that have a one-time key in pages."),
+            reads(handlers::list_enrolments),
+            &[],
+        ),
+        operation(
+            (Method::POST, ENROLMENTS, Scope::DevicesWrite),
+            (
+                "createEnrolment",
+                "Creates a one-time key, with which a device registers itself. A key before it is replaced.",
+            ),
+            creates(handlers::new_enrolment, handlers::create_enrolment),
+            &[Code::NameTaken, Code::InvalidDevice, Code::AuditUnavailable],
+        ),
+        operation(
+            (Method::DELETE, "/v1/enrolments/{name}", Scope::DevicesWrite),
+            ("deleteEnrolment", "Takes back the one-time key of a device."),
+            changes(Ok, handlers::delete_enrolment),
+            &[Code::NoOneTimeKey, Code::ChangedMeanwhile],
+        ),
+    ]
+}
+
 /// All operations on the policy.
 fn policy<S: Store>() -> Vec<Operation<S>> {
     const POLICY: &str = "/v1/policy";
@@ -193,6 +221,7 @@ impl<S: Store> Api<S> {
     /// The table of the interface, from which its router and its document are made.
     pub(crate) fn operations() -> Vec<Operation<S>> {
         let mut operations = devices();
+        operations.extend(enrolments());
         operations.extend(policy());
         operations.extend(revocations_and_keys());
         operations.extend([events(), document()]);

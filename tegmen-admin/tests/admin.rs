@@ -24,6 +24,7 @@ fn policy() -> Value {
 fn right_body(method: &str, path: &str) -> Value {
     match (method, path) {
         ("POST", "/v1/devices") => json!({ "name": "oven", "kind": "protokey", "secret": "a1".repeat(32) }),
+        ("POST", "/v1/enrolments") => json!({ "name": "oven", "kind": "protokey", "expires": later() - 100 }),
         ("PUT", "/v1/devices/{name}") => json!({ "kind": "protokey", "secret": "a1".repeat(32) }),
         ("PATCH", _) => json!({ "disabled": true }),
         ("POST", "/v1/policy/explain") => {

@@ -89,12 +89,16 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
     let device = json!({ "name": "a", "tags": ["x"], "kind": "certificate", "sha256": "1f".repeat(32) });
     let token = json!({ "hash": format!("01{}", "5a".repeat(32)), "expires": later(), "concerned": ["a"] });
     let key = json!({ "name": "one", "scopes": ["revoke"], "expires": later() - 100 });
+    let enrolment = json!({ "name": "b", "tags": ["x"], "kind": "protokey", "expires": later() - 100 });
     let steps = [
         ("POST", "/v1/devices", device),
         ("GET", "/v1/devices?limit=1", Value::Null),
         ("PUT", "/v1/devices/a", json!({ "kind": "protokey", "secret": "a1".repeat(32) })),
         ("PATCH", "/v1/devices/a", json!({ "disabled": true })),
         ("GET", "/v1/devices/a", Value::Null),
+        ("POST", "/v1/enrolments", enrolment),
+        ("GET", "/v1/enrolments?limit=1", Value::Null),
+        ("DELETE", "/v1/enrolments/b", Value::Null),
         ("PUT", "/v1/policy", policy.clone()),
         ("GET", "/v1/policy", Value::Null),
         ("POST", "/v1/policy/test", policy.clone()),

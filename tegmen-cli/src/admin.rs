@@ -1,6 +1,7 @@
 //! A client of the HTTPS interface for administrators: one connection for each request.
 
-use crate::files::read_secret;
+use crate::files::{self, Readers, read_secret};
+use crate::log::rfc3339;
 use crate::output::{Failure, runtime};
 use crate::pem::{certificates, private_key};
 use clap::Args;
@@ -230,6 +231,39 @@ pub(crate) fn segment(name: &str) -> String {
 /// Does the same as [`read_secret`], for the file of an option.
 pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Failure> {
     read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
+}
+
+/// Creates what the server shows once, and writes the secret to a file that must not exist. `undo` names the command that takes
+/// back what was created under a name, in case that the secret cannot be written.
+pub(crate) fn save_once(
+    output: &Path,
+    create: impl FnOnce() -> Result<(String, Zeroizing<String>), Failure>,
+    undo: impl FnOnce(&str) -> String,
+) -> Result<String, Failure> {
+    let file = output.display();
+    if output.exists() {
+        return Err(Failure::usage(format!("--output: {file} exists: remove it, or name another file")));
+    }
+    // A key that cannot be written would be lost.
+    files::write(output, b"", Readers::Owner)?;
+    let (name, key) = create().inspect_err(|_| drop(std::fs::remove_file(output)))?;
+    files::write(output, key.as_bytes(), Readers::Owner)
+        .map_err(|failure| Failure::new(format!("{}; the key is lost: {}", failure.message, undo(&name))))?;
+    Ok(name)
+}
+
+/// The name and the key in the answer of a server that shows a key once.
+pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Zeroizing<String>), Failure> {
+    match (created[name].take(), created["key"].take()) {
+        (Value::String(name), Value::String(key)) => Ok((name, Zeroizing::new(key))),
+        _ => Err(Failure::new("the server answered without a key: compare the URL")),
+    }
+}
+
+/// A time in seconds since 1970, as text.
+pub(crate) fn rfc3339_of(seconds: &Value) -> String {
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.as_u64().unwrap_or_default()));
+    time.map_or_else(String::new, rfc3339)
 }
 
 /// The time after this number of seconds from now, in seconds since 1970.

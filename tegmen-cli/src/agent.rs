@@ -78,6 +78,7 @@ impl Agent {
 #[cfg(unix)]
 mod unix {
     use super::{Agent, Ask, Command, Key, Serve};
+    use crate::connect::access_control;
     use crate::log::{Format, Level, Log};
     use crate::output::{Failure, Output, runtime};
     use crate::serve::ended;
@@ -88,7 +89,6 @@ mod unix {
     use tegmen_control::agent::{self, Answer, Event, Question};
     use tegmen_host::client::Session;
     use tegmen_host::hex::to_hex;
-    use tegmen_host::uri::{Scheme, Uri};
 
     impl Agent {
         pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
@@ -104,7 +104,7 @@ mod unix {
             let (Some(address), Some(path)) = (&self.uri, &self.socket) else {
                 return Err(Failure::usage("give the URI of the access control server and --socket PATH"));
             };
-            let uri = server_uri(address)?;
+            let uri = access_control(address)?;
             let manager = Manager::of_environment()?;
             let config = self.connect.config(&uri)?;
             let log =
@@ -135,14 +135,6 @@ mod unix {
             log.end();
             Ok(ExitCode::SUCCESS)
         }
-    }
-
-    /// Reads the URI of an access control server, which has no path.
-    fn server_uri(text: &str) -> Result<Uri, Failure> {
-        let uri = Uri::parse(text).map_err(Failure::usage)?;
-        let is_server = uri.scheme == Scheme::Coaps && uri.path.is_empty() && uri.query.is_empty();
-        let wrong = || format!("{text}: name the access control server alone, as coaps://host[:port]");
-        is_server.then_some(uri).ok_or_else(|| Failure::usage(wrong()))
     }
 
     /// Writes the answers of an agent to its log. No key is in an answer that it takes.

@@ -11,7 +11,7 @@ use tegmen_host::client::{ClientConfig, ClientKey, Tap};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::from_hex;
 use tegmen_host::pcapng::Capture;
-use tegmen_host::uri::Uri;
+use tegmen_host::uri::{Scheme, Uri};
 use zeroize::Zeroizing;
 
 /// Options that reach the server and prove an identity to it.
@@ -93,6 +93,14 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,
+}
+
+/// Reads the URI of an access control server, which has no path.
+pub(crate) fn access_control(text: &str) -> Result<Uri, Failure> {
+    let uri = Uri::parse(text).map_err(Failure::usage)?;
+    let is_server = uri.scheme == Scheme::Coaps && uri.path.is_empty() && uri.query.is_empty();
+    let wrong = || format!("{text}: name the access control server alone, as coaps://host[:port]");
+    is_server.then_some(uri).ok_or_else(|| Failure::usage(wrong()))
 }
 
 fn block_size(text: &str) -> Result<usize, String> {

@@ -1,6 +1,6 @@
 //! `tegmen device`: the devices of an access control server, over its HTTPS interface.
 
-use crate::admin::{Admin, done, secret, segment};
+use crate::admin::{Admin, after, done, rfc3339_of, save_once, secret, segment, shown_once};
 use crate::ca::read_certificate;
 use crate::output::{Failure, Output, printable};
 use clap::{Args, Subcommand, ValueEnum};
@@ -32,6 +32,17 @@ enum Command {
     },
     /// Show a device. Its secret is never shown.
     Show(Named),
+    /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write it to a file that only you can
+    /// read. The server cannot show it again. A key before it is replaced.
+    #[command(after_help = "Example:\n  tegmen device expect oven --tag kitchen --kind protokey --output oven.enrol")]
+    Expect(Expect),
+    /// List the devices that have a one-time key.
+    Expected {
+        #[command(flatten)]
+        admin: Admin,
+    },
+    /// Take back the one-time key of a device.
+    Withdraw(Named),
     /// Disable a device: it may do nothing, and the keys of its sessions are revoked.
     Disable(Named),
     /// Enable a device again.
@@ -85,6 +96,24 @@ struct Add {
     secret_file: Option<PathBuf>,
 }
 
+#[derive(Args)]
+struct Expect {
+    #[command(flatten)]
+    named: Named,
+    /// The proof that the device registers.
+    #[arg(long)]
+    kind: Kind,
+    /// A tag, by which rules of the policy name the device; may be repeated.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Hours until the key ends.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..720))]
+    hours: u64,
+    /// Write the key to this file, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
 /// The body of the request that adds a device.
 #[derive(Serialize)]
 struct NewDevice<'a> {
@@ -101,10 +130,24 @@ impl Devices {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Add(add) => add.run(out)?,
-            Command::List { admin } => list(&admin, out)?,
+            Command::List { admin } => {
+                pages(&admin, "devices", |device| out.line(|| describe(device), || device.clone()))?
+            }
             Command::Show(named) => {
                 let device = named.send(Method::GET)?;
                 out.line(|| describe(&device), || device.clone());
+            }
+            Command::Expect(expect) => expect.run(out)?,
+            Command::Expected { admin } => {
+                pages(&admin, "enrolments", |enrolment| {
+                    let until = rfc3339_of(&enrolment["expires"]);
+                    out.line(|| format!("{}, until {until}", describe(enrolment)), || enrolment.clone());
+                })?;
+            }
+            Command::Withdraw(named) => {
+                named.admin.send(Method::DELETE, &format!("/v1/enrolments/{}", segment(&named.name)))?;
+                let text = format!("The one-time key of the device {} is withdrawn.", named.name);
+                out.line(|| printable(&text), || done("withdrawn", &named.name));
             }
             Command::Disable(named) => named.set_disabled(true, out)?,
             Command::Enable(named) => named.set_disabled(false, out)?,
@@ -165,13 +208,28 @@ impl Add {
     }
 }
 
-fn list(admin: &Admin, out: Output) -> Result<(), Failure> {
+impl Expect {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let Self { named, kind, tags, hours, output } = self;
+        let body =
+            json!({ "name": named.name, "tags": tags, "kind": kind, "expires": after(hours.saturating_mul(3600)) });
+        let create = || shown_once(named.admin.send_body(Method::POST, "/v1/enrolments", &body)?, "name");
+        let name = save_once(&output, create, |name| format!("create another by tegmen device expect {name}"))?;
+        let file = output.display();
+        out.line(
+            || printable(&format!("Created a one-time key for {name}, and wrote it to {file} (mode 600).")),
+            || json!({ "event": "expected", "name": name, "file": file.to_string() }),
+        );
+        Ok(())
+    }
+}
+
+/// Calls a function with each entry of a list that the server gives in pages.
+fn pages(admin: &Admin, list: &str, mut each: impl FnMut(&Value)) -> Result<(), Failure> {
     let mut after = String::new();
     loop {
-        let page = admin.send(Method::GET, &format!("/v1/devices?limit=1000{after}"))?;
-        for device in page["devices"].as_array().into_iter().flatten() {
-            out.line(|| describe(device), || device.clone());
-        }
+        let page = admin.send(Method::GET, &format!("/v1/{list}?limit=1000{after}"))?;
+        page[list].as_array().into_iter().flatten().for_each(&mut each);
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => return Ok(()),

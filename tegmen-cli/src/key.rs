@@ -1,17 +1,13 @@
 //! `tegmen key`: the API keys of an access control server, over its HTTPS interface.
 
-use crate::admin::{Admin, after, done, segment};
-use crate::files::{self, Readers};
-use crate::log::rfc3339;
+use crate::admin::{Admin, after, done, rfc3339_of, save_once, segment, shown_once};
 use crate::output::{Failure, Output, printable};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 use tegmen_admin::Scope;
-use zeroize::Zeroizing;
 
 #[derive(Args)]
 pub(crate) struct Key {
@@ -79,29 +75,10 @@ impl Key {
 impl Create {
     fn run(self, out: Output) -> Result<(), Failure> {
         let Self { name, scopes, days, output, admin } = self;
-        let file = output.display();
-        if output.exists() {
-            return Err(Failure::usage(format!("--output: {file} exists: remove it, or name another file")));
-        }
-        // A key that cannot be written would be lost.
-        files::write(&output, b"", Readers::Owner)?;
         let body = json!({ "name": name, "scopes": scopes, "expires": after(days.saturating_mul(86_400)) });
-        let created = admin.send_body(Method::POST, "/v1/keys", &body).and_then(|mut created| {
-            match (created["id"].take(), created["key"].take()) {
-                (Value::String(id), Value::String(key)) => Ok((id, Zeroizing::new(key))),
-                _ => Err(Failure::new("the server answered without a key: compare the URL")),
-            }
-        });
-        let (id, key) = match created {
-            Ok(created) => created,
-            Err(failure) => {
-                let _ = std::fs::remove_file(&output);
-                return Err(failure);
-            }
-        };
-        files::write(&output, key.as_bytes(), Readers::Owner).map_err(|failure| {
-            Failure::new(format!("{}; the key is lost: remove it by tegmen key remove {id}", failure.message))
-        })?;
+        let create = || shown_once(admin.send_body(Method::POST, "/v1/keys", &body)?, "id");
+        let id = save_once(&output, create, |id| format!("remove it by tegmen key remove {id}"))?;
+        let file = output.display();
         out.line(
             || format!("Created the key {id}, and wrote it to {file} (mode 600)."),
             || json!({ "event": "created", "id": id, "file": file.to_string() }),
@@ -114,7 +91,6 @@ impl Create {
 pub(crate) fn describe(key: &Value) -> String {
     let text = |field: &str| key[field].as_str().unwrap_or_default();
     let scopes: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(key["expires"].as_u64().unwrap_or_default()));
-    let end = end.map_or_else(String::new, rfc3339);
+    let end = rfc3339_of(&key["expires"]);
     printable(&format!("{} {}: {}, until {end}", text("id"), text("name"), scopes.join(" ")))
 }

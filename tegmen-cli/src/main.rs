@@ -9,6 +9,7 @@ mod bridge;
 mod ca;
 mod connect;
 mod device;
+mod enrol;
 mod events;
 mod files;
 mod key;
@@ -94,6 +95,8 @@ enum Command {
     Policy(policy::Policy),
     /// Add, show, change and remove the devices of an access control server.
     Device(device::Devices),
+    /// Register this device at an access control server, with a one-time key.
+    Enrol(enrol::Enrol),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),
     /// Follow what happens at an access control server: changes of devices, policy, revocations and keys.
@@ -149,6 +152,7 @@ fn main() -> ExitCode {
         Command::Oscore(oscore) => oscore.run(out),
         Command::Policy(policy) => policy.run(out),
         Command::Device(device) => device.run(out),
+        Command::Enrol(enrol) => enrol.run(out),
         Command::Revoke(revoke) => revoke.run(out),
         Command::Events(events) => events.run(out),
         Command::Key(key) => key.run(out),

@@ -2,7 +2,7 @@
 //!
 //! [`access`] decides on rights: a [policy](access::policy) in one file. It has no input and output: its functions take values
 //! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
-//! [`service`] joins the three, and [`server`] serves it over CoAP.
+//! A device registers itself by [`enrolment`]. [`service`] joins the three, and [`server`] serves it over CoAP.
 //! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -15,6 +15,7 @@ pub mod access;
 #[cfg(unix)]
 pub mod agent;
 pub mod audit;
+pub mod enrolment;
 pub mod server;
 pub mod service;
 pub mod state;

@@ -3,6 +3,7 @@
 //! ```text
 //! POST /introspect   application/ace+cbor (19): is this token valid, and what is its key? (RFC 9200, section 5.9)
 //! POST /token        application/ace+cbor (19): an access token for a publisher (RFC 9200, section 5.8)
+//! POST /enrol        application/cbor (60): a device registers its credential by a one-time key ([`enrolment`])
 //! GET  /revoke/trl   application/ace-trl+cbor (262): the revoked tokens; Observe, ?diff=N&cursor=M (RFC 9770)
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 use crate::access::ace::trl::Query;
 use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
+use crate::access::enrolment::{self, CBOR, ENROL};
 use crate::access::introspection::Reply;
 use crate::access::revocation::Requester;
 use crate::service::Service;
@@ -28,6 +30,7 @@ use tegmen_host::problem;
 use tegmen_host::server::{self, Application, Notifier, Request};
 use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};
 use tegmen_store::Store;
+use zeroize::Zeroizing;
 
 /// The path of introspection, without a slash in front.
 pub const INTROSPECT: &str = "introspect";
@@ -110,7 +113,7 @@ impl<S: Store> AccessServer<S> {
 
     /// True if the server has this path, without a slash in front.
     pub fn has(&self, path: &str) -> bool {
-        matches!(path, INTROSPECT | TOKEN | REVOKED)
+        matches!(path, INTROSPECT | TOKEN | REVOKED | ENROL)
     }
 
     /// Defers the response until it is durable.
@@ -129,6 +132,23 @@ impl<S: Store> AccessServer<S> {
             };
             responder.send(reply(answer));
         });
+        Ok(())
+    }
+
+    /// Defers the response until the device is registered durably.
+    fn enrol(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let service = Arc::clone(&self.service);
+        let Some(name) = enrolling(&self.credentials, request.identity()) else {
+            service.refuse(None, "not-authenticated", "an enrolment, in a session without a one-time key");
+            return Err(Code::UNAUTHORIZED);
+        };
+        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(CBOR.into()) {
+            service.refuse(Some(&name), "other-content-format", "an enrolment that is not application/cbor");
+            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+        }
+        let payload = Zeroizing::new(request.payload().to_vec());
+        let responder = request.defer(response);
+        tokio::spawn(async move { responder.send(reply(service.enrol(&name, &payload).await)) });
         Ok(())
     }
 
@@ -160,8 +180,9 @@ impl<S: Store> Application for AccessServer<S> {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         match (request.path(), request.method()) {
             (INTROSPECT | TOKEN, Code::POST) => self.ask(request, response),
+            (ENROL, Code::POST) => self.enrol(request, response),
             (REVOKED, Code::GET) => self.revoked(request, response),
-            (INTROSPECT | TOKEN | REVOKED, _) => Err(Code::METHOD_NOT_ALLOWED),
+            (INTROSPECT | TOKEN | REVOKED | ENROL, _) => Err(Code::METHOD_NOT_ALLOWED),
             _ => Err(Code::NOT_FOUND),
         }
     }
@@ -200,6 +221,16 @@ fn sender<S: Store, T>(
     device.map(take)
 }
 
+/// The name of the device that enrols in the session of this identity; `None` for a session of another purpose.
+fn enrolling(credentials: &Credentials, identity: &Identity) -> Option<String> {
+    if identity.protection == Protection::Plain {
+        return None;
+    }
+    let proved = credentials.name_of(identity.principal)?;
+    let is_stored = credentials.stored(&proved) == Some(identity.principal);
+    enrolment::name_of(&proved).filter(|_| is_stored).map(str::to_owned)
+}
+
 fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {
     let reply = server::Reply::new(code).payload(payload.as_slice());
     let reply = if payload.is_empty() { reply } else { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) };
@@ -209,14 +240,18 @@ fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {
     }
 }
 
-/// The keys that devices share with the access control server, for its sessions.
+/// The keys that devices share with the access control server, for its sessions, and those with which devices enrol.
 pub struct SharedKeys<S>(pub Arc<Service<S>>);
 
 impl<S: Store> KeyStore for SharedKeys<S> {
     fn find(&self, identity: &str, ticket: KeyTicket) {
-        let key = self.0.state().view().shared_key(identity);
-        let allow = [format!("POST /{INTROSPECT}"), format!("POST /{TOKEN}"), format!("GET /{REVOKED}")];
-        ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow.into()) }));
+        let (view, now) = (self.0.state().view(), self.0.seconds());
+        let (key, allow) = match (view.shared_key(identity), enrolment::name_of(identity)) {
+            (None, Some(name)) => (view.enrolment_key(name, now), vec![format!("POST /{ENROL}")]),
+            (key, _) => (key, vec![format!("POST /{INTROSPECT}"), format!("POST /{TOKEN}"), format!("GET /{REVOKED}")]),
+        };
+        drop(view);
+        ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow) }));
     }
 }
 

@@ -4,13 +4,15 @@
 //! log, and then the answer. So no key leaves that a restart would give again, and none without a line. An event that takes
 //! rights away is acknowledged after its commit, and the log never delays it.
 
+use crate::access::enrolment::OneTimeKey;
 use crate::access::introspection::{Outcome, Reply, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
-use crate::state::{AcceptedSession, Change, NewDevice, State, StateError, View};
+use crate::state::{AcceptedSession, Change, Enrolment, NewDevice, NotEnrolled, State, StateError, View};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::hex::to_hex;
+use tegmen_base::secret::Secret;
 use tegmen_base::time;
 use tegmen_coap::Code;
 use tegmen_host::provider::HostCrypto;
@@ -65,7 +67,7 @@ impl<S: Store> Service<S> {
         time::Instant::from_micros(millis.saturating_mul(1000)).after(start.elapsed())
     }
 
-    fn seconds(&self) -> u64 {
+    pub(crate) fn seconds(&self) -> u64 {
         self.now().as_micros() / 1_000_000
     }
 
@@ -157,6 +159,59 @@ impl<S: Store> Service<S> {
         let message = format!("the device {} was added, with a {}", device.party, device.credential.kind());
         self.audit.write(operator(Kind::Device, by, "added", message)).await?;
         Ok(revision)
+    }
+
+    /// Creates a one-time key, with which a device enrols, in the name of an operator. A key before it is replaced.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn expect(&self, by: &str, enrolment: &Enrolment) -> Result<OneTimeKey, ServiceError> {
+        self.audit.is_writable()?;
+        let party = &enrolment.party;
+        let mut secret = Secret::zeroed();
+        let no_randomness = |error: getrandom::Error| StateError::System(std::io::Error::other(error.to_string()));
+        getrandom::fill(secret.expose_mut()).map_err(no_randomness)?;
+        let key = OneTimeKey::new(party.party().name, secret);
+        self.state.expect(enrolment, &key).await?;
+        let message = format!("a one-time key was created for the device {party}, with a {}", enrolment.kind);
+        self.audit.write(operator(Kind::Device, by, "expected", message)).await?;
+        Ok(key)
+    }
+
+    /// Takes back the one-time key of a device, in the name of an operator.
+    ///
+    /// # Errors
+    /// [`ServiceError::State`].
+    pub async fn withdraw(&self, by: &str, name: &str) -> Result<(), ServiceError> {
+        self.state.withdraw(name).await?;
+        self.audit.note(operator(Kind::Device, by, "withdrawn", format!("the one-time key of the device {name}")));
+        Ok(())
+    }
+
+    /// Answers the payload of a request to `/enrol` by the device of this name.
+    pub async fn enrol(&self, name: &str, payload: &[u8]) -> Reply {
+        if self.audit.is_writable().is_err() {
+            self.refuse(Some(name), "not-written", "an enrolment, while the audit log cannot be written");
+            return later();
+        }
+        let error = match self.state.enrol(name, payload, self.seconds()).await {
+            Ok(device) => {
+                let message = format!("the device {} enrolled, with a {}", device.party, device.credential.kind());
+                let record = Record { kind: Kind::Device, who: name.to_owned(), code: "enrolled", message };
+                return if self.audit.write(record).await.is_ok() { answer(Code::CREATED) } else { later() };
+            }
+            Err(error) => error,
+        };
+        let code = error.code();
+        let message = format!("an enrolment: refused ({code}): {error}");
+        self.audit.note(Record { kind: Kind::Refusal, who: name.to_owned(), code, message });
+        match error {
+            NotEnrolled::Malformed | NotEnrolled::Invalid(_) => answer(Code::BAD_REQUEST),
+            NotEnrolled::NoKey | NotEnrolled::Expired | NotEnrolled::WrongProof => answer(Code::UNAUTHORIZED),
+            NotEnrolled::OtherKind { .. }
+            | NotEnrolled::State(StateError::NameTaken(_) | StateError::DigestTaken(_)) => answer(Code::FORBIDDEN),
+            NotEnrolled::State(_) => later(),
+        }
     }
 
     /// Enables a device again, in the name of an operator.
@@ -313,6 +368,11 @@ impl<S: Store> Service<S> {
 
 fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {
     Record { kind, who: by.to_owned(), code, message }
+}
+
+/// A response without payload.
+fn answer(code: Code) -> Reply {
+    Reply { code, payload: Default::default(), max_age: None }
 }
 
 /// Nothing is known, or nothing may be given: the peer asks again later.

@@ -5,11 +5,13 @@
 //!
 //! * [`Device`]s and services, with tags and the proof by which the server knows them.
 //! * The policy in force. A policy that fails its own tests is not applied.
+//! * One-time keys of devices that may enrol.
 //! * Session identities that were accepted, each once, also after a restart.
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
 mod beat;
 mod device;
+mod enrolment;
 mod feed;
 mod happened;
 mod lease;
@@ -17,6 +19,7 @@ mod rows;
 mod view;
 
 pub use device::{Credential, Device, NewDevice};
+pub use enrolment::{Enrolment, NotEnrolled};
 pub use happened::Happened;
 pub use view::{AcceptedSession, Grounds, InForce, View};
 
@@ -99,6 +102,9 @@ pub enum StateError {
     /// There is no device of this name.
     #[error("there is no device of the name {0}: add it, or correct the name")]
     Unknown(String),
+    /// There is no one-time key for a device of this name.
+    #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
+    NoOneTimeKey(String),
     /// A name or a tag is none, or not that of the device.
     #[error("{0}")]
     Party(String),
@@ -129,8 +135,8 @@ pub enum StateError {
     /// The store refused, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system gives no thread.
-    #[error("the system refuses a thread: {0}")]
+    /// The system gives no thread, or no randomness.
+    #[error("the system refuses a thread or randomness: {0}")]
     System(#[from] std::io::Error),
 }
 
@@ -219,23 +225,19 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::NameTaken`], [`StateError::DigestTaken`] or [`StateError::Store`].
     pub async fn add(&self, new: &NewDevice) -> Result<Revision, StateError> {
+        self.add_with(Transaction::default(), new).await.map_err(|error| not_added(error, new.device()))
+    }
+
+    /// Adds a device in a transaction that changes more.
+    async fn add_with(&self, transaction: Transaction, new: &NewDevice) -> Result<Revision, StoreError> {
         let device = new.device();
         let row = rows::device(device.name());
-        let mut transaction =
-            Transaction::default().require(row.as_str(), Revision::ABSENT).put(row.as_str(), new.value());
+        let mut transaction = transaction.require(row.as_str(), Revision::ABSENT).put(row, new.value());
         if let Some(digest) = device.credential.digest() {
             let name = Value::Plain(device.name().as_bytes().to_vec());
             transaction = transaction.require(rows::digest(&digest), Revision::ABSENT).put(rows::digest(&digest), name);
         }
-        self.commit(transaction).await.map_err(|error| match error {
-            StoreError::Conflict { key, .. } if key == row.as_bytes() => {
-                StateError::NameTaken(device.name().to_owned())
-            }
-            StoreError::Conflict { .. } => {
-                StateError::DigestTaken(device.credential.digest().map_or_else(String::new, |digest| to_hex(&digest)))
-            }
-            error => error.into(),
-        })
+        self.commit(transaction).await
     }
 
     /// A page of the devices behind this name, at most `most` of them.
@@ -450,25 +452,39 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// Takes expired tokens off the revocation list, at most as many as one transaction takes. Call it each second. Returns
-    /// their number.
+    /// Takes expired tokens off the revocation list, and one-time keys that expired, at most as many of either as one transaction
+    /// takes. Call it each second. Returns the number of tokens.
     ///
     /// # Errors
     /// [`StateError::Store`].
     pub async fn expire(&self, now: u64) -> Result<usize, StateError> {
         let expired = self.view().expired(now, MAX_OPERATIONS);
-        if expired.is_empty() {
-            return Ok(0);
-        }
+        let enrolments = self.view().expired_enrolments(now);
         let count = expired.len();
-        let delete = expired.iter().map(|hash| rows::revoked(hash).into_bytes()).collect();
-        self.commit(Transaction { delete, ..Transaction::default() }).await?;
+        let tokens = expired.iter().map(|hash| rows::revoked(hash).into_bytes()).collect();
+        let keys = enrolments.iter().map(|name| rows::enrolment(name).into_bytes()).collect();
+        for delete in [tokens, keys].into_iter().filter(|delete: &Vec<_>| !delete.is_empty()) {
+            self.commit(Transaction { delete, ..Transaction::default() }).await?;
+        }
         Ok(count)
     }
 }
 
 fn read_device(name: &str, entry: &Entry) -> Result<Known, StateFault> {
     rows::read_device(name, entry).map_err(|why| StateFault { key: rows::device(name), why })
+}
+
+/// The error of a transaction that adds a device.
+fn not_added(error: StoreError, device: &Device) -> StateError {
+    match error {
+        StoreError::Conflict { key, .. } if key == rows::device(device.name()).as_bytes() => {
+            StateError::NameTaken(device.name().to_owned())
+        }
+        StoreError::Conflict { .. } => {
+            StateError::DigestTaken(device.credential.digest().map_or_else(String::new, |digest| to_hex(&digest)))
+        }
+        error => error.into(),
+    }
 }
 
 /// The error of a transaction whose only requirement is about `what`.

@@ -122,6 +122,11 @@ impl NewDevice {
         &self.device
     }
 
+    /// The secret, if its credential has one.
+    pub(crate) fn secret_bytes(&self) -> Option<&[u8]> {
+        self.secret.as_ref().map(Protokey::expose)
+    }
+
     pub(super) fn value(&self) -> Value {
         value(&self.device, self.secret.as_ref())
     }

@@ -76,7 +76,7 @@ impl Happened {
                 let Revocation { expires, concerned } = rows::read(&entry.value).ok()?;
                 Self::TokenRevoked { hash, expires, concerned }
             }
-            Row::Digest(_) | Row::Part(_) => return None,
+            Row::Digest(_) | Row::Part(_) | Row::Enrolment(_) => return None,
         })
     }
 }

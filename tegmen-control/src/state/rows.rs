@@ -7,6 +7,7 @@
 //! access/policy/part/NN       a part of its text
 //! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
+//! access/enrolment/NAME       a device that may enrol: its one-time key as hash and derived key, sealed
 //! access/beat                 nothing; servers that share the store write it so that each knows the age of its view
 //! ```
 
@@ -28,6 +29,7 @@ pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
 const REVOKED: &str = "access/revoked/";
+const ENROLMENTS: &str = "access/enrolment/";
 pub(super) const BEAT: &str = "access/beat";
 
 /// A row by its key.
@@ -38,6 +40,7 @@ pub(super) enum Row<'k> {
     Part(u8),
     Session(&'k str),
     Revoked(TokenHash),
+    Enrolment(&'k str),
 }
 
 impl<'k> Row<'k> {
@@ -52,7 +55,8 @@ impl<'k> Row<'k> {
         let part = || Some(Self::Part(key.strip_prefix(PARTS)?.parse().ok()?));
         let session = || key.strip_prefix(SESSIONS).map(Self::Session);
         let revoked = || Some(Self::Revoked(from_hex(key.strip_prefix(REVOKED)?)?));
-        device().or_else(digest).or_else(part).or_else(session).or_else(revoked)
+        let enrolment = || key.strip_prefix(ENROLMENTS).map(Self::Enrolment);
+        device().or_else(digest).or_else(part).or_else(session).or_else(revoked).or_else(enrolment)
     }
 }
 
@@ -74,6 +78,10 @@ pub(super) fn session(identity: &str) -> String {
 
 pub(super) fn revoked(hash: &[u8]) -> String {
     format!("{REVOKED}{}", to_hex(hash))
+}
+
+pub(super) fn enrolment(name: &str) -> String {
+    format!("{ENROLMENTS}{name}")
 }
 
 /// The policy in force.

@@ -1,6 +1,7 @@
 //! The state on a database in a file, which is opened again.
 
 mod crashes;
+mod enrolment;
 mod lost;
 mod shared;
 

@@ -1,6 +1,7 @@
 //! The rows in memory, so that a decision reads nothing from the store.
 
 use super::device::{Device, Known};
+use super::enrolment::{Enrolment, Pending};
 use super::lease::Lease;
 use super::rows::{self, PolicyHead, Revocation, Row, Session};
 use super::{Bounds, StateFault};
@@ -10,12 +11,13 @@ use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedIdentity, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::from_hex;
 use tegmen_base::time::Instant;
 use tegmen_store::Revision;
-use tegmen_store::store::{Changed, Entry};
+use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
 use zeroize::Zeroizing;
 
 /// The policy in force.
@@ -53,6 +55,7 @@ pub struct View {
     /// `None` if no other server changes the store.
     pub(super) lease: Option<Lease>,
     devices: Registry,
+    enrolments: BTreeMap<String, Pending>,
     in_force: InForce,
     /// The row of the policy and its parts, as the store has them.
     head: Option<PolicyHead>,
@@ -133,6 +136,7 @@ impl View {
     /// Forgets devices and policy, so that everything is refused.
     pub(super) fn lose(&mut self) {
         self.devices = Registry::default();
+        self.enrolments.clear();
         self.in_force.policy = Arc::new(TestedPolicy::without_rules());
     }
 
@@ -151,6 +155,9 @@ impl View {
             Row::Digest(digest) => {
                 let name = entry.value.plain().and_then(|name| std::str::from_utf8(name).ok());
                 self.devices.names.insert(digest, name.ok_or("it is no name")?.to_owned());
+            }
+            Row::Enrolment(name) => {
+                self.enrolments.insert(name.to_owned(), Pending::read(name, entry)?);
             }
             Row::Policy => self.head = Some(rows::read(&entry.value)?),
             Row::Part(number) => {
@@ -176,6 +183,7 @@ impl View {
         match row {
             Row::Device(name) => drop(self.devices.known.remove(*name)),
             Row::Digest(digest) => drop(self.devices.names.remove(digest)),
+            Row::Enrolment(name) => drop(self.enrolments.remove(*name)),
             Row::Part(number) => drop(self.parts.remove(number)),
             // A session identity ends by its time, and a policy is only replaced.
             Row::Session(_) | Row::Policy | Row::Revoked(_) => {}
@@ -264,6 +272,22 @@ impl View {
         let known = self.devices.known.get(name)?;
         let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
+    }
+
+    /// The devices that may enrol, in the order of their names, behind the name `after`.
+    pub fn enrolments(&self, after: Option<&str>) -> impl Iterator<Item = &Enrolment> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.enrolments.range::<str, _>((from, Bound::Unbounded)).map(|(_, pending)| &pending.enrolment)
+    }
+
+    /// The key of the session in which the device of this name enrols, if it may. `now` is in seconds since 1970.
+    pub fn enrolment_key(&self, name: &str, now: u64) -> Option<Zeroizing<Vec<u8>>> {
+        self.enrolments.get(name)?.session_key(now)
+    }
+
+    pub(super) fn expired_enrolments(&self, now: u64) -> Vec<String> {
+        let expired = self.enrolments(None).filter(|enrolment| enrolment.expires <= now).take(MAX_OPERATIONS);
+        expired.map(|enrolment| enrolment.party.party().name.to_owned()).collect()
     }
 
     /// Decides on a request to `/introspect` by this device; `None` for a peer that is none. An accepted session identity
@@ -380,6 +404,7 @@ impl Loading {
             at,
             lease,
             devices: Registry::default(),
+            enrolments: BTreeMap::new(),
             in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
             head: None,
             parts: BTreeMap::new(),

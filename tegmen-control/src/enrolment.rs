@@ -1,0 +1,57 @@
+//! The end of a device that registers itself: see [`crate::access::enrolment`].
+
+pub use crate::access::enrolment::OneTimeKey;
+
+use crate::access::enrolment::{CBOR, ENROL, Request, identity};
+use crate::state::NewDevice;
+use tegmen_base::crypto::DIGEST_LEN;
+use tegmen_coap::{Code, OptionNumber};
+use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::provider::HostCrypto;
+
+/// The reason why a device could not enrol.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// The server refuses the credential.
+    #[error(
+        "the access control server refuses the enrolment ({code}): its audit log has the reason, and an operator can create another \
+         one-time key"
+    )]
+    Refused {
+        /// The code of the response.
+        code: Code,
+    },
+    /// The server registers nothing for now.
+    #[error("the access control server registers nothing for now: try again in {seconds} s")]
+    Later {
+        /// Seconds after which to try again.
+        seconds: u32,
+    },
+    /// There is no session or no response.
+    #[error("{0}; a one-time key is refused after its use, after its end, and if an operator replaced it")]
+    NoResponse(#[from] ClientError),
+}
+
+/// The settings of a session in which a device enrols.
+pub fn client_config(key: &OneTimeKey) -> ClientConfig {
+    ClientConfig::psk(identity(key.name()), key.session_key::<HostCrypto>().expose())
+}
+
+/// Registers a device, whose party has the name of the one-time key, over a session that was opened with [`client_config`].
+///
+/// # Errors
+/// [`EnrolError`]. After [`EnrolError::NoResponse`] the device may be registered.
+pub async fn enrol(server: &Session, key: &OneTimeKey, device: &NewDevice) -> Result<(), EnrolError> {
+    let credential = device.device().credential;
+    let digest = credential.digest();
+    let value = digest.as_ref().map(<[u8; DIGEST_LEN]>::as_slice).or(device.secret_bytes()).unwrap_or_default();
+    let request = Request::encode::<HostCrypto>(key, credential.kind(), value);
+    let response = server.post(ENROL, &request).content_format(CBOR).await?;
+    match response.code {
+        Code::CREATED => Ok(()),
+        Code::SERVICE_UNAVAILABLE => {
+            Err(EnrolError::Later { seconds: response.uint(OptionNumber::MAX_AGE).unwrap_or(60) })
+        }
+        code => Err(EnrolError::Refused { code }),
+    }
+}
