@@ -228,11 +228,13 @@ impl<S: Store> State<S> {
         self.add_with(Transaction::default(), new).await.map_err(|error| not_added(error, new.device()))
     }
 
-    /// Adds a device in a transaction that changes more.
+    /// Adds a device in a transaction that changes more. A one-time key for its name ends, so that it registers nothing after the
+    /// device is removed.
     async fn add_with(&self, transaction: Transaction, new: &NewDevice) -> Result<Revision, StoreError> {
         let device = new.device();
         let row = rows::device(device.name());
         let mut transaction = transaction.require(row.as_str(), Revision::ABSENT).put(row, new.value());
+        transaction = transaction.delete(rows::enrolment(device.name()));
         if let Some(digest) = device.credential.digest() {
             let name = Value::Plain(device.name().as_bytes().to_vec());
             transaction = transaction.require(rows::digest(&digest), Revision::ABSENT).put(rows::digest(&digest), name);

@@ -215,8 +215,8 @@ impl<S: Store> State<S> {
             return Err(NotEnrolled::OtherKind { expected: kind, found: request.kind.escape_debug().to_string() });
         }
         let new = registered(&request, party).map_err(NotEnrolled::Invalid)?;
-        let used = Transaction::default().require(row.as_str(), pending.changed).delete(row.as_str());
-        match self.add_with(used, &new).await {
+        let unused = Transaction::default().require(row.as_str(), pending.changed);
+        match self.add_with(unused, &new).await {
             Ok(_) => Ok(new.device().clone()),
             Err(StoreError::Conflict { key, .. }) if key == row.as_bytes() => Err(NotEnrolled::NoKey),
             Err(error) => Err(super::not_added(error, new.device()).into()),

@@ -138,3 +138,15 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
         Poll::Pending => None,
     }
 }
+
+#[test]
+fn a_device_that_an_operator_added_and_removed_does_not_come_back_with_an_earlier_one_time_key() {
+    let scene = Scene::new("enrolment-removed");
+    let state = scene.open();
+    let key = expecting(&state, 1);
+    wait(state.add(&panel(7))).expect("added");
+    assert_eq!(state.view().enrolment_key("panel", NOW_SECONDS), None);
+    wait(state.remove("panel", None)).expect("removed");
+    assert_eq!(enrol(&state, &key, &panel(8), NOW_SECONDS), Some("no-one-time-key"));
+    assert!(state.view().device("panel").is_none());
+}
