@@ -43,7 +43,7 @@ fn access() -> io::Result<()> {
     let request =
         TokenRequest { req_cnf: cnf.clone(), audience: text("rs"), scope: scope.clone(), ..TokenRequest::default() };
     seed(0, "token-request", &request.encode())?;
-    let response = TokenResponse { access_token: vec![1, 2], cnf: cnf.clone(), ..TokenResponse::default() };
+    let response = TokenResponse { access_token: Some(vec![1, 2]), cnf: cnf.clone(), ..TokenResponse::default() };
     seed(1, "token-response", &response.encode())?;
     let token = b"oven;AAECAwQFBgcI".to_vec();
     let hint = Some(Hint::Name("protokey".to_owned()));

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
 use tegmen_control::access::ace::{
-    Aif, Claims, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse, TokenRequest, TokenResponse,
+    Aif, Claims, ConnectionRequest, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse,
+    TokenRequest, TokenResponse, TokenUpload,
 };
 use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
 use tegmen_control::access::protokey::SessionIdentity;
@@ -11,7 +12,7 @@ use tegmen_control::access::protokey::SessionIdentity;
 /// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
-    match kind % 10 {
+    match kind % 12 {
         0 => again(message, TokenRequest::parse, |read| read.encode().to_vec()),
         1 => again(message, TokenResponse::parse, |read| read.encode().to_vec()),
         2 => again(message, IntrospectionRequest::parse, IntrospectionRequest::encode),
@@ -21,7 +22,9 @@ pub fn ace(data: &[u8]) {
         6 => again(message, Claims::parse, |read| read.encode().to_vec()),
         7 => again(message, Aif::parse, Aif::encode),
         8 => again(message, Answer::parse, Answer::encode),
-        _ => again(message, TrlError::parse, TrlError::encode),
+        9 => again(message, TrlError::parse, TrlError::encode),
+        10 => again(message, ConnectionRequest::parse, ConnectionRequest::encode),
+        _ => again(message, TokenUpload::parse, |read| read.encode().to_vec()),
     }
     let _ = Query::parse(message.split(|byte| *byte == b'&'));
     if let Some(identity) = SessionIdentity::parse(message) {

@@ -4,6 +4,7 @@ use crate::keys::Listed;
 use crate::problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_control::access::policy::{OwnedParty, Policy};
 use tegmen_control::state::{Credential, Device, Enrolment, NewDevice, StateError};
@@ -39,6 +40,10 @@ pub(crate) struct NamedProof {
     /// The secret in hexadecimal digits. No answer has it.
     #[schemars(extend("pattern" = SECRET))]
     secret: Option<String>,
+    /// The IP address and UDP port at which a publisher with a protokey takes tokens.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    address: Option<SocketAddr>,
 }
 
 /// The tags of a device, and the proof by which the server knows it.
@@ -59,12 +64,16 @@ pub(crate) struct Proof {
     /// The secret in hexadecimal digits. No answer has it.
     #[schemars(extend("pattern" = SECRET))]
     secret: Option<String>,
+    /// The IP address and UDP port at which a publisher with a protokey takes tokens.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    address: Option<SocketAddr>,
 }
 
 impl NamedProof {
     pub(crate) fn device(self) -> Result<NewDevice, Problem> {
-        let Self { name, tags, kind, sha256, secret } = self;
-        Proof { name: None, tags, kind, sha256, secret }.device(&name)
+        let Self { name, tags, kind, sha256, secret, address } = self;
+        Proof { name: None, tags, kind, sha256, secret, address }.device(&name)
     }
 }
 
@@ -84,13 +93,17 @@ impl Proof {
             "kind is certificate or public-key with sha256, or shared-key, protokey or protokey-paper with secret";
         let credential = Credential::of(&self.kind, digest).ok_or_else(|| invalid(kinds.to_owned()))?;
         let party = OwnedParty::new(self.name.as_deref().unwrap_or(name), self.tags).map_err(invalid)?;
-        match secret {
-            None => NewDevice::public(party, credential).map_err(invalid),
+        let device = match secret {
+            None => NewDevice::public(party, credential).map_err(invalid)?,
             Some(digits) => {
                 let secret = from_hex(&digits).map(Zeroizing::new);
                 let secret = secret.ok_or_else(|| invalid("secret has hexadecimal digits".to_owned()))?;
-                NewDevice::secret(party, credential, &secret).map_err(invalid)
+                NewDevice::secret(party, credential, &secret).map_err(invalid)?
             }
+        };
+        match self.address {
+            None => Ok(device),
+            Some(address) => device.at(address).map_err(invalid),
         }
     }
 }
@@ -117,6 +130,8 @@ pub(crate) struct ShownDevice {
     /// The SHA-256 of a certificate or a raw public key.
     sha256: Option<String>,
     disabled: bool,
+    /// The address at which a publisher takes tokens.
+    address: Option<String>,
 }
 
 impl From<&Device> for ShownDevice {
@@ -128,6 +143,7 @@ impl From<&Device> for ShownDevice {
             kind: device.credential.kind(),
             sha256: device.credential.digest().map(|digest| to_hex(&digest)),
             disabled: device.disabled,
+            address: device.address.map(|address| address.to_string()),
         }
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tegmen_host::hex::to_hex;
@@ -94,6 +95,9 @@ struct Add {
     /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes. Only its owner can read the file.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// The address and port at which a publisher with a protokey takes tokens from the server.
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -124,6 +128,8 @@ struct NewDevice<'a> {
     sha256: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SocketAddr>,
 }
 
 impl Devices {
@@ -182,7 +188,7 @@ impl Named {
 
 impl Add {
     fn run(self, out: Output) -> Result<(), Failure> {
-        let Self { named, kind, tags, sha256: digest, certificate, secret_file } = self;
+        let Self { named, kind, tags, sha256: digest, certificate, secret_file, address } = self;
         let digest = match (digest, certificate) {
             (Some(digest), _) => Some(digest),
             (None, Some(file)) => {
@@ -201,7 +207,10 @@ impl Add {
             return Err(Failure::usage("a shared key or protokey needs --secret-file"));
         }
         let (sha256, secret) = (digest.as_deref(), secret.as_ref().map(|secret| secret.as_str()));
-        let device = NewDevice { name: &named.name, tags: &tags, kind, sha256, secret };
+        if address.is_some() && kind != Kind::Protokey {
+            return Err(Failure::usage("only a publisher with --kind protokey takes tokens: leave out --address"));
+        }
+        let device = NewDevice { name: &named.name, tags: &tags, kind, sha256, secret, address };
         let added = named.admin.send_body(Method::POST, "/v1/devices", &device)?;
         out.line(|| format!("Added {}", describe(&added)), || added.clone());
         Ok(())
@@ -244,5 +253,6 @@ pub(crate) fn describe(device: &Value) -> String {
     let tags: String = tags.map(|tag| format!(" tag:{tag}")).collect();
     let digest = device["sha256"].as_str().map_or_else(String::new, |digest| format!(" {digest}"));
     let disabled = if device["disabled"] == true { ", disabled" } else { "" };
-    printable(&format!("{}{tags}: {}{digest}{disabled}", text("name"), text("kind")))
+    let address = device["address"].as_str().map_or_else(String::new, |address| format!(" at {address}"));
+    printable(&format!("{}{tags}: {}{digest}{address}{disabled}", text("name"), text("kind")))
 }

@@ -4,6 +4,7 @@
 //! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
 //! A device registers itself by [`enrolment`]. [`service`] joins the three, and [`server`] serves it over CoAP.
 //! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
+//! [`publisher`] is a publisher with a protokey that takes tokens from the server.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -16,7 +17,9 @@ pub mod access;
 pub mod agent;
 pub mod audit;
 pub mod enrolment;
+pub mod publisher;
 pub mod server;
 pub mod service;
 pub mod state;
 pub mod subscriber;
+mod upload;

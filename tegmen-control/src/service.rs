@@ -4,11 +4,13 @@
 //! log, and then the answer. So no key leaves that a restart would give again, and none without a line. An event that takes
 //! rights away is acknowledged after its commit, and the log never delays it.
 
+use crate::access::ace::ErrorCode;
 use crate::access::enrolment::OneTimeKey;
-use crate::access::introspection::{Outcome, Reply, used_before};
+use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
 use crate::state::{AcceptedSession, Change, Enrolment, NewDevice, NotEnrolled, State, StateError, View};
+use crate::upload::{self, NotTaken};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::hex::to_hex;
@@ -104,6 +106,7 @@ impl<S: Store> Service<S> {
                 let grounds = outcome.session.as_deref().map(|identity| view.grounds(identity, who));
                 (outcome, view.session_until(now), grounds)
             };
+            let upload = outcome.upload.take().zip(outcome.session.clone());
             if let Some((identity, grounds)) = outcome.session.take().zip(grounds) {
                 let token = outcome.token.take();
                 let session = AcceptedSession { identity, subscriber: who.to_owned(), until, token };
@@ -120,10 +123,51 @@ impl<S: Store> Service<S> {
                     }
                 }
             }
-            return self.note(who, outcome).await;
+            let reply = self.note(who, outcome).await;
+            return match upload {
+                Some((upload, identity)) if reply.code == Code::CREATED => {
+                    self.upload(who, &identity, upload, reply).await
+                }
+                _ => reply,
+            };
         }
         self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
         later()
+    }
+
+    /// Uploads a token to its publisher. Returns the response to the client: `unreachable` has the token itself. A token that
+    /// the publisher refused is revoked.
+    async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
+        let Upload { address, key, request, taken } = upload;
+        let refused = match upload::upload(address, key.expose(), &request).await {
+            Ok(()) => return taken,
+            Err(NotTaken::Unreachable(error)) => {
+                let why = format!(
+                    "the token of the session {identity}, which the publisher at {address} did not take: {error}"
+                );
+                self.audit.note(Record {
+                    kind: Kind::Refusal,
+                    who: who.to_owned(),
+                    code: "publisher-unreachable",
+                    message: why,
+                });
+                return unreachable;
+            }
+            Err(refused) => refused,
+        };
+        let answer = refused.answer();
+        let request = format!("the session {identity}, to which the publisher at {address} answers {answer}");
+        self.refuse(Some(who), refused.code(), &request);
+        // Without the store the token is not revoked. Neither end has it then: the publisher refused it, and no response has it.
+        let _ = self.revoke_session(who, identity).await;
+        match refused {
+            NotTaken::Busy { seconds } => {
+                Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(seconds) }
+            }
+            NotTaken::Refused(_) | NotTaken::Unreachable(_) => {
+                Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT)
+            }
+        }
     }
 
     /// Records an outcome. Returns the reply that may leave.

@@ -1,18 +1,23 @@
 //! The end of a subscriber: the keys of publishers with protokeys and the rights at publishers with certificates, by
 //! introspection at an access control server, and the end of sessions whose keys it revokes.
+//!
+//! A subscriber may also ask that a publisher opens a session: [`Introspector::invite`].
 
 mod deliveries;
+mod invitation;
 mod revocation;
 
 pub use deliveries::{Deliveries, RefusedDelivery, may_read};
-pub use revocation::end_revoked;
+pub use invitation::ExpectedSession;
 
 use crate::access::ace::{
     ACE_CBOR, Claims, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material,
 };
 use crate::access::protokey::SessionIdentity;
 use crate::server::INTROSPECT;
+use invitation::Invited;
 use std::fmt;
+use std::sync::{Arc, Mutex};
 use tegmen::dtls::MAX_PSK;
 use tegmen_coap::{Code, OptionNumber};
 use tegmen_host::client::{ClientError, Session};
@@ -23,18 +28,21 @@ use zeroize::Zeroizing;
 /// Finds the key of each handshake whose identity is a [`SessionIdentity`]: see
 /// [`ServerBuilder::key_store`](tegmen_host::server::ServerBuilder::key_store).
 ///
-/// The server gives the key of a session once, so a handshake that fails after the question needs another identity.
+/// The server gives the key of a session once, so a handshake that fails after the question needs another identity. Clones are
+/// the same subscriber.
+#[derive(Clone)]
 pub struct Introspector {
     server: Session,
     runtime: Handle,
-    allow: Vec<String>,
+    allow: Arc<[String]>,
+    invited: Arc<Mutex<Invited>>,
 }
 
 impl Introspector {
     /// Asks over a session with the access control server, in which this end proved its identity, on a runtime that runs
     /// during the handshakes. A publisher may do what the rules `allow`, as in the credentials file.
-    pub const fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
-        Self { server, runtime, allow }
+    pub fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
+        Self { server, runtime, allow: allow.into(), invited: Arc::default() }
     }
 }
 
@@ -43,14 +51,22 @@ impl KeyStore for Introspector {
         if SessionIdentity::parse(identity.as_bytes()).is_none() {
             return ticket.answer(None);
         }
-        let (server, identity, allow) = (self.server.clone(), identity.to_owned(), self.allow.clone());
+        let Some(ticket) = self.of_invited(identity, ticket) else { return };
+        let (asker, identity) = (self.clone(), identity.to_owned());
         self.runtime.spawn(async move {
             let key = match SessionIdentity::parse(identity.as_bytes()) {
-                Some(identity) => introspect(&server, identity).await.ok(),
+                Some(identity) => introspect(&asker.server, identity).await.ok(),
                 None => None,
             };
-            ticket.answer(key.map(|SessionKey { key, .. }| StoredKey { key, previous: None, allow: Some(allow) }));
+            ticket.answer(key.map(|SessionKey { key, .. }| asker.stored(key)));
         });
+    }
+}
+
+impl Introspector {
+    /// The key of a session, with what a publisher may do.
+    fn stored(&self, key: Zeroizing<Vec<u8>>) -> StoredKey {
+        StoredKey { key, previous: None, allow: Some(self.allow.to_vec()) }
     }
 }
 
@@ -88,6 +104,14 @@ pub enum NotGranted {
         /// Seconds after which to ask again.
         seconds: u32,
     },
+    /// The access control server cannot reach the publisher.
+    #[error(
+        "the access control server cannot reach the publisher: see that the publisher runs, and that the server has its address"
+    )]
+    Unreachable,
+    /// The subscriber keeps the keys of too many sessions.
+    #[error("the subscriber has as many sessions that publishers open as it can have: wait until some of them expire")]
+    Full,
     /// The response is not one to an introspection.
     #[error("the response {code} does not answer an introspection: check the address of the access control server")]
     Unexpected {
@@ -106,6 +130,8 @@ impl NotGranted {
             Self::Refused => "refused",
             Self::NotADevice => "not-a-device",
             Self::Later { .. } => "later",
+            Self::Unreachable => "unreachable",
+            Self::Full => "full",
             Self::Unexpected { .. } => "unexpected-response",
             Self::NoResponse(_) => "no-response",
         }

@@ -12,7 +12,7 @@ use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
-use tegmen_control::subscriber::{Introspector, end_revoked};
+use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
@@ -108,7 +108,7 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     let request = request();
     let response = display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
     assert_eq!(response.code, Code::CREATED);
-    let token = TokenResponse::parse(&response.payload).expect("a token").access_token;
+    let token = TokenResponse::parse(&response.payload).expect("a response").access_token.expect("a token");
     assert!(!service.is_revoked(&token));
     let sessions = service.state().view().sessions(|_, subscriber| subscriber == "display");
     service.revoke_session("operator", &sessions[0].identity).await.expect("revoked");
@@ -124,7 +124,7 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     let others = mallory.get("/revoke/trl").await.expect("a response");
     assert_eq!(hashes(&others.payload), Vec::<Vec<u8>>::new());
     let response = mallory.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
-    let token = TokenResponse::parse(&response.payload).expect("a token").access_token;
+    let token = TokenResponse::parse(&response.payload).expect("a response").access_token.expect("a token");
     let sessions = service.state().view().sessions(|_, subscriber| subscriber == "mallory");
     service.revoke_session("operator", &sessions[0].identity).await.expect("revoked");
     let pushed = of_mallory.next().await.expect("a response").expect("a notification");
@@ -138,7 +138,7 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
     let display = connect(&server, "display").await;
     let request = request();
     let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
-    let token = TokenResponse::parse(&ask().await.payload).expect("a token").access_token;
+    let token = TokenResponse::parse(&ask().await.payload).expect("a response").access_token.expect("a token");
     assert_eq!(service.disable("operator", "display").await.expect("disabled"), 1);
     assert!(service.is_revoked(&token));
     assert_eq!(ask().await.code, Code::UNAUTHORIZED);
@@ -248,7 +248,7 @@ async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
     let display = connect(&server, "display").await;
     let allow = vec!["PUT /temp".to_owned()];
     let keys = Introspector::new(display.clone(), tokio::runtime::Handle::current(), allow);
-    let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys);
+    let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).key_store(keys.clone());
     let router = Router::new().put("/temp", |_, response| {
         response.set_code(Code::CHANGED);
         Ok(())
@@ -265,7 +265,7 @@ async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
     let (one, other) = (publisher("oven;AAECAwQFBgcI").await, publisher("oven;AAECAwQFBgcJ").await);
     let (ended, mut sessions) = tokio::sync::mpsc::unbounded_channel();
     let following = tokio::spawn(async move {
-        end_revoked(&display, &subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
+        keys.end_revoked(&subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
     });
     assert_eq!(one.put("/temp", b"1").await.expect("a response").code, Code::CHANGED);
 
@@ -291,6 +291,7 @@ async fn a_session_that_begins_after_its_revocation_is_ended() {
     let hash = token_hash::<HostCrypto>(identity.as_bytes());
     let expires = 1 << 40;
     service.revoke_token("operator", &hash, expires, &["oven", "display"]).await.expect("revoked");
+    let keys = Introspector::new(display, tokio::runtime::Handle::current(), Vec::new());
     // Its key is known here without the question that the access control server would refuse.
     let credentials = Credentials::single(identity, &SHARED_KEY);
     let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
@@ -298,7 +299,7 @@ async fn a_session_that_begins_after_its_revocation_is_ended() {
     let at = subscriber.addresses()[0].address;
     let (ended, mut sessions) = tokio::sync::mpsc::unbounded_channel();
     let following = tokio::spawn(async move {
-        end_revoked(&display, &subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
+        keys.end_revoked(&subscriber, |session| ended.send(session.identity.clone()).expect("a test")).await
     });
     // The second session begins after the list was read, and no notification follows.
     for _ in 0..2 {

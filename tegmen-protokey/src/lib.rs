@@ -163,6 +163,14 @@ impl Protokey {
         }
         key
     }
+
+    /// The pre-shared key of the sessions that the access control server opens with the publisher. As that of
+    /// [`Self::token_key`], its message is no session identity.
+    pub fn server_key<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
+        let mut key = Secret::zeroed();
+        HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access control server"], key.expose_mut());
+        key
+    }
 }
 
 impl fmt::Debug for Protokey {

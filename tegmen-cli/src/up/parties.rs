@@ -17,7 +17,7 @@ use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{MAX_IDENTITY, Mode, Protokey, SessionIdentity};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Credential, NewDevice};
-use tegmen_control::subscriber::{Introspector, end_revoked};
+use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
@@ -224,7 +224,7 @@ impl Subscriber {
         // A session is never resumed, so each has a key that the access control server gave for it.
         config.resumption = None;
         let server = Server::with(config).listen("coaps://127.0.0.1:0").shards(1);
-        let server = server.credentials(credentials).key_store(keys);
+        let server = server.credentials(credentials).key_store(keys.clone());
         let (fails, failed) = mpsc::channel(WAITING);
         let events = move |event| {
             let failure = match &event {
@@ -237,11 +237,11 @@ impl Subscriber {
         let server = Arc::new(server.on_event(events).serve(router).map_err(Failure::new)?);
         let address = server.addresses().first().map_or(at, |listen| listen.address);
         let (ended, revoked) = mpsc::channel(WAITING);
-        let (list, of) = (session.clone(), Arc::clone(&server));
+        let of = Arc::clone(&server);
         let following = tokio::spawn(async move {
             loop {
                 // If the access control server ends the observation, it begins again.
-                let _ = end_revoked(&list, &of, |session| drop(ended.try_send(session.clone()))).await;
+                let _ = keys.end_revoked(&of, |session| drop(ended.try_send(session.clone()))).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });

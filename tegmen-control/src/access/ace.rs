@@ -16,6 +16,7 @@ mod key;
 mod scope;
 mod token;
 pub mod trl;
+mod upload;
 
 pub use cbor::{MAX_MESSAGE, Malformed};
 pub use claims::Claims;
@@ -24,7 +25,8 @@ pub use hints::CreationHints;
 pub use introspection::{Hint, IntrospectionRequest, IntrospectionResponse};
 pub use key::{Confirmation, CoseKey, Material};
 pub use scope::{Aif, MAX_RIGHTS, Right, Scope};
-pub use token::{GrantType, Profile, TokenRequest, TokenResponse, TokenType};
+pub use token::{GrantType, Profile, Returned, TokenRequest, TokenResponse, TokenType};
+pub use upload::{ConnectionRequest, TokenUpload};
 
 /// CoAP Content-Format of `application/ace+cbor` (RFC 9200, section 8.16).
 pub const ACE_CBOR: u16 = 19;

@@ -10,8 +10,10 @@ use super::ace::{
 };
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
 use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
+use std::net::SocketAddr;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::to_hex;
+use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 use zeroize::Zeroizing;
@@ -32,6 +34,8 @@ pub struct Publisher<'d> {
     pub protokey: &'d Protokey,
     /// The derivation for this publisher. [`Mode::Paper`] only where the operator chose it.
     pub mode: Mode,
+    /// The address at which it takes tokens from this server.
+    pub address: Option<SocketAddr>,
 }
 
 /// The part of a server's devices that introspection reads.
@@ -69,6 +73,8 @@ pub enum Reason {
     GrantType,
     /// The client gives a key of its own for the token.
     OwnKey,
+    /// The bytes for the publisher are no connection request.
+    NoAddress(Malformed),
 }
 
 impl Reason {
@@ -86,6 +92,7 @@ impl Reason {
             Self::NoScope => "no-scope",
             Self::GrantType => "grant-type",
             Self::OwnKey => "own-key",
+            Self::NoAddress(_) => "no-address",
             Self::Identity(NotAccepted::Used) => "identity-used",
             Self::Identity(NotAccepted::OfAnother) => "identity-of-another",
             Self::Identity(NotAccepted::TooMany) => "too-many-identities",
@@ -114,7 +121,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub(super) fn error(code: Code, error: ErrorCode) -> Self {
+    pub(crate) fn error(code: Code, error: ErrorCode) -> Self {
         Self { code, payload: Zeroizing::new(ErrorResponse::new(error).encode()), max_age: None }
     }
 
@@ -135,14 +142,30 @@ pub struct Outcome {
     pub session: Option<String>,
     /// The [hash](super::revocation::token_hash) of the access token that was issued.
     pub token: Option<TokenHash>,
+    /// The upload of the token to the publisher, which the caller tries before it sends the response.
+    pub upload: Option<Upload>,
     /// One line for the operator, without any secret: the subscriber, the token, and the rule that refused.
     pub message: String,
+}
+
+/// A token for a publisher that takes tokens from the access control server.
+#[derive(Debug)]
+pub struct Upload {
+    /// The address of the publisher.
+    pub address: SocketAddr,
+    /// The pre-shared key of the session.
+    pub key: Secret<DIGEST_LEN>,
+    /// The payload of the request, `application/ace+cbor`.
+    pub request: Zeroizing<Vec<u8>>,
+    /// The response to the client if the publisher takes the token. [`Outcome::reply`] is the response if it cannot be
+    /// reached.
+    pub taken: Reply,
 }
 
 impl Outcome {
     pub(super) fn refused(reply: Reply, reason: Reason, asked: String) -> Self {
         let message = format!("{asked}: refused ({})", reason.code());
-        Self { reply, refused: Some(reason), session: None, token: None, message }
+        Self { reply, refused: Some(reason), session: None, token: None, upload: None, message }
     }
 }
 
@@ -192,6 +215,7 @@ impl<D: Devices> Introspection<'_, D> {
                 refused: None,
                 session,
                 token: None,
+                upload: None,
                 message: format!("{asked} {about}: granted"),
             },
             Err((reason, about)) => {
@@ -294,7 +318,7 @@ pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcom
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),
-        Reason::Malformed(_) | Reason::UnknownHint | Reason::GrantType | Reason::OwnKey => {
+        Reason::Malformed(_) | Reason::UnknownHint | Reason::GrantType | Reason::OwnKey | Reason::NoAddress(_) => {
             Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
         }
         Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),

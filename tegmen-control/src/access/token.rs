@@ -4,11 +4,15 @@
 //! The publisher has a protokey. The token is for it alone, a CWT that is sealed under
 //! [`Protokey::token_key`](super::protokey::Protokey::token_key); it has the name of the client, the rights, and the key of the session as `cnf`. The identifier of that key is a session identity that the
 //! server draws, and the key is that of this identity, so a token is revoked as a session is.
+//!
+//! If the client asks for it and the publisher has an address, the server uploads the token to the publisher. The publisher may
+//! refuse it, and may be asked to open the session itself (draft-ietf-ace-workflow-and-params-04).
 
 use super::ace::{
-    Claims, Confirmation, CoseKey, ErrorCode, GrantType, Malformed, Profile, TokenRequest, TokenResponse, cwt,
+    Claims, Confirmation, ConnectionRequest, CoseKey, ErrorCode, GrantType, Malformed, Profile, Returned, TokenRequest,
+    TokenResponse, TokenUpload, cwt,
 };
-use super::introspection::{Devices, Introspection, Outcome, Reason, Reply};
+use super::introspection::{Devices, Introspection, Outcome, Publisher, Reason, Reply, Upload};
 use super::policy::Party;
 use super::protokey::{Mode, NotAccepted, SessionIdentity};
 use super::revocation::token_hash;
@@ -65,6 +69,7 @@ impl<D: Devices> Introspection<'_, D> {
         if request.req_cnf.is_some() {
             return Err(Reason::OwnKey);
         }
+        let connect = request.to_rs.as_deref().map(ConnectionRequest::parse).transpose().map_err(Reason::NoAddress)?;
         let audience = request.audience.as_deref().ok_or(Reason::Malformed(Malformed::Missing(AUDIENCE)))?;
         let scope = request.scope.as_ref().filter(|scope| scope.rights().is_some()).ok_or(Reason::NoScope)?;
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
@@ -95,17 +100,39 @@ impl<D: Devices> Introspection<'_, D> {
         let access_token = cwt::seal(&claims, &publisher.protokey.token_key::<C>(), crypto);
         let token = token_hash::<C>(&access_token);
         self.accepted.set_token(identity.as_str(), &token);
+        let upload = request.upload.and_then(|_| upload::<C>(&publisher, &access_token, connect));
         let response = TokenResponse {
-            access_token,
+            access_token: Some(access_token),
             expires_in: Some(self.lifetime),
             cnf: Some(Confirmation::Key(key)),
             ace_profile: Some(Profile::COAP_DTLS),
+            uploaded: upload.is_some().then_some(false),
             ..TokenResponse::default()
         };
         let message = format!("the session {text}, the token {}", to_hex(&token));
-        let reply = Reply { code: Code::CREATED, payload: response.encode(), max_age: None };
-        Ok(Outcome { reply, refused: None, session: Some(text), token: Some(token), message })
+        let reply = created(&response);
+        let upload = upload.map(|upload| Upload { taken: created(&taken(response, request.upload, &token)), ..upload });
+        Ok(Outcome { reply, refused: None, session: Some(text), token: Some(token), upload, message })
     }
+}
+
+/// The upload of a token; `None` if the publisher has no address. Its response to the client is to be completed.
+fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<ConnectionRequest>) -> Option<Upload> {
+    let address = publisher.address?;
+    let request = TokenUpload { access_token: token.to_vec(), connect }.encode();
+    let key = publisher.protokey.server_key::<C>();
+    Some(Upload { address, key, request, taken: Reply::later(Code::SERVICE_UNAVAILABLE) })
+}
+
+/// The response if the publisher has the token: with the part of it that the client wants.
+fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> TokenResponse {
+    let access_token = response.access_token.filter(|_| wants == Some(Returned::Token));
+    let token_hash = (wants == Some(Returned::Hash)).then(|| hash.to_vec());
+    TokenResponse { access_token, token_hash, uploaded: Some(true), ..response }
+}
+
+fn created(response: &TokenResponse) -> Reply {
+    Reply { code: Code::CREATED, payload: response.encode(), max_age: None }
 }
 
 /// The answer to a refused request. All refusals that depend on devices are the same bytes.
@@ -115,7 +142,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
         Reason::GrantType => Reply::error(Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_GRANT_TYPE),
         Reason::OwnKey => Reply::error(Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_POP_KEY),
         Reason::NoScope => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_SCOPE),
-        Reason::Malformed(_) => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
+        Reason::Malformed(_) | Reason::NoAddress(_) => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
         Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),
         Reason::Identity(NotAccepted::TooMany) => Reply::later(Code::TOO_MANY_REQUESTS),
         _ => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),

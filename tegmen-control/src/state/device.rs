@@ -5,6 +5,7 @@ use crate::access::policy::OwnedParty;
 use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_store::store::Entry;
@@ -66,6 +67,8 @@ pub struct Device {
     pub credential: Credential,
     /// True if the device may do nothing, and nobody may have the key of a session with it.
     pub disabled: bool,
+    /// The address at which a publisher with a protokey takes tokens from this server.
+    pub address: Option<SocketAddr>,
 }
 
 impl Device {
@@ -91,7 +94,7 @@ impl NewDevice {
         if credential.digest().is_none() {
             return Err("a shared key and a protokey need their 16 to 64 bytes".to_owned());
         }
-        Ok(Self { device: Device { party, credential, disabled: false }, secret: None })
+        Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: None })
     }
 
     /// A device with a shared key or a protokey of 16 to 64 bytes.
@@ -114,7 +117,23 @@ impl NewDevice {
         }
         let secret = Protokey::new(secret)
             .ok_or_else(|| format!("a shared key and a protokey have 16 to 64 bytes; this has {}", secret.len()))?;
-        Ok(Self { device: Device { party, credential, disabled: false }, secret: Some(secret) })
+        Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: Some(secret) })
+    }
+
+    /// The device, at an address at which it takes tokens from the server.
+    ///
+    /// # Errors
+    /// The correction, if it is no publisher with a protokey, or the address is none of one device.
+    pub fn at(mut self, address: SocketAddr) -> Result<Self, String> {
+        if self.device.credential != Credential::Protokey(Mode::Bound) {
+            return Err("only a device of the kind protokey takes tokens: leave out the address".to_owned());
+        }
+        let ip = address.ip();
+        if address.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
+            return Err(format!("{address} is no address of one device: give its IP address and its UDP port"));
+        }
+        self.device.address = Some(address);
+        Ok(self)
     }
 
     /// The device, without its secret.
@@ -152,6 +171,8 @@ struct Record<'r> {
     sha256: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     disabled: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<SocketAddr>,
 }
 
 impl Known {
@@ -184,7 +205,7 @@ impl Known {
             return Err("its kind does not go with its secret".to_owned());
         }
         let party = OwnedParty::new(name, record.tags)?;
-        let device = Device { party, credential, disabled: record.disabled };
+        let device = Device { party, credential, disabled: record.disabled, address: record.address };
         Ok(Self { device, secret, changed: entry.changed })
     }
 
@@ -192,18 +213,20 @@ impl Known {
     pub(super) fn publisher(&self) -> Option<Publisher<'_>> {
         let Credential::Protokey(mode) = self.device.credential else { return None };
         let protokey = self.secret.as_ref()?;
-        (!self.device.disabled).then_some(Publisher { party: &self.device.party, protokey, mode })
+        let Device { party, address, .. } = &self.device;
+        (!self.device.disabled).then_some(Publisher { party, protokey, mode, address: *address })
     }
 }
 
 /// The content of the row of a device: JSON, and with a secret a zero byte and the secret, sealed at rest as a whole.
 fn value(device: &Device, secret: Option<&Protokey>) -> Value {
-    let Device { party, credential, disabled } = device;
+    let Device { party, credential, disabled, address } = device;
     let record = Record {
         kind: credential.kind().into(),
         tags: party.party().tags.to_vec(),
         sha256: credential.digest().map(|digest| to_hex(&digest)),
         disabled: *disabled,
+        address: *address,
     };
     let text = serde_json::to_vec(&record).unwrap_or_default();
     match secret {

@@ -82,9 +82,11 @@ impl Deliveries {
             match why {
                 NotGranted::Refused | NotGranted::NotADevice => authorization.deny(),
                 // Dropping it answers 5.03.
-                NotGranted::Later { .. } | NotGranted::Unexpected { .. } | NotGranted::NoResponse(_) => {
-                    drop(authorization);
-                }
+                NotGranted::Later { .. }
+                | NotGranted::Unreachable
+                | NotGranted::Full
+                | NotGranted::Unexpected { .. }
+                | NotGranted::NoResponse(_) => drop(authorization),
             }
             on_refusal(RefusedDelivery { publisher, path, why });
         });

@@ -1,4 +1,5 @@
-//! The request for a token and its response (RFC 9200, section 5.8; RFC 9201).
+//! The request for a token and its response (RFC 9200, section 5.8; RFC 9201). The parameters of an upload by the server have
+//! the labels of draft-ietf-ace-workflow-and-params-04, which may change before it is an RFC.
 
 use super::cbor::{Malformed, MapWriter, bytes, integer, nullable, number, read_message, text};
 use super::key::Confirmation;
@@ -16,6 +17,9 @@ const TOKEN_TYPE: i64 = 34;
 pub(super) const ACE_PROFILE: i64 = 38;
 pub(super) const CNONCE: i64 = 39;
 const RS_CNF: i64 = 41;
+const TOKEN_UPLOAD: i64 = 48;
+const TOKEN_HASH: i64 = 49;
+const TO_RS: i64 = 50;
 
 /// The grant type of a token request (RFC 9200, section 8.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +52,35 @@ impl Profile {
     pub const COAP_OSCORE: Self = Self(2);
 }
 
+/// The part of a token that its client gets if the server uploaded the token to the resource server
+/// (draft-ietf-ace-workflow-and-params-04, section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returned {
+    /// Neither the token nor its hash.
+    Nothing,
+    /// The hash of the token, as a revocation list has it.
+    Hash,
+    /// The token.
+    Token,
+}
+
+impl Returned {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Hash, Self::Token];
+
+    fn read(decoder: &mut minicbor::Decoder<'_>) -> Result<Self, Malformed> {
+        let value = usize::try_from(decoder.u64()?).ok();
+        value.and_then(|value| Self::ALL.get(value).copied()).ok_or(Malformed::Value(TOKEN_UPLOAD))
+    }
+
+    const fn value(self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Hash => 1,
+            Self::Token => 2,
+        }
+    }
+}
+
 /// A request to `/token`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenRequest {
@@ -65,6 +98,10 @@ pub struct TokenRequest {
     pub ace_profile: bool,
     /// The nonce of the resource server's creation hints, which proves to it that a token is fresh.
     pub cnonce: Option<Vec<u8>>,
+    /// The server is to upload the token to the resource server; the part of it that the client wants.
+    pub upload: Option<Returned>,
+    /// The bytes for the resource server that go with the token, in the upload.
+    pub to_rs: Option<Vec<u8>>,
 }
 
 impl TokenRequest {
@@ -86,6 +123,8 @@ impl TokenRequest {
                     request.ace_profile = true;
                 }
                 CNONCE => request.cnonce = Some(decoder.bytes()?.to_owned()),
+                TOKEN_UPLOAD => request.upload = Some(Returned::read(decoder)?),
+                TO_RS => request.to_rs = Some(decoder.bytes()?.to_owned()),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -103,6 +142,8 @@ impl TokenRequest {
         map.optional(GRANT_TYPE, self.grant_type.map(|grant| grant.0), integer);
         map.optional(ACE_PROFILE, self.ace_profile.then_some(()), |encoder, ()| encoder.null().map(|_| ()));
         map.optional(CNONCE, self.cnonce.as_deref(), bytes);
+        map.optional(TOKEN_UPLOAD, self.upload.map(Returned::value), number);
+        map.optional(TO_RS, self.to_rs.as_deref(), bytes);
         map.finish()
     }
 }
@@ -110,8 +151,8 @@ impl TokenRequest {
 /// The response that grants a token: 2.01.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenResponse {
-    /// The token, opaque to the client.
-    pub access_token: Vec<u8>,
+    /// The token, opaque to the client. `None` only if [`Self::uploaded`] is true.
+    pub access_token: Option<Vec<u8>>,
     /// Seconds for which the token is valid.
     pub expires_in: Option<u64>,
     /// The key that the token is bound to, where the client did not choose it.
@@ -124,45 +165,56 @@ pub struct TokenResponse {
     pub ace_profile: Option<Profile>,
     /// The public key of the resource server.
     pub rs_cnf: Option<Confirmation>,
+    /// The result of the upload, if the server tried one: true if the resource server has the token.
+    pub uploaded: Option<bool>,
+    /// The hash of the token, as a revocation list has it.
+    pub token_hash: Option<Vec<u8>>,
 }
 
 impl TokenResponse {
     /// Reads a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have no token.
+    /// [`Malformed`] if the bytes are something else, or have no token although the resource server does not have it.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();
-        let mut has_token = false;
         read_message(message, |label, decoder| {
             match label {
-                ACCESS_TOKEN => {
-                    response.access_token = decoder.bytes()?.to_owned();
-                    has_token = true;
-                }
+                ACCESS_TOKEN => response.access_token = Some(decoder.bytes()?.to_owned()),
                 EXPIRES_IN => response.expires_in = Some(decoder.u64()?),
                 CNF => response.cnf = Some(Confirmation::read(decoder)?),
                 SCOPE => response.scope = Some(Scope::read(decoder)?),
                 TOKEN_TYPE => response.token_type = Some(TokenType(decoder.i64()?)),
                 ACE_PROFILE => response.ace_profile = Some(Profile(decoder.i64()?)),
                 RS_CNF => response.rs_cnf = Some(Confirmation::read(decoder)?),
+                TOKEN_UPLOAD => {
+                    response.uploaded = Some(match decoder.u64()? {
+                        0 => true,
+                        1 => false,
+                        _ => return Err(Malformed::Value(TOKEN_UPLOAD)),
+                    });
+                }
+                TOKEN_HASH => response.token_hash = Some(decoder.bytes()?.to_owned()),
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
-        if has_token { Ok(response) } else { Err(Malformed::Missing(ACCESS_TOKEN)) }
+        let is_whole = response.access_token.is_some() || response.uploaded == Some(true);
+        if is_whole { Ok(response) } else { Err(Malformed::Missing(ACCESS_TOKEN)) }
     }
 
     /// Writes the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::new();
-        map.entry(ACCESS_TOKEN, |encoder| bytes(encoder, &self.access_token));
+        map.optional(ACCESS_TOKEN, self.access_token.as_deref(), bytes);
         map.optional(EXPIRES_IN, self.expires_in, number);
         map.encoded(CNF, self.cnf.as_ref().map(Confirmation::value));
         map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
         map.optional(TOKEN_TYPE, self.token_type.map(|kind| kind.0), integer);
         map.optional(ACE_PROFILE, self.ace_profile.map(|profile| profile.0), integer);
         map.encoded(RS_CNF, self.rs_cnf.as_ref().map(Confirmation::value));
+        map.optional(TOKEN_UPLOAD, self.uploaded.map(|uploaded| u64::from(!uploaded)), number);
+        map.optional(TOKEN_HASH, self.token_hash.as_deref(), bytes);
         map.finish()
     }
 }

@@ -33,7 +33,7 @@ struct Known {
 impl Devices for Known {
     fn publisher(&self, name: &str) -> Option<Publisher<'_>> {
         let (party, mode) = self.publishers.get(name)?;
-        Some(Publisher { party, protokey: &self.protokey, mode: *mode })
+        Some(Publisher { party, protokey: &self.protokey, mode: *mode, address: None })
     }
 
     fn certified(&self, thumbprint: &[u8; 32]) -> Option<&OwnedParty> {

@@ -88,7 +88,8 @@ proptest! {
         ace_profile in any::<bool>(),
         cnonce in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..9)),
     ) {
-        let ours = TokenRequest { req_cnf, audience, scope, client_id, grant_type: grant.map(GrantType), ace_profile, cnonce };
+        let grant_type = grant.map(GrantType);
+        let ours = TokenRequest { req_cnf, audience, scope, client_id, grant_type, ace_profile, cnonce, ..TokenRequest::default() };
         let theirs = AccessTokenRequest {
             client_id: ours.client_id.clone(),
             grant_type: ours.grant_type.map(|grant| [
@@ -117,16 +118,17 @@ proptest! {
         oscore in proptest::option::of(any::<bool>()),
     ) {
         let ours = TokenResponse {
-            access_token,
+            access_token: Some(access_token),
             expires_in: expires_in.map(u64::from),
             cnf,
             scope,
             token_type: bearer.map(|bearer| if bearer { TokenType::BEARER } else { TokenType::POP }),
             ace_profile: oscore.map(|oscore| if oscore { Profile::COAP_OSCORE } else { Profile::COAP_DTLS }),
             rs_cnf,
+            ..TokenResponse::default()
         };
         let theirs = AccessTokenResponse {
-            access_token: ours.access_token.clone(),
+            access_token: ours.access_token.clone().unwrap_or_default(),
             expires_in,
             scope: ours.scope.as_ref().map(their_scope),
             token_type: bearer.map(|bearer| if bearer { TheirType::Bearer } else { TheirType::ProofOfPossession }),

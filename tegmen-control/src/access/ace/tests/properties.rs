@@ -1,6 +1,7 @@
 use super::super::trl::{Answer, Cursor, TrlError, Update};
 use super::super::*;
 use proptest::prelude::*;
+use std::net::{IpAddr, SocketAddr};
 
 fn parse_all(bytes: &[u8]) {
     let _ = TokenRequest::parse(bytes);
@@ -13,6 +14,8 @@ fn parse_all(bytes: &[u8]) {
     let _ = Aif::parse(bytes);
     let _ = Answer::parse(bytes);
     let _ = TrlError::parse(bytes);
+    let _ = ConnectionRequest::parse(bytes);
+    let _ = TokenUpload::parse(bytes);
 }
 
 fn claims() -> impl Strategy<Value = Claims> {
@@ -83,6 +86,29 @@ proptest! {
         prop_assert_eq!(Claims::parse(&claims.encode()), Ok(claims.clone()));
         let response = IntrospectionResponse { active, claims };
         prop_assert_eq!(IntrospectionResponse::parse(&response.encode()), Ok(response));
+    }
+
+    #[test]
+    fn an_upload_that_is_written_is_read_as_the_same(
+        token in proptest::collection::vec(any::<u8>(), 0..40),
+        to_rs in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+        ip in prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)],
+        port in any::<u16>(),
+        returned in proptest::option::of(prop_oneof![
+            Just(Returned::Nothing), Just(Returned::Hash), Just(Returned::Token)
+        ]),
+        uploaded in proptest::option::of(any::<bool>()),
+    ) {
+        let request = TokenRequest { upload: returned, to_rs, ..TokenRequest::default() };
+        prop_assert_eq!(TokenRequest::parse(&request.encode()), Ok(request));
+        let (access_token, token_hash) = if uploaded == Some(true) { (None, Some(token.clone())) } else { (Some(token.clone()), None) };
+        let response = TokenResponse { access_token, token_hash, uploaded, ..TokenResponse::default() };
+        prop_assert_eq!(TokenResponse::parse(&response.encode()), Ok(response));
+        let connect = ConnectionRequest { address: SocketAddr::new(ip, port) };
+        let is_of_one = port != 0 && !ip.is_unspecified() && !ip.is_multicast();
+        prop_assert_eq!(ConnectionRequest::parse(&connect.encode()).is_ok_and(|read| read == connect), is_of_one);
+        let upload = TokenUpload { access_token: token, connect: is_of_one.then_some(connect) };
+        prop_assert_eq!(TokenUpload::parse(&upload.encode()), Ok(upload));
     }
 
     #[test]

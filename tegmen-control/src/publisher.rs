@@ -1,0 +1,273 @@
+//! A publisher with a protokey that takes tokens from the access control server, and may refuse them.
+//!
+//! ```text
+//! POST /authz-info   application/ace+cbor (19): a token for this publisher, and the address of its subscriber (RFC 9200, section 5.10.1)
+//! ```
+//!
+//! The access control server opens a session with a key from the protokey, and uploads a token of which the subscriber asked. The
+//! publisher takes it if it has the resources for another session; otherwise it answers 5.03 with the time after which to ask
+//! again. Then it opens a session with the subscriber, or the subscriber with it: as the request has it. The key of that session
+//! is in the token.
+//!
+//! The subscriber has the rights of the token, no more, until the token expires.
+
+use crate::access::ace::cwt::{self, NotOpened};
+use crate::access::ace::{ACE_CBOR, Aif, Confirmation, CoseKey, Malformed, Material, TokenUpload};
+use crate::access::protokey::{Mode, Protokey, SessionIdentity};
+pub use crate::upload::{AUTHZ_INFO, SERVER_IDENTITY};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen_base::secret::same;
+use tegmen_host::credentials::{KeyStore, KeyTicket, StoredKey};
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::server::{Request, Server};
+use tegmen_store::clock::now_millis;
+use zeroize::Zeroizing;
+
+/// Interval at which sessions whose token expired are ended.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Characters of a path that would give a rule another meaning, or that a path has only when it is encoded.
+const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
+
+/// The reason why a publisher does not take a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The payload is no request of the access control server.
+    #[error("no token of this form: {0}")]
+    Malformed(#[from] Malformed),
+    /// The token is not sealed for this publisher, or its key is not that of its session identity.
+    #[error("the token is of another issuer or for another audience")]
+    NotAuthentic,
+    /// The token has no rights of the form of RFC 9237, or a right on a path that is none of one resource.
+    #[error("the token has rights that this publisher does not understand")]
+    Scope,
+    /// The token is expired.
+    #[error("the token is expired: correct the clocks")]
+    Expired,
+    /// The publisher has the token already.
+    #[error("the publisher took this token before")]
+    Used,
+    /// The publisher has not the resources for another session.
+    #[error("the publisher has not the resources for another session: ask again in {seconds} s")]
+    Busy {
+        /// Seconds after which a token expires.
+        seconds: u32,
+    },
+}
+
+impl Refusal {
+    /// The code of the response (RFC 9200, section 5.10.1.1).
+    const fn code(self) -> Code {
+        match self {
+            Self::Malformed(_) | Self::Scope => Code::BAD_REQUEST,
+            Self::NotAuthentic | Self::Expired => Code::UNAUTHORIZED,
+            Self::Used => Code::FORBIDDEN,
+            Self::Busy { .. } => Code::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl From<NotOpened> for Refusal {
+    fn from(error: NotOpened) -> Self {
+        match error {
+            NotOpened::Malformed(malformed) => Self::Malformed(malformed),
+            NotOpened::NotAuthentic => Self::NotAuthentic,
+        }
+    }
+}
+
+/// A token that a publisher took. Its key is wiped on drop.
+pub struct Ticket {
+    /// The session identity, by which both ends know the key.
+    pub identity: String,
+    /// The pre-shared key, 32 bytes.
+    pub key: Zeroizing<Vec<u8>>,
+    /// The name of the subscriber.
+    pub subscriber: String,
+    /// The rights of the subscriber.
+    pub rights: Aif,
+    /// Seconds since 1970 until which it is valid.
+    pub expires: u64,
+    /// The address at which the subscriber waits for the publisher; `None` if the subscriber opens the session.
+    pub connect: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// The tokens of a publisher. Clones are the same publisher.
+///
+/// It is the [key store](tegmen_host::server::ServerBuilder::key_store) of the publisher's server: the access control server may
+/// upload tokens, and a subscriber with a token may do what the token allows.
+#[derive(Clone)]
+pub struct Tickets(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    protokey: Protokey,
+    most: usize,
+    crypto: Mutex<HostCrypto>,
+    taken: Mutex<BTreeMap<String, Arc<Ticket>>>,
+}
+
+impl Tickets {
+    /// The tokens of the publisher of this name: at most `most` that are not expired, each for one session.
+    ///
+    /// # Errors
+    /// The error of the system, if it gives no randomness.
+    pub fn new(name: &str, protokey: Protokey, most: usize) -> std::io::Result<Self> {
+        let crypto = Mutex::new(HostCrypto::from_os()?);
+        Ok(Self(Arc::new(Inner { name: name.to_owned(), protokey, most, crypto, taken: Mutex::default() })))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Ticket>>> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the payload of a request of the access control server. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Refusal`]. Nothing is then changed.
+    pub fn take(&self, payload: &[u8], now: u64) -> Result<Arc<Ticket>, Refusal> {
+        let ticket = self.open(payload)?;
+        if ticket.expires <= now {
+            return Err(Refusal::Expired);
+        }
+        let mut taken = self.taken();
+        taken.retain(|_, ticket| ticket.expires > now);
+        if taken.contains_key(&ticket.identity) {
+            return Err(Refusal::Used);
+        }
+        if taken.len() >= self.0.most {
+            let first = taken.values().map(|ticket| ticket.expires).min().unwrap_or_default();
+            let seconds = u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1);
+            return Err(Refusal::Busy { seconds });
+        }
+        let ticket = Arc::new(ticket);
+        taken.insert(ticket.identity.clone(), Arc::clone(&ticket));
+        Ok(ticket)
+    }
+
+    fn open(&self, payload: &[u8]) -> Result<Ticket, Refusal> {
+        let Inner { name, protokey, crypto, .. } = &*self.0;
+        let TokenUpload { access_token, connect } = TokenUpload::parse(payload)?;
+        let claims = {
+            let mut crypto = crypto.lock().unwrap_or_else(PoisonError::into_inner);
+            cwt::open(&access_token, &protokey.token_key::<HostCrypto>(), &mut *crypto)?
+        };
+        let Some(Confirmation::Key(CoseKey { kid: Some(kid), material: Material::Symmetric(key), .. })) = claims.cnf
+        else {
+            return Err(Refusal::NotAuthentic);
+        };
+        let identity = SessionIdentity::parse(&kid).filter(|identity| identity.publisher() == name);
+        let (Some(identity), Some(subscriber)) = (identity, claims.subject) else { return Err(Refusal::NotAuthentic) };
+        let own = protokey.session_key::<HostCrypto>(Mode::Bound, identity, &subscriber);
+        if claims.audience.as_deref() != Some(name) || !same(&key, own.expose()) {
+            return Err(Refusal::NotAuthentic);
+        }
+        let rights = claims.scope.and_then(|scope| scope.rights()).filter(is_understood).ok_or(Refusal::Scope)?;
+        let expires = claims.expires.ok_or(Refusal::Expired)?;
+        let (identity, connect) = (identity.as_str().to_owned(), connect.map(|connect| connect.address));
+        Ok(Ticket { identity, key, subscriber, rights, expires, connect })
+    }
+
+    /// Forgets a token whose session ended, so that another one may take its place.
+    pub fn forget(&self, identity: &str) {
+        self.taken().remove(identity);
+    }
+
+    /// Returns a handler for POST at `/authz-info`. It calls `taken` for each token that the publisher takes, which must return
+    /// quickly: it opens a session in a task of its own.
+    pub fn handler(
+        &self,
+        taken: impl Fn(Arc<Ticket>) + Send + Sync + 'static,
+    ) -> impl Fn(&Request<'_>, &mut Response<'_, '_>) -> Result<(), Code> + Send + Sync + 'static {
+        let tickets = self.clone();
+        move |request, response| {
+            if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
+                return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+            }
+            match tickets.take(request.payload(), now_millis() / 1000) {
+                Ok(ticket) => {
+                    taken(ticket);
+                    response.set_code(Code::CREATED);
+                    Ok(())
+                }
+                Err(refusal) => {
+                    request.because(refusal.to_string());
+                    response.set_code(refusal.code());
+                    match refusal {
+                        Refusal::Busy { seconds } => response.uint(OptionNumber::MAX_AGE, seconds),
+                        _ => Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the sessions of subscribers whose token expired. It does not return.
+    pub async fn end_expired(&self, server: &Arc<Server>) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let now = now_millis() / 1000;
+            let expired: Vec<_> = self
+                .taken()
+                .values()
+                .filter(|ticket| ticket.expires <= now)
+                .map(|ticket| ticket.identity.clone())
+                .collect();
+            if expired.is_empty() {
+                continue;
+            }
+            self.taken().retain(|identity, _| !expired.contains(identity));
+            let server = Arc::clone(server);
+            let ended = tokio::task::spawn_blocking(move || {
+                let sessions = server.sessions().into_iter().filter(|session| expired.contains(&session.identity));
+                sessions.for_each(|session| {
+                    server.close(session.id);
+                });
+            });
+            let _ = ended.await;
+        }
+    }
+}
+
+/// True if each right is on the path of one resource, which does not take tokens, and on methods of CoAP.
+fn is_understood(rights: &Aif) -> bool {
+    !rights.0.is_empty()
+        && rights.0.iter().all(|right| {
+            let is_path = right.path.starts_with('/') && !right.path.contains(NO_PATH);
+            is_path && right.path.strip_prefix('/') != Some(AUTHZ_INFO) && right.methods().is_some()
+        })
+}
+
+/// The rules of the credentials that have these rights.
+fn rules(rights: &Aif) -> Vec<String> {
+    let of_right = |right: &crate::access::ace::Right| {
+        let methods = right.methods().into_iter().flat_map(tegmen_coap::Methods::codes);
+        methods.map(|method| format!("{} {}", tegmen_coap::Methods::of(method), right.path)).collect::<Vec<_>>()
+    };
+    rights.0.iter().flat_map(of_right).collect()
+}
+
+impl KeyStore for Tickets {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let now = now_millis() / 1000;
+        let (key, allow) = if identity == SERVER_IDENTITY {
+            let key = self.0.protokey.server_key::<HostCrypto>();
+            (Zeroizing::new(key.expose().to_vec()), vec![format!("POST /{AUTHZ_INFO}")])
+        } else {
+            match self.taken().get(identity).filter(|taken| taken.expires > now && taken.connect.is_none()) {
+                Some(taken) => (taken.key.clone(), rules(&taken.rights)),
+                None => return ticket.answer(None),
+            }
+        };
+        ticket.answer(Some(StoredKey { key, previous: None, allow: Some(allow) }));
+    }
+}

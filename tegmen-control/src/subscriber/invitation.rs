@@ -1,0 +1,194 @@
+//! Sessions that a publisher opens, because the subscriber asked the access control server for it.
+
+use super::{Introspector, NotGranted};
+use crate::access::ace::trl::TokenHash;
+use crate::access::ace::{
+    ACE_CBOR, Confirmation, ConnectionRequest, CoseKey, Material, Returned, Scope, TokenRequest, TokenResponse,
+};
+use crate::access::protokey::SessionIdentity;
+use crate::access::revocation::token_hash;
+use crate::server::TOKEN;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tegmen_coap::{Code, OptionNumber};
+use tegmen_host::credentials::{KeyStore as _, KeyTicket};
+use tegmen_host::provider::HostCrypto;
+use zeroize::Zeroizing;
+
+/// Sessions for which keys are kept at the same time.
+const MOST: usize = 1 << 16;
+/// Handshakes of one publisher that wait for the access control server.
+const WAITING: usize = 64;
+
+/// The sessions that publishers are asked to open.
+#[derive(Default)]
+pub(super) struct Invited {
+    keys: BTreeMap<String, Invitation>,
+    /// The handshakes of publishers that were asked, by the name of the publisher, until the access control server answers: a
+    /// publisher may be faster than that answer.
+    waiting: BTreeMap<String, Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Questions to the access control server.
+    questions: usize,
+    /// The session identities of the handshakes.
+    handshakes: Vec<(String, KeyTicket)>,
+}
+
+struct Invitation {
+    /// `None` if it is revoked.
+    key: Option<Zeroizing<Vec<u8>>>,
+    /// The hash of the token, by which it is revoked.
+    hash: TokenHash,
+    until: Instant,
+}
+
+/// A question to the access control server. Its end decides on the handshakes that wait.
+struct Question<'a> {
+    of: &'a Introspector,
+    publisher: &'a str,
+}
+
+impl<'a> Question<'a> {
+    fn new(of: &'a Introspector, publisher: &'a str) -> Self {
+        let mut invited = of.invited();
+        let waiting = invited.waiting.entry(publisher.to_owned()).or_default();
+        waiting.questions = waiting.questions.saturating_add(1);
+        Self { of, publisher }
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let handshakes = {
+            let mut invited = self.of.invited();
+            let Some(waiting) = invited.waiting.get_mut(self.publisher) else { return };
+            waiting.questions = waiting.questions.saturating_sub(1);
+            let handshakes = std::mem::take(&mut waiting.handshakes);
+            if waiting.questions == 0 {
+                invited.waiting.remove(self.publisher);
+            }
+            handshakes
+        };
+        for (identity, ticket) in handshakes {
+            self.of.find(&identity, ticket);
+        }
+    }
+}
+
+/// A session that a publisher opens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExpectedSession {
+    /// The identity by which the subscriber's server knows the session.
+    pub identity: String,
+    /// Seconds for which the subscriber may use it; `None` if the server gives no limit.
+    pub expires_in: Option<u64>,
+}
+
+impl Introspector {
+    fn invited(&self) -> MutexGuard<'_, Invited> {
+        self.invited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the access control server that a publisher opens a session with this subscriber at `address`, for these rights. Returns
+    /// when the publisher agreed. The server of this key store then takes the handshake of the publisher.
+    ///
+    /// # Errors
+    /// [`NotGranted`]. [`NotGranted::Later`] also has the refusal of a publisher that has not the resources for another session.
+    pub async fn invite(
+        &self,
+        publisher: &str,
+        scope: &Scope,
+        address: SocketAddr,
+    ) -> Result<ExpectedSession, NotGranted> {
+        let _question = Question::new(self, publisher);
+        let (session, invitation) = self.ask(publisher, scope, address).await?;
+        let (mut invited, now) = (self.invited(), Instant::now());
+        invited.keys.retain(|_, invitation| invitation.until > now);
+        if invited.keys.len() >= MOST {
+            return Err(NotGranted::Full);
+        }
+        invited.keys.insert(session.identity.clone(), invitation);
+        Ok(session)
+    }
+
+    async fn ask(
+        &self,
+        publisher: &str,
+        scope: &Scope,
+        address: SocketAddr,
+    ) -> Result<(ExpectedSession, Invitation), NotGranted> {
+        let request = TokenRequest {
+            audience: Some(publisher.to_owned()),
+            scope: Some(scope.clone()),
+            upload: Some(Returned::Hash),
+            to_rs: Some(ConnectionRequest { address }.encode()),
+            ..TokenRequest::default()
+        };
+        let response = self.server.post(TOKEN, &request.encode()).content_format(ACE_CBOR).await?;
+        let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
+        let payload = Zeroizing::new(response.payload);
+        match code {
+            Code::CREATED => {}
+            Code::FORBIDDEN => return Err(NotGranted::Refused),
+            Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
+            Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
+                return Err(NotGranted::Later { code, seconds: max_age.unwrap_or(60) });
+            }
+            code => return Err(NotGranted::Unexpected { code }),
+        }
+        let response = TokenResponse::parse(&payload).map_err(|_| NotGranted::Unexpected { code })?;
+        if response.uploaded != Some(true) {
+            return Err(NotGranted::Unreachable);
+        }
+        let (Some(hash), Some(Confirmation::Key(CoseKey { kid: Some(kid), material: Material::Symmetric(key), .. }))) =
+            (response.token_hash, response.cnf)
+        else {
+            return Err(NotGranted::Unexpected { code });
+        };
+        let identity = SessionIdentity::parse(&kid).filter(|identity| identity.publisher() == publisher);
+        let identity = identity.ok_or(NotGranted::Unexpected { code })?.as_str().to_owned();
+        let expires_in = response.expires_in;
+        let until =
+            Instant::now() + Duration::from_secs(expires_in.unwrap_or(u64::from(u32::MAX)).min(u32::MAX.into()));
+        Ok((ExpectedSession { identity, expires_in }, Invitation { key: Some(key), hash, until }))
+    }
+
+    /// Answers for a session that a publisher was asked to open. Returns the ticket of another one.
+    pub(super) fn of_invited(&self, identity: &str, ticket: KeyTicket) -> Option<KeyTicket> {
+        let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher().to_owned())?;
+        let mut invited = self.invited();
+        if let Some(invitation) = invited.keys.get(identity) {
+            let key = invitation.key.clone().filter(|_| invitation.until > Instant::now());
+            drop(invited);
+            ticket.answer(key.map(|key| self.stored(key)));
+            return None;
+        }
+        match invited.waiting.get_mut(&publisher) {
+            Some(waiting) if waiting.handshakes.len() < WAITING => {
+                waiting.handshakes.push((identity.to_owned(), ticket));
+                None
+            }
+            _ => Some(ticket),
+        }
+    }
+
+    /// Forgets the keys that are revoked.
+    pub(super) fn revoke(&self, revoked: &BTreeSet<TokenHash>) {
+        for invitation in self.invited().keys.values_mut().filter(|invitation| revoked.contains(&invitation.hash)) {
+            invitation.key = None;
+        }
+    }
+
+    /// True if the key of a session is revoked.
+    pub(super) fn is_revoked(&self, identity: &str, revoked: &BTreeSet<TokenHash>) -> bool {
+        match self.invited().keys.get(identity) {
+            Some(invitation) => revoked.contains(&invitation.hash),
+            None => revoked.contains(&token_hash::<HostCrypto>(identity.as_bytes())),
+        }
+    }
+}
