@@ -31,6 +31,8 @@ use zeroize::Zeroizing;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Characters of a path that would give a rule another meaning, or that a path has only when it is encoded.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
+/// Identities of tokens that are remembered until the tokens expire, those in use included.
+const REMEMBERED: usize = 1 << 16;
 
 /// The reason why a publisher does not take a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -113,7 +115,15 @@ struct Inner {
     protokey: Protokey,
     most: usize,
     crypto: Mutex<HostCrypto>,
-    taken: Mutex<BTreeMap<String, Arc<Ticket>>>,
+    taken: Mutex<BTreeMap<String, Taken>>,
+}
+
+/// A token that is not expired. It is remembered after its session ended, so that it is not taken again.
+struct Taken {
+    /// `None` if its session ended.
+    ticket: Option<Arc<Ticket>>,
+    /// Seconds since 1970.
+    expires: u64,
 }
 
 impl Tickets {
@@ -126,7 +136,7 @@ impl Tickets {
         Ok(Self(Arc::new(Inner { name: name.to_owned(), protokey, most, crypto, taken: Mutex::default() })))
     }
 
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Ticket>>> {
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Taken>> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,17 +150,23 @@ impl Tickets {
             return Err(Refusal::Expired);
         }
         let mut taken = self.taken();
-        taken.retain(|_, ticket| ticket.expires > now);
+        taken.retain(|_, taken| taken.expires > now);
         if taken.contains_key(&ticket.identity) {
             return Err(Refusal::Used);
         }
-        if taken.len() >= self.0.most {
-            let first = taken.values().map(|ticket| ticket.expires).min().unwrap_or_default();
+        let in_use = || taken.values().filter(|taken| taken.ticket.is_some());
+        let first = match (in_use().count() >= self.0.most, taken.len() >= REMEMBERED) {
+            (true, _) => in_use().map(|taken| taken.expires).min(),
+            (false, true) => taken.values().map(|taken| taken.expires).min(),
+            (false, false) => None,
+        };
+        if let Some(first) = first {
             let seconds = u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1);
             return Err(Refusal::Busy { seconds });
         }
         let ticket = Arc::new(ticket);
-        taken.insert(ticket.identity.clone(), Arc::clone(&ticket));
+        let expires = ticket.expires;
+        taken.insert(ticket.identity.clone(), Taken { ticket: Some(Arc::clone(&ticket)), expires });
         Ok(ticket)
     }
 
@@ -177,9 +193,11 @@ impl Tickets {
         Ok(Ticket { identity, key, subscriber, rights, expires, connect })
     }
 
-    /// Forgets a token whose session ended, so that another one may take its place.
-    pub fn forget(&self, identity: &str) {
-        self.taken().remove(identity);
+    /// Ends the use of a token whose session ended, so that another one may take its place. The same token is not taken again.
+    pub fn end(&self, identity: &str) {
+        if let Some(taken) = self.taken().get_mut(identity) {
+            taken.ticket = None;
+        }
     }
 
     /// Returns a handler for POST at `/authz-info`. It calls `taken` for each token that the publisher takes, which must return
@@ -218,9 +236,9 @@ impl Tickets {
             let now = now_millis() / 1000;
             let expired: Vec<_> = self
                 .taken()
-                .values()
-                .filter(|ticket| ticket.expires <= now)
-                .map(|ticket| ticket.identity.clone())
+                .iter()
+                .filter(|(_, taken)| taken.expires <= now)
+                .map(|(identity, _)| identity.clone())
                 .collect();
             if expired.is_empty() {
                 continue;
@@ -263,7 +281,8 @@ impl KeyStore for Tickets {
             let key = self.0.protokey.server_key::<HostCrypto>();
             (Zeroizing::new(key.expose().to_vec()), vec![format!("POST /{AUTHZ_INFO}")])
         } else {
-            match self.taken().get(identity).filter(|taken| taken.expires > now && taken.connect.is_none()) {
+            let taken = self.taken().get(identity).and_then(|taken| taken.ticket.clone());
+            match taken.filter(|taken| taken.expires > now && taken.connect.is_none()) {
                 Some(taken) => (taken.key.clone(), rules(&taken.rights)),
                 None => return ticket.answer(None),
             }

@@ -186,7 +186,7 @@ async fn a_publisher_without_resources_refuses_and_nobody_has_a_token() {
         assert_eq!(listed, session.identity != first.identity);
     }
     // The end of a session makes room.
-    tickets.forget(&first.identity);
+    tickets.end(&first.identity);
     keys.invite("oven", &scope("/temp"), at(&display)).await.expect("an invitation");
     drop((access, service));
     let log = std::fs::read_to_string(dir.0.join("audit.log")).expect("a log");
@@ -328,6 +328,8 @@ fn a_publisher_takes_no_token_twice_and_none_that_is_not_for_it() {
     assert_eq!(tickets.take(&upload(&right), NOW).expect_err("refused"), Refusal::Used);
     let other = Claims { cnf: right.cnf.clone(), ..claims(key("display").expose(), "/temp") };
     assert_eq!(tickets.take(&upload(&other), NOW + 9).expect_err("refused"), Refusal::Used);
+    tickets.end(identity);
+    assert_eq!(tickets.take(&upload(&right), NOW + 9).expect_err("refused"), Refusal::Used);
     // It is sealed under the key of another publisher.
     let foreign = Protokey::new(&[8; 16]).expect("a protokey").token_key::<HostCrypto>();
     let access_token = seal(&right, &foreign, &mut HostCrypto::from_os().expect("randomness"));
