@@ -229,27 +229,27 @@ impl Tickets {
         }
     }
 
-    /// Ends the sessions of subscribers whose token expired. It does not return.
+    /// The token of a session, if it is in use and not expired. `now` is in seconds since 1970.
+    fn in_use(&self, identity: &str, now: u64) -> Option<Arc<Ticket>> {
+        self.taken().get(identity).and_then(|taken| taken.ticket.clone()).filter(|ticket| ticket.expires > now)
+    }
+
+    /// Ends the sessions of subscribers whose token expired, or whose use [ended](Self::end). It does not return.
     pub async fn end_expired(&self, server: &Arc<Server>) {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            let now = now_millis() / 1000;
-            let expired: Vec<_> = self
-                .taken()
-                .iter()
-                .filter(|(_, taken)| taken.expires <= now)
-                .map(|(identity, _)| identity.clone())
-                .collect();
-            if expired.is_empty() {
-                continue;
-            }
-            self.taken().retain(|identity, _| !expired.contains(identity));
-            let server = Arc::clone(server);
+            let (tickets, server) = (self.clone(), Arc::clone(server));
+            // A session whose handshake began before the end of its token may begin after it, so all sessions are examined.
             let ended = tokio::task::spawn_blocking(move || {
-                let sessions = server.sessions().into_iter().filter(|session| expired.contains(&session.identity));
-                sessions.for_each(|session| {
+                let now = now_millis() / 1000;
+                let of_token = |identity: &str| {
+                    let identity = SessionIdentity::parse(identity.as_bytes());
+                    identity.is_some_and(|identity| identity.publisher() == tickets.0.name)
+                };
+                let sessions = server.sessions().into_iter().filter(|session| of_token(&session.identity));
+                for session in sessions.filter(|session| tickets.in_use(&session.identity, now).is_none()) {
                     server.close(session.id);
-                });
+                }
             });
             let _ = ended.await;
         }
@@ -281,8 +281,7 @@ impl KeyStore for Tickets {
             let key = self.0.protokey.server_key::<HostCrypto>();
             (Zeroizing::new(key.expose().to_vec()), vec![format!("POST /{AUTHZ_INFO}")])
         } else {
-            let taken = self.taken().get(identity).and_then(|taken| taken.ticket.clone());
-            match taken.filter(|taken| taken.expires > now && taken.connect.is_none()) {
+            match self.in_use(identity, now).filter(|taken| taken.connect.is_none()) {
                 Some(taken) => (taken.key.clone(), rules(&taken.rights)),
                 None => return ticket.answer(None),
             }

@@ -21,6 +21,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::SoftwareKey;
+use tegmen_store::clock::now_millis;
 use tegmen_store::{Database, Options, SealingKey};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -226,6 +227,11 @@ async fn a_subscriber_with_an_uploaded_token_may_do_what_the_token_allows_until_
     let own = session.post("/authz-info", &upload).content_format(ACE_CBOR).await.expect("a response");
     assert_eq!(own.code, Code::FORBIDDEN);
 
+    // A token that is taken after the end of another one does not keep the session of that one.
+    while now_millis() / 1000 < ticket.expires {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    ask(Returned::Hash).await;
     let server = Arc::clone(&oven);
     let ending = tokio::spawn(async move { tickets.end_expired(&server).await });
     while session.get("/temp").await.is_ok() {
