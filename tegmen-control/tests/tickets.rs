@@ -64,7 +64,7 @@ fn scope(path: &str) -> Scope {
     Scope::of(&Aif(vec![Right { path: path.to_owned(), permissions: 1 }]))
 }
 
-/// A publisher that takes so many tokens, and the tickets that it took.
+/// A publisher that takes `most` tokens, and the tickets that it took.
 fn publisher(most: usize) -> (Arc<Server>, Tickets, UnboundedReceiver<Arc<Ticket>>) {
     let tickets = Tickets::new("oven", protokey(), most).expect("randomness");
     let (taken, tickets_taken) = tokio::sync::mpsc::unbounded_channel();
@@ -186,7 +186,7 @@ async fn a_publisher_without_resources_refuses_and_nobody_has_a_token() {
         let listed = service.state().view().is_revoked(hash);
         assert_eq!(listed, session.identity != first.identity);
     }
-    // The end of a session makes room.
+    // After the end of a session the publisher takes another token.
     tickets.end(&first.identity);
     keys.invite("oven", &scope("/temp"), at(&display)).await.expect("an invitation");
     drop((access, service));

@@ -153,8 +153,9 @@ impl Introspector {
         let identity = SessionIdentity::parse(&kid).filter(|identity| identity.publisher() == publisher);
         let identity = identity.ok_or(NotGranted::Unexpected { code })?.as_str().to_owned();
         let expires_in = response.expires_in;
-        let until =
-            Instant::now() + Duration::from_secs(expires_in.unwrap_or(u64::from(u32::MAX)).min(u32::MAX.into()));
+        let now = Instant::now();
+        let lifetime = Duration::from_secs(expires_in.unwrap_or(u64::from(u32::MAX)).min(u32::MAX.into()));
+        let until = now.checked_add(lifetime).unwrap_or(now);
         Ok((ExpectedSession { identity, expires_in }, Invitation { key: Some(key), hash, until }))
     }
 
