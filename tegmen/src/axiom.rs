@@ -18,16 +18,21 @@
 //! * Nothing is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the caller
 //!   delivers it only with another proof that it is new: an Echo option in a request (RFC 9175), the token of an open request in
 //!   a response. The paper takes the first record as the reference (section 6.2), which two old records defeat.
+//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, over which an evicted member and other members have no
+//!   power, and has the master secret of the next epoch.
 //! * No record that fails to open changes anything, however many come.
 
 mod association;
+mod key_path;
 mod member;
 mod opened;
 mod protection;
+pub mod rekey;
 mod states;
 mod suite;
 
 pub use association::{Association, BadAssociation};
+pub use key_path::{Admission, KeyPath, Rekeyed};
 pub use member::{Kept, Member, SealRefused};
 pub use opened::{Opened, Proof, SenderId, Unverified};
 pub use suite::Suite;

@@ -7,4 +7,5 @@ mod group;
 #[path = "../world/recorder.rs"]
 mod recorder;
 mod records;
+mod rekeying;
 mod world;

@@ -1,0 +1,175 @@
+//! The secrets of a member that outlive an epoch, and what rekey messages do to them.
+
+use super::association::BadAssociation;
+use super::rekey::{GroupIdentity, Message, check, link, master_secret, open_epoch, open_node, parent_of};
+use crate::counters::Discard;
+use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
+use crate::secret::{Secret, same};
+
+/// The parameters that a member gets from the controller, over a session of its own, when it joins and when it catches up.
+#[derive(Clone, Copy)]
+pub struct Admission<'a> {
+    /// The group.
+    pub group: &'a GroupIdentity,
+    /// The current epoch, from 1.
+    pub epoch: u16,
+    /// The element of the hash chain of the epoch.
+    pub chain: &'a [u8; DIGEST_LEN],
+    /// The secret of the epoch.
+    pub secret: &'a [u8; DIGEST_LEN],
+    /// The leaf of the member.
+    pub leaf: u32,
+    /// The secrets of the nodes from the leaf to the root. No other member ever gets that of the leaf.
+    pub path: &'a [[u8; KEY_LEN]],
+}
+
+/// The result of an authentic rekey message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rekeyed {
+    /// Secrets of nodes are new. The message of the epoch follows.
+    Nodes,
+    /// The next epoch has begun: call [`Member::rekey`](super::Member::rekey) with its [master secret](KeyPath::master_secret).
+    Epoch,
+    /// The member probably missed a message. Ask the controller for an [`Admission`]. Nothing authenticates this result, so
+    /// limit the rate of these requests.
+    Missed,
+}
+
+/// The secrets of a member from its leaf to the root of the tree, at most `NODES` of them, and those of the epoch. A tree of
+/// 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
+pub struct KeyPath<const NODES: usize> {
+    group: GroupIdentity,
+    leaf: u32,
+    epoch: u16,
+    chain: [u8; DIGEST_LEN],
+    secret: Secret<DIGEST_LEN>,
+    path: [Secret<KEY_LEN>; NODES],
+}
+
+impl<const NODES: usize> KeyPath<NODES> {
+    /// The secrets of a member that was just admitted.
+    ///
+    /// # Errors
+    /// [`BadAssociation::Epoch`] if the epoch is 0, [`BadAssociation::Suite`] if the path has not as many secrets as the leaf has
+    /// levels, or more than `NODES`.
+    pub fn new(admission: &Admission<'_>) -> Result<Self, BadAssociation> {
+        let levels = admission.leaf.checked_ilog2().map(|depth| depth.wrapping_add(1) as usize);
+        if levels != Some(admission.path.len()) || admission.path.len() > NODES {
+            return Err(BadAssociation::Suite);
+        }
+        if admission.epoch == 0 {
+            return Err(BadAssociation::Epoch);
+        }
+        let mut made = Self {
+            group: *admission.group,
+            leaf: admission.leaf,
+            epoch: admission.epoch,
+            chain: *admission.chain,
+            secret: Secret::new(*admission.secret),
+            path: [const { Secret::zeroed() }; NODES],
+        };
+        for (to, from) in made.path.iter_mut().zip(admission.path) {
+            *to.expose_mut() = *from;
+        }
+        Ok(made)
+    }
+
+    /// Takes the parameters that the controller sent because a message was missed.
+    ///
+    /// # Errors
+    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
+    /// Nothing has changed then.
+    pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
+        if *admission.group != self.group || admission.epoch < self.epoch {
+            return Err(BadAssociation::Epoch);
+        }
+        *self = Self::new(admission)?;
+        Ok(())
+    }
+
+    /// Returns the current epoch.
+    pub const fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    /// Returns the master secret of the current epoch, for its [`Association`](super::Association).
+    pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
+        master_secret::<C>(&self.group, self.epoch, &self.secret)
+    }
+
+    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1; a member without it takes
+    /// only node messages under the secret of its leaf.
+    ///
+    /// # Errors
+    /// Why the message is dropped; nothing has changed then. [`Discard::UnknownPeer`] if it is for other members,
+    /// [`Discard::Replayed`] if it is of this epoch or an earlier one.
+    pub fn open<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        controller: Option<&[u8]>,
+        message: &[u8],
+    ) -> Result<Rekeyed, Discard> {
+        let parsed = Message::parse(message).map_err(|_| Discard::Malformed)?;
+        let epoch = match &parsed {
+            Message::Node { place, .. } => place.epoch,
+            Message::Epoch { epoch, .. } => *epoch,
+        };
+        let next = self.epoch.checked_add(1).ok_or(Discard::Replayed)?;
+        if epoch != next {
+            return if epoch < next { Err(Discard::Replayed) } else { Ok(Rekeyed::Missed) };
+        }
+        match parsed {
+            Message::Epoch { chain, .. } => self.open_epoch(crypto, next, chain, message),
+            Message::Node { place, sealed, signature } => {
+                let depth = self.leaf.checked_ilog2().ok_or(Discard::UnknownPeer)?;
+                let below = place.under.checked_ilog2().and_then(|level| depth.checked_sub(level));
+                let below = below.filter(|below| self.leaf.checked_shr(*below) == Some(place.under));
+                let below = below.ok_or(Discard::UnknownPeer)?;
+                let first = below.wrapping_add(place.up.into());
+                if place.up == 0 || first > depth {
+                    return Err(Discard::Malformed);
+                }
+                if signature.is_none() && below != 0 {
+                    return Err(Discard::NotAuthentic);
+                }
+                let key = self.path.get(below as usize).ok_or(Discard::UnknownPeer)?;
+                let secret = open_node(crypto, &self.group, key, sealed).map_err(|_| Discard::NotAuthentic)?;
+                if let Some(signature) = signature {
+                    let controller = controller.ok_or(Discard::Unexpected)?;
+                    check(crypto, &self.group, controller, sealed, signature).map_err(|_| Discard::NotAuthentic)?;
+                }
+                self.replace::<C>(first, depth, secret);
+                Ok(Rekeyed::Nodes)
+            }
+        }
+    }
+
+    /// Puts the secret into the node `first` levels above the leaf, and those that follow from it into the nodes above.
+    fn replace<C: Crypto>(&mut self, first: u32, depth: u32, mut secret: Secret<KEY_LEN>) {
+        let levels = depth.wrapping_add(1) as usize;
+        for node in self.path.iter_mut().take(levels).skip(first as usize) {
+            let parent = parent_of::<C>(&self.group, &secret);
+            *node = core::mem::replace(&mut secret, parent);
+        }
+    }
+
+    fn open_epoch<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        next: u16,
+        chain: &[u8; DIGEST_LEN],
+        message: &[u8],
+    ) -> Result<Rekeyed, Discard> {
+        let depth = self.leaf.checked_ilog2().ok_or(Discard::UnknownPeer)?;
+        let root = self.path.get(depth as usize).ok_or(Discard::UnknownPeer)?;
+        // Without the new secret of the root, a genuine message and a forged one look the same.
+        let Ok(secret) = open_epoch(crypto, &self.group, root, message) else { return Ok(Rekeyed::Missed) };
+        if !same(&link::<C>(&self.group, next, chain, &secret), &self.chain) {
+            return Err(Discard::NotAuthentic);
+        }
+        self.epoch = next;
+        self.chain = *chain;
+        self.secret = secret;
+        Ok(Rekeyed::Epoch)
+    }
+}

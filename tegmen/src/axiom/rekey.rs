@@ -1,0 +1,283 @@
+//! Rekey messages: their bytes, and the keys that protect them. Both ends use it.
+//!
+//! The keys of a group are in a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its nodes have
+//! numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. A member has a leaf, and the secrets of all nodes from
+//! its leaf to the root. The controller replaces the secrets of a path from the lowest node to the root: the lowest is random,
+//! and each other one follows from the one below it. So a subtree beside the path needs one secret, and one message carries it.
+//!
+//! A node message carries the new secret of a node under the secret of a node below it. The controller signs it, because all
+//! members of a subtree have the secret that encrypts it. Only a message under the secret of a leaf has no signature: no other
+//! member has that secret.
+//!
+//! An epoch message carries the random secret of the next epoch under the secret of the root. A hash chain authenticates it: the
+//! controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last epoch to the first.
+
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::crypto::hash::HmacKey;
+use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
+use crate::secret::Secret;
+
+/// Bytes of the longest rekey message, a node message with its signature.
+pub const MAX_MESSAGE: usize = SIGNED_LEN + SIGNATURE_LEN;
+
+/// Bytes of a signature: ECDSA on secp256r1, both numbers with 32 bytes.
+const SIGNATURE_LEN: usize = 64;
+/// Bytes of a node message before its signature.
+const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
+/// Bytes of the tag of a node message that has a signature. The tag stops outsiders before the signature is checked.
+const SIGNED_TAG: usize = 8;
+/// Bytes of the tag of any other message.
+const TAG: usize = 16;
+/// Bytes before the secret in a node message: kind, epoch, levels, node.
+const NODE_HEAD: usize = 7;
+/// Bytes before the secret in an epoch message: kind, epoch, element of the hash chain.
+const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
+/// Bytes of the longest ECDSA-Sig-Value.
+const MAX_DER: usize = 72;
+
+/// The first byte of a message.
+const SIGNED: u8 = 1;
+const PAIRWISE: u8 = 2;
+const EPOCH: u8 = 3;
+
+/// The identity of a group: 16 random bytes of its controller.
+pub type GroupIdentity = [u8; 16];
+
+/// The place of a new secret in the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The epoch that begins after it.
+    pub epoch: u16,
+    /// The node whose secret encrypts the new one, below 2^24.
+    pub under: u32,
+    /// Levels from `under` up to the node that has the new secret, at least 1.
+    pub up: u8,
+}
+
+/// A rekey message.
+pub(super) enum Message<'m> {
+    Node { place: Place, sealed: &'m [u8], signature: Option<&'m [u8; SIGNATURE_LEN]> },
+    Epoch { epoch: u16, chain: &'m [u8; DIGEST_LEN] },
+}
+
+impl<'m> Message<'m> {
+    /// Reads a message. No byte may follow it.
+    pub(super) fn parse(bytes: &'m [u8]) -> Result<Self, Truncated> {
+        let mut reader = Reader::new(bytes);
+        let (kind, epoch) = (reader.u8()?, reader.u16()?);
+        let message = match kind {
+            EPOCH => {
+                let chain = reader.array_ref()?;
+                reader.array_ref::<{ DIGEST_LEN + TAG }>()?;
+                Self::Epoch { epoch, chain }
+            }
+            SIGNED | PAIRWISE => {
+                let place = Place { epoch, up: reader.u8()?, under: reader.u24()? };
+                let (len, is_signed) = if kind == SIGNED { (SIGNED_TAG, true) } else { (TAG, false) };
+                reader.take(KEY_LEN.wrapping_add(len))?;
+                let sealed = bytes.get(..NODE_HEAD.wrapping_add(KEY_LEN).wrapping_add(len)).ok_or(Truncated)?;
+                Self::Node { place, sealed, signature: if is_signed { Some(reader.array_ref()?) } else { None } }
+            }
+            _ => return Err(Truncated),
+        };
+        if reader.is_empty() { Ok(message) } else { Err(Truncated) }
+    }
+}
+
+/// Returns the secret of the parent of a node that has this new secret.
+pub fn parent_of<C: Crypto>(group: &GroupIdentity, secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
+    derive::<C>(b"axiom parent", group, secret)
+}
+
+/// Returns the element of the hash chain before the one of `epoch`.
+pub fn link<C: Crypto>(
+    group: &GroupIdentity,
+    epoch: u16,
+    chain: &[u8; DIGEST_LEN],
+    secret: &Secret<DIGEST_LEN>,
+) -> [u8; DIGEST_LEN] {
+    let committed: [u8; DIGEST_LEN] = digest::<C, DIGEST_LEN>(&[secret.expose()]);
+    digest::<C, DIGEST_LEN>(&[b"axiom chain", group, &epoch.to_be_bytes(), chain, &committed])
+}
+
+/// Returns the master secret of an epoch, for its association.
+pub fn master_secret<C: Crypto>(group: &GroupIdentity, epoch: u16, secret: &Secret<DIGEST_LEN>) -> Secret<48> {
+    let mut master = Secret::zeroed();
+    let seed: [&[u8]; 3] = [b"axiom epoch", group, &epoch.to_be_bytes()];
+    HmacKey::new::<C>(&[secret.expose()]).prf::<C>(&seed, master.expose_mut());
+    master
+}
+
+/// Writes a node message: `secret` under the secret `key` of the node `place.under`. `sign` returns the ECDSA-Sig-Value, in DER,
+/// over a digest. Without it the message is for the one member whose leaf `place.under` is.
+///
+/// # Errors
+/// [`Full`] if there is no space, the node is not below 2^24, or nothing was signed.
+pub fn seal_node<C: Crypto>(
+    crypto: &mut C,
+    group: &GroupIdentity,
+    place: Place,
+    (key, secret): (&Secret<KEY_LEN>, &Secret<KEY_LEN>),
+    sign: Option<&dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize>>,
+    out: &mut Writer<'_>,
+) -> Result<(), Full> {
+    let mut message = [0; MAX_MESSAGE];
+    let mut writer = Writer::new(&mut message);
+    writer.u8(if sign.is_some() { SIGNED } else { PAIRWISE })?;
+    writer.u16(place.epoch)?;
+    writer.u8(place.up)?;
+    writer.u24(place.under)?;
+    writer.put(secret.expose())?;
+    let tag = if sign.is_some() { SIGNED_TAG } else { TAG };
+    writer.put([0; TAG].get(..tag).ok_or(Full)?)?;
+    let key = derive::<C>(b"axiom node", group, key);
+    seal(crypto, &key, NODE_HEAD, tag, writer.finish())?;
+    let (sealed, rest) = message.split_at_checked(NODE_HEAD.wrapping_add(KEY_LEN).wrapping_add(tag)).ok_or(Full)?;
+    out.put(sealed)?;
+    let Some(sign) = sign else { return Ok(()) };
+    let mut der = [0; MAX_DER];
+    let len = sign(&signed_digest::<C>(group, sealed), &mut der).ok_or(Full)?;
+    debug_assert_eq!(rest.len(), SIGNATURE_LEN);
+    out.put(&from_der(der.get(..len).ok_or(Full)?).map_err(|_| Full)?)
+}
+
+/// Writes the message of `epoch`: its secret, under the secret of the root, and its element of the hash chain.
+///
+/// # Errors
+/// [`Full`] if there is no space.
+pub fn seal_epoch<C: Crypto>(
+    crypto: &mut C,
+    group: &GroupIdentity,
+    (epoch, chain): (u16, &[u8; DIGEST_LEN]),
+    (root, secret): (&Secret<KEY_LEN>, &Secret<DIGEST_LEN>),
+    out: &mut Writer<'_>,
+) -> Result<(), Full> {
+    let mut message = [0; EPOCH_HEAD + DIGEST_LEN + TAG];
+    let mut writer = Writer::new(&mut message);
+    writer.u8(EPOCH)?;
+    writer.u16(epoch)?;
+    writer.put(chain)?;
+    writer.put(secret.expose())?;
+    let key = derive::<C>(b"axiom root", group, root);
+    seal(crypto, &key, EPOCH_HEAD, TAG, &mut message)?;
+    out.put(&message)
+}
+
+/// Opens the secret of a node message, which is not authentic yet: [`check`] its signature.
+pub(super) fn open_node<C: Crypto>(
+    crypto: &mut C,
+    group: &GroupIdentity,
+    key: &Secret<KEY_LEN>,
+    sealed: &[u8],
+) -> Result<Secret<KEY_LEN>, NotAuthentic> {
+    open(crypto, &derive::<C>(b"axiom node", group, key), NODE_HEAD, sealed)
+}
+
+/// Opens the secret of an epoch message, which is not authentic yet: the hash chain proves it.
+pub(super) fn open_epoch<C: Crypto>(
+    crypto: &mut C,
+    group: &GroupIdentity,
+    root: &Secret<KEY_LEN>,
+    message: &[u8],
+) -> Result<Secret<DIGEST_LEN>, NotAuthentic> {
+    open(crypto, &derive::<C>(b"axiom root", group, root), EPOCH_HEAD, message)
+}
+
+/// Checks the signature of the controller over a node message.
+pub(super) fn check<C: Crypto>(
+    crypto: &mut C,
+    group: &GroupIdentity,
+    controller: &[u8],
+    sealed: &[u8],
+    signature: &[u8; SIGNATURE_LEN],
+) -> Result<(), NotAuthentic> {
+    let mut der = [0; MAX_DER];
+    let mut writer = Writer::new(&mut der);
+    to_der(signature, &mut writer).map_err(|_| NotAuthentic)?;
+    let digest = signed_digest::<C>(group, sealed);
+    crypto.verify(SignatureScheme::ECDSA_SECP256R1_SHA256, controller, &digest, writer.written())
+}
+
+fn signed_digest<C: Crypto>(group: &GroupIdentity, sealed: &[u8]) -> [u8; DIGEST_LEN] {
+    digest::<C, DIGEST_LEN>(&[b"axiom rekey", group, sealed])
+}
+
+fn derive<C: Crypto>(label: &[u8], group: &GroupIdentity, secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
+    let code = Secret::new(hmac::<C, DIGEST_LEN>(&[secret.expose()], &[label, group]));
+    let mut key = Secret::zeroed();
+    for (to, from) in key.expose_mut().iter_mut().zip(code.expose()) {
+        *to = *from;
+    }
+    key
+}
+
+/// The nonce: four zeros and the first bytes of the message. A key seals once with each kind, epoch and number of levels.
+fn nonce(message: &[u8]) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    for (to, from) in nonce.iter_mut().skip(4).zip(message.iter().take(NODE_HEAD)) {
+        *to = *from;
+    }
+    nonce
+}
+
+fn seal<C: Crypto>(
+    crypto: &mut C,
+    key: &Secret<KEY_LEN>,
+    head: usize,
+    tag: usize,
+    message: &mut [u8],
+) -> Result<(), Full> {
+    let nonce = nonce(message);
+    let (aad, body) = message.split_at_mut_checked(head).ok_or(Full)?;
+    let at = body.len().checked_sub(tag).ok_or(Full)?;
+    let (body, tag) = body.split_at_mut_checked(at).ok_or(Full)?;
+    crypto.seal(C::AES_128_CCM, key.expose(), &nonce, aad, body, tag).map_err(|_| Full)
+}
+
+fn open<C: Crypto, const LEN: usize>(
+    crypto: &mut C,
+    key: &Secret<KEY_LEN>,
+    head: usize,
+    message: &[u8],
+) -> Result<Secret<LEN>, NotAuthentic> {
+    let (aad, body) = message.split_at_checked(head).ok_or(NotAuthentic)?;
+    let (body, tag) = body.split_first_chunk::<LEN>().ok_or(NotAuthentic)?;
+    let mut secret = Secret::new(*body);
+    crypto.open(C::AES_128_CCM, key.expose(), &nonce(message), aad, secret.expose_mut(), tag)?;
+    Ok(secret)
+}
+
+/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3).
+fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(), Full> {
+    out.u8(0x30)?;
+    out.behind_len::<1>(|out| {
+        for number in signature.chunks(SIGNATURE_LEN / 2) {
+            let zeros = number.iter().take_while(|byte| **byte == 0).count();
+            let number = number.get(zeros..).unwrap_or(&[]);
+            out.u8(0x02)?;
+            out.behind_len::<1>(|out| {
+                if number.first().is_some_and(|byte| *byte >= 0x80) {
+                    out.u8(0)?;
+                }
+                out.put(number)
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// The inverse of [`to_der`].
+fn from_der(der: &[u8]) -> Result<[u8; SIGNATURE_LEN], Truncated> {
+    let mut signature = [0; SIGNATURE_LEN];
+    let mut reader = Reader::new(der);
+    reader.u8()?;
+    let mut numbers = Reader::new(reader.with_len8()?);
+    for half in signature.chunks_mut(SIGNATURE_LEN / 2) {
+        numbers.u8()?;
+        let number = numbers.with_len8()?;
+        let number = if number.len() > half.len() { number.get(1..).ok_or(Truncated)? } else { number };
+        let zeros = half.len().checked_sub(number.len()).ok_or(Truncated)?;
+        half.get_mut(zeros..).ok_or(Truncated)?.copy_from_slice(number);
+    }
+    Ok(signature)
+}
