@@ -17,6 +17,7 @@ pub mod access;
 pub mod agent;
 pub mod audit;
 pub mod enrolment;
+pub mod group;
 pub mod publisher;
 pub mod server;
 pub mod service;
