@@ -1,6 +1,7 @@
 //! A key tree and its members, over a network that loses, reorders and repeats, and with members that attack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use tegmen::address::{Address, Path};
 use tegmen::axiom::rekey::{MAX_MESSAGE, Place, parent_of, seal_epoch, seal_node};
 use tegmen::axiom::{KeyPath, Rekeyed};
 use tegmen::buf::Writer;
@@ -8,19 +9,23 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::secret::Secret;
 use tegmen_control::group::{KeyTree, Refused, RekeyMessage};
+use tegmen_lowpan::flood::Header;
+use tegmen_lowpan::frame::{self, LinkAddress, PanId};
+use tegmen_lowpan::iphc::{Compressed, Context, Hop};
+use tegmen_lowpan::{ip, write_flooded};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
 const LEVELS: u8 = 4;
-type Path = KeyPath<5>;
+type Keys = KeyPath<5>;
 
 /// A group, its members, and those that were evicted, with the keys that they had then.
 struct World {
     crypto: HostCrypto,
     signer: SoftwareKey,
     tree: KeyTree,
-    members: BTreeMap<u32, (Path, bool)>,
-    evicted: Vec<Path>,
+    members: BTreeMap<u32, (Keys, bool)>,
+    evicted: Vec<Keys>,
     /// All messages so far.
     history: Vec<RekeyMessage>,
     caught_up: usize,
@@ -54,7 +59,7 @@ impl World {
 
     fn admit(&mut self, leaf: u32, checks: bool) {
         let admitted = self.tree.admit::<HostCrypto>(leaf).unwrap();
-        self.members.insert(leaf, (Path::new(&admitted.admission()).unwrap(), checks));
+        self.members.insert(leaf, (Keys::new(&admitted.admission()).unwrap(), checks));
     }
 
     fn draw(&mut self, below: usize) -> usize {
@@ -219,7 +224,7 @@ fn an_evicted_member_with_all_old_keys_opens_nothing() {
     // Its old keys, as those of every member in turn that could be meant.
     let mut opened = 0;
     for message in &messages {
-        let mut path = Path::new(&old.admission()).unwrap();
+        let mut path = Keys::new(&old.admission()).unwrap();
         opened += usize::from(matches!(
             path.open(&mut world.crypto, Some(world.signer.public_key()), &message.bytes),
             Ok(Rekeyed::Nodes | Rekeyed::Epoch)
@@ -256,6 +261,43 @@ fn an_eviction_has_one_encrypted_key_a_level_or_one_a_member_pairwise() {
     assert_eq!(messages.iter().filter(|it| it.to.is_some()).count(), 1, "the neighbour's has no signature");
     let messages = tree.evict(&mut crypto, None, 1024 + 501).unwrap();
     assert_eq!(messages.len(), 998 + 1);
+}
+
+/// Bytes of the frame that takes a rekey message from `source` to the group, with its checksum.
+fn frame_len(message: &[u8], source: LinkAddress, flood: bool) -> usize {
+    let prefix = [0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut ip = prefix;
+    ip[8..].copy_from_slice(&source.interface_id().unwrap());
+    let group = [0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3];
+    let end = |ip| Address { ip, port: 5684, scope: 0 };
+    let headers = ip::headers(&Path { local: end(ip), remote: end(group) }, 64, message).unwrap();
+    let packet = [&headers[..], message].concat();
+    let contexts = [Context { id: 0, prefix, len: 64 }];
+    let hop = Hop { source, destination: LinkAddress::BROADCAST };
+    let mut out = [0; 256];
+    let compressed = Compressed::of(&packet, &hop, &contexts).unwrap();
+    let rest = [compressed.bytes(), &packet[compressed.replaces..]].concat();
+    let header = Header { hops_left: 4, originator: source, destination: LinkAddress::BROADCAST, sequence: 1 };
+    let rest = if flood { write_flooded(&header, &rest, &mut out).unwrap() } else { &rest };
+    frame::Header::data(PanId(9), source, LinkAddress::BROADCAST, 1).len() + rest.len() + frame::FCS_LEN
+}
+
+#[test]
+fn each_rekey_message_fits_one_radio_frame() {
+    let mut world = World::new(8, 12, 20);
+    let mut messages = Vec::new();
+    messages.extend(world.join(false).unwrap().1);
+    messages.extend(world.evict(18));
+    messages.extend(world.tree.rekey(&mut world.crypto).unwrap());
+    let lens: BTreeSet<_> = messages.iter().map(|it| it.bytes.len()).collect();
+    assert_eq!(lens, BTreeSet::from([39, 83, MAX_MESSAGE]), "pairwise, epoch, signed");
+    let (short, extended) = (LinkAddress::Short(1), LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 1]));
+    for message in &messages {
+        for (source, flood) in [(short, false), (short, true), (extended, false)] {
+            let len = frame_len(&message.bytes, source, flood);
+            assert!(len <= frame::MAX_LEN, "{len} bytes from {source:?}, flooded: {flood}");
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,8 @@ use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
 use crate::secret::Secret;
 
-/// Bytes of the longest rekey message, a node message with its signature.
+/// Bytes of the longest rekey message, a node message with its signature. With 32 bytes of headers it fills a frame of IEEE
+/// 802.15.4.
 pub const MAX_MESSAGE: usize = SIGNED_LEN + SIGNATURE_LEN;
 
 /// Bytes of a signature: ECDSA on secp256r1, both numbers with 32 bytes.
@@ -39,6 +40,9 @@ const MAX_DER: usize = 72;
 const SIGNED: u8 = 1;
 const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;
+
+/// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value, in DER, and returns its length. `None` if nothing was signed.
+pub type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
 
 /// The identity of a group: 16 random bytes of its controller.
 pub type GroupIdentity = [u8; 16];
@@ -108,8 +112,10 @@ pub fn master_secret<C: Crypto>(group: &GroupIdentity, epoch: u16, secret: &Secr
     master
 }
 
-/// Writes a node message: `secret` under the secret `key` of the node `place.under`. `sign` returns the ECDSA-Sig-Value, in DER,
-/// over a digest. Without it the message is for the one member whose leaf `place.under` is.
+/// Writes a node message: `secret` under the secret `key` of the node `place.under`. Without `sign` the message is for the one
+/// member whose leaf `place.under` is.
+///
+/// The nonce is the place. So a message may leave its maker only if no other secret ever follows in this place under this key.
 ///
 /// # Errors
 /// [`Full`] if there is no space, the node is not below 2^24, or nothing was signed.
@@ -118,7 +124,7 @@ pub fn seal_node<C: Crypto>(
     group: &GroupIdentity,
     place: Place,
     (key, secret): (&Secret<KEY_LEN>, &Secret<KEY_LEN>),
-    sign: Option<&dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize>>,
+    sign: Option<&Sign<'_>>,
     out: &mut Writer<'_>,
 ) -> Result<(), Full> {
     let mut message = [0; MAX_MESSAGE];
