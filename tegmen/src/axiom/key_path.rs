@@ -102,7 +102,7 @@ impl<const NODES: usize> KeyPath<NODES> {
     ///
     /// # Errors
     /// Why the message is dropped; nothing has changed then. [`Discard::UnknownPeer`] if it is for other members,
-    /// [`Discard::Replayed`] if it is of this epoch or an earlier one.
+    /// [`Discard::Replayed`] if it is of this epoch or an earlier one, or its secret is that of the node already.
     pub fn open<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -134,6 +134,10 @@ impl<const NODES: usize> KeyPath<NODES> {
                 }
                 let key = self.path.get(below as usize).ok_or(Discard::UnknownPeer)?;
                 let secret = open_node(crypto, &self.group, key, sealed).map_err(|_| Discard::NotAuthentic)?;
+                // Else everybody who repeats a genuine message makes the member check its signature again.
+                if self.path.get(first as usize).is_some_and(|node| same(node.expose(), secret.expose())) {
+                    return Err(Discard::Replayed);
+                }
                 if let Some(signature) = signature {
                     let controller = controller.ok_or(Discard::Unexpected)?;
                     check(crypto, &self.group, controller, sealed, signature).map_err(|_| Discard::NotAuthentic)?;

@@ -127,6 +127,17 @@ fn the_hash_chain_refuses_another_secret_an_old_epoch_and_a_gap() {
 }
 
 #[test]
+fn a_node_message_again_is_dropped_before_its_signature_is_checked() {
+    let message = node(Some(&CONTROLLER), Place { epoch: 2, under: 2, up: 1 }, PATH[1], [30; 16]);
+    let mut member = member(1);
+    assert_eq!(open(&mut member, &message), Ok(Rekeyed::Nodes));
+    let other = curves::public_key_of(&[8; 32]).unwrap();
+    let again = member.open(&mut crypto(), Some(&other), &message);
+    assert_eq!(again, Err(Discard::Replayed), "a check of the signature fails with this key");
+    assert_eq!(open(&mut member, &epoch(2, [30; 16], &secret(2))), Ok(Rekeyed::Epoch));
+}
+
+#[test]
 fn an_admission_must_fit_its_leaf_and_never_goes_back() {
     assert_eq!(try_member(1, 0, &PATH).err(), Some(BadAssociation::Suite));
     assert_eq!(try_member(1, LEAF, &PATH[..2]).err(), Some(BadAssociation::Suite));
