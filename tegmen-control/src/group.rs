@@ -44,11 +44,11 @@ pub enum Refused {
     /// The leaf has no member.
     #[error("no member has this leaf; list the members")]
     NoMember,
-    /// The hash chain has no further element.
-    #[error("the group is in its last epoch; create a new group")]
+    /// The hash chain has no further element, or only those that are [reserved](KeyTree::epochs_reserved) for evictions.
+    #[error("the group has no further epoch for this change; create a new group")]
     LastEpoch,
-    /// The signer did not sign.
-    #[error("the key of the controller did not sign; check where it is kept and try again")]
+    /// The signer did not sign with ECDSA on secp256r1.
+    #[error("the key of the controller did not sign; check that it is on secp256r1 and can be reached, and try again")]
     NotSigned,
 }
 
@@ -80,8 +80,8 @@ impl Admitted {
 pub const MAX_LEVELS: u8 = 23;
 
 impl KeyTree {
-    /// A group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`. Its first `members`
-    /// have the first leaves, from 2^`levels` on.
+    /// A group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`, at least 1. Its first
+    /// `members` have the first leaves, from 2^`levels` on.
     pub fn new<C: Crypto>(crypto: &mut C, levels: u8, last: u16, members: u32) -> Self {
         let leaves = 1_u32 << levels.clamp(1, MAX_LEVELS);
         let mut group = [0; 16];
@@ -91,7 +91,7 @@ impl KeyTree {
         let mut end = [0; DIGEST_LEN];
         crypto.random(&mut end);
         let mut chain = vec![end];
-        for epoch in (1..=last).rev() {
+        for epoch in (1..=last.max(1)).rev() {
             end = link::<C>(&group, epoch, &end, &secret_of::<C>(&seed, epoch));
             chain.push(end);
         }
@@ -120,6 +120,12 @@ impl KeyTree {
         self.chain.len().saturating_sub(usize::from(self.epoch)).saturating_sub(1)
     }
 
+    /// Returns how many epochs at the end of the hash chain are for evictions only, a tenth of all: members that join and leave
+    /// cannot use up those that an eviction needs.
+    pub const fn epochs_reserved(&self) -> usize {
+        self.chain.len() / 10
+    }
+
     /// Returns the master secret of the current epoch, for the association of the controller's own member.
     pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
         master_secret::<C>(&self.group, self.epoch, &secret_of::<C>(&self.seed, self.epoch))
@@ -137,6 +143,7 @@ impl KeyTree {
         check_signatures: bool,
     ) -> Result<(u32, Vec<RekeyMessage>), Refused> {
         let leaf = *self.free.first().ok_or(Refused::Full)?;
+        self.spare_epoch()?;
         let secret = random(crypto);
         let messages = self.replace(crypto, signer, leaf, Some(secret))?;
         self.free.remove(&leaf);
@@ -168,7 +175,7 @@ impl KeyTree {
     /// # Errors
     /// [`Refused::LastEpoch`].
     pub fn rekey<C: Crypto>(&mut self, crypto: &mut C) -> Result<Vec<RekeyMessage>, Refused> {
-        let next = self.next_epoch()?;
+        let next = self.spare_epoch()?;
         let message = self.epoch_message(crypto, next, self.node(1))?;
         self.epoch = next;
         Ok(message.into_iter().collect())
@@ -180,14 +187,18 @@ impl KeyTree {
     /// [`Refused::NoMember`].
     pub fn admit<C: Crypto>(&self, leaf: u32) -> Result<Admitted, Refused> {
         self.check_member(leaf)?;
-        let path = path(leaf).map(|node| self.node(node).map(|secret| *secret.expose()));
+        // With its whole capacity from the beginning, the vector leaves no copy of secrets behind.
+        let mut secrets = zeroize::Zeroizing::new(Vec::with_capacity(usize::from(MAX_LEVELS) + 1));
+        for node in path(leaf) {
+            secrets.push(*self.node(node).ok_or(Refused::NoMember)?.expose());
+        }
         Ok(Admitted {
             group: self.group,
             epoch: self.epoch,
             chain: *self.chain.get(usize::from(self.epoch)).ok_or(Refused::LastEpoch)?,
             secret: secret_of::<C>(&self.seed, self.epoch),
             leaf,
-            path: zeroize::Zeroizing::new(path.collect::<Option<_>>().ok_or(Refused::NoMember)?),
+            path: secrets,
         })
     }
 
@@ -202,6 +213,11 @@ impl KeyTree {
 
     fn node(&self, node: u32) -> Option<&Secret<KEY_LEN>> {
         self.nodes.get(node as usize)?.as_ref()
+    }
+
+    /// The next epoch, for a change that is not an eviction.
+    fn spare_epoch(&self) -> Result<u16, Refused> {
+        if self.epochs_left() > self.epochs_reserved() { self.next_epoch() } else { Err(Refused::LastEpoch) }
     }
 
     fn next_epoch(&self) -> Result<u16, Refused> {

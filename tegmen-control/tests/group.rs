@@ -301,6 +301,26 @@ fn each_rekey_message_fits_one_radio_frame() {
 }
 
 #[test]
+fn joins_and_periodic_epochs_leave_some_for_evictions() {
+    let mut world = World::new(9, 16, 40);
+    let reserved = world.tree.epochs_reserved();
+    assert_eq!(reserved, 4);
+    while world.tree.epochs_left() > reserved {
+        let messages = world.tree.rekey(&mut world.crypto).unwrap();
+        world.deliver(&messages, false);
+    }
+    assert_eq!(world.tree.rekey(&mut world.crypto).err(), Some(Refused::LastEpoch));
+    let messages = world.evict(17);
+    world.deliver(&messages, false);
+    assert_eq!(world.join(true).err(), Some(Refused::LastEpoch), "an attacker that joins and leaves uses them up");
+    for leaf in 18..18 + reserved as u32 - 1 {
+        let messages = world.evict(leaf);
+        world.deliver(&messages, false);
+    }
+    assert_eq!(world.tree.epochs_left(), 0);
+}
+
+#[test]
 fn a_refused_change_changes_nothing() {
     let mut world = World::new(6, 16, 2);
     assert_eq!(world.join(true).err(), Some(Refused::Full));
