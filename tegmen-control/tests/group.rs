@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use tegmen::address::{Address, Path};
 use tegmen::axiom::rekey::{MAX_MESSAGE, Place, parent_of, seal_epoch, seal_node};
-use tegmen::axiom::{KeyPath, Rekeyed};
+use tegmen::axiom::{BadAssociation, KeyPath, Rekeyed};
 use tegmen::buf::Writer;
 use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
@@ -236,6 +236,46 @@ fn an_evicted_member_with_all_old_keys_opens_nothing() {
     assert!(new.admission().path[1..].iter().all(|secret| secret != parent.expose()));
     assert!(new.admission().path[1..].iter().all(|secret| !old.admission().path.contains(secret)));
     world.deliver(&messages, false);
+}
+
+#[test]
+fn an_old_rekey_message_replayed_takes_no_member_back() {
+    let mut world = World::new(10, 16, 40);
+    for leaf in 17..20 {
+        let messages = world.evict(leaf);
+        world.deliver(&messages, false);
+        let messages = world.tree.rekey(&mut world.crypto).unwrap();
+        world.deliver(&messages, false);
+    }
+    for message in world.history.clone() {
+        assert_eq!(open(&mut world, 16, &message.bytes), Err(Discard::Replayed));
+    }
+    let expected = world.tree.master_secret::<HostCrypto>();
+    assert_eq!(world.members[&16].0.master_secret::<HostCrypto>().expose(), expected.expose());
+}
+
+#[test]
+fn a_gap_of_the_hash_chain_is_not_bridged() {
+    // The member misses an epoch whose messages were periodic, so it still has the secret of the root.
+    let mut world = World::new(11, 16, 20);
+    let missed = world.tree.rekey(&mut world.crypto).unwrap();
+    let next = world.tree.rekey(&mut world.crypto).unwrap();
+    assert_eq!(open(&mut world, 16, &next[0].bytes), Ok(Rekeyed::Missed));
+    assert_eq!(world.members[&16].0.epoch(), 1);
+    assert_eq!(open(&mut world, 16, &missed[0].bytes), Ok(Rekeyed::Epoch));
+    assert_eq!(open(&mut world, 16, &next[0].bytes), Ok(Rekeyed::Epoch));
+}
+
+#[test]
+fn an_epoch_rolled_back_by_an_old_admission_is_refused() {
+    let mut world = World::new(12, 16, 20);
+    let old = world.tree.admit::<HostCrypto>(16).unwrap();
+    let messages = world.tree.rekey(&mut world.crypto).unwrap();
+    world.deliver(&messages, false);
+    let (keys, _) = world.members.get_mut(&16).unwrap();
+    assert_eq!(keys.catch_up(&old.admission()), Err(BadAssociation::Epoch));
+    let expected = world.tree.master_secret::<HostCrypto>();
+    assert_eq!(keys.master_secret::<HostCrypto>().expose(), expected.expose());
 }
 
 #[test]
