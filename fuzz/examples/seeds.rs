@@ -119,10 +119,20 @@ fn axiom() -> io::Result<()> {
     for (suite, name) in ["ccm", "ccm-8", "mac-only"].into_iter().enumerate() {
         let mut script = exchange;
         script[0] = suite as u8;
-        write("axiom", name, &script)?;
+        write("axiom_member", name, &script)?;
     }
+    // A key tree of three members. A join and a new epoch, an eviction, an epoch without signatures, and what each member hears of
+    // it: in order, again, late and damaged. Members that missed something catch up.
+    let hear = |from: u8, to: u8| (0..4).flat_map(move |who| (from..to).flat_map(move |at| [who << 4 | 4, at]));
+    let joined = [&[4, 3, 0][..], &hear(0, 4).collect::<Vec<_>>(), &[2], &hear(2, 6).collect::<Vec<_>>()].concat();
+    write("axiom_member", "joined", &joined)?;
+    let evicted =
+        [&[4, 4, 0x11][..], &hear(0, 5).collect::<Vec<_>>(), &[6, 0, 9, 1, 0x26, 1, 30, 2, 0x23, 0x33]].concat();
+    write("axiom_member", "evicted", &evicted)?;
+    let pairwise = [&[4, 2, 8, 0x19][..], &hear(0, 8).collect::<Vec<_>>(), &[0x27, 7, 3, 0, 2, 1, 2, 3, 4]].concat();
+    write("axiom_member", "pairwise", &pairwise)?;
     write(
-        "axiom",
+        "axiom_member",
         "forged",
         &[0, 143, 23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 26, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
     )

@@ -1,5 +1,7 @@
 //! Members of a group, and a script for what happens between them.
 
+mod rekeying;
+
 use crate::Input;
 use std::collections::HashSet;
 use tegmen::address::Address;
@@ -63,10 +65,12 @@ fn with_association<T>(suite: Suite, epoch: u16, which: usize, make: impl FnOnce
 }
 
 /// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider. No record
-/// is delivered twice, none that was not sent, and the honest ends never clash.
+/// is delivered twice, none that was not sent, and the honest ends never clash. A first byte with the bit 4 begins a script of
+/// rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
-    match input.byte() & 3 {
+    match input.byte() & 7 {
+        4.. => rekeying::script(input),
         0 => Script::<16>::new(Suite::Ccm).run(input),
         1 => Script::<16>::new(Suite::Ccm8).run(input),
         _ => Script::<32>::new(Suite::MacOnly).run(input),

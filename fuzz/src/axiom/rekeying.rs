@@ -1,0 +1,140 @@
+//! The key tree of a controller, its members and those that it evicted, and a script for what happens between them.
+
+use crate::Input;
+use std::collections::BTreeMap;
+use tegmen::axiom::{KeyPath, Rekeyed};
+use tegmen_control::group::{KeyTree, RekeyMessage};
+use tegmen_trust::provider::HostCrypto;
+use tegmen_trust::x509::signer::{Signer as _, SoftwareKey};
+
+/// Levels below the root.
+const LEVELS: u8 = 2;
+/// Changes and deliveries of one script. Signatures are slow.
+const STEPS: usize = 64;
+
+/// A member, or one that was evicted.
+struct Member {
+    keys: KeyPath<{ LEVELS as usize + 1 }>,
+    leaf: u32,
+    checks_signatures: bool,
+    /// The last epoch in which it was a member, if it was evicted.
+    until: Option<u16>,
+}
+
+struct Script {
+    crypto: HostCrypto,
+    signer: SoftwareKey,
+    tree: KeyTree,
+    members: Vec<Member>,
+    sent: Vec<RekeyMessage>,
+    /// The master secrets of all epochs.
+    masters: BTreeMap<u16, [u8; 48]>,
+}
+
+/// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages that are delivered late, again, damaged or made by
+/// an outsider. No member takes what the controller did not send, an epoch never goes back, and no member gets beyond the epoch
+/// of its eviction.
+pub(super) fn script(mut input: Input<'_>) {
+    let mut crypto = HostCrypto::new([1; 32], 0);
+    let members = u32::from(input.byte() % 5);
+    let tree = KeyTree::new(&mut crypto, LEVELS, 100, members);
+    let signer = SoftwareKey::from_pem(include_bytes!("../../x509/controller.pem")).expect("our own");
+    let mut script = Script { crypto, signer, tree, members: Vec::new(), sent: Vec::new(), masters: BTreeMap::new() };
+    let first = 1 << LEVELS;
+    for leaf in first..first + members {
+        script.admit(leaf, true);
+    }
+    script.record(Vec::new());
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        script.step(&mut input);
+    }
+    script.finish();
+}
+
+impl Script {
+    fn admit(&mut self, leaf: u32, checks_signatures: bool) {
+        let admitted = self.tree.admit::<HostCrypto>(leaf).expect("it is a member");
+        let keys = KeyPath::new(&admitted.admission()).expect("it fits");
+        self.members.push(Member { keys, leaf, checks_signatures, until: None });
+    }
+
+    /// Keeps the messages of a change, and the secret of its epoch.
+    fn record(&mut self, messages: Vec<RekeyMessage>) {
+        self.masters.insert(self.tree.epoch(), *self.tree.master_secret::<HostCrypto>().expose());
+        self.sent.extend(messages);
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let command = input.byte();
+        let which = usize::from(command >> 4) % self.members.len().max(1);
+        match command & 7 {
+            0 => {
+                let checks = command & 8 == 0;
+                let joined = self.tree.join(&mut self.crypto, Some(&self.signer), checks);
+                let Ok((leaf, messages)) = joined else { return };
+                self.record(messages);
+                self.admit(leaf, checks);
+            }
+            1 => {
+                let Some(member) = self.members.get_mut(which).filter(|member| member.until.is_none()) else { return };
+                let before = self.tree.epoch();
+                let signer = (command & 8 == 0).then_some(&self.signer as _);
+                let messages = self.tree.evict(&mut self.crypto, signer, member.leaf).expect("it is a member");
+                member.until = Some(before);
+                self.record(messages);
+            }
+            2 => {
+                let messages = self.tree.rekey(&mut self.crypto).expect("there are more epochs");
+                self.record(messages);
+            }
+            3 => {
+                let Some(member) = self.members.get_mut(which).filter(|member| member.until.is_none()) else { return };
+                let admitted = self.tree.admit::<HostCrypto>(member.leaf).expect("it is a member");
+                member.keys.catch_up(&admitted.admission()).expect("it is not older");
+            }
+            4 | 5 => {
+                let at = usize::from(input.byte()) % self.sent.len().max(1);
+                let Some(RekeyMessage { bytes, .. }) = self.sent.get(at).cloned() else { return };
+                self.hear(which, &bytes, false);
+            }
+            6 => {
+                let at = usize::from(input.byte()) % self.sent.len().max(1);
+                let Some(RekeyMessage { mut bytes, .. }) = self.sent.get(at).cloned() else { return };
+                let place = usize::from(input.byte()) % bytes.len();
+                bytes[place] ^= 1 << (input.byte() & 7);
+                self.hear(which, &bytes, true);
+            }
+            _ => {
+                let len = usize::from(input.byte() & 127);
+                let bytes = input.bytes(len);
+                let is_known = self.sent.iter().any(|sent| sent.bytes == bytes);
+                self.hear(which, bytes, !is_known);
+            }
+        }
+    }
+
+    fn hear(&mut self, which: usize, message: &[u8], is_forged: bool) {
+        let Some(member) = self.members.get_mut(which) else { return };
+        let before = member.keys.epoch();
+        let key = member.checks_signatures.then(|| self.signer.public_key());
+        let opened = member.keys.open(&mut self.crypto, key, message);
+        let is_taken = matches!(opened, Ok(Rekeyed::Nodes | Rekeyed::Epoch));
+        assert!(!is_forged || !is_taken, "it opened");
+        let epoch = member.keys.epoch();
+        assert_eq!(epoch, before + u16::from(opened == Ok(Rekeyed::Epoch)));
+        assert!(member.until.is_none_or(|until| epoch <= until), "an evicted member got beyond its eviction");
+        assert_eq!(self.masters[&epoch], *member.keys.master_secret::<HostCrypto>().expose());
+    }
+
+    /// All members catch up with the controller.
+    fn finish(mut self) {
+        for member in self.members.iter_mut().filter(|member| member.until.is_none()) {
+            let admitted = self.tree.admit::<HostCrypto>(member.leaf).expect("it is a member");
+            member.keys.catch_up(&admitted.admission()).expect("it is not older");
+            assert_eq!(self.masters[&self.tree.epoch()], *member.keys.master_secret::<HostCrypto>().expose());
+        }
+    }
+}
