@@ -13,7 +13,7 @@
 #   ./ci.sh decisions       instructions of a decision under a policy of 10,000 rules, not of the gate
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
-#   ./ci.sh cluster         the driver of etcd beside a real etcd: the cases of all drivers, not of the gate
+#   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -274,11 +274,19 @@ step_power() {
     cargo test --locked --quiet -p tegmen-store --test power -- --nocapture
 }
 
-# The driver of etcd, with processes of etcd that the test starts. Not of the gate: the tests wait until leases of seconds
-# end. One minute after the build.
+# The driver of etcd, with processes of etcd that the test starts. Then three members of etcd and two access control servers in
+# namespaces of the network, which only root can make: kills and partitions under load; writes target/cluster.json. Not of the
+# gate: the tests wait until leases of seconds end. Four minutes after the build.
 step_cluster() {
-    need etcd-server
+    need etcd-server iproute2 curl
+    [ "$(id -u)" = 0 ] || { echo "namespaces of the network need root; type: sudo ./ci.sh cluster" >&2; return 1; }
+    unshare --net true || {
+        echo "this root may not make namespaces of the network; in a container of Docker, type this on its host:" \
+            "docker run --privileged --rm -v \"\$PWD:/tegmen\" -w /tegmen IMAGE ./ci.sh cluster" >&2
+        return 1
+    }
     cargo test --locked --quiet -p tegmen-store --features etcd --test etcd -- --include-ignored --test-threads 1
+    cargo test --locked --quiet -p tegmen-cli --test cluster -- --include-ignored --nocapture
 }
 
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.

@@ -1,0 +1,158 @@
+//! Hosts of a test: namespaces of the network, two switches, and a cable from each host to each of its switches.
+//!
+//! ```text
+//! etcd-1 .. etcd-3  --- back ---  replica-1, replica-2  --- front ---  hub, with the clients
+//! ```
+//!
+//! Both switches are in the namespace `hub`. All this needs root and the program `ip`, and disappears with the value.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
+use std::process::Command;
+
+/// A switch. Its number is the third byte of its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Switch {
+    /// Of etcd and the replicas.
+    Back = 1,
+    /// Of the replicas and their clients.
+    Front = 2,
+}
+
+impl Switch {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Back => "back",
+            Self::Front => "front",
+        }
+    }
+
+    /// The address of the host with this number.
+    pub(crate) const fn address(self, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, self as u8, host)
+    }
+}
+
+/// The hosts of this process.
+pub(crate) struct Network {
+    prefix: String,
+    hosts: Vec<&'static str>,
+}
+
+const HUB: &str = "hub";
+/// Number of the hub in both switches.
+const HUB_NUMBER: u8 = 254;
+/// States of a port, as the program `bridge` has them.
+const DISABLED: u8 = 0;
+const FORWARDING: u8 = 3;
+const PREFIX: &str = "tegmen-cluster-";
+
+impl Network {
+    /// Makes the switches, and moves the calling thread into their namespace; threads that it starts are there, too.
+    pub(crate) fn new() -> Self {
+        assert!(rustix::process::geteuid().is_root(), "namespaces of the network need root: type sudo ./ci.sh cluster");
+        remove_leftovers();
+        let mut network = Self { prefix: format!("{PREFIX}{}", std::process::id()), hosts: Vec::new() };
+        network.add(HUB);
+        for switch in [Switch::Back, Switch::Front] {
+            let name = switch.name();
+            network.ip_in(HUB, &format!("link add name {name} type bridge"));
+            network.join(HUB, switch, HUB_NUMBER);
+        }
+        let hub = File::open(format!("/run/netns/{}", network.namespace(HUB))).unwrap();
+        move_into_link_name_space(hub.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        network
+    }
+
+    /// Makes a host with this number at these switches.
+    pub(crate) fn host(&mut self, host: &'static str, number: u8, switches: &[Switch]) {
+        self.add(host);
+        for switch in switches {
+            let (name, port, namespace) = (switch.name(), port(host, *switch), self.namespace(host));
+            self.ip_in(HUB, &format!("link add name {port} type veth peer name {name} netns {namespace}"));
+            self.ip_in(HUB, &format!("link set dev {port} master {name} up"));
+            self.join(host, *switch, number);
+        }
+    }
+
+    /// Pulls the cable of a host out of a switch: the switch drops all packets, and nobody learns of it.
+    pub(crate) fn cut(&self, host: &str, switch: Switch) {
+        self.set_state(host, switch, DISABLED);
+    }
+
+    /// Puts the cable back.
+    pub(crate) fn heal(&self, host: &str, switch: Switch) {
+        self.set_state(host, switch, FORWARDING);
+    }
+
+    fn set_state(&self, host: &str, switch: Switch, state: u8) {
+        run("bridge", &format!("-n {} link set dev {} state {state}", self.namespace(HUB), port(host, switch)));
+    }
+
+    /// A command that runs a program on a host. The kernel kills it at the latest when the calling thread ends.
+    pub(crate) fn command(&self, host: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(host), "setpriv", "--pdeathsig", "KILL", program]);
+        command
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    fn add(&mut self, host: &'static str) {
+        ip(&format!("netns add {}", self.namespace(host)));
+        self.hosts.push(host);
+        self.ip_in(host, "link set dev lo up");
+    }
+
+    fn join(&self, host: &str, switch: Switch, number: u8) {
+        let name = switch.name();
+        self.ip_in(host, &format!("address add {}/24 dev {name}", switch.address(number)));
+        self.ip_in(host, &format!("link set dev {name} up"));
+        // A host that asked for the hardware address of another one in vain asks again after 100 ms, not after a second.
+        self.ip_in(host, &format!("ntable change name arp_cache dev {name} retrans 100"));
+    }
+
+    fn ip_in(&self, host: &str, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.namespace(host)));
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            let _ = Command::new("ip").args(["netns", "delete", &self.namespace(host)]).status();
+        }
+    }
+}
+
+/// The port of a host at a switch.
+fn port(host: &str, switch: Switch) -> String {
+    format!("{}-{host}", switch.name())
+}
+
+fn ip(arguments: &str) {
+    run("ip", arguments);
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split(' ')).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{program}: {error}; type: sudo apt-get install --no-install-recommends iproute2")
+    });
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Removes the namespaces of processes that were killed.
+fn remove_leftovers() {
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+        if process.is_some_and(|(id, _)| !std::path::Path::new("/proc").join(id).exists()) {
+            ip(&format!("netns delete {name}"));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The programs of a test: members of etcd and access control servers, each on a host of its own.
+
+use crate::network::{Network, Switch};
+use crate::operator::{POLICY, secret};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Time for a program to begin its work.
+const START: Duration = Duration::from_secs(30);
+
+/// Waits until something is there.
+pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + START;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "after {} s there is still no {what}", START.as_secs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A program that runs on a host.
+struct Process(Child);
+
+impl Process {
+    /// Starts it, with its output in a file.
+    fn start(mut command: Command, log: &Path) -> Self {
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+}
+
+impl Drop for Process {
+    /// Kills it with SIGKILL.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A member of etcd.
+pub(crate) struct Member {
+    number: u8,
+    pub(crate) host: &'static str,
+    dir: PathBuf,
+    process: Option<Process>,
+}
+
+pub(crate) const MEMBERS: [&str; 3] = ["etcd-1", "etcd-2", "etcd-3"];
+
+/// State of the cluster as a member reports it.
+pub(crate) struct Status {
+    is_leader: bool,
+    leader: String,
+}
+
+impl Member {
+    /// A member with a number from 1 on, which does not run.
+    pub(crate) fn new(number: u8, dir: &Path) -> Self {
+        let host = MEMBERS[usize::from(number) - 1];
+        Self { number, host, dir: dir.to_owned(), process: None }
+    }
+
+    fn address(number: u8, port: u16) -> SocketAddr {
+        SocketAddrV4::new(Switch::Back.address(number), port).into()
+    }
+
+    pub(crate) fn start(&mut self, network: &Network) {
+        let url = |number, port| format!("http://{}", Self::address(number, port));
+        let cluster = (1_u8..).zip(MEMBERS).map(|(number, name)| format!("{name}={}", url(number, 2380)));
+        let (clients, peers) = (url(self.number, 2379), url(self.number, 2380));
+        let mut command = network.command(self.host, "etcd");
+        command.args(["--name", self.host, "--log-level", "error"]);
+        command.arg("--data-dir").arg(self.dir.join(self.host));
+        command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--initial-cluster", &cluster.collect::<Vec<_>>().join(",")]);
+        self.process = Some(Process::start(command, &self.dir.join(format!("{}.log", self.host))));
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// The address of the store in the cluster of all members.
+    pub(crate) fn store() -> String {
+        let members = (1_u8..).zip(MEMBERS).map(|(number, _)| Self::address(number, 2379).to_string());
+        format!("etcd://{}/tegmen", members.collect::<Vec<_>>().join(","))
+    }
+
+    /// `None` if it does not answer.
+    pub(crate) fn status(&self) -> Option<Status> {
+        let within = Duration::from_secs(1);
+        let mut stream = TcpStream::connect_timeout(&Self::address(self.number, 2379), within).ok()?;
+        stream.set_read_timeout(Some(within)).ok()?;
+        write!(stream, "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{{}}").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        let leader = status["leader"].as_str()?.to_owned();
+        Some(Status { is_leader: status["header"]["member_id"] == leader.as_str(), leader })
+    }
+}
+
+/// Waits until all members follow one leader, and returns its place.
+pub(crate) fn leader(members: &[Member]) -> usize {
+    wait("leader of etcd that all members follow", || {
+        let states = members.iter().map(Member::status).collect::<Option<Vec<_>>>()?;
+        let is_one = states.iter().all(|state| state.leader == states[0].leader);
+        states.iter().position(|state| state.is_leader).filter(|_| is_one)
+    })
+}
+
+/// An access control server.
+pub(crate) struct Replica {
+    pub(crate) host: &'static str,
+    dir: PathBuf,
+    process: Option<Process>,
+    number: u8,
+}
+
+pub(crate) const REPLICAS: [&str; 2] = ["replica-1", "replica-2"];
+
+impl Replica {
+    /// A replica with a number from 1 on, which does not run, and the files of its operator.
+    pub(crate) fn new(number: u8, dir: &Path) -> Self {
+        let host = REPLICAS[usize::from(number) - 1];
+        let dir = dir.join(host);
+        std::fs::create_dir_all(&dir).unwrap();
+        secret(&dir, "sealing.key", &"4".repeat(64));
+        secret(&dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        secret(&dir, "admin.key", &key.serialize_pem());
+        std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
+        std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
+        let replica = Self { host, dir, process: None, number };
+        std::fs::write(replica.dir.join("tegmen.toml"), replica.config()).unwrap();
+        replica
+    }
+
+    /// Its number at both switches.
+    pub(crate) const fn host_number(number: u8) -> u8 {
+        10 + number
+    }
+
+    fn config(&self) -> String {
+        let address = Switch::Front.address(Self::host_number(self.number));
+        format!(
+            "[addresses]\nlisten = [\"{address}\"]\n\n\
+             [access]\nstore = \"{}\"\nsealing-key = \"sealing.key\"\npolicy = \"policy.toml\"\n\
+             audit = \"audit.log\"\naudit-key = \"audit.pem\"\n\n\
+             [admin]\nadmin = \"{address}:8443\"\nadmin-cert = \"admin.pem\"\nadmin-cert-key = \"admin.key\"\n\
+             bootstrap = \"bootstrap\"\n\n\
+             [log]\nlog-level = \"error\"\n",
+            Member::store()
+        )
+    }
+
+    /// Where it serves CoAP.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddrV4::new(Switch::Front.address(Self::host_number(self.number)), 5684).into()
+    }
+
+    pub(crate) fn start(&mut self, network: &Network) {
+        let mut command = network.command(self.host, env!("CARGO_BIN_EXE_tegmen"));
+        command.args(["serve", "--config", "tegmen.toml"]).current_dir(&self.dir);
+        self.process = Some(Process::start(command, &self.dir.join("log")));
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// The administrator of this server, with the key in the file `key` of the directory above.
+    pub(crate) fn administrator(&self) -> Administrator {
+        Administrator {
+            dir: self.dir.clone(),
+            address: Switch::Front.address(Self::host_number(self.number)).to_string(),
+        }
+    }
+
+    /// Waits until it answers its administrator.
+    pub(crate) fn wait(&self) {
+        let administrator = self.administrator();
+        wait("answer of an access control server", || {
+            administrator.ask("GET", "/v1/devices?limit=1", None).filter(|answer| answer.status == 200)
+        });
+    }
+}
+
+/// A client of the HTTPS interface of one replica, which is `curl`.
+#[derive(Clone)]
+pub(crate) struct Administrator {
+    dir: PathBuf,
+    address: String,
+}
+
+/// An answer to an administrator.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    /// The revision in the entity tag.
+    pub(crate) revision: Option<u64>,
+}
+
+impl Administrator {
+    /// Makes the first key, with the token that the server has drawn.
+    pub(crate) fn make_key(&self) {
+        let file = self.dir.join("bootstrap");
+        let token = wait("bootstrap token", || std::fs::read_to_string(&file).ok().filter(|token| !token.is_empty()));
+        let scopes = ["keys:write", "devices:write", "devices:read", "revoke", "audit:read"];
+        let key = serde_json::json!({ "name": "root", "scopes": scopes, "expires": in_an_hour() }).to_string();
+        let made = wait("key", || {
+            self.ask_with(token.trim(), "POST", "/v1/keys", Some(&key)).filter(|made| made.status == 201)
+        });
+        secret(self.dir.parent().unwrap(), "key", made.body["key"].as_str().unwrap());
+    }
+
+    /// `None` if there is no answer.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+        let key = std::fs::read_to_string(self.dir.parent().unwrap().join("key")).unwrap();
+        self.ask_with(&key, method, path, body.map(Value::to_string).as_deref())
+    }
+
+    fn ask_with(&self, key: &str, method: &str, path: &str, body: Option<&str>) -> Option<Answer> {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--max-time", "8", "--cacert", "admin.pem", "--request", method]);
+        curl.args(["--resolve", &format!("localhost:8443:{}", self.address), "--header", "if-match: *"]);
+        curl.args(["--header", &format!("authorization: Bearer {key}")]);
+        curl.args(["--write-out", "\n%header{etag}\n%{http_code}"]);
+        if let Some(body) = body {
+            curl.args(["--data", body]);
+        }
+        let output = curl.arg(format!("https://localhost:8443{path}")).current_dir(&self.dir).output();
+        let output = output.unwrap_or_else(|error| panic!("curl: {error}; type: sudo apt-get install curl"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (text, status) = text.rsplit_once('\n')?;
+        let (body, tag) = text.rsplit_once('\n')?;
+        let status = status.parse().ok().filter(|status| *status != 0 && output.status.success())?;
+        let revision = tag.trim_matches('"').parse().ok();
+        Some(Answer { status, body: serde_json::from_str(body).unwrap_or_default(), revision })
+    }
+}
+
+/// Seconds since 1970, an hour from now.
+pub(crate) fn in_an_hour() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() + 3600
+}
