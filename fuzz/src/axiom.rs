@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use tegmen::address::Address;
 use tegmen::axiom::{Association, Kept, Member, Opened, Proof, SenderId, Suite};
 use tegmen::buf::Frame;
-use tegmen::crypto::Compact;
+use tegmen::crypto::{Compact, digest};
 use tegmen::dtls::Records;
 
 /// Two members. A key of 32 bytes is that of the suite without encryption.
@@ -35,6 +35,8 @@ struct Sent {
 
 struct Script<const KEY: usize> {
     suite: Suite,
+    /// The keys follow from it.
+    seed: [u8; 32],
     crypto: Compact,
     ends: [End<KEY>; MEMBERS],
     sent: Vec<Sent>,
@@ -47,9 +49,15 @@ fn address(which: usize) -> Address {
 }
 
 /// Makes a member from an association of the epoch.
-fn with_association<T>(suite: Suite, epoch: u16, which: usize, make: impl FnOnce(&Association<'_>) -> T) -> T {
+fn with_association<T>(
+    (suite, seed): (Suite, &[u8; 32]),
+    epoch: u16,
+    which: usize,
+    make: impl FnOnce(&Association<'_>) -> T,
+) -> T {
     let master_secret = &mut [7; 48];
     master_secret[..2].copy_from_slice(&epoch.to_be_bytes());
+    master_secret[2..34].copy_from_slice(seed);
     make(&Association {
         group_id: 9,
         group: Address { ip: [0xff; 16], port: 5684, scope: 0 },
@@ -69,24 +77,26 @@ fn with_association<T>(suite: Suite, epoch: u16, which: usize, make: impl FnOnce
 /// rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
+    // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.
+    let seed = digest::<Compact, 32>(&[data]);
     match input.byte() & 7 {
-        4.. => rekeying::script(input),
-        0 => Script::<16>::new(Suite::Ccm).run(input),
-        1 => Script::<16>::new(Suite::Ccm8).run(input),
-        _ => Script::<32>::new(Suite::MacOnly).run(input),
+        4.. => rekeying::script(seed, input),
+        0 => Script::<16>::new(Suite::Ccm, seed).run(input),
+        1 => Script::<16>::new(Suite::Ccm8, seed).run(input),
+        _ => Script::<32>::new(Suite::MacOnly, seed).run(input),
     }
 }
 
 impl<const KEY: usize> Script<KEY> {
-    fn new(suite: Suite) -> Self {
-        let mut crypto = Compact::new([1; 32]);
+    fn new(suite: Suite, seed: [u8; 32]) -> Self {
+        let mut crypto = Compact::new(seed);
         let ends = [0, 1].map(|which| {
-            let member = with_association(suite, 1, which, |association| {
+            let member = with_association((suite, &seed), 1, which, |association| {
                 Member::new(&mut crypto, association, &Kept::default()).expect("it fits")
             });
             End { member, epoch: 1, kept: Kept::default(), asked: None, answers: 0 }
         });
-        Self { suite, crypto, ends, sent: Vec::new(), delivered: HashSet::new(), number: 0 }
+        Self { suite, seed, crypto, ends, sent: Vec::new(), delivered: HashSet::new(), number: 0 }
     }
 
     fn run(mut self, mut input: Input<'_>) {
@@ -190,13 +200,13 @@ impl<const KEY: usize> Script<KEY> {
         let end = &mut self.ends[which];
         end.asked = None;
         if restarts {
-            end.member = with_association(self.suite, end.epoch, which, |association| {
+            end.member = with_association((self.suite, &self.seed), end.epoch, which, |association| {
                 Member::new(&mut self.crypto, association, &end.kept).expect("it fits")
             });
             return;
         }
         end.epoch += 1;
-        with_association(self.suite, end.epoch, which, |association| {
+        with_association((self.suite, &self.seed), end.epoch, which, |association| {
             end.member.rekey(&mut self.crypto, association).expect("it is the next one");
         });
     }

@@ -33,9 +33,9 @@ struct Script {
 
 /// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages that are delivered late, again, damaged or made by
 /// an outsider. No member takes what the controller did not send, an epoch never goes back, and no member gets beyond the epoch
-/// of its eviction.
-pub(super) fn script(mut input: Input<'_>) {
-    let mut crypto = HostCrypto::new([1; 32], 0);
+/// of its eviction. The keys follow from `seed`.
+pub(super) fn script(seed: [u8; 32], mut input: Input<'_>) {
+    let mut crypto = HostCrypto::new(seed, 0);
     let members = u32::from(input.byte() % 5);
     let tree = KeyTree::new(&mut crypto, LEVELS, 100, members);
     let signer = SoftwareKey::from_pem(include_bytes!("../../x509/controller.pem")).expect("our own");
