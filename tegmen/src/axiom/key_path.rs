@@ -134,7 +134,7 @@ impl<const NODES: usize> KeyPath<NODES> {
                 }
                 let key = self.path.get(below as usize).ok_or(Discard::UnknownPeer)?;
                 let secret = open_node(crypto, &self.group, key, sealed).map_err(|_| Discard::NotAuthentic)?;
-                // Else everybody who repeats a genuine message makes the member check its signature again.
+                // Otherwise anyone who repeats a genuine message makes the member check its signature again.
                 if self.path.get(first as usize).is_some_and(|node| same(node.expose(), secret.expose())) {
                     return Err(Discard::Replayed);
                 }
