@@ -33,8 +33,12 @@ need() {
     done
     [ ${#missing[@]} = 0 ] && return 0
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null && return
+        # One step at a time: steps in the background need packages, too.
+        (
+            flock 9
+            apt-get update -qq || true
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+        ) 9>target/apt.lock && return
     fi
     echo "missing packages; type: sudo apt-get install --no-install-recommends ${missing[*]}" >&2
     return 1
@@ -310,7 +314,10 @@ step_bench() {
     done
 }
 
-gate=(format lint house layers words docs package test timing seeds nostd up readme lab interop firmware instructions fuzz dist)
+gate=(format lint house layers words docs package test timing fuzz seeds nostd up readme lab interop firmware instructions dist)
+# Steps that the whole gate runs in the background beside those that follow: two use one core for minutes, and the cells of interop
+# wait for timers of peers most of the time. By name: the process, and the second of its start.
+declare -A beside=([timing]="" [fuzz]="" [interop]="") begun
 whole=no
 if [ $# = 0 ]; then
     whole=yes
@@ -337,7 +344,7 @@ if [ "$whole" = yes ]; then
     ahead >target/ahead.log 2>&1 &
     set +m
     background=$!
-    trap 'kill -- -$background ${aside:+-$aside} 2>/dev/null || true' EXIT
+    trap 'for process in $background ${beside[*]}; do kill -- -$process 2>/dev/null || true; done' EXIT
 fi
 took=()
 # finished NAME BEGIN: keeps the time of a step for the end.
@@ -346,14 +353,18 @@ finished() {
 }
 for name in "$@"; do
     declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster decisions red deny long bench" >&2; exit 2; }
-    if [ "$whole $name" = "yes interop" ]; then
-        # Its cells wait for timers of peers most of the time, so it runs beside the steps after it.
-        echo "== interop begins in the background"
-        aside_begin=$SECONDS
+    if [ $whole = yes ] && [ -v "beside[$name]" ]; then
+        echo "== $name begins in the background"
+        begun[$name]=$SECONDS
         set -m
-        (set -e; step_interop) >target/interop.log 2>&1 &
+        (
+            set -e
+            # The steps in the foreground wait for nothing else.
+            [ "$name" = interop ] || renice -n 10 $BASHPID >/dev/null
+            "step_$name"
+        ) >"target/$name.log" 2>&1 &
         set +m
-        aside=$!
+        beside[$name]=$!
         continue
     fi
     echo "== $name"
@@ -367,13 +378,13 @@ for name in "$@"; do
     [ $result = 0 ] || { echo "== $name failed after $((SECONDS - begin)) s" >&2; exit 1; }
     finished "$name" $begin
 done
-if [ -n "${aside:-}" ]; then
-    echo "== interop"
+for name in "${!begun[@]}"; do
+    echo "== $name"
     result=0
-    wait "$aside" || result=$?
-    cat target/interop.log
-    [ $result = 0 ] || { echo "== interop failed" >&2; exit 1; }
-    finished interop $aside_begin
-fi
+    wait "${beside[$name]}" || result=$?
+    cat "target/$name.log"
+    [ $result = 0 ] || { echo "== $name failed" >&2; exit 1; }
+    finished "$name" "${begun[$name]}"
+done
 echo "== all passed"
 printf '%s\n' "${took[@]}"
