@@ -12,7 +12,7 @@ use tegmen_host::provider::HostCrypto;
 /// The reason why a device could not enrol.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// The server refuses the credential.
+    /// The server refuses the enrolment.
     #[error(
         "the access control server refuses the enrolment ({code}): its audit log has the reason, and an operator can create another \
          one-time key"

@@ -127,7 +127,7 @@ struct Taken {
 }
 
 impl Tickets {
-    /// The tokens of the publisher of this name: at most `most` that are not expired, each for one session.
+    /// Creates the tokens of the publisher of this name. At most `most` are in use at the same time, each for one session.
     ///
     /// # Errors
     /// The error of the system, if it gives no randomness.

@@ -23,7 +23,7 @@ pub struct Admission<'a> {
     pub path: &'a [[u8; KEY_LEN]],
 }
 
-/// The result of an authentic rekey message.
+/// The result of a rekey message that is not dropped. Only `Nodes` and `Epoch` are authentic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
     /// Secrets of nodes are new. The message of the epoch follows.
