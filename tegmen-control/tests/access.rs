@@ -1,81 +1,29 @@
 //! An access control server over real sockets: certificates, raw keys, tokens, and revocations that are pushed.
 
-use std::path::PathBuf;
+#[allow(dead_code, reason = "each test uses its part")]
+mod scene;
+
+use scene::{Access, Dir, KEY};
 use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_control::access::ace::trl::{Answer, Update};
 use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
-use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
-use tegmen_control::audit::{AuditBounds, AuditLog};
-use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
-use tegmen_control::service::Service;
-use tegmen_control::state::{Bounds, Credential, NewDevice, State};
+use tegmen_control::state::Bounds;
 use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
-use tegmen_host::x509::signer::SoftwareKey;
-use tegmen_store::{Database, Options, SealingKey};
 
-const POLICY: &str = r#"[[rule]]
-subject = "tag:display"
-publisher = "tag:kitchen"
-allow = "read /*"
-"#;
-const SHARED_KEY: [u8; 16] = [7; 16];
-
-/// A directory that is removed at the end.
-struct Dir(PathBuf);
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn party(words: &str) -> OwnedParty {
-    OwnedParty::from_words(words.split(' ')).expect(words)
-}
-
-async fn start(dir: &Dir) -> (Server, Arc<Service<Database>>, Database) {
-    let _ = std::fs::remove_dir_all(&dir.0);
-    std::fs::create_dir_all(&dir.0).expect("a directory");
-    let key = dir.0.join("key");
-    std::fs::write(&key, "4".repeat(64)).expect("a file");
-    #[cfg(unix)]
-    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
-    let sealing = Arc::new(SealingKey::from_file(&key).expect("a key"));
-    let options = Options { sealing: Some(sealing), ..Options::default() };
-    let database = Database::open_with(&dir.0.join("access.db"), options).expect("a database");
-    let revocations = Revocations::default();
-    let events = revocations.clone();
-    let state = State::open(database.clone(), Bounds::default(), Box::new(move |event| events.take(&event))).await;
-    let pair = rcgen::KeyPair::generate().expect("a key");
-    let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
-    let audit = AuditLog::open(&dir.0.join("audit.log"), Arc::new(signer), AuditBounds::default()).expect("a log");
-    let service = Arc::new(Service::new(state.expect("a state"), audit).expect("randomness"));
-    service.apply_policy("operator", ("policy.toml", POLICY), None).await.expect("a policy");
-    for (words, credential) in [
-        ("oven tag:kitchen", Credential::Protokey(Mode::Bound)),
-        ("display tag:display", Credential::SharedKey),
-        ("mallory tag:display", Credential::SharedKey),
-    ] {
-        let device = NewDevice::secret(party(words), credential, &SHARED_KEY).expect("a device");
-        service.add("operator", &device).await.expect("added");
-    }
-    let credentials = Credentials::default();
-    let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
-    let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
-    let server = builder.key_store(SharedKeys(Arc::clone(&service))).serve(application).expect("a server");
-    (server, service, database)
+async fn start(dir: &Dir) -> Access {
+    Access::start(dir, None, Bounds::default()).await
 }
 
 async fn connect(server: &Server, device: &str) -> Session {
-    let config = ClientConfig::psk(device, SHARED_KEY);
+    let config = ClientConfig::psk(device, KEY);
     Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.expect("a session")
 }
 
@@ -94,8 +42,8 @@ fn hashes(payload: &[u8]) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-push-{}", std::process::id())));
-    let (server, service, _) = start(&dir).await;
+    let dir = Dir::new("access-push");
+    let Access { server, service, .. } = start(&dir).await;
     let display = connect(&server, "display").await;
     let mallory = connect(&server, "mallory").await;
     let mut list = display.observe("/revoke/trl").await.expect("an observation");
@@ -133,8 +81,8 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
 
 #[tokio::test]
 async fn a_disabled_device_loses_its_tokens_and_gets_none() {
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-disabled-{}", std::process::id())));
-    let (server, service, _) = start(&dir).await;
+    let dir = Dir::new("access-disabled");
+    let Access { server, service, .. } = start(&dir).await;
     let display = connect(&server, "display").await;
     let request = request();
     let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
@@ -150,8 +98,8 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
 
 #[tokio::test]
 async fn without_the_store_nothing_is_granted_and_revocations_are_still_listed() {
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-store-{}", std::process::id())));
-    let (server, service, database) = start(&dir).await;
+    let dir = Dir::new("access-store");
+    let Access { server, service, database } = start(&dir).await;
     let display = connect(&server, "display").await;
     let request = request();
     let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
@@ -184,8 +132,8 @@ async fn ask_agent(path: &std::path::Path, question: tegmen_control::agent::Ques
 async fn an_agent_gives_its_own_user_the_key_that_the_publisher_derives() {
     use std::io::{Read as _, Write as _};
     use tegmen_control::agent::{Agent, Answer, Question};
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-agent-{}", std::process::id())));
-    let (server, _, _) = start(&dir).await;
+    let dir = Dir::new("access-agent");
+    let Access { server, .. } = start(&dir).await;
     let path = dir.0.join("agent.sock");
     let agent = Agent::bind(&path, None).expect("a socket");
     let session = connect(&server, "display").await;
@@ -194,7 +142,7 @@ async fn an_agent_gives_its_own_user_the_key_that_the_publisher_derives() {
         tokio::spawn(async move { agent.serve(session, move |event| events.send(event).expect("a test")).await });
     let derived = |identity: &str| {
         let identity = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
-        let protokey = Protokey::new(&SHARED_KEY).expect("a protokey");
+        let protokey = Protokey::new(&KEY).expect("a protokey");
         protokey.session_key::<HostCrypto>(Mode::Bound, identity, "display").expose().to_vec()
     };
 
@@ -243,8 +191,8 @@ async fn an_agent_gives_its_own_user_the_key_that_the_publisher_derives() {
 
 #[tokio::test]
 async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-ends-{}", std::process::id())));
-    let (server, service, _) = start(&dir).await;
+    let dir = Dir::new("access-ends");
+    let Access { server, service, .. } = start(&dir).await;
     let display = connect(&server, "display").await;
     let allow = vec!["PUT /temp".to_owned()];
     let keys = Introspector::new(display.clone(), tokio::runtime::Handle::current(), allow);
@@ -256,7 +204,7 @@ async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
     let subscriber = Arc::new(subscriber.serve(router).expect("a server"));
     let at = subscriber.addresses()[0].address;
     let publisher = async |identity: &str| {
-        let protokey = Protokey::new(&SHARED_KEY).expect("a protokey");
+        let protokey = Protokey::new(&KEY).expect("a protokey");
         let session = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
         let key = protokey.session_key::<HostCrypto>(Mode::Bound, session, "display");
         let config = ClientConfig::psk(identity, key.expose()).with(|config| config.recovery.reconnect = false);
@@ -284,8 +232,8 @@ async fn a_revocation_ends_the_session_of_the_subscriber_and_no_other() {
 
 #[tokio::test]
 async fn a_session_that_begins_after_its_revocation_is_ended() {
-    let dir = Dir(std::env::temp_dir().join(format!("tegmen-access-late-{}", std::process::id())));
-    let (server, service, _) = start(&dir).await;
+    let dir = Dir::new("access-late");
+    let Access { server, service, .. } = start(&dir).await;
     let display = connect(&server, "display").await;
     let identity = "oven;AAECAwQFBgcI";
     let hash = token_hash::<HostCrypto>(identity.as_bytes());
@@ -293,7 +241,7 @@ async fn a_session_that_begins_after_its_revocation_is_ended() {
     service.revoke_token("operator", &hash, expires, &["oven", "display"]).await.expect("revoked");
     let keys = Introspector::new(display, tokio::runtime::Handle::current(), Vec::new());
     // Its key is known here without the question that the access control server would refuse.
-    let credentials = Credentials::single(identity, &SHARED_KEY);
+    let credentials = Credentials::single(identity, &KEY);
     let subscriber = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
     let subscriber = Arc::new(subscriber.serve(Router::new()).expect("a server"));
     let at = subscriber.addresses()[0].address;
@@ -303,7 +251,7 @@ async fn a_session_that_begins_after_its_revocation_is_ended() {
     });
     // The second session begins after the list was read, and no notification follows.
     for _ in 0..2 {
-        let config = ClientConfig::psk(identity, SHARED_KEY);
+        let config = ClientConfig::psk(identity, KEY);
         let _session = Session::connect_to(at, Scheme::Coaps, config).await.expect("a session");
         assert_eq!(sessions.recv().await.as_deref(), Some(identity));
     }

@@ -1,60 +1,30 @@
 //! Tokens that the access control server uploads to a publisher, over real sockets: the publisher opens the session, or refuses.
 
+#[allow(dead_code, reason = "each test uses its part")]
+mod scene;
+
+use scene::{Access, Dir, KEY};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tegmen::coap::Code;
 use tegmen_control::access::ace::{
     ACE_CBOR, Aif, ConnectionRequest, Returned, Right, Scope, TokenRequest, TokenResponse, TokenUpload,
 };
-use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
-use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::publisher::{Refusal, Ticket, Tickets};
-use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
 use tegmen_control::service::Service;
-use tegmen_control::state::{Bounds, Credential, NewDevice, State};
+use tegmen_control::state::Bounds;
 use tegmen_control::subscriber::{Introspector, NotGranted};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
-use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
-use tegmen_host::x509::signer::SoftwareKey;
+use tegmen_store::Database;
 use tegmen_store::clock::now_millis;
-use tegmen_store::{Database, Options, SealingKey};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-const POLICY: &str = r#"[[rule]]
-subject = "tag:display"
-publisher = "tag:kitchen"
-allow = "read /*"
-"#;
-const KEY: [u8; 16] = [7; 16];
 const NOW: u64 = 1_800_000_000;
-
-/// A directory that is removed at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = Self(std::env::temp_dir().join(format!("tegmen-tickets-{name}-{}", std::process::id())));
-        let _ = std::fs::remove_dir_all(&dir.0);
-        std::fs::create_dir_all(&dir.0).expect("a directory");
-        dir
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn party(words: &str) -> OwnedParty {
-    OwnedParty::from_words(words.split(' ')).expect(words)
-}
 
 fn protokey() -> Protokey {
     Protokey::new(&KEY).expect("a protokey")
@@ -76,38 +46,9 @@ fn publisher(most: usize) -> (Arc<Server>, Tickets, UnboundedReceiver<Arc<Ticket
     (Arc::new(server.serve(router).expect("a server")), tickets, tickets_taken)
 }
 
-/// An access control server with the publisher `oven` at an address, and subscribers.
+/// An access control server that grants rights for this number of seconds.
 async fn access(dir: &Dir, oven: Option<SocketAddr>, lifetime: u64) -> (Server, Arc<Service<Database>>) {
-    let key = dir.0.join("key");
-    std::fs::write(&key, "4".repeat(64)).expect("a file");
-    #[cfg(unix)]
-    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
-    let sealing = Arc::new(SealingKey::from_file(&key).expect("a key"));
-    let options = Options { sealing: Some(sealing), ..Options::default() };
-    let database = Database::open_with(&dir.0.join("access.db"), options).expect("a database");
-    let revocations = Revocations::default();
-    let events = revocations.clone();
-    let bounds = Bounds { lifetime, ..Bounds::default() };
-    let state = State::open(database, bounds, Box::new(move |event| events.take(&event))).await;
-    let pair = rcgen::KeyPair::generate().expect("a key");
-    let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
-    let audit = AuditLog::open(&dir.0.join("audit.log"), Arc::new(signer), AuditBounds::default()).expect("a log");
-    let service = Arc::new(Service::new(state.expect("a state"), audit).expect("randomness"));
-    service.apply_policy("operator", ("policy.toml", POLICY), None).await.expect("a policy");
-    let device = |words, credential| NewDevice::secret(party(words), credential, &KEY).expect("a device");
-    let oven_device = device("oven tag:kitchen", Credential::Protokey(Mode::Bound));
-    let oven_device = match oven {
-        Some(address) => oven_device.at(address).expect("an address"),
-        None => oven_device,
-    };
-    service.add("operator", &oven_device).await.expect("added");
-    for words in ["display tag:display", "mallory tag:display"] {
-        service.add("operator", &device(words, Credential::SharedKey)).await.expect("added");
-    }
-    let credentials = Credentials::default();
-    let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
-    let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
-    let server = builder.key_store(SharedKeys(Arc::clone(&service))).serve(application).expect("a server");
+    let Access { server, service, .. } = Access::start(dir, oven, Bounds { lifetime, ..Bounds::default() }).await;
     (server, service)
 }
 
@@ -137,7 +78,7 @@ async fn subscriber(access: &Server) -> (Arc<Server>, Introspector, Arc<Mutex<Ve
 
 #[tokio::test]
 async fn a_publisher_opens_the_session_that_a_subscriber_asked_for() {
-    let dir = Dir::new("opens");
+    let dir = Dir::new("tickets-opens");
     let (oven, _, mut taken) = publisher(4);
     let (access, service) = access(&dir, Some(at(&oven)), 600).await;
     let (display, keys, written) = subscriber(&access).await;
@@ -170,7 +111,7 @@ async fn a_publisher_opens_the_session_that_a_subscriber_asked_for() {
 
 #[tokio::test]
 async fn a_publisher_without_resources_refuses_and_nobody_has_a_token() {
-    let dir = Dir::new("busy");
+    let dir = Dir::new("tickets-busy");
     let (oven, tickets, mut taken) = publisher(1);
     let (access, service) = access(&dir, Some(at(&oven)), 600).await;
     let (display, keys, _) = subscriber(&access).await;
@@ -196,7 +137,7 @@ async fn a_publisher_without_resources_refuses_and_nobody_has_a_token() {
 
 #[tokio::test]
 async fn a_subscriber_with_an_uploaded_token_may_do_what_the_token_allows_until_it_expires() {
-    let dir = Dir::new("expires");
+    let dir = Dir::new("tickets-expires");
     let (oven, tickets, mut taken) = publisher(4);
     let (access, _) = access(&dir, Some(at(&oven)), 2).await;
     let display = connect(at(&access), "display", &KEY).await.expect("a session");
@@ -243,7 +184,7 @@ async fn a_subscriber_with_an_uploaded_token_may_do_what_the_token_allows_until_
 
 #[tokio::test]
 async fn a_publisher_that_is_not_there_leaves_the_token_to_the_subscriber() {
-    let dir = Dir::new("unreachable");
+    let dir = Dir::new("tickets-unreachable");
     // A port where nobody listens.
     let unused = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let (access, _) = access(&dir, Some(unused), 600).await;
@@ -270,7 +211,7 @@ async fn a_publisher_that_is_not_there_leaves_the_token_to_the_subscriber() {
 
 #[tokio::test]
 async fn without_an_address_of_the_publisher_the_subscriber_gets_the_token() {
-    let dir = Dir::new("none");
+    let dir = Dir::new("tickets-none");
     let (access, service) = access(&dir, None, 600).await;
     let display = connect(at(&access), "display", &KEY).await.expect("a session");
     let request = TokenRequest {
