@@ -10,7 +10,7 @@ use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
 use crate::state::{AcceptedSession, Change, Enrolment, NewDevice, NotEnrolled, State, StateError, View};
-use crate::upload::{self, NotTaken};
+use crate::upload::{self, NotTaken, Uploads};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::hex::to_hex;
@@ -45,6 +45,7 @@ pub struct Service<S> {
     state: State<S>,
     audit: AuditLog,
     crypto: Mutex<HostCrypto>,
+    uploads: Uploads,
     start: (u64, Instant),
 }
 
@@ -55,7 +56,8 @@ impl<S: Store> Service<S> {
     /// The error of the system, if it gives no randomness.
     pub fn new(state: State<S>, audit: AuditLog) -> std::io::Result<Self> {
         let crypto = Mutex::new(HostCrypto::from_os()?);
-        Ok(Self { state, audit, crypto, start: (now_millis(), Instant::now()) })
+        let start = (now_millis(), Instant::now());
+        Ok(Self { state, audit, crypto, uploads: Uploads::default(), start })
     }
 
     /// The state.
@@ -139,35 +141,29 @@ impl<S: Store> Service<S> {
     /// the publisher refused is revoked.
     async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
         let Upload { address, key, request, taken } = upload;
-        let refused = match upload::upload(address, key.expose(), &request).await {
-            Ok(()) => return taken,
-            Err(NotTaken::Unreachable(error)) => {
-                let why = format!(
-                    "the token of the session {identity}, which the publisher at {address} did not take: {error}"
-                );
-                self.audit.note(Record {
-                    kind: Kind::Refusal,
-                    who: who.to_owned(),
-                    code: "publisher-unreachable",
-                    message: why,
-                });
-                return unreachable;
-            }
-            Err(refused) => refused,
+        let result = match self.uploads.begin(who) {
+            Some(_place) => upload::upload(address, key.expose(), &request).await,
+            None => Err(NotTaken::TooMany),
         };
-        let answer = refused.answer();
-        let request = format!("the session {identity}, to which the publisher at {address} answers {answer}");
-        self.refuse(Some(who), refused.code(), &request);
-        // Without the store the token is not revoked. Neither end has it then: the publisher refused it, and no response has it.
+        let Err(not_taken) = result else { return taken };
+        self.audit.note(Record {
+            kind: Kind::Refusal,
+            who: who.to_owned(),
+            code: not_taken.code(),
+            message: format!(
+                "the publisher at {address} did not take the token of the session {identity}: {not_taken}"
+            ),
+        });
+        let reply = match not_taken {
+            NotTaken::Unreachable(_) => return unreachable,
+            NotTaken::Busy { seconds } => busy(seconds),
+            NotTaken::TooMany => busy(upload::RETRY_AFTER),
+            NotTaken::Refused(_) => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
+        };
+        // Without the store the token is not revoked. Neither end has it then: the publisher did not take it, and no response
+        // has it.
         let _ = self.revoke_session(who, identity).await;
-        match refused {
-            NotTaken::Busy { seconds } => {
-                Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(seconds) }
-            }
-            NotTaken::Refused(_) | NotTaken::Unreachable(_) => {
-                Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT)
-            }
-        }
+        reply
     }
 
     /// Records an outcome. Returns the reply that may leave.
@@ -205,7 +201,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Creates a one-time key, with which a device enrols, in the name of an operator. A key before it is replaced.
+    /// Creates a one-time key, with which a device enrols, in the name of an operator. The key
+    /// replaces an earlier one for this name.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -421,5 +418,10 @@ fn answer(code: Code) -> Reply {
 
 /// Nothing is known, or nothing may be given: the peer asks again later.
 fn later() -> Reply {
-    Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(RETRY_AFTER) }
+    busy(RETRY_AFTER)
+}
+
+/// A response with the seconds after which the peer asks again.
+fn busy(seconds: u32) -> Reply {
+    Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(seconds) }
 }

@@ -1,7 +1,9 @@
 //! The upload of a token to a publisher, over a session that the access control server opens for it.
 
 use crate::access::ace::ACE_CBOR;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tegmen_coap::{Code, OptionNumber};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
@@ -13,38 +15,77 @@ pub const AUTHZ_INFO: &str = "authz-info";
 pub const SERVER_IDENTITY: &str = "access control server";
 /// Time for handshake and request together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Seconds after which a subscriber asks again, if the publisher gives no number; as for a response without Max-Age (RFC 7252,
+/// Seconds after which a subscriber asks again, if the publisher gives no number or is not asked; as for a response without Max-Age (RFC 7252,
 /// section 5.10.5).
-const RETRY_AFTER: u32 = 60;
+pub(crate) const RETRY_AFTER: u32 = 60;
+/// Uploads at once.
+const UPLOADS: usize = 256;
+/// Uploads at once for one client, so that no client takes the places of all others with publishers that do not answer.
+const UPLOADS_OF_A_CLIENT: usize = 8;
+
+/// The number of uploads that run for each client.
+#[derive(Default)]
+pub(crate) struct Uploads(Mutex<BTreeMap<String, usize>>);
+
+/// The place of one upload. Its drop frees the place.
+pub(crate) struct Place<'a> {
+    uploads: &'a Uploads,
+    client: &'a str,
+}
+
+impl Uploads {
+    /// Takes a place for an upload. `None` if the places of this client or of all clients are in use.
+    pub(crate) fn begin<'a>(&'a self, client: &'a str) -> Option<Place<'a>> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = running.values().sum();
+        let of_client = running.get(client).copied().unwrap_or_default();
+        if all >= UPLOADS || of_client >= UPLOADS_OF_A_CLIENT {
+            return None;
+        }
+        running.insert(client.to_owned(), of_client + 1);
+        Some(Place { uploads: self, client })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut running = self.uploads.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match running.get_mut(self.client) {
+            Some(more @ 2..) => *more -= 1,
+            _ => {
+                running.remove(self.client);
+            }
+        }
+    }
+}
 
 /// The reason why a publisher does not have a token.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotTaken {
     /// It has not the resources for another session.
+    #[error("it has not the resources, and answers 5.03")]
     Busy {
         /// Seconds after which to ask again.
         seconds: u32,
     },
     /// It refuses the token.
+    #[error("it answers {0}")]
     Refused(Code),
+    /// Too many uploads run for this client, or for all. The publisher was not asked.
+    #[error("it was not asked, because too many uploads run now for this subscriber or for all")]
+    TooMany,
     /// There is no session with it, or no response.
+    #[error("{0}")]
     Unreachable(String),
 }
 
 impl NotTaken {
-    /// The code of the publisher's response.
-    pub(crate) const fn answer(&self) -> Code {
-        match self {
-            Self::Refused(code) => *code,
-            Self::Busy { .. } | Self::Unreachable(_) => Code::SERVICE_UNAVAILABLE,
-        }
-    }
-
     /// The stable code.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "publisher-busy",
             Self::Refused(_) => "publisher-refused",
+            Self::TooMany => "too-many-uploads",
             Self::Unreachable(_) => "publisher-unreachable",
         }
     }
@@ -69,5 +110,31 @@ pub(crate) async fn upload(publisher: SocketAddr, key: &[u8], request: &[u8]) ->
             Err(NotTaken::Busy { seconds: response.uint(OptionNumber::MAX_AGE).unwrap_or(RETRY_AFTER) })
         }
         code => Err(NotTaken::Refused(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UPLOADS, UPLOADS_OF_A_CLIENT, Uploads};
+
+    #[test]
+    fn one_client_cannot_take_every_place() {
+        let uploads = Uploads::default();
+        let clients: Vec<_> = (0..=UPLOADS / UPLOADS_OF_A_CLIENT).map(|client| client.to_string()).collect();
+        let mut first: Vec<_> =
+            (0..UPLOADS_OF_A_CLIENT).map(|_| uploads.begin(&clients[0]).expect("a place")).collect();
+        assert!(uploads.begin(&clients[0]).is_none());
+        let (last, others) = clients[1..].split_last().expect("clients");
+        let others: Vec<_> = others
+            .iter()
+            .flat_map(|client| (0..UPLOADS_OF_A_CLIENT).map(|_| uploads.begin(client).expect("a place")))
+            .collect();
+        assert_eq!(first.len() + others.len(), UPLOADS);
+        assert!(uploads.begin(last).is_none());
+        first.pop();
+        let place = uploads.begin(last).expect("the place that is free again");
+        assert!(uploads.begin(last).is_none());
+        drop((place, first, others));
+        assert!(uploads.0.lock().expect("no panic").is_empty());
     }
 }
