@@ -99,7 +99,7 @@ fn enrolments<S: Store>() -> Vec<Operation<S>> {
             (Method::POST, ENROLMENTS, Scope::DevicesWrite),
             (
                 "createEnrolment",
-                "Creates a one-time key, with which a device registers itself. A key before it is replaced.",
+                "Creates a one-time key, with which a device registers itself. The key replaces an earlier one for this name.",
             ),
             creates(handlers::new_enrolment, handlers::create_enrolment),
             &[Code::NameTaken, Code::InvalidDevice, Code::AuditUnavailable],

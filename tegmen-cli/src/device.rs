@@ -34,7 +34,7 @@ enum Command {
     /// Show a device. Its secret is never shown.
     Show(Named),
     /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write it to a file that only you can
-    /// read. The server cannot show it again. A key before it is replaced.
+    /// read. The server cannot show it again. The new key replaces an earlier one-time key for this name.
     #[command(after_help = "Example:\n  tegmen device expect oven --tag kitchen --kind protokey --output oven.enrol")]
     Expect(Expect),
     /// List the devices that have a one-time key.
@@ -60,7 +60,7 @@ struct Named {
     admin: Admin,
 }
 
-/// The proof by which the server knows a device.
+/// The kind of credential by which the server knows a device.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
@@ -80,7 +80,7 @@ enum Kind {
 struct Add {
     #[command(flatten)]
     named: Named,
-    /// The proof by which the server knows the device.
+    /// The kind of credential by which the server knows the device.
     #[arg(long)]
     kind: Kind,
     /// A tag, by which rules of the policy name the device; may be repeated.
@@ -104,14 +104,14 @@ struct Add {
 struct Expect {
     #[command(flatten)]
     named: Named,
-    /// The proof that the device registers.
+    /// The kind of credential that the device registers.
     #[arg(long)]
     kind: Kind,
     /// A tag, by which rules of the policy name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Hours until the key ends.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..720))]
+    /// The lifetime of the key in hours, 1 to 720.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=720))]
     hours: u64,
     /// Write the key to this file, which must not exist.
     #[arg(long, value_name = "FILE")]

@@ -30,13 +30,13 @@ pub(crate) struct Enrol {
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
     #[command(flatten)]
-    proof: Proof,
+    credential: Own,
 }
 
-/// The proof by which the server is to know this device.
+/// The credential by which the server is to know this device.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
-struct Proof {
+struct Own {
     /// Register this certificate (PEM or DER).
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -51,13 +51,18 @@ struct Proof {
     protokey: Option<PathBuf>,
 }
 
-impl Proof {
+impl Own {
     fn device(&self, name: &str) -> Result<NewDevice, Failure> {
         let party = OwnedParty::from_words([name]).map_err(Failure::usage)?;
         let of_secret = |party, credential, file: &PathBuf, option| {
             let digits = secret(file, option)?;
             let bytes = from_hex(&digits).map(Zeroizing::new);
-            let wrong = || Failure::usage(format!("{option}: {} has no hexadecimal digits", file.display()));
+            let wrong = || {
+                Failure::usage(format!(
+                    "{option}: {} has a character that is no hexadecimal digit, or half a byte",
+                    file.display()
+                ))
+            };
             NewDevice::secret(party, credential, &bytes.ok_or_else(wrong)?).map_err(Failure::usage)
         };
         match self {
@@ -73,7 +78,7 @@ impl Proof {
             Self { protokey: Some(file), .. } => {
                 of_secret(party, Credential::Protokey(Mode::Bound), file, "--protokey")
             }
-            _ => Err(Failure::usage("name the proof of the device: --certificate, for example")),
+            _ => Err(Failure::usage("name the credential of the device: --certificate, for example")),
         }
     }
 }
@@ -83,7 +88,7 @@ impl Enrol {
         let text = secret(&self.key_file, "--key-file")?;
         let wrong = || Failure::usage(format!("--key-file: {} has no one-time key", self.key_file.display()));
         let key = OneTimeKey::parse(&text).ok_or_else(wrong)?;
-        let device = self.proof.device(key.name())?;
+        let device = self.credential.device(key.name())?;
         let uri = access_control(&self.uri)?;
         let registered: Result<(), EnrolError> = runtime()?.block_on(async {
             let session = Session::connect(&uri, client_config(&key)).await?;

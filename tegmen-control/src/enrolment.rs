@@ -21,14 +21,20 @@ pub enum EnrolError {
         /// The code of the response.
         code: Code,
     },
-    /// The server registers nothing for now.
-    #[error("the access control server registers nothing for now: try again in {seconds} s")]
+    /// The server does not confirm the registration. The device may be registered.
+    #[error(
+        "the access control server does not confirm the registration: try again in {seconds} s; if it refuses the one-time key then, \
+         ask an operator whether the device is registered"
+    )]
     Later {
         /// Seconds after which to try again.
         seconds: u32,
     },
     /// There is no session or no response.
-    #[error("{0}; a one-time key is refused after its use, after its end, and if an operator replaced it")]
+    #[error(
+        "{0}; a one-time key is refused after its use, after its end, and if an operator replaced it: ask an operator whether the \
+         device is registered, and for another key if it is not"
+    )]
     NoResponse(#[from] ClientError),
 }
 
@@ -40,7 +46,7 @@ pub fn client_config(key: &OneTimeKey) -> ClientConfig {
 /// Registers a device, whose party has the name of the one-time key, over a session that was opened with [`client_config`].
 ///
 /// # Errors
-/// [`EnrolError`]. After [`EnrolError::NoResponse`] the device may be registered.
+/// [`EnrolError`]. After [`EnrolError::NoResponse`] and [`EnrolError::Later`] the device may be registered.
 pub async fn enrol(server: &Session, key: &OneTimeKey, device: &NewDevice) -> Result<(), EnrolError> {
     let credential = device.device().credential;
     let digest = credential.digest();

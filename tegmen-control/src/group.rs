@@ -131,8 +131,9 @@ impl KeyTree {
         master_secret::<C>(&self.group, self.epoch, &secret_of::<C>(&self.seed, self.epoch))
     }
 
-    /// Adds a member, and replaces all secrets that it gets. Returns its leaf; [`Self::admit`] has its parameters. Members that
-    /// do not `check_signatures` get each of their messages alone. Without `signer` all do.
+    /// Adds a member, and replaces all secrets that it gets. Returns its leaf; [`Self::admit`] has its parameters.
+    /// `check_signatures` is true for a member that has the public key of the controller. Another member gets each node message
+    /// under the secret of its own leaf. Without `signer` all members do.
     ///
     /// # Errors
     /// [`Refused`].

@@ -46,8 +46,8 @@ pub enum Refusal {
     /// The token has no rights of the form of RFC 9237, or a right on a path that is none of one resource.
     #[error("the token has rights that this publisher does not understand")]
     Scope,
-    /// The token is expired.
-    #[error("the token is expired: correct the clocks")]
+    /// The token is expired, or names no time at which it expires.
+    #[error("the token is expired, or has no end: correct the clocks")]
     Expired,
     /// The publisher has the token already.
     #[error("the publisher took this token before")]
@@ -200,8 +200,8 @@ impl Tickets {
         }
     }
 
-    /// Returns a handler for POST at `/authz-info`. It calls `taken` for each token that the publisher takes, which must return
-    /// quickly: it opens a session in a task of its own.
+    /// Returns a handler for POST at `/authz-info`. It calls `taken` for each token that the publisher takes. `taken` must
+    /// return quickly: let it start a task that opens the session.
     pub fn handler(
         &self,
         taken: impl Fn(Arc<Ticket>) + Send + Sync + 'static,

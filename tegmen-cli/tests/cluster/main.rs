@@ -399,7 +399,7 @@ fn replicas_that_are_killed_and_cut_off_lose_nothing_and_grant_nothing_twice() {
         for never in ["grants_after_lease", "given_after_revocation_by_connected", "given_1_s_after_healing"] {
             assert_eq!(partition[never], 0, "{never}");
         }
-        assert_ne!(partition["granted_while_cut"], 0, "a lease goes on for a while");
+        assert_ne!(partition["granted_while_cut"], 0, "a replica that is cut off grants until its lease ends");
     }
     // The tests above can fail: there was something that they could have found.
     for partition in &partitions {

@@ -148,12 +148,12 @@ pub struct Outcome {
     pub message: String,
 }
 
-/// A token for a publisher that takes tokens from the access control server.
+/// The upload of a token to its publisher (RFC 9200, section 5.10.1).
 #[derive(Debug)]
 pub struct Upload {
     /// The address of the publisher.
     pub address: SocketAddr,
-    /// The pre-shared key of the session.
+    /// The pre-shared key of the session in which the access control server uploads the token.
     pub key: Secret<DIGEST_LEN>,
     /// The payload of the request, `application/ace+cbor`.
     pub request: Zeroizing<Vec<u8>>,

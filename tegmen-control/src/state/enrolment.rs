@@ -166,7 +166,8 @@ fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, Str
 }
 
 impl<S: Store> State<S> {
-    /// Stores what the server needs of a one-time key for a device that there is not yet. A key before it is replaced.
+    /// Stores what the server needs of a one-time key for a device that is not registered. The key replaces an earlier one for
+    /// this name.
     ///
     /// # Errors
     /// [`StateError::NameTaken`] or [`StateError::Store`].

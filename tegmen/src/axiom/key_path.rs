@@ -98,11 +98,13 @@ impl<const NODES: usize> KeyPath<NODES> {
     }
 
     /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1; a member without it takes
-    /// only node messages under the secret of its leaf.
+    /// the messages of epochs, and of the node messages only those without a signature under the secret of its leaf.
     ///
     /// # Errors
-    /// Why the message is dropped; nothing has changed then. [`Discard::UnknownPeer`] if it is for other members,
-    /// [`Discard::Replayed`] if it is of this epoch or an earlier one, or its secret is that of the node already.
+    /// The reason why the message is dropped; nothing has changed then. [`Discard::Malformed`] if it is no rekey message,
+    /// [`Discard::UnknownPeer`] if it is for other members, [`Discard::Replayed`] if it is of this epoch or an earlier one, or
+    /// its secret is that of the node already. [`Discard::NotAuthentic`] if its tag, its signature or its element of the hash
+    /// chain is wrong. [`Discard::Unexpected`] if it has a signature, and there is no `controller`.
     pub fn open<C: Crypto>(
         &mut self,
         crypto: &mut C,
