@@ -16,7 +16,7 @@ use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::enrolment::{self, CBOR, ENROL};
 use crate::access::introspection::Reply;
 use crate::access::revocation::Requester;
-use crate::service::Service;
+use crate::service::{Path, Service};
 use crate::state::{Credential, Device, Event};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,15 +123,9 @@ impl<S: Store> AccessServer<S> {
             service.refuse(device.as_deref(), "other-content-format", "a request that is not application/ace+cbor");
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
         }
-        let payload = request.payload().to_vec();
-        let (is_token, responder) = (request.path() == TOKEN, request.defer(response));
-        tokio::spawn(async move {
-            let answer = match is_token {
-                true => service.token(device.as_deref(), &payload).await,
-                false => service.introspect(device.as_deref(), &payload).await,
-            };
-            responder.send(reply(answer));
-        });
+        let path = if request.path() == TOKEN { Path::Token } else { Path::Introspect };
+        let responder = request.defer(response);
+        service.answer_then(path, device, request.payload(), reply, move |reply| responder.send(reply));
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use crate::access::enrolment::OneTimeKey;
 use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record};
-use crate::state::{AcceptedSession, Change, Enrolment, NewDevice, NotEnrolled, State, StateError, View};
+use crate::state::{AcceptedSession, Change, Enrolment, Grounds, NewDevice, NotEnrolled, State, StateError};
 use crate::upload::{self, NotTaken, Uploads};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
@@ -19,6 +19,7 @@ use tegmen_base::time;
 use tegmen_coap::Code;
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::clock::now_millis;
+use tegmen_store::store::answer::promise;
 use tegmen_store::{Revision, Store};
 
 /// Seconds after which a peer may ask again that got 5.03.
@@ -38,6 +39,21 @@ pub enum ServiceError {
     /// No such session identity was accepted.
     #[error("no session identity {0} was accepted: correct it, or nothing is left to revoke")]
     UnknownSession(String),
+}
+
+/// The path of a request that [`Service::answer_then`] answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Path {
+    Introspect,
+    Token,
+}
+
+/// A decision on a request, before it is durable.
+struct Decided {
+    outcome: Outcome,
+    /// The session identity that was accepted, and the rows on which that was decided.
+    session: Option<(AcceptedSession, Grounds)>,
+    now: time::Instant,
 }
 
 /// An access control server without its sockets.
@@ -77,61 +93,105 @@ impl<S: Store> Service<S> {
 
     /// Answers the payload of a request to `/introspect` by a device; `None` is a peer that proved nothing.
     pub async fn introspect(&self, subscriber: Option<&str>, payload: &[u8]) -> Reply {
-        self.answer(subscriber, |view, now| view.introspect::<HostCrypto>(subscriber, payload, now)).await
+        self.answer(Path::Introspect, subscriber, payload).await
     }
 
     /// Answers the payload of a request to `/token` by a device; `None` is a peer that proved nothing.
     pub async fn token(&self, client: Option<&str>, payload: &[u8]) -> Reply {
-        let decide = |view: &mut View, now| {
-            let mut crypto = self.crypto.lock().unwrap_or_else(PoisonError::into_inner);
-            view.token(client, payload, now, &mut *crypto)
-        };
-        self.answer(client, decide).await
+        self.answer(Path::Token, client, payload).await
     }
 
-    async fn answer(&self, who: Option<&str>, mut decide: impl FnMut(&mut View, time::Instant) -> Outcome) -> Reply {
-        let (who, is_device) = (who.unwrap_or_default(), who.is_some());
+    /// As [`Self::introspect`] and [`Self::token`], and calls `respond` when the response may leave, with what `made` makes of
+    /// it. Without a session identity to make durable, no task is started.
+    pub(crate) fn answer_then<T: Send + 'static>(
+        self: &Arc<Self>,
+        path: Path,
+        who: Option<String>,
+        payload: &[u8],
+        made: fn(Reply) -> T,
+        respond: impl FnOnce(T) + Send + 'static,
+    ) {
+        match self.decide(path, who.as_deref(), payload) {
+            Err(reply) => respond(made(reply)),
+            Ok(Decided { outcome, session: None, .. }) => {
+                self.note_then(who.unwrap_or_default(), outcome, made, respond);
+            }
+            Ok(decided) => {
+                let (service, payload) = (Arc::clone(self), payload.to_vec());
+                let answer = async move { service.bind(path, who.as_deref(), &payload, decided).await };
+                tokio::spawn(async move { respond(made(answer.await)) });
+            }
+        }
+    }
+
+    async fn answer(&self, path: Path, who: Option<&str>, payload: &[u8]) -> Reply {
+        match self.decide(path, who, payload) {
+            Ok(decided) => self.bind(path, who, payload, decided).await,
+            Err(reply) => reply,
+        }
+    }
+
+    /// Decides on a request. The error is the response if nothing can be decided now.
+    fn decide(&self, path: Path, asker: Option<&str>, payload: &[u8]) -> Result<Decided, Reply> {
+        let who = asker.unwrap_or_default();
         if self.audit.is_writable().is_err() {
             self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
-            return later();
+            return Err(later());
         }
+        let now = self.now();
+        let mut view = self.state.view();
+        if asker.is_some() && !view.is_current() {
+            drop(view);
+            self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
+            return Err(later());
+        }
+        let mut outcome = match path {
+            Path::Introspect => view.introspect::<HostCrypto>(asker, payload, now),
+            Path::Token => {
+                let mut crypto = self.crypto.lock().unwrap_or_else(PoisonError::into_inner);
+                view.token(asker, payload, now, &mut *crypto)
+            }
+        };
+        let session = outcome.session.take().map(|identity| {
+            let grounds = view.grounds(&identity, who);
+            let (until, token) = (view.session_until(now), outcome.token.take());
+            (AcceptedSession { identity, subscriber: who.to_owned(), until, token }, grounds)
+        });
+        Ok(Decided { outcome, session, now })
+    }
+
+    /// Makes the session identity of a decision durable, and its line of the log. Decides again if another server changed the
+    /// policy or a device meanwhile.
+    async fn bind(&self, path: Path, asker: Option<&str>, payload: &[u8], mut decided: Decided) -> Reply {
+        let who = asker.unwrap_or_default();
         for _ in 0..DECISIONS {
-            let now = self.now();
-            let (mut outcome, until, grounds) = {
-                let mut view = self.state.view();
-                if is_device && !view.is_current() {
-                    drop(view);
-                    self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
+            let Decided { mut outcome, session, now } = decided;
+            let Some((session, grounds)) = session else { return self.note(who, outcome).await };
+            let upload = outcome.upload.take();
+            match self.state.bind(&session, &grounds, now.as_micros() / 1_000_000).await {
+                Ok(()) => {
+                    let reply = self.note(who, outcome).await;
+                    return match upload {
+                        Some(upload) if reply.code == Code::CREATED => {
+                            // Few requests have an upload, and its future is large.
+                            Box::pin(self.upload(who, &session.identity, upload, reply)).await
+                        }
+                        _ => reply,
+                    };
+                }
+                Err(StateError::SessionUsed { of_another }) => {
+                    return self.note(who, used_before(who, &session.identity, of_another)).await;
+                }
+                // The policy may refuse now.
+                Err(StateError::Changed(_)) => match self.decide(path, asker, payload) {
+                    Ok(again) => decided = again,
+                    Err(reply) => return reply,
+                },
+                Err(error) => {
+                    self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
                     return later();
                 }
-                let outcome = decide(&mut view, now);
-                let grounds = outcome.session.as_deref().map(|identity| view.grounds(identity, who));
-                (outcome, view.session_until(now), grounds)
-            };
-            let upload = outcome.upload.take().zip(outcome.session.clone());
-            if let Some((identity, grounds)) = outcome.session.take().zip(grounds) {
-                let token = outcome.token.take();
-                let session = AcceptedSession { identity, subscriber: who.to_owned(), until, token };
-                match self.state.bind(&session, &grounds, now.as_micros() / 1_000_000).await {
-                    Ok(()) => {}
-                    Err(StateError::SessionUsed { of_another }) => {
-                        outcome = used_before(who, &session.identity, of_another);
-                    }
-                    // The policy may refuse now.
-                    Err(StateError::Changed(_)) => continue,
-                    Err(error) => {
-                        self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
-                        return later();
-                    }
-                }
             }
-            let reply = self.note(who, outcome).await;
-            return match upload {
-                Some((upload, identity)) if reply.code == Code::CREATED => {
-                    self.upload(who, &identity, upload, reply).await
-                }
-                _ => reply,
-            };
         }
         self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
         later()
@@ -168,18 +228,33 @@ impl<S: Store> Service<S> {
 
     /// Records an outcome. Returns the reply that may leave.
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
+        let (promise, answer) = promise();
+        self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
+        answer.await.unwrap_or_else(|_| later())
+    }
+
+    /// Records an outcome, and calls `respond` with what `made` makes of the reply, when it may leave. It is made on this thread,
+    /// not on the thread that writes for all.
+    fn note_then<T: Send + 'static>(
+        &self,
+        who: String,
+        outcome: Outcome,
+        made: fn(Reply) -> T,
+        respond: impl FnOnce(T) + Send + 'static,
+    ) {
         let Outcome { reply, refused, message, .. } = outcome;
-        let who = who.to_owned();
+        let reply = made(reply);
         match refused {
-            Some(reason) => self.audit.note(Record { kind: Kind::Refusal, who, code: reason.code(), message }),
+            Some(reason) => {
+                self.audit.note(Record { kind: Kind::Refusal, who, code: reason.code(), message });
+                respond(reply);
+            }
             None => {
                 let record = Record { kind: Kind::Grant, who, code: "granted", message };
-                if self.audit.write(record).await.is_err() {
-                    return later();
-                }
+                self.audit
+                    .write_then(record, move |written| respond(if written.is_ok() { reply } else { made(later()) }));
             }
         }
-        reply
     }
 
     /// Records that a request was refused for its form. `who` is the device; `None` is a peer that proved nothing.

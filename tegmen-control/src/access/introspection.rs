@@ -10,6 +10,7 @@ use super::ace::{
 };
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
 use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
+use std::fmt;
 use std::net::SocketAddr;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::to_hex;
@@ -194,19 +195,16 @@ impl<D: Devices> Introspection<'_, D> {
         let Some(subscriber) = subscriber.filter(|party| !party.name.is_empty()) else {
             return refuse(Reason::NotAuthenticated, "a peer that did not authenticate itself".to_owned());
         };
-        // A name may hold any characters.
-        let asked = format!("{} asks for", subscriber.to_string().escape_debug());
+        let who = Escaped(subscriber);
         let request = match IntrospectionRequest::parse(payload) {
             Ok(request) => request,
-            Err(error) => return refuse(Reason::Malformed(error), format!("{asked} something: {error}")),
+            Err(error) => return refuse(Reason::Malformed(error), format!("{who} asks for something: {error}")),
         };
         let granted = match &request.hint {
-            None => self.session::<C>(subscriber, &request, Mode::Bound, now),
-            Some(Hint::Name(name)) if name == HINT_PROTOKEY => {
-                self.session::<C>(subscriber, &request, Mode::Bound, now)
-            }
-            Some(Hint::Name(name)) if name == HINT_PAPER => self.session::<C>(subscriber, &request, Mode::Paper, now),
-            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => self.certificate(subscriber, &request),
+            None => self.session::<C>(subscriber, request, Mode::Bound, now),
+            Some(Hint::Name(name)) if name == HINT_PROTOKEY => self.session::<C>(subscriber, request, Mode::Bound, now),
+            Some(Hint::Name(name)) if name == HINT_PAPER => self.session::<C>(subscriber, request, Mode::Paper, now),
+            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => self.certificate(subscriber, request),
             Some(_) => Err((Reason::UnknownHint, "a token of a kind that this server does not know".to_owned())),
         };
         match granted {
@@ -216,11 +214,11 @@ impl<D: Devices> Introspection<'_, D> {
                 session,
                 token: None,
                 upload: None,
-                message: format!("{asked} {about}: granted"),
+                message: format!("{who} asks for {about}: granted"),
             },
             Err((reason, about)) => {
                 let rule = reason.rule().map_or_else(String::new, |rule| format!(": {}", self.policy.describe(rule)));
-                refuse(reason, format!("{asked} {about}{rule}"))
+                refuse(reason, format!("{who} asks for {about}{rule}"))
             }
         }
     }
@@ -229,13 +227,14 @@ impl<D: Devices> Introspection<'_, D> {
     fn session<C: Crypto>(
         &mut self,
         subscriber: Party<'_>,
-        request: &IntrospectionRequest,
+        request: IntrospectionRequest,
         mode: Mode,
         now: Instant,
     ) -> Result<Granted, (Reason, String)> {
-        let about = || format!("the session {}", String::from_utf8_lossy(&request.token).escape_debug());
+        let IntrospectionRequest { token, scope, .. } = request;
+        let about = || format!("the session {}", String::from_utf8_lossy(&token).escape_debug());
         let refused = |reason| (reason, about());
-        let identity = SessionIdentity::parse(&request.token).ok_or_else(|| refused(Reason::NoIdentity))?;
+        let identity = SessionIdentity::parse(&token).ok_or_else(|| refused(Reason::NoIdentity))?;
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(subscriber.name, now).map_err(|full| refused(Reason::Identity(full)))?;
         let publisher = self.devices.publisher(identity.publisher());
@@ -243,16 +242,16 @@ impl<D: Devices> Introspection<'_, D> {
         if publisher.mode != mode {
             return Err(refused(Reason::OtherMode));
         }
-        self.permit(subscriber, publisher.party.party(), request.scope.as_ref()).map_err(refused)?;
+        self.permit(subscriber, publisher.party.party(), scope.as_ref()).map_err(refused)?;
         self.accepted.accept(identity, subscriber.name, now).map_err(|reason| refused(Reason::Identity(reason)))?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
-        let response = self.response(publisher.party, cnf, request.scope.clone());
+        let response = self.response(publisher.party, cnf, scope);
         Ok(Granted { response, session: Some(identity.as_str().to_owned()), about: about() })
     }
 
     /// Grants the rights at a publisher with a certificate, without a key.
-    fn certificate(&self, subscriber: Party<'_>, request: &IntrospectionRequest) -> Result<Granted, (Reason, String)> {
+    fn certificate(&self, subscriber: Party<'_>, request: IntrospectionRequest) -> Result<Granted, (Reason, String)> {
         let thumbprint: [u8; DIGEST_LEN] = match request.token.as_slice().try_into() {
             Ok(thumbprint) => thumbprint,
             Err(_) => return Err((Reason::NoIdentity, "a certificate, without its SHA-256".to_owned())),
@@ -263,7 +262,7 @@ impl<D: Devices> Introspection<'_, D> {
         };
         match self.permit(subscriber, publisher.party(), request.scope.as_ref()) {
             Ok(()) => {
-                let response = self.response(publisher, None, request.scope.clone());
+                let response = self.response(publisher, None, request.scope);
                 Ok(Granted { response, session: None, about })
             }
             Err(reason) => Err((reason, about)),
@@ -305,6 +304,20 @@ impl<D: Devices> Introspection<'_, D> {
             ..Claims::default()
         };
         IntrospectionResponse { active: true, claims }
+    }
+}
+
+/// A party in a message for the operator. A name may hold any characters.
+pub(super) struct Escaped<'p>(pub(super) Party<'p>);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(party) = self;
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(&byte));
+        if is_plain(party.name) && party.tags.iter().all(|tag| is_plain(tag)) {
+            return party.fmt(f);
+        }
+        party.to_string().escape_debug().fmt(f)
     }
 }
 

@@ -12,7 +12,7 @@ use super::ace::{
     Claims, Confirmation, ConnectionRequest, CoseKey, ErrorCode, GrantType, Malformed, Profile, Returned, TokenRequest,
     TokenResponse, TokenUpload, cwt,
 };
-use super::introspection::{Devices, Introspection, Outcome, Publisher, Reason, Reply, Upload};
+use super::introspection::{Devices, Escaped, Introspection, Outcome, Publisher, Reason, Reply, Upload};
 use super::policy::Party;
 use super::protokey::{Mode, NotAccepted, SessionIdentity};
 use super::revocation::token_hash;
@@ -40,13 +40,13 @@ impl<D: Devices> Introspection<'_, D> {
         let Some(client) = client.filter(|party| !party.name.is_empty()) else {
             return refuse(Reason::NotAuthenticated, "a peer that did not authenticate itself".to_owned());
         };
-        let asked = format!("{} asks for", client.to_string().escape_debug());
+        let who = Escaped(client);
         let request = match TokenRequest::parse(payload) {
             Ok(request) => request,
-            Err(error) => return refuse(Reason::Malformed(error), format!("{asked} a token: {error}")),
+            Err(error) => return refuse(Reason::Malformed(error), format!("{who} asks for a token: {error}")),
         };
         let audience = request.audience.as_deref().unwrap_or_default();
-        let asked = format!("{asked} a token for {}", audience.escape_debug());
+        let asked = format!("{who} asks for a token for {}", audience.escape_debug());
         match self.issue(client, &request, now, crypto) {
             Ok(outcome) => Outcome { message: format!("{asked}: granted, {}", outcome.message), ..outcome },
             Err(reason) => {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tegmen_base::private;
 use tegmen_store::clock::now;
 use tegmen_store::files::{beside, sync_directory};
-use tegmen_store::store::answer::{Answer, Promise, promise};
+use tegmen_store::store::answer::promise;
 use tegmen_trust::digest::Digest;
 use tegmen_trust::x509::signer::Signer;
 
@@ -98,9 +98,11 @@ struct Spool {
 struct Waiting {
     record: Record,
     at: u64,
-    /// Gives the record back when its line is durable, so that the thread that made it also frees it.
-    written: Option<Promise<Record>>,
+    /// Called once, when the line is durable or is not written.
+    then: Option<Then>,
 }
+
+type Then = Box<dyn FnOnce(Result<(), NotWritten>) + Send>;
 
 impl AuditLog {
     /// Opens a log, or begins one. Heads are signed by `signer`, into the file with the extension `.head` beside it.
@@ -146,14 +148,22 @@ impl AuditLog {
     /// # Errors
     /// [`NotWritten`]: the event must not take place.
     pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
-        let answer: Answer<Record> = {
-            let spool = self.0.shared.lock();
-            spool.takes_grants(&self.0.shared.bounds)?;
-            let (promise, answer) = promise();
-            self.0.shared.push(spool, Waiting { record, at: now(), written: Some(promise) });
-            answer
-        };
-        answer.await.map(drop).map_err(|error| NotWritten(error.to_string()))
+        let (promise, answer) = promise();
+        self.write_then(record, |written| promise.answer(Ok(written)));
+        answer.await.unwrap_or_else(|error| Err(NotWritten(error.to_string())))
+    }
+
+    /// As [`Self::write`], and calls `then` with the result, on the thread that writes or on this one. `then` must return
+    /// quickly.
+    pub fn write_then(&self, record: Record, then: impl FnOnce(Result<(), NotWritten>) + Send + 'static) {
+        let spool = self.0.shared.lock();
+        match spool.takes_grants(&self.0.shared.bounds) {
+            Ok(()) => self.0.shared.push(spool, Waiting { record, at: now(), then: Some(Box::new(then)) }),
+            Err(not_written) => {
+                drop(spool);
+                then(Err(not_written));
+            }
+        }
     }
 
     /// Records an event that takes rights away or refuses them. It never waits and never fails: if no place is left, the record
@@ -164,7 +174,7 @@ impl AuditLog {
             spool.lost = spool.lost.saturating_add(1);
             return;
         }
-        self.0.shared.push(spool, Waiting { record, at: now(), written: None });
+        self.0.shared.push(spool, Waiting { record, at: now(), then: None });
     }
 }
 
@@ -204,19 +214,27 @@ impl Shared {
     }
 
     fn run(&self, mut writer: Writer) {
+        // True if many records come: then the first one waits for others, so that one sync serves more of them.
+        let mut gathers = false;
         loop {
             let mut spool = self.lock();
             // After a failure the next attempt is a second later, whatever comes meanwhile.
             let pause = if spool.failed.is_some() { RETRY } else { writer.until_head() };
             let is_idle = |spool: &mut Spool| !spool.closing && (spool.waiting.is_empty() || spool.failed.is_some());
             spool = self.changed.wait_timeout_while(spool, pause, is_idle).unwrap_or_else(PoisonError::into_inner).0;
+            if gathers && !spool.closing && spool.waiting.len() < MOST_GATHERED {
+                drop(spool);
+                std::thread::sleep(GATHERING);
+                spool = self.lock();
+            }
             let closing = spool.closing;
             let mut batch = std::mem::take(&mut spool.waiting);
+            gathers = batch.len() >= COMPANY;
             let (lost, had_failed) = (spool.lost, spool.failed.is_some());
             drop(spool);
 
             if lost > 0 || had_failed {
-                batch.push_front(Waiting { record: gap(lost), at: now(), written: None });
+                batch.push_front(Waiting { record: gap(lost), at: now(), then: None });
             }
             let result = writer.append(&batch, self.longest.load(Ordering::Relaxed));
             let mut spool = self.lock();
@@ -225,21 +243,19 @@ impl Shared {
                     spool.lost = spool.lost.saturating_sub(lost);
                     spool.failed = None;
                     drop(spool);
-                    for Waiting { record, written, .. } in batch {
-                        if let Some(promise) = written {
-                            promise.answer(Ok(record));
-                        }
-                    }
+                    batch.into_iter().filter_map(|waiting| waiting.then).for_each(|then| then(Ok(())));
                 }
                 Err(why) => {
-                    spool.failed = Some(why);
-                    // The rest waits before what came meanwhile. A caller that waits for a line is refused: its promise is dropped.
+                    spool.failed = Some(why.clone());
+                    // The rest waits before what came meanwhile. A caller that waits for a line is refused.
                     let gap = usize::from(lost > 0 || had_failed);
-                    let rest = batch.into_iter().skip(gap).filter(|waiting| waiting.written.is_none());
-                    let mut rest: VecDeque<_> = rest.collect();
+                    let (refused, mut rest): (VecDeque<_>, VecDeque<_>) =
+                        batch.into_iter().skip(gap).partition(|waiting| waiting.then.is_some());
                     rest.append(&mut spool.waiting);
                     spool.waiting = rest;
                     drop(spool);
+                    let refused = refused.into_iter().filter_map(|waiting| waiting.then);
+                    refused.for_each(|then| then(Err(NotWritten(why.clone()))));
                 }
             }
             writer.sign_head(closing);
@@ -383,6 +399,12 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
 
 /// Bytes that hold two of the longest lines: a whole one, and one that was cut.
 const END: u64 = 2 * MAX_LINE as u64;
+
+/// Time that a record waits for others, if the batch before had at least [`COMPANY`] records.
+const GATHERING: Duration = Duration::from_micros(500);
+const COMPANY: usize = 8;
+/// Records that wait for no others.
+const MOST_GATHERED: usize = 256;
 
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
