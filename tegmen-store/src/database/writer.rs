@@ -26,8 +26,13 @@ use std::time::{Duration, Instant};
 const MOST: usize = 256;
 /// Time that the first of them waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// Time that a change with a caller waits for others, if the commit before had at least [`COMPANY`] changes.
+const GATHERING: Duration = Duration::from_micros(500);
+const COMPANY: usize = 8;
 /// Maximum time to wait for the clock, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
+/// Most memory of pages that SQLite keeps, in KiB. Session identities are random, so each goes to another page.
+const CACHE_KIB: u32 = 65_536;
 /// Version of the tables. Version 1 has only numbers; version 2 has the rows of a lease in the order of their keys.
 pub(crate) const VERSION: i64 = 3;
 
@@ -48,6 +53,8 @@ pub(super) struct Writer {
     sealer: Option<Arc<Sealer>>,
     leases: Leases,
     waiting: Waiting,
+    /// True if the last commit had at least [`COMPANY`] changes.
+    gathers: bool,
 }
 
 impl Writer {
@@ -80,6 +87,7 @@ impl Writer {
             sealer: None,
             leases: Leases::default(),
             waiting: Waiting::default(),
+            gathers: false,
             options,
         };
         match version {
@@ -203,6 +211,8 @@ impl Writer {
         let mut batch = Batch::default();
         let mut until: Option<Instant> = None;
         loop {
+            // A change with a caller waits only for changes that are queued already, or a short time if many come.
+            let gathering = if self.gathers { GATHERING } else { Duration::ZERO };
             if self.end_due_leases(&mut batch) {
                 until = Some(Instant::now());
             }
@@ -213,8 +223,7 @@ impl Writer {
             };
             let patience = match order {
                 Ok(Order::Change(change, done)) => {
-                    // A change with a caller waits only for changes that are queued already.
-                    let patience = if done.is_some() { Duration::ZERO } else { PATIENCE };
+                    let patience = if done.is_some() { gathering } else { PATIENCE };
                     batch.changes.push((change, done));
                     patience
                 }
@@ -223,7 +232,7 @@ impl Writer {
                         self.leases.end(lease);
                     }
                     batch.tasks.push(task);
-                    Duration::ZERO
+                    gathering
                 }
                 Ok(Order::Call(call)) => {
                     self.answer(call);
@@ -316,6 +325,7 @@ impl Writer {
         if batch.len() == 0 {
             return;
         }
+        self.gathers = batch.len() >= COMPANY;
         let Batch { changes, tasks, .. } = std::mem::take(batch);
         let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let (result, outcomes, versions) = match self.commit(&changes, &tasks, false) {
@@ -438,7 +448,7 @@ pub(super) fn connect(file: &Path, options: &Options) -> io::Result<rusqlite::Re
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(&format!(
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-             PRAGMA wal_autocheckpoint = {}; BEGIN EXCLUSIVE; COMMIT;",
+             PRAGMA wal_autocheckpoint = {}; PRAGMA cache_size = -{CACHE_KIB}; BEGIN EXCLUSIVE; COMMIT;",
             options.checkpoint_pages
         ))?;
         Ok(connection)
