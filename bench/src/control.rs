@@ -29,6 +29,8 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 /// Grants that wait for their answers at once, and rows of a transaction of bare SQLite.
 const AT_ONCE: usize = 256;
+/// Grants that wait for their answers at once: one batch is decided while another is written.
+const IN_FLIGHT: usize = 2 * AT_ONCE;
 /// Such batches of one pass.
 const BATCHES: usize = 20;
 /// Bytes of the database of a million devices, at most.
@@ -44,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     report.header.versions.insert("SQLite", rusqlite::version().to_owned());
     report.header.notes.push(format!(
-        "grants: {AT_ONCE} at once; each waits for its commit (WAL, synchronous=FULL) and its line of the audit log; bare SQLite \
+        "grants: {IN_FLIGHT} at once, at most {AT_ONCE} in a commit; each waits for its commit (WAL, synchronous=FULL) and its line of the audit log; bare SQLite \
          commits {AT_ONCE} rows of as many bytes, and appends and syncs {AT_ONCE} lines"
     ));
     introspections::measure(&scene.0, options, &mut report)?;
@@ -84,7 +86,7 @@ fn granted(runtime: &Runtime, service: &Arc<Service<Database>>) -> Result<f64, F
     runtime.block_on(async {
         let (mut all, mut left) = (JoinSet::new(), BATCHES * AT_ONCE);
         loop {
-            while left > 0 && all.len() < AT_ONCE {
+            while left > 0 && all.len() < IN_FLIGHT {
                 all.spawn(ask());
                 left -= 1;
             }

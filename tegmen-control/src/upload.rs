@@ -42,7 +42,7 @@ impl Uploads {
         if all >= UPLOADS || of_client >= UPLOADS_OF_A_CLIENT {
             return None;
         }
-        running.insert(client.to_owned(), of_client + 1);
+        running.insert(client.to_owned(), of_client.saturating_add(1));
         Some(Place { uploads: self, client })
     }
 }
@@ -51,7 +51,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut running = self.uploads.0.lock().unwrap_or_else(PoisonError::into_inner);
         match running.get_mut(self.client) {
-            Some(more @ 2..) => *more -= 1,
+            Some(more @ 2..) => *more = more.saturating_sub(1),
             _ => {
                 running.remove(self.client);
             }
