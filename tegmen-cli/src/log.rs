@@ -2,6 +2,7 @@
 //! shard. Limits prevent unauthenticated clients from filling a disk.
 
 mod repeats;
+mod traces;
 
 use crate::output::printable;
 use clap::ValueEnum;
@@ -100,6 +101,11 @@ impl Log {
         let writer = shared.clone();
         std::thread::Builder::new().name("tegmen-log".to_owned()).spawn(move || writer.write(&waiting))?;
         Ok(Self { jobs, shared })
+    }
+
+    /// Writes the events that the libraries emit by the crate `tracing`, too.
+    pub(crate) fn take_traces(&self) {
+        traces::write_to(self.clone());
     }
 
     /// Leaves out events of less severe levels than `level` from now on.

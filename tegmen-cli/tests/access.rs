@@ -330,3 +330,39 @@ fn a_policy_that_is_wrong_is_named_before_the_server_starts() {
     assert_eq!(checked.status.code(), Some(2), "{text}");
     assert!(text.contains("--policy: policy.toml:5"), "{text}");
 }
+
+#[test]
+fn a_server_whose_files_cannot_be_written_grants_nothing_and_reports_both() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let scene = Scene::new("access-full");
+    furnish(&scene.0);
+    // A longer file is then an error of the system and not a signal.
+    let run = format!("trap '' XFSZ; exec \"$0\" serve --listen 127.0.0.1 --port 0 --plain-port 0 {OPTIONS}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &run, env!("CARGO_BIN_EXE_tegmen")]).current_dir(&scene.0);
+    let mut server = Server::of(&mut command, 1);
+    let pid = Pid::from_child(&server.process);
+    let unlimited = Rlimit { current: None, maximum: None };
+    prlimit(Some(pid), Resource::Fsize, Rlimit { current: Some(1), ..unlimited }).unwrap();
+    runtime().block_on(async {
+        let display = connect(&server, "display").await;
+        let mut number = 0;
+        let mut ask = async || {
+            number += 1;
+            let token = format!("oven;AAECAwQFBg{number:02}").into();
+            let request = IntrospectionRequest { token, ..Default::default() }.encode();
+            display.post("/introspect", &request).content_format(ACE_CBOR).await.unwrap().code
+        };
+        assert_eq!(ask().await, Code::SERVICE_UNAVAILABLE);
+        server.wait_for("access.db cannot be written, so no change is acknowledged: ");
+        server.wait_for("error the audit log cannot be written (");
+        prlimit(Some(pid), Resource::Fsize, unlimited).unwrap();
+        while ask().await != Code::CREATED {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let lines = server.end().join("\n");
+    for expected in ["access.db is written again", "the audit log is written again; 0 records"] {
+        assert!(lines.contains(expected), "{expected}: {lines}");
+    }
+}

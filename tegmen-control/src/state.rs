@@ -31,6 +31,7 @@ use feed::Feed;
 use lease::Lease;
 use rows::{PolicyHead, Revocation, Session};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen_base::hex::to_hex;
@@ -77,7 +78,37 @@ pub enum Event<'a> {
     Lost,
 }
 
-/// Takes the events, on a thread of the state. It must return quickly.
+impl Event<'_> {
+    /// Emits the event to the subscriber of the crate `tracing`: [`Self::Renewed`] at the level INFO, a change of the revocation
+    /// list at DEBUG, all others at ERROR.
+    pub fn trace(&self) {
+        match self {
+            Self::Revocations(_) => tracing::debug!("access control: {self}"),
+            Self::Renewed => tracing::info!("access control: {self}"),
+            _ => tracing::error!("access control: {self}"),
+        }
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Revocations(concerned) => {
+                write!(f, "the revocation list changed for {} devices", concerned.len())
+            }
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Unavailable(error) => error.fmt(f),
+            Self::Ended => f.write_str("no news from the store: it grants nothing until the store answers"),
+            Self::Renewed => f.write_str("the store answers again, and it grants again"),
+            Self::Lost => f.write_str(
+                "the store forgot changes that this server has not read, or an earlier state of it was restored; it refuses all \
+                 requests: start it again",
+            ),
+        }
+    }
+}
+
+/// Takes the events, on a thread of the state. It must return quickly. [`Event::trace`] is one for a program without others.
 pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// A row that is not what its key promises.

@@ -191,19 +191,12 @@ fn policy(file: &Path) -> Result<String, String> {
 fn watcher(revocations: Revocations, log: Log) -> Watcher {
     Box::new(move |event| {
         revocations.take(&event);
-        let level = if matches!(event, Event::Renewed) { Level::Info } else { Level::Error };
-        let why = match event {
+        let level = match event {
             Event::Revocations(_) => return,
-            Event::Fault(fault) => fault.to_string(),
-            Event::Unavailable(error) => error.to_string(),
-            Event::Ended => "no news from the store: it grants nothing until the store answers".to_owned(),
-            Event::Renewed => "the store answers again, and it grants again".to_owned(),
-            Event::Lost => {
-                "the store forgot changes that this server has not read, or an earlier state of it was restored; it refuses all \
-                 requests: start it again"
-                    .to_owned()
-            }
+            Event::Renewed => Level::Info,
+            _ => Level::Error,
         };
+        let why = event.to_string();
         log.event(level, || format!("access control: {why}"), || json!({ "event": "access", "error": why }));
     })
 }

@@ -101,6 +101,7 @@ impl Running {
         let count = contexts.len();
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
+        log.take_traces();
         let access = sections.access.open(&log)?;
         let config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         let keys = config.trust.public_keys.clone();

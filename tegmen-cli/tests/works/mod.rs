@@ -69,6 +69,11 @@ impl Server {
         Self { process, lines, addresses }
     }
 
+    /// Reads its lines up to one with this text.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        assert!(self.lines.any(|line| line.unwrap().contains(text)), "{text}");
+    }
+
     /// Ends it in order, and gives its last lines.
     pub(crate) fn end(mut self) -> Vec<String> {
         let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();

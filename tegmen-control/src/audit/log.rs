@@ -243,6 +243,11 @@ impl Shared {
                     spool.lost = spool.lost.saturating_sub(lost);
                     spool.failed = None;
                     drop(spool);
+                    if had_failed {
+                        tracing::info!(
+                            "the audit log is written again; {lost} records of refusals and revocations are lost"
+                        );
+                    }
                     batch.into_iter().filter_map(|waiting| waiting.then).for_each(|then| then(Ok(())));
                 }
                 Err(why) => {
@@ -254,6 +259,9 @@ impl Shared {
                     rest.append(&mut spool.waiting);
                     spool.waiting = rest;
                     drop(spool);
+                    if !had_failed {
+                        tracing::error!("{}", NotWritten(why.clone()));
+                    }
                     let refused = refused.into_iter().filter_map(|waiting| waiting.then);
                     refused.for_each(|then| then(Err(NotWritten(why.clone()))));
                 }
@@ -371,9 +379,10 @@ impl Writer {
             return;
         }
         self.signed_at = Instant::now();
-        let head = Head::sign(self.lines, self.last, now(), &*self.signer);
-        if head.is_ok_and(|head| head.write(&self.head_file).is_ok()) {
-            self.signed = self.lines;
+        let head = Head::sign(self.lines, self.last, now(), &*self.signer).map_err(|error| error.to_string());
+        match head.and_then(|head| head.write(&self.head_file).map_err(|error| error.to_string())) {
+            Ok(()) => self.signed = self.lines,
+            Err(why) => tracing::error!("the head {} is not signed or not written: {why}", self.head_file.display()),
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Writer {
     waiting: Waiting,
     /// True if the last commit had at least [`COMPANY`] changes.
     gathers: bool,
+    /// True if the last commit failed.
+    is_failing: bool,
 }
 
 impl Writer {
@@ -88,6 +90,7 @@ impl Writer {
             leases: Leases::default(),
             waiting: Waiting::default(),
             gathers: false,
+            is_failing: false,
             options,
         };
         match version {
@@ -335,6 +338,7 @@ impl Writer {
         if let Err(why) = &result {
             self.failed = Err(why.clone());
         }
+        self.report(&result);
         for done in done.into_iter().flatten() {
             done(result.clone());
         }
@@ -345,6 +349,16 @@ impl Writer {
         }
         if !versions.is_empty() {
             self.waiting.changed(versions, self.revisions.newest(), self.sealer.as_deref());
+        }
+    }
+
+    /// Emits an event when commits begin to fail, and when they succeed again.
+    fn report(&mut self, result: &Result<(), String>) {
+        let file = self.file.display();
+        match (result, std::mem::replace(&mut self.is_failing, result.is_err())) {
+            (Err(why), false) => tracing::error!("{file} cannot be written, so no change is acknowledged: {why}"),
+            (Ok(()), true) => tracing::info!("{file} is written again"),
+            _ => {}
         }
     }
 

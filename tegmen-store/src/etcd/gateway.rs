@@ -136,7 +136,9 @@ impl Gateway {
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.
-        let _ = self.first.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+        if self.first.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            tracing::debug!("etcd: {} does not answer, and {} is asked first", self.name(member), self.name(next));
+        }
         self.forget(member);
     }
 
