@@ -5,7 +5,7 @@ use crate::hello::{self, Hello};
 use crate::network::Network;
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -199,14 +199,8 @@ impl Shared {
     fn keep(&self, from: u16, to: u16, datagram: &[u8]) {
         let kept = Datagram { to_server: to == self.port, bytes: datagram.to_vec() };
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = IP_AND_UDP.saturating_add(datagram.len());
-        let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
-        let len_word = u32::try_from(len).unwrap_or(u32::MAX);
-        for word in [seconds, time.subsec_micros(), len_word, len_word] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
+        let [from, to] = [from, to].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         packet(&mut file, from, to, datagram);
     }
 }
@@ -218,7 +212,7 @@ fn open(address: SocketAddr) -> Result<UdpSocket, String> {
 }
 
 /// The header of a pcap file whose packets begin with their IP header (link type RAW).
-fn file_header() -> Vec<u8> {
+pub(crate) fn file_header() -> Vec<u8> {
     const RAW: u32 = 101;
     let mut header = Vec::new();
     header.extend_from_slice(&0xa1b2_c3d4u32.to_le_bytes());
@@ -229,11 +223,21 @@ fn file_header() -> Vec<u8> {
     header
 }
 
-/// IPv4 and UDP headers between two loopback ports, and `datagram`. The checksum of UDP is left out, as it may be.
-fn packet(file: &mut Vec<u8>, from: u16, to: u16, datagram: &[u8]) {
+/// Writes a packet of the capture: its time, its IPv4 and UDP headers, and `datagram`. The checksum of UDP is left out, as it may
+/// be.
+pub(crate) fn packet(file: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    let len = u32::try_from(IP_AND_UDP.saturating_add(datagram.len())).unwrap_or(u32::MAX);
+    for word in [seconds, time.subsec_micros(), len, len] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
     let udp_len = u16::try_from(datagram.len().saturating_add(8)).unwrap_or(u16::MAX);
     let [len0, len1] = udp_len.saturating_add(20).to_be_bytes();
-    let mut ip = [0x45, 0, len0, len1, 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
+    let mut ip = [0x45, 0, len0, len1, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (place, byte) in ip.iter_mut().skip(12).zip(from.ip().octets().into_iter().chain(to.ip().octets())) {
+        *place = byte;
+    }
     let sum = ip.chunks_exact(2).fold(0u32, |sum, pair| match *pair {
         [high, low] => sum.wrapping_add(u32::from(u16::from_be_bytes([high, low]))),
         _ => sum,
@@ -241,7 +245,7 @@ fn packet(file: &mut Vec<u8>, from: u16, to: u16, datagram: &[u8]) {
     let folded = (sum & 0xffff).wrapping_add(sum >> 16) as u16;
     [ip[10], ip[11]] = (!folded).to_be_bytes();
     file.extend_from_slice(&ip);
-    for word in [from, to, udp_len, 0] {
+    for word in [from.port(), to.port(), udp_len, 0] {
         file.extend_from_slice(&word.to_be_bytes());
     }
     file.extend_from_slice(datagram);
@@ -256,7 +260,10 @@ mod tests {
     #[test]
     fn a_packet_has_the_lengths_and_the_checksum_of_its_header() {
         let mut packet_bytes = Vec::new();
-        packet(&mut packet_bytes, 0x1234, 5684, b"abc");
+        let [from, to] = [0x1234, 5684].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        packet(&mut packet_bytes, from, to, b"abc");
+        // Behind the time and the lengths.
+        let packet_bytes = packet_bytes.split_off(16);
         assert_eq!(packet_bytes.len(), IP_AND_UDP + 3);
         assert_eq!(packet_bytes[2..4], [0, 31]);
         // A header with its checksum sums up to ones (RFC 1071, section 1).
