@@ -5,6 +5,7 @@
 
 pub mod agreement;
 pub mod blink;
+mod ends;
 pub mod handshakes;
 pub mod objects;
 pub mod report;

@@ -5,13 +5,11 @@
 //! Bytes are those of handshakes that two ends really complete in this process; memory and instructions are those of the
 //! firmware's images, measured under QEMU. Delegation itself is not part of this program: its column is empty.
 
-mod ends;
-
+use super::ends::{self, Sent};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
 use crate::figure::{DIFFERS, Figure, Source, all_of};
 use crate::frames::frames;
 use crate::platform::Platform;
-use ends::Sent;
 use serde::Deserialize;
 use tegmen::address::Address;
 use tegmen::dtls::Profile;

@@ -345,8 +345,8 @@ const WHO: Principal = Principal(1);
 const DATAGRAM: usize = 1232;
 /// The private key of the device.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
-const PATH: &[u8] = include_bytes!("../../../../firmware/x509/path.bin");
-const ANCHOR_NAME: &[u8] = include_bytes!("../../../../firmware/x509/anchor-name.der");
-const ANCHOR_KEY: &PublicKey = include_bytes!("../../../../firmware/x509/anchor-key.der");
+const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
+const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");
+const ANCHOR_KEY: &PublicKey = include_bytes!("../../../firmware/x509/anchor-key.der");
 /// `CN=Works CA`.
 const CA_NAME: &[u8] = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA";
