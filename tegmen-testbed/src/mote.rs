@@ -3,8 +3,10 @@
 
 mod objects;
 mod protection;
+mod script;
 
 pub use protection::Protection;
+pub use script::{Exchange, Script, Turn};
 
 use crate::cost::Costs;
 use crate::sim::random::{Purpose, Stream};

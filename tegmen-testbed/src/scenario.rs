@@ -5,12 +5,13 @@ mod group;
 
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
-use crate::mote::{HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Setup, Wish};
+use crate::mote::{Exchange, HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Script, Setup, Wish};
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
 use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use tegmen::address::{Address, Path};
 use tegmen::time::Instant;
 use tegmen_lowpan::frame::LinkAddress;
@@ -63,13 +64,29 @@ pub struct Outcome {
 /// # Panics
 /// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
 pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
-    let mut world = World::new(deployment, protection, seed);
+    let mut world = World::new(deployment, protection, seed, |node, nodes, setup| match node {
+        0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
+        0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
+        _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
+    });
     if capture {
         world.network.start_capture();
     }
     world.go();
     let frames = world.network.take_capture();
     (world.outcome(), frames)
+}
+
+/// Runs an exchange once, between the node of a deployment that makes readings, which begins, and node 0.
+///
+/// # Panics
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> Outcome {
+    let began = Rc::default();
+    let mut world =
+        World::new(deployment, Protection::Coap, seed, |node, _, _| Box::new(Script::new(exchange, node != 0, &began)));
+    world.go();
+    world.outcome()
 }
 
 struct World<'s> {
@@ -168,6 +185,7 @@ impl Station {
         (node, nodes): (NodeId, usize),
         (protection, costs): (Protection, Costs),
         seed: u64,
+        made: &impl Fn(NodeId, usize, Setup) -> Box<dyn Mote>,
     ) -> Self {
         let Deployment { stack, traffic, .. } = deployment;
         let address = Address { ip: layout.ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
@@ -179,14 +197,9 @@ impl Station {
             response: traffic.response,
             costs,
         };
-        let mote: Box<dyn Mote> = match node {
-            0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
-            0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
-            _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
-        };
         let speaks = if traffic.group.is_some() { node == 0 } else { deployment.makers(nodes).contains(&node) };
         Self {
-            mote,
+            mote: made(node, nodes, setup),
             interface: Interface::new(),
             address,
             link: layout.addresses[node],
@@ -220,7 +233,13 @@ enum Later {
 }
 
 impl<'s> World<'s> {
-    fn new(deployment: &'s Deployment, protection: Protection, seed: u64) -> Self {
+    /// `made` makes the stack of a node, of a number of nodes.
+    fn new(
+        deployment: &'s Deployment,
+        protection: Protection,
+        seed: u64,
+        made: impl Fn(NodeId, usize, Setup) -> Box<dyn Mote>,
+    ) -> Self {
         let links = deployment.links().expect("a checked deployment");
         let parents = deployment.parents(&links).expect("a checked deployment");
         let nodes = links.nodes();
@@ -230,7 +249,7 @@ impl<'s> World<'s> {
         let network = Network::with_addresses(seed, radio, links, &layout.addresses);
         let costs = Costs::of_budget();
         let stations =
-            (0..nodes).map(|node| Station::new(deployment, &layout, (node, nodes), (protection, costs), seed));
+            (0..nodes).map(|node| Station::new(deployment, &layout, (node, nodes), (protection, costs), seed, &made));
         let contexts = match stack.addresses {
             Prefix::Context => vec![Context { id: 0, prefix: PREFIX, len: 64 }],
             _ => Vec::new(),

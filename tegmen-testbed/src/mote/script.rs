@@ -1,0 +1,190 @@
+//! A node that plays its part of a fixed exchange of datagrams.
+//!
+//! The exchange is a list of turns, which two nodes have alternately. A turn is complete when all its datagrams have come; then
+//! the other node sends its next one. As with the flights of DTLS (RFC 6347, section 4.2.4), a node sends its turn again when a
+//! time passes without the next turn, which doubles each time, and when the turn before comes again.
+
+use super::{Mote, Wish};
+use crate::sim::Micros;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tegmen::address::Address;
+use tegmen::time::{Duration, Instant};
+
+/// Datagrams that one node sends before it is the turn of the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// The datagrams. No two of an exchange are the same.
+    pub datagrams: Vec<Vec<u8>>,
+    /// The time from when the turn before was complete until the node sends, in microseconds: it computes, or waits for others.
+    pub pause: Micros,
+}
+
+/// An exchange of two nodes.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The turns, the first one by the node that makes the reading.
+    pub turns: Arc<[Turn]>,
+    /// The time after which a turn is sent again for the first time.
+    pub timeout: Duration,
+}
+
+/// One node of an exchange.
+pub struct Script {
+    exchange: Exchange,
+    /// The next turn of the other node. All before are complete.
+    hears: usize,
+    /// Which datagrams of that turn came.
+    came: Vec<bool>,
+    /// The time at which the turn before that one is to be sent, for the first time or again.
+    due: Option<Instant>,
+    /// The time after which it is sent again.
+    timeout: Duration,
+    peer: Option<Address>,
+    /// The begin of the exchange, which both nodes know.
+    began: Rc<Cell<Option<Instant>>>,
+}
+
+impl Script {
+    /// The node that begins, if `begins`, or the other one. Both have the same `began`.
+    pub fn new(exchange: &Exchange, begins: bool, began: &Rc<Cell<Option<Instant>>>) -> Self {
+        let (exchange, timeout) = (exchange.clone(), exchange.timeout);
+        let mut script =
+            Self { exchange, hears: 0, came: Vec::new(), due: None, timeout, peer: None, began: Rc::clone(began) };
+        script.await_turn(usize::from(begins));
+        script
+    }
+
+    fn await_turn(&mut self, turn: usize) {
+        self.hears = turn;
+        self.came = vec![false; self.exchange.turns.get(turn).map_or(0, |turn| turn.datagrams.len())];
+        self.timeout = self.exchange.timeout;
+    }
+
+    /// The turn that this node sent last, or is to send.
+    fn own(&self) -> Option<&Turn> {
+        self.exchange.turns.get(self.hears.checked_sub(1)?)
+    }
+
+    /// Plans to send the turn before the one that is awaited.
+    fn send_after_pause(&mut self, now: Instant) {
+        let pause = self.own().map_or(0, |turn| turn.pause);
+        self.due = Some(now.after(Duration::from_micros(pause)));
+    }
+
+    fn send(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        let Some((to, turn)) = self.peer.zip(self.own()) else { return };
+        wishes.extend(turn.datagrams.iter().map(|datagram| Wish::Send { to, datagram: datagram.clone() }));
+        // Nothing follows the last turn.
+        self.due = (self.hears < self.exchange.turns.len()).then(|| now.after(self.timeout));
+        self.timeout = self.timeout.saturating_add(self.timeout);
+    }
+}
+
+impl Mote for Script {
+    fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
+        self.began.set(Some(now));
+        self.peer = Some(to);
+        self.send_after_pause(now);
+        self.poll(now, wishes);
+    }
+
+    fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
+        self.peer = Some(from);
+        let is_in = |turn: &Turn| turn.datagrams.iter().position(|known| known == datagram);
+        let turns = Arc::clone(&self.exchange.turns);
+        if let Some(place) = turns.get(self.hears).and_then(is_in) {
+            self.came[place] = true;
+            if !self.came.iter().all(|came| *came) {
+                return;
+            }
+            if self.hears + 1 == turns.len()
+                && let Some(made) = self.began.get()
+            {
+                wishes.push(Wish::Answered { made, at_once: true });
+                self.due = None;
+            }
+            self.await_turn(self.hears + 2);
+            if self.hears <= turns.len() {
+                self.send_after_pause(now);
+            }
+        } else if self.hears >= 2 && turns.get(self.hears - 2).and_then(is_in) == Some(0) {
+            // The other node did not receive the own turn, which is not being prepared.
+            if self.due.is_none() || self.timeout > self.exchange.timeout {
+                self.send(now, wishes);
+            }
+        }
+        self.poll(now, wishes);
+    }
+
+    fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.send(now, wishes);
+        }
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn take_instructions(&mut self) -> u64 {
+        0
+    }
+
+    // An exchange has neither restarts nor changes of address.
+    fn reboot(&mut self, _: Instant) {}
+    fn forget(&mut self, _: usize) {}
+    fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(turns: usize) -> Exchange {
+        let turn = |number: usize| Turn { datagrams: (0..2).map(|n| vec![number as u8, n]).collect(), pause: 1000 };
+        Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
+    }
+
+    /// Delivers all but the datagrams that `is_lost` chooses, by their number. Returns whether the exchange ended, and the number
+    /// of datagrams.
+    fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
+        let (exchange, began) = (exchange(turns), Rc::default());
+        let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));
+        let address = Address { ip: [0; 16], port: 1, scope: 0 };
+        let (mut now, mut sent, mut ended) = (Instant::from_micros(1), 0, false);
+        let mut wishes = [Vec::new(), Vec::new()];
+        nodes[0].read(now, address, &mut wishes[0]);
+        for _ in 0..1000 {
+            for from in 0..2 {
+                for wish in std::mem::take(&mut wishes[from]) {
+                    match wish {
+                        Wish::Send { mut datagram, .. } => {
+                            sent += 1;
+                            if !is_lost(sent) {
+                                nodes[1 - from].receive(now, address, &mut datagram, &mut wishes[1 - from]);
+                            }
+                        }
+                        _ => ended = true,
+                    }
+                }
+            }
+            now = now.after(Duration::from_millis(10));
+            nodes.iter_mut().zip(&mut wishes).for_each(|(node, wishes)| node.poll(now, wishes));
+        }
+        (ended, sent)
+    }
+
+    #[test]
+    fn an_exchange_ends_whichever_datagram_is_lost() {
+        for turns in 2..7 {
+            assert_eq!(play(turns, |_| false), (true, 2 * turns), "{turns} turns");
+            for lost in 1..=2 * turns {
+                let (ended, sent) = play(turns, |number| number == lost);
+                assert!(ended && sent > 2 * turns, "{turns} turns without datagram {lost}: {sent}");
+            }
+            assert!(!play(turns, |number| number > 2).0, "nothing comes");
+        }
+    }
+}
