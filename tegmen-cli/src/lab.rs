@@ -1,5 +1,7 @@
 //! `tegmen lab`: runs the experiments of the papers, and measures the motes.
 
+mod messages;
+
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -11,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
-use tegmen_testbed::papers::{agreement, blink, handshakes, objects, report, two_way};
+use tegmen_testbed::papers::two_way::{self, architecture};
+use tegmen_testbed::papers::{agreement, blink, handshakes, objects, report};
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
@@ -183,6 +186,11 @@ const PLANS: &[Plan] = &[
         run: run_two_way,
     },
     Plan {
+        name: "two-way-architecture",
+        about: "two-way authentication: enrolment, first contact, ticket, refusal and revocation over one hop and four, and the paper's handshakes beside ours (figures 7 and 8)",
+        run: run_architecture,
+    },
+    Plan {
         name: "ns3-agreement",
         about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
         run: run_agreement,
@@ -222,6 +230,20 @@ fn run_handshakes(out: Output) -> ExitCode {
 fn run_two_way(out: Output) -> ExitCode {
     let progress = Progress::new();
     let figures = two_way::figures(two_way::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
+}
+
+fn run_architecture(out: Output) -> ExitCode {
+    let messages = match messages::messages() {
+        Ok(messages) => messages,
+        Err(error) => {
+            out.failure(&Failure::io(error));
+            return ExitCode::from(2);
+        }
+    };
+    let progress = Progress::new();
+    let figures = architecture::figures(&messages, architecture::FULL, |done, all| progress.set(done, all));
     progress.end();
     print_figures(out, &figures)
 }
@@ -425,7 +447,8 @@ fn write_report(out: Output, deployments: &[PathBuf], folder: &Path, kept: &Kept
     let store = kept.store()?;
     let progress = Progress::new();
     kept.say_when_stopped(out, &progress.done, &progress.all);
-    let file = report::write(folder, &store, &commit(), u64::MAX, &plans, |what, done, all| {
+    let messages = messages::messages().map_err(Failure::io)?;
+    let file = report::write(folder, &store, &commit(), u64::MAX, (&plans, &messages), |what, done, all| {
         progress.begin(what);
         progress.set(done, all);
     });

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 use tegmen_testbed::papers::report;
+use tegmen_testbed::papers::two_way::architecture::Messages;
 use tegmen_testbed::plans;
 use tegmen_testbed::runs::Store;
 
@@ -28,7 +29,19 @@ fn the_report_opens_from_disk_with_all_its_plots() {
     let folder = std::env::temp_dir().join(format!("tegmen-browser-{}", std::process::id()));
     let plans: Vec<_> =
         plans::ALL[..2].iter().map(|named| (named.name.to_owned(), named.plan().expect("a plan"))).collect();
-    let page = report::write(&folder, &Store::none(), "test", 1, &plans, |_, _, _| {}).expect("a report");
+    let named = |name: &str| (name.as_bytes().to_vec(), vec![7; 32]);
+    let messages = Messages {
+        enrolment: named("enrol oven"),
+        enrol: vec![1; 78],
+        session: named("oven;AAECAwQFBgcICQoL"),
+        introspection: [vec![2; 40], vec![3; 70]],
+        token: [vec![4; 50], vec![5; 120]],
+        server: named("access control server"),
+        upload: vec![6; 200],
+        revoked: vec![7; 40],
+    };
+    let inputs = (plans.as_slice(), &messages);
+    let page = report::write(&folder, &Store::none(), "test", 1, inputs, |_, _, _| {}).expect("a report");
     let html = std::fs::read_to_string(&page).expect("the page");
     for outside in ["http://", "https://", "<script", "@import", "src="] {
         let found = html.replace("http://www.w3.org/2000/svg", "").contains(outside);

@@ -101,7 +101,7 @@ pub fn name_of(identity: &str) -> Option<&str> {
 }
 
 /// A request to enrol.
-pub(crate) struct Request<'r> {
+pub struct Request<'r> {
     pub(crate) proof: &'r [u8],
     pub(crate) kind: &'r str,
     pub(crate) value: &'r [u8],
@@ -121,8 +121,9 @@ impl<'r> Request<'r> {
         (decoder.position() == bytes.len()).then_some(Self { proof, kind, value })
     }
 
-    /// Writes the request that registers a credential of this kind: a digest or a secret.
-    pub(crate) fn encode<C: Crypto>(key: &OneTimeKey, kind: &str, value: &[u8]) -> Zeroizing<Vec<u8>> {
+    /// Writes the request that registers a credential of this kind: the SHA-256 of a certificate or public key, or a secret. The
+    /// bytes are wiped on drop.
+    pub fn encode<C: Crypto>(key: &OneTimeKey, kind: &str, value: &[u8]) -> Zeroizing<Vec<u8>> {
         let proof = key.proof::<C>();
         // It never outgrows this, so that no copy of a secret remains.
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_REQUEST));

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
-use tegmen::buf::{Reader, Writer};
+use tegmen::buf::{Frame, Reader, Writer};
 use tegmen::crypto::curves::{self, MAX_SIGNATURE};
 use tegmen::crypto::{Compact, Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::cx::{Cx, Environment};
@@ -12,7 +12,7 @@ use tegmen::dtls::{
     Answer, Both, CertificateType, CipherSuite, ClientAuthentication, Config, Credential, Found, Handle, Keys, Need,
     Profile, PublicKeys, Records, Resumable, Resuming, Resumption, Roles, SessionState, Suites,
 };
-use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
@@ -31,6 +31,61 @@ pub(super) fn psk(profile: Profile) -> Vec<Sent> {
     let mut ends = Ends::new(profile, [Both, Both]);
     ends.connect();
     ends.sent
+}
+
+/// A session with a pre-shared key, over which messages are sent.
+pub(super) struct Session(Ends<Both>);
+
+impl Session {
+    /// Opens a session, in which the client has this identity and key.
+    pub(super) fn open(identity: &[u8], key: &[u8]) -> Self {
+        let mut ends = Ends::new(Profile::Default, [Both, Both]);
+        ends.ends.iter_mut().for_each(|end| end.psk = Some((identity.to_vec(), key.to_vec())));
+        ends.connect();
+        Self(ends)
+    }
+
+    /// Returns the datagrams of a handshake in which the server does not accept the identity of the client.
+    pub(super) fn refused(identity: &[u8], key: &[u8]) -> Vec<Sent> {
+        let mut ends = Ends::new(Profile::Default, [Both, Both]);
+        ends.ends[0].psk = Some((identity.to_vec(), key.to_vec()));
+        ends.ends[1].psk = None;
+        let client = &mut ends.ends[0];
+        let path = client.path;
+        client.endpoint.connect(&mut client.environment.at(NOW), &path).expect("a table with space");
+        ends.deliver();
+        assert!(ends.ends.iter().all(|end| end.session.is_none()), "a handshake that is refused");
+        ends.sent
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&mut self, by_client: bool, message: &[u8]) {
+        let End { endpoint, environment, session, .. } = &mut self.0.ends[usize::from(!by_client)];
+        let mut storage = [0; DATAGRAM];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(message).expect("a short message");
+        let id = session.expect("a session");
+        endpoint.seal(&mut environment.at(NOW), id, &mut frame).expect("an open session");
+        self.0.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
+    }
+
+    /// Ends the session with a close_notify alert.
+    pub(super) fn close(&mut self, by_client: bool) {
+        let end = &mut self.0.ends[usize::from(!by_client)];
+        let id = end.session.expect("a session");
+        end.endpoint.close(id);
+        self.0.sent.extend(end.poll().into_iter().map(|bytes| Sent { by_client, bytes }));
+    }
+
+    /// The number of datagrams up to now.
+    pub(super) const fn len(&self) -> usize {
+        self.0.sent.len()
+    }
+
+    /// The datagrams that were sent.
+    pub(super) fn sent(self) -> Vec<Sent> {
+        self.0.sent
+    }
 }
 
 /// With raw public keys that both know, as the image `dtls_rpk`.
@@ -83,6 +138,8 @@ struct End<R: Roles> {
     environment: Environment<Compact>,
     path: Path,
     session: Option<PeerId>,
+    /// The identity and the key of a client; `None` if the identity is not accepted.
+    psk: Option<(Vec<u8>, Vec<u8>)>,
     /// What a client may resume with, and the ticket or the id for it.
     kept: Option<(SessionState, Vec<u8>)>,
 }
@@ -102,6 +159,7 @@ impl<R: Roles> Ends<R> {
         let path = client.path;
         client.endpoint.connect(&mut client.environment.at(NOW), &path).expect("a table with room");
         self.deliver();
+        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
     }
 
     fn connect_again(&mut self, session: &SessionState, handle: Handle<'_>) {
@@ -111,6 +169,7 @@ impl<R: Roles> Ends<R> {
         let connected = client.endpoint.connect_again(cx, &path, session, handle);
         connected.expect("a table with room");
         self.deliver();
+        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
     }
 
     /// Deletes the state of the handshake, except its session.
@@ -136,7 +195,6 @@ impl<R: Roles> Ends<R> {
             flying.extend(answers.into_iter().map(|bytes| Sent { by_client, bytes }));
             self.sent.push(sent);
         }
-        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
     }
 }
 
@@ -148,7 +206,8 @@ impl<R: Roles> End<R> {
         let mut environment = Environment::new(Compact::new([last; 32]));
         let config = Config { profile, ..Config::default() };
         let endpoint = Endpoint::with_roles(&mut environment.at(NOW), PeerArray::new(), config, role);
-        Self { endpoint, environment, path, session: None, kept: None }
+        let psk = Some((b"Client_identity".to_vec(), b"0123456789abcdef".to_vec()));
+        Self { endpoint, environment, path, session: None, psk, kept: None }
     }
 
     fn poll(&mut self) -> Vec<Vec<u8>> {
@@ -186,10 +245,16 @@ impl<R: Roles> End<R> {
     }
 
     fn answer(&mut self, id: PeerId) {
-        let Self { endpoint, environment, .. } = self;
+        let Self { endpoint, environment, psk, .. } = self;
         let mut room = [0; size_of::<PublicKey>()];
         let Some(need) = endpoint.need(id) else { return };
-        let answer = answer(&mut environment.crypto, need, &mut room);
+        let answer = match (&need, &*psk) {
+            (Need::PskForServer { .. } | Need::PskOfClient { .. }, Some((identity, key))) => {
+                Answer::Psk { identity, key, principal: WHO }
+            }
+            (Need::PskForServer { .. } | Need::PskOfClient { .. }, None) => Answer::Unknown,
+            _ => answer(&mut environment.crypto, need, &mut room),
+        };
         let event = endpoint.resume(&mut environment.at(NOW), id, answer);
         match event {
             Some(Event::Established(id)) => self.established(id),
@@ -208,12 +273,9 @@ impl<R: Roles> End<R> {
     }
 }
 
-/// What both answer: all of them have the same key, pre-shared or their own.
+/// Answers about public keys. All ends have the same key.
 fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
     match need {
-        Need::PskForServer { .. } | Need::PskOfClient { .. } => {
-            Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO }
-        }
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
             let device = tegmen::dtls::certificates(content).count() == 1;
             // The device alone was issued by the CA of the path, and is shown to those who believe that CA.
@@ -245,8 +307,10 @@ fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> A
             room[..len].copy_from_slice(&signature[..len]);
             Answer::Signature(&room[..len])
         }
-        // No mote has RSA.
-        Need::Encrypt { .. } | Need::Decrypt { .. } => Answer::Unknown,
+        // No mote has RSA, and pre-shared keys are those of the end.
+        Need::Encrypt { .. } | Need::Decrypt { .. } | Need::PskForServer { .. } | Need::PskOfClient { .. } => {
+            Answer::Unknown
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! their ciphers take the time that the paper gives. The plan compares them with the cost of this stack on the same
 //! processor.
 
+pub mod architecture;
 mod round_trip;
 
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};

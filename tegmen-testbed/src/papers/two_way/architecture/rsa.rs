@@ -1,0 +1,105 @@
+//! The handshakes of the paper, TLS_RSA_WITH_AES_128_CBC_SHA, as datagrams of the lengths of their messages. No mote here has the
+//! suite, and the product refuses keys below 2048 bits.
+
+use super::{Flow, INTERNET, Paper, Step};
+use crate::sim::Micros;
+use tegmen::time::Duration;
+
+/// RSA of 1024 and 2048 bits, each with both ends authenticated and with the server alone.
+pub(super) const NAMES: [&str; 4] = [
+    "handshake_rsa_1024_mutual",
+    "handshake_rsa_1024_server",
+    "handshake_rsa_2048_mutual",
+    "handshake_rsa_2048_server",
+];
+
+/// The first byte of these datagrams, which is no content type of DTLS. The second one is the number of records.
+const MARK: u8 = 0xff;
+
+/// Returns the number of records of a datagram.
+pub(super) fn records(datagram: &[u8]) -> usize {
+    match datagram {
+        [MARK, records, ..] => (*records).into(),
+        _ => crate::papers::records(datagram),
+    }
+}
+
+pub(super) fn handshakes(paper: &Paper) -> impl Iterator<Item = Flow> {
+    let handshakes = [(128, true), (128, false), (256, true), (256, false)];
+    NAMES.into_iter().zip(handshakes).map(|(name, (modulus, mutual))| {
+        // Section V-A: five seconds, and then twice as many.
+        Flow::new(name, &steps(paper, modulus, mutual), Duration::from_secs(5))
+    })
+}
+
+/// The flights of a handshake with RSA keys whose modulus has this number of bytes (RFC 5246, section 7.4; RFC 6347, section 4.2).
+fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
+    let hello = 2 + 32 + 1 + 2 + 2 + 1 + 1;
+    let certificate = 3 + 3 + modulus + modulus + CERTIFICATE;
+    let finished = IV + (MESSAGE + 12 + HMAC + 1).next_multiple_of(IV);
+    let mut server = vec![2 + 32 + 1 + 32 + 2 + 1, certificate];
+    let mut client = Vec::new();
+    if mutual {
+        server.push(1 + 1 + 2 + 2 + NAME);
+        client.push(certificate);
+    }
+    server.push(0);
+    client.push(2 + modulus);
+    if mutual {
+        client.push(2 + modulus);
+    }
+    let micros = |rows: &[&str]| -> Micros {
+        let column = usize::from(!mutual);
+        rows.iter().map(|row| (paper.table1.minimum[*row].ms[column] * 1e3) as Micros).sum()
+    };
+    // The mote works on the flight with the certificates, and its TPM starts before it sends anything.
+    let work = micros(&["computation", "tpm_twi", "tpm_verify", "tpm_encrypt", "tpm_sign"]);
+    let flights = [
+        (true, vec![handshake(hello + 1)], micros(&["tpm_start"])),
+        (false, vec![handshake(2 + 1 + COOKIE)], INTERNET),
+        (true, vec![handshake(hello + 1 + COOKIE)], 0),
+        (false, server.into_iter().map(handshake).collect(), INTERNET),
+        (true, client.into_iter().map(handshake).chain([CHANGE, RECORD + finished]).collect(), work),
+        (false, vec![CHANGE, RECORD + finished], INTERNET),
+    ];
+    let mut steps: Vec<Step> = Vec::new();
+    for (by_publisher, messages, pause) in flights {
+        // A datagram has as many messages as fit the MTU of IPv6.
+        let mut datagrams: Vec<(usize, usize)> = Vec::new();
+        for len in messages {
+            match datagrams.last_mut() {
+                Some((bytes, records)) if *bytes + len <= MTU => (*bytes, *records) = (*bytes + len, *records + 1),
+                _ => datagrams.push((len, 1)),
+            }
+        }
+        for (len, records) in datagrams {
+            let number = steps.len() as u8;
+            let head = [MARK, records as u8, number];
+            let bytes = head.into_iter().chain(std::iter::repeat(number)).take(len).collect();
+            steps.push(Step { by_publisher, bytes, pause });
+        }
+    }
+    steps
+}
+
+/// The record of a handshake message with a body of this length.
+const fn handshake(body: usize) -> usize {
+    RECORD + MESSAGE + body
+}
+
+/// Header of a record, and of a handshake message.
+const RECORD: usize = 13;
+const MESSAGE: usize = 12;
+/// ChangeCipherSpec.
+const CHANGE: usize = RECORD + 1;
+/// Of AES-128 in CBC mode.
+const IV: usize = 16;
+/// HMAC-SHA-1.
+const HMAC: usize = 20;
+const COOKIE: usize = 20;
+/// A certificate without its key and signature: names, times and algorithms. The paper prints no length of its certificates.
+const CERTIFICATE: usize = 250;
+/// The distinguished name of a CA.
+const NAME: usize = 50;
+/// UDP payload of a datagram of 1280 bytes.
+const MTU: usize = 1232;
