@@ -393,6 +393,8 @@ const UPDATES: u64 = 1 << 20;
 /// A view that is made of all rows, which the store had at one revision.
 pub(super) struct Loading {
     view: View,
+    /// Kept apart until their number is known, so that the table does not grow.
+    devices: Vec<(String, Known)>,
     sessions: Vec<(String, Session)>,
     policy: Revision,
 }
@@ -413,7 +415,7 @@ impl Loading {
             concerned: BTreeSet::new(),
             lifetime: bounds.lifetime,
         };
-        Self { view, sessions: Vec::new(), policy: Revision::ABSENT }
+        Self { view, devices: Vec::new(), sessions: Vec::new(), policy: Revision::ABSENT }
     }
 
     /// Takes a page of rows.
@@ -430,7 +432,7 @@ impl Loading {
             }
             // It is registered at the revocation list when the list is about it, or when it asks for the list.
             Some(Row::Device(name)) => {
-                self.view.devices.known.insert(name.to_owned(), rows::read_device(name, entry)?);
+                self.devices.push((name.to_owned(), rows::read_device(name, entry)?));
             }
             Some(row) => {
                 if matches!(row, Row::Policy) {
@@ -445,7 +447,8 @@ impl Loading {
 
     /// The view, after the last page.
     pub(super) fn finish(self) -> Result<View, StateFault> {
-        let Self { mut view, mut sessions, policy } = self;
+        let Self { mut view, devices, mut sessions, policy } = self;
+        view.devices.known = devices.into_iter().collect();
         sessions.sort_unstable_by_key(|(_, one)| one.until);
         for (identity, session) in sessions {
             view.remember(&identity, session);
