@@ -26,9 +26,6 @@ use std::time::{Duration, Instant};
 const MOST: usize = 256;
 /// Time that the first of them waits for others.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Time that a change with a caller waits for others, if the commit before had at least [`COMPANY`] changes.
-const GATHERING: Duration = Duration::from_micros(500);
-const COMPANY: usize = 8;
 /// Maximum time to wait for the clock, in milliseconds.
 const CLOCK_PATIENCE: u32 = 1000;
 /// Most memory of pages that SQLite keeps, in KiB. Session identities are random, so each goes to another page.
@@ -53,8 +50,6 @@ pub(super) struct Writer {
     sealer: Option<Arc<Sealer>>,
     leases: Leases,
     waiting: Waiting,
-    /// True if the last commit had at least [`COMPANY`] changes.
-    gathers: bool,
     /// True if the last commit failed.
     is_failing: bool,
 }
@@ -89,7 +84,6 @@ impl Writer {
             sealer: None,
             leases: Leases::default(),
             waiting: Waiting::default(),
-            gathers: false,
             is_failing: false,
             options,
         };
@@ -214,8 +208,6 @@ impl Writer {
         let mut batch = Batch::default();
         let mut until: Option<Instant> = None;
         loop {
-            // A change with a caller waits only for changes that are queued already, or a short time if many come.
-            let gathering = if self.gathers { GATHERING } else { Duration::ZERO };
             if self.end_due_leases(&mut batch) {
                 until = Some(Instant::now());
             }
@@ -226,7 +218,8 @@ impl Writer {
             };
             let patience = match order {
                 Ok(Order::Change(change, done)) => {
-                    let patience = if done.is_some() { gathering } else { PATIENCE };
+                    // A change with a caller waits only for changes that are queued already.
+                    let patience = if done.is_some() { Duration::ZERO } else { PATIENCE };
                     batch.changes.push((change, done));
                     patience
                 }
@@ -235,7 +228,7 @@ impl Writer {
                         self.leases.end(lease);
                     }
                     batch.tasks.push(task);
-                    gathering
+                    Duration::ZERO
                 }
                 Ok(Order::Call(call)) => {
                     self.answer(call);
@@ -328,7 +321,6 @@ impl Writer {
         if batch.len() == 0 {
             return;
         }
-        self.gathers = batch.len() >= COMPANY;
         let Batch { changes, tasks, .. } = std::mem::take(batch);
         let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let (result, outcomes, versions) = match self.commit(&changes, &tasks, false) {
