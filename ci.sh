@@ -67,7 +67,7 @@ tool() {
 
 # What later steps of the whole gate run, built in the background.
 ahead() {
-    local cargo="nice -n 10 cargo"
+    local cargo="nice -n 5 cargo"
     $cargo build --release --locked -p tegmen-cli --bins
     $cargo build --release --locked -p tegmen-cli --example instructions
     $cargo test --release --locked -p tegmen --no-run --test pair --test simultaneous --test exchanges --test nodes
