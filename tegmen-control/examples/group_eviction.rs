@@ -28,7 +28,9 @@ fn print(name: &str, members: u32, signer: Option<&dyn Signer>) -> Result<(), Bo
     let start = Instant::now();
     let mut messages: Vec<RekeyMessage> = Vec::new();
     for round in 0..ROUNDS {
-        messages = tree.evict(&mut crypto, signer, first + round)?;
+        let change = tree.evict(&mut crypto, first + round)?;
+        tree.apply(change);
+        messages = tree.messages(&mut crypto, signer)?;
     }
     let mean = start.elapsed() / ROUNDS;
     let bytes: usize = messages.iter().map(|it| it.bytes.len()).sum();

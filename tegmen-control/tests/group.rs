@@ -8,7 +8,7 @@ use tegmen::buf::Writer;
 use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::secret::Secret;
-use tegmen_control::group::{KeyTree, Refused, RekeyMessage};
+use tegmen_control::group::{Change, KeyTree, Refused, RekeyMessage};
 use tegmen_lowpan::flood::Header;
 use tegmen_lowpan::frame::{self, LinkAddress, PanId};
 use tegmen_lowpan::iphc::{Compressed, Context, Hop};
@@ -69,11 +69,23 @@ impl World {
     }
 
     fn join(&mut self, checks: bool) -> Result<(u32, Vec<RekeyMessage>), Refused> {
-        self.tree.join(&mut self.crypto, Some(&self.signer), checks)
+        let change = self.tree.join(&mut self.crypto, checks)?;
+        Ok((change.leaf().unwrap(), self.make(change)))
+    }
+
+    fn make(&mut self, change: Change) -> Vec<RekeyMessage> {
+        self.tree.apply(change);
+        self.tree.messages(&mut self.crypto, Some(&self.signer)).unwrap()
+    }
+
+    fn rekey(&mut self) -> Vec<RekeyMessage> {
+        let change = self.tree.rekey().unwrap();
+        self.make(change)
     }
 
     fn evict(&mut self, leaf: u32) -> Vec<RekeyMessage> {
-        let messages = self.tree.evict(&mut self.crypto, Some(&self.signer), leaf).unwrap();
+        let change = self.tree.evict(&mut self.crypto, leaf).unwrap();
+        let messages = self.make(change);
         self.evicted.push(self.members.remove(&leaf).unwrap().0);
         messages
     }
@@ -137,7 +149,7 @@ impl World {
                 let leaf = *self.members.keys().nth(at).unwrap();
                 self.evict(leaf)
             }
-            _ => self.tree.rekey(&mut self.crypto).unwrap(),
+            _ => self.rekey(),
         };
         self.deliver(&messages, faults);
     }
@@ -193,7 +205,7 @@ fn a_member_cannot_forge_node_keys() {
     let by_another = forged(&mut world, (forger, node), &friend, Some(&other));
     assert_eq!(open(&mut world, victim, &unsigned), Err(Discard::NotAuthentic));
     assert_eq!(open(&mut world, victim, &by_another), Err(Discard::NotAuthentic));
-    let messages = world.tree.rekey(&mut world.crypto).unwrap();
+    let messages = world.rekey();
     world.deliver(&messages, false);
     // With the key of the controller the same message does what the forger wants: nothing else stops it.
     let controller = std::mem::replace(&mut world.signer, software_key());
@@ -244,7 +256,7 @@ fn an_old_rekey_message_replayed_takes_no_member_back() {
     for leaf in 17..20 {
         let messages = world.evict(leaf);
         world.deliver(&messages, false);
-        let messages = world.tree.rekey(&mut world.crypto).unwrap();
+        let messages = world.rekey();
         world.deliver(&messages, false);
     }
     for message in world.history.clone() {
@@ -258,8 +270,8 @@ fn an_old_rekey_message_replayed_takes_no_member_back() {
 fn a_gap_of_the_hash_chain_is_not_bridged() {
     // The member misses an epoch whose messages were periodic, so it still has the secret of the root.
     let mut world = World::new(11, 16, 20);
-    let missed = world.tree.rekey(&mut world.crypto).unwrap();
-    let next = world.tree.rekey(&mut world.crypto).unwrap();
+    let missed = world.rekey();
+    let next = world.rekey();
     assert_eq!(open(&mut world, 16, &next[0].bytes), Ok(Rekeyed::Missed));
     assert_eq!(world.members[&16].0.epoch(), 1);
     assert_eq!(open(&mut world, 16, &missed[0].bytes), Ok(Rekeyed::Epoch));
@@ -270,7 +282,7 @@ fn a_gap_of_the_hash_chain_is_not_bridged() {
 fn an_epoch_rolled_back_by_an_old_admission_is_refused() {
     let mut world = World::new(12, 16, 20);
     let old = world.tree.admit::<HostCrypto>(16).unwrap();
-    let messages = world.tree.rekey(&mut world.crypto).unwrap();
+    let messages = world.rekey();
     world.deliver(&messages, false);
     let (keys, _) = world.members.get_mut(&16).unwrap();
     assert_eq!(keys.catch_up(&old.admission()), Err(BadAssociation::Epoch));
@@ -295,11 +307,15 @@ fn an_eviction_has_one_encrypted_key_a_level_or_one_a_member_pairwise() {
     let mut crypto = HostCrypto::new([5; 32], 0);
     let signer = software_key();
     let mut tree = KeyTree::new(&mut crypto, 10, 9, members);
-    let messages = tree.evict(&mut crypto, Some(&signer), 1024 + 500).unwrap();
+    let change = tree.evict(&mut crypto, 1024 + 500).unwrap();
+    tree.apply(change);
+    let messages = tree.messages(&mut crypto, Some(&signer)).unwrap();
     assert_eq!(messages.len(), 10 + 1, "one for each level, and that of the epoch");
     assert!(messages.iter().all(|it| it.bytes.len() <= MAX_MESSAGE));
     assert_eq!(messages.iter().filter(|it| it.to.is_some()).count(), 1, "the neighbour's has no signature");
-    let messages = tree.evict(&mut crypto, None, 1024 + 501).unwrap();
+    let change = tree.evict(&mut crypto, 1024 + 501).unwrap();
+    tree.apply(change);
+    let messages = tree.messages(&mut crypto, None).unwrap();
     assert_eq!(messages.len(), 998 + 1);
 }
 
@@ -328,7 +344,7 @@ fn each_rekey_message_fits_one_radio_frame() {
     let mut messages = Vec::new();
     messages.extend(world.join(false).unwrap().1);
     messages.extend(world.evict(18));
-    messages.extend(world.tree.rekey(&mut world.crypto).unwrap());
+    messages.extend(world.rekey());
     let lens: BTreeSet<_> = messages.iter().map(|it| it.bytes.len()).collect();
     assert_eq!(lens, BTreeSet::from([39, 83, MAX_MESSAGE]), "pairwise, epoch, signed");
     let (short, extended) = (LinkAddress::Short(1), LinkAddress::Extended([2, 0, 0, 0, 0, 0, 0, 1]));
@@ -346,10 +362,10 @@ fn joins_and_periodic_epochs_leave_some_for_evictions() {
     let reserved = world.tree.epochs_reserved();
     assert_eq!(reserved, 4);
     while world.tree.epochs_left() > reserved {
-        let messages = world.tree.rekey(&mut world.crypto).unwrap();
+        let messages = world.rekey();
         world.deliver(&messages, false);
     }
-    assert_eq!(world.tree.rekey(&mut world.crypto).err(), Some(Refused::LastEpoch));
+    assert_eq!(world.tree.rekey().err(), Some(Refused::LastEpoch));
     let messages = world.evict(17);
     world.deliver(&messages, false);
     assert_eq!(world.join(true).err(), Some(Refused::LastEpoch), "an attacker that joins and leaves uses them up");
@@ -364,14 +380,14 @@ fn joins_and_periodic_epochs_leave_some_for_evictions() {
 fn a_refused_change_changes_nothing() {
     let mut world = World::new(6, 16, 2);
     assert_eq!(world.join(true).err(), Some(Refused::Full));
-    assert_eq!(world.tree.evict(&mut world.crypto, None, 5).err(), Some(Refused::NoMember));
+    assert_eq!(world.tree.evict(&mut world.crypto, 5).err(), Some(Refused::NoMember));
     assert_eq!(world.tree.epochs_left(), 1);
     let messages = world.evict(17);
     world.deliver(&messages, false);
     assert_eq!(world.tree.epochs_left(), 0);
-    assert_eq!(world.tree.evict(&mut world.crypto, None, 17).err(), Some(Refused::NoMember));
-    assert_eq!(world.tree.evict(&mut world.crypto, None, 18).err(), Some(Refused::LastEpoch));
-    assert_eq!(world.tree.rekey(&mut world.crypto).err(), Some(Refused::LastEpoch));
+    assert_eq!(world.tree.evict(&mut world.crypto, 17).err(), Some(Refused::NoMember));
+    assert_eq!(world.tree.evict(&mut world.crypto, 18).err(), Some(Refused::LastEpoch));
+    assert_eq!(world.tree.rekey().err(), Some(Refused::LastEpoch));
     assert!(world.tree.admit::<HostCrypto>(18).is_ok());
     assert_eq!(world.tree.epoch(), 2);
 }

@@ -3,9 +3,9 @@
 use crate::Input;
 use std::collections::BTreeMap;
 use tegmen::axiom::{KeyPath, Rekeyed};
-use tegmen_control::group::{KeyTree, RekeyMessage};
+use tegmen_control::group::{Change, KeyTree, RekeyMessage};
 use tegmen_trust::provider::HostCrypto;
-use tegmen_trust::x509::signer::{Signer as _, SoftwareKey};
+use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
 /// Levels below the root.
 const LEVELS: u8 = 2;
@@ -44,7 +44,7 @@ pub(super) fn script(seed: [u8; 32], mut input: Input<'_>) {
     for leaf in first..first + members {
         script.admit(leaf, true);
     }
-    script.record(Vec::new());
+    script.record();
     for _ in 0..STEPS {
         if input.is_empty() {
             break;
@@ -61,10 +61,17 @@ impl Script {
         self.members.push(Member { keys, leaf, checks_signatures, until: None });
     }
 
-    /// Keeps the messages of a change, and the secret of its epoch.
-    fn record(&mut self, messages: Vec<RekeyMessage>) {
+    /// Makes a change, and keeps its messages.
+    fn make(&mut self, change: Change, is_signed: bool) {
+        self.tree.apply(change);
+        let signer = is_signed.then_some(&self.signer as &dyn Signer);
+        self.sent.extend(self.tree.messages(&mut self.crypto, signer).expect("our own key signs"));
+        self.record();
+    }
+
+    /// Keeps the secret of the epoch.
+    fn record(&mut self) {
         self.masters.insert(self.tree.epoch(), *self.tree.master_secret::<HostCrypto>().expose());
-        self.sent.extend(messages);
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -73,22 +80,21 @@ impl Script {
         match command & 7 {
             0 => {
                 let checks = command & 8 == 0;
-                let joined = self.tree.join(&mut self.crypto, Some(&self.signer), checks);
-                let Ok((leaf, messages)) = joined else { return };
-                self.record(messages);
+                let Ok(change) = self.tree.join(&mut self.crypto, checks) else { return };
+                let leaf = change.leaf().expect("it has a leaf");
+                self.make(change, true);
                 self.admit(leaf, checks);
             }
             1 => {
                 let Some(member) = self.members.get_mut(which).filter(|member| member.until.is_none()) else { return };
                 let before = self.tree.epoch();
-                let signer = (command & 8 == 0).then_some(&self.signer as _);
-                let messages = self.tree.evict(&mut self.crypto, signer, member.leaf).expect("it is a member");
+                let change = self.tree.evict(&mut self.crypto, member.leaf).expect("it is a member");
                 member.until = Some(before);
-                self.record(messages);
+                self.make(change, command & 8 == 0);
             }
             2 => {
-                let messages = self.tree.rekey(&mut self.crypto).expect("there are more epochs");
-                self.record(messages);
+                let change = self.tree.rekey().expect("there are more epochs");
+                self.make(change, true);
             }
             3 => {
                 let Some(member) = self.members.get_mut(which).filter(|member| member.until.is_none()) else { return };

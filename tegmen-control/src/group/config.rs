@@ -1,0 +1,138 @@
+//! The configuration of a group, and the reasons why a controller refuses a change.
+
+use super::tree::{MAX_LEVELS, Refused};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use tegmen::axiom::Suite;
+use tegmen_store::StoreError;
+
+/// The configuration of a group, which stays as it was created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupConfig {
+    /// The number of the group in the header of a response.
+    pub group_id: u8,
+    /// The multicast address and the port to which requests and rekey messages go.
+    pub address: SocketAddr,
+    /// Protection of the records.
+    #[serde(with = "suite_name")]
+    pub suite: Suite,
+    /// Levels of the key tree below the root: the group has space for 2^`levels` members.
+    pub levels: u8,
+    /// The last epoch. Each change begins an epoch.
+    pub last_epoch: u16,
+    /// The most SenderIDs at the same time, from 1 to 256. The records that one key may seal are shared among them.
+    pub senders: u16,
+}
+
+impl GroupConfig {
+    /// A group at this address with the suite that encrypts with a tag of 16 bytes, for 1024 members and 16 senders, with as many
+    /// epochs as there are.
+    pub const fn at(address: SocketAddr) -> Self {
+        Self { group_id: 0, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16 }
+    }
+
+    pub(super) fn check(&self) -> Result<(), GroupError> {
+        let wrong = |why| Err(GroupError::Config(why));
+        if !self.address.ip().is_multicast() || self.address.port() == 0 {
+            return wrong("the address of a group is a multicast address with a port");
+        }
+        if !(1..=MAX_LEVELS).contains(&self.levels) {
+            return wrong("a key tree has 1 to 23 levels");
+        }
+        if self.last_epoch < 2 {
+            return wrong("a group has at least 2 epochs");
+        }
+        if !(1..=256).contains(&self.senders) {
+            return wrong("a group has 1 to 256 SenderIDs");
+        }
+        Ok(())
+    }
+}
+
+/// A suite by the name of its DTLS cipher suite.
+mod suite_name {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use tegmen::axiom::Suite;
+
+    const NAMES: [(Suite, &str); 4] =
+        [(Suite::Ccm, "ccm"), (Suite::Ccm8, "ccm-8"), (Suite::Gcm, "gcm"), (Suite::MacOnly, "mac-only")];
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    pub(super) fn serialize<S: Serializer>(suite: &Suite, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = NAMES.iter().find(|(known, _)| known == suite).map_or("ccm", |(_, name)| name);
+        serializer.serialize_str(name)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
+        let found = String::deserialize(deserializer)?;
+        let suite = NAMES.iter().find(|(_, name)| *name == found).map(|(suite, _)| *suite);
+        suite.ok_or_else(|| D::Error::custom("a suite is ccm, ccm-8, gcm or mac-only"))
+    }
+}
+
+/// The reason why a change of a group was not made. Each message names the next step of an operator.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// There is no group of this name.
+    #[error("there is no group {0}: create it, or correct the name")]
+    NoGroup(String),
+    /// There is a group of this name.
+    #[error("there is a group {0}: choose another name")]
+    NameTaken(String),
+    /// A name is none.
+    #[error("{0}")]
+    Name(String),
+    /// The configuration of a group cannot be used.
+    #[error("{0}: correct the configuration of the group")]
+    Config(&'static str),
+    /// The group has no such member.
+    #[error("the group {group} has no member {member}: list its members")]
+    NoMember {
+        /// The group.
+        group: String,
+        /// The name.
+        member: String,
+    },
+    /// Another member has the address.
+    #[error(
+        "{member} has the address {address} in this group: a listener has an address of its own, so evict one of the two"
+    )]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// The member that has it.
+        member: String,
+    },
+    /// All SenderIDs are in use.
+    #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
+    NoSenderId(u16),
+    /// The key tree refuses it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The change is made and durable, and its messages are not signed.
+    #[error(
+        "the change is made, but its messages are not signed: check the key of the controller, then send them again"
+    )]
+    NotSigned,
+    /// The store was restored from a backup.
+    #[error(
+        "the store of the group {0} was restored from a backup, and later epochs may have been used: create a new group"
+    )]
+    Restored(String),
+    /// Other controllers changed the group each time.
+    #[error("another controller changed the group {0} each time: try again")]
+    Changed(String),
+    /// A row cannot be read.
+    #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
+    Fault {
+        /// The key.
+        key: String,
+        /// The fault.
+        why: String,
+    },
+    /// The store refused, or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,582 @@
+//! The controller of groups, on a store.
+//!
+//! A change is planned in memory, made durable in one transaction, and only then sealed and signed. The transaction requires the
+//! revision of the group's head, so of two controllers that change a group at the same time one makes its change, and the other
+//! plans again. The messages of the last change follow from the rows, so a controller that was killed at any point makes the same
+//! ones again ([`Controller::messages`]). A key and a nonce never protect two contents.
+
+use super::config::{GroupConfig, GroupError};
+use super::members::{Member, Members, NewMember};
+use super::rows::{self, GUARD, Head, Row};
+use super::tree::{Admitted, Change, KeyTree, Refused};
+use crate::access::policy::OwnedParty;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::axiom::rekey::GroupIdentity;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::x509::signer::Signer;
+use tegmen_store::store::{Changed, Entry, Scan};
+use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+
+/// Plans of one change, each after another controller changed the group during the one before.
+const PLANS: usize = 8;
+/// Rows that are loaded at once.
+const PAGE: usize = 1000;
+/// Members whose rows one transaction writes when a group is created.
+const BATCH: usize = 100;
+/// Most bytes of the name of a group.
+const MAX_NAME: usize = 64;
+
+/// The messages of a change, in the order in which to send them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rekeying {
+    /// The epoch that the change has begun.
+    pub epoch: u16,
+    /// The messages.
+    pub messages: Vec<Outgoing>,
+    /// A message for the operator, if the group needs something.
+    pub warning: Option<String>,
+}
+
+/// A datagram to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// The address of the group, or that of one member with the port of the group.
+    pub to: SocketAddr,
+    /// Its payload.
+    pub bytes: Vec<u8>,
+}
+
+/// A group as its operator sees it. It has no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The configuration.
+    pub config: GroupConfig,
+    /// The identity of the group.
+    pub identity: GroupIdentity,
+    /// The current epoch.
+    pub epoch: u16,
+    /// Further epochs.
+    pub epochs_left: usize,
+    /// Those of them that are for evictions only.
+    pub epochs_reserved: usize,
+    /// The members, by name.
+    pub members: Vec<(String, Member)>,
+    /// The SenderIDs of controllers, by the name of the controller.
+    pub replicas: Vec<(String, u8)>,
+}
+
+/// The parameters of a member, for its [`Association`](tegmen::axiom::Association) and its
+/// [`KeyPath`](tegmen::axiom::KeyPath).
+pub struct Parameters {
+    /// The configuration of the group.
+    pub config: GroupConfig,
+    /// The member.
+    pub member: Member,
+    /// The secrets of the member.
+    pub admitted: Admitted,
+    /// Random bytes of the controller, for the association: those of the client, and those of the server.
+    pub randoms: [[u8; 32]; 2],
+    /// The SenderIDs in use, whose numbers begin with 0, if the epoch began when the member was admitted.
+    pub senders: Vec<u8>,
+    /// The SubjectPublicKeyInfo of the controller, if it signs.
+    pub controller: Option<Vec<u8>>,
+}
+
+/// A group in memory, as its rows were at one revision.
+struct Group {
+    name: String,
+    prefix: String,
+    config: GroupConfig,
+    tree: KeyTree,
+    members: Members,
+    /// The revision of the head.
+    at: Revision,
+}
+
+/// The rows that one transaction changes.
+#[derive(Default)]
+struct Step {
+    /// A new epoch, if one begins.
+    change: Option<Change>,
+    member: Option<(String, Option<Member>)>,
+    replica: Option<(String, Option<u8>)>,
+}
+
+/// The controller of the groups of a store. Several may share the store.
+pub struct Controller<S, C = HostCrypto> {
+    store: S,
+    signer: Option<Arc<dyn Signer>>,
+    crypto: Mutex<C>,
+    groups: Mutex<HashMap<String, Arc<Place>>>,
+}
+
+/// A group that may be in memory. One change at a time is made.
+type Place = tokio::sync::Mutex<Option<Group>>;
+
+impl<S: Store> Controller<S> {
+    /// Takes a store, and the key that signs rekey messages, on secp256r1. Without a key each member gets its messages alone.
+    ///
+    /// # Errors
+    /// The error of the system, if it gives no randomness.
+    pub fn new(store: S, signer: Option<Arc<dyn Signer>>) -> std::io::Result<Self> {
+        Ok(Self::with(store, signer, HostCrypto::from_os()?))
+    }
+}
+
+impl<S: Store, C: Crypto> Controller<S, C> {
+    /// Does the same as [`Self::new`] with another provider.
+    pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
+        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default() }
+    }
+
+    fn crypto(&self) -> MutexGuard<'_, C> {
+        self.crypto.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a group with its first members, in the epoch 1. They get their [parameters](Self::parameters); nothing is sent.
+    ///
+    /// # Errors
+    /// [`GroupError`]. Nothing is then created.
+    pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
+        check_name(name)?;
+        config.check()?;
+        let (mut identity, mut seed) = ([0; 16], Secret::zeroed());
+        {
+            let mut crypto = self.crypto();
+            crypto.random(&mut identity);
+            crypto.random(seed.expose_mut());
+        }
+        let prefix = rows::prefix(&identity);
+        let first = first_members(&config, members)?;
+        // The rows of an attempt that fails before the head belong to no group.
+        for batch in first.chunks(BATCH) {
+            let put = |rows: Transaction, (name, member): &(String, Member)| {
+                rows.put(Row::Member(name).key(&prefix), rows::plain(member))
+            };
+            self.store.commit(batch.iter().fold(Transaction::default(), put)).await?;
+        }
+        let transaction = Transaction::default()
+            .require(rows::name(name), Revision::ABSENT)
+            .put(rows::name(name), rows::identity(&identity))
+            .put(Row::Head.key(&prefix), Head::value(&config, 1, None, &seed))
+            .put(Row::Guard.key(&prefix), Value::Number(GUARD));
+        match self.store.commit(transaction).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { .. }) => Err(GroupError::NameTaken(name.to_owned())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Admits a member: the next epoch begins, and the member has keys of this epoch and later ones. A member that is one already
+    /// gets new secrets. Send the messages, and then give the member its [parameters](Self::parameters).
+    ///
+    /// # Errors
+    /// [`GroupError`]. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
+    pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
+        check_member_name(&new.name)?;
+        self.change(group, |group, crypto| {
+            let known = group.members.get(&new.name);
+            group.members.check_address(&new.name, new.address)?;
+            let sender_id = match known.and_then(|member| member.sender_id) {
+                _ if !new.sends => None,
+                Some(id) => Some(id),
+                None => Some(group.members.free_sender_id(group.config.senders)?),
+            };
+            let change = match known {
+                Some(member) => group.tree.renew(crypto, member.leaf, new.checks_signatures)?,
+                None => group.tree.join(crypto, new.checks_signatures)?,
+            };
+            let member = Member {
+                leaf: change.leaf().ok_or(Refused::Full)?,
+                sender_id,
+                address: new.address,
+                checks_signatures: new.checks_signatures,
+                since: change.epoch,
+            };
+            Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), replica: None })
+        })
+        .await
+    }
+
+    /// Evicts a member: the next epoch begins, and the member opens nothing of it.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
+        self.change(group, |group, crypto| {
+            let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
+            Ok(Step { change: Some(change), member: Some((member.to_owned(), None)), replica: None })
+        })
+        .await
+    }
+
+    /// Begins the next epoch with the same members.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub async fn rekey(&self, group: &str) -> Result<Rekeying, GroupError> {
+        self.change(group, |group, _| Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() })).await
+    }
+
+    /// Returns the messages of the last change again, for a controller that was killed before it sent them.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        let group = self.current(&mut place, group).await?;
+        group.rekeying(&mut *self.crypto(), self.signer.as_deref())
+    }
+
+    /// Returns the SenderID of a controller, which sends requests to the group. It gets one if it has none. No two controllers
+    /// have the same.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
+        check_member_name(replica)?;
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        for _ in 0..PLANS {
+            let known = self.current(&mut place, group).await?;
+            if let Some(id) = known.members.replica(replica) {
+                return Ok(id);
+            }
+            // Nobody had it in this epoch: a SenderID is given back by an eviction, which begins an epoch.
+            let id = known.members.free_sender_id(known.config.senders)?;
+            let step = Step { replica: Some((replica.to_owned(), Some(id))), ..Step::default() };
+            if self.commit(known, step).await? {
+                return Ok(id);
+            }
+        }
+        Err(GroupError::Changed(group.to_owned()))
+    }
+
+    /// Takes the SenderID of a controller that has ended. The next epoch begins.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub async fn retire(&self, group: &str, replica: &str) -> Result<Rekeying, GroupError> {
+        self.change(group, |group, _| {
+            let no_member = || GroupError::NoMember { group: group.name.clone(), member: replica.to_owned() };
+            group.members.replica(replica).ok_or_else(no_member)?;
+            let change = Some(group.tree.rekey()?);
+            Ok(Step { change, replica: Some((replica.to_owned(), None)), ..Step::default() })
+        })
+        .await
+    }
+
+    /// Returns the names of groups in their order, behind the name `after`, at most `most` of them.
+    ///
+    /// # Errors
+    /// [`GroupError::Store`].
+    pub async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, GroupError> {
+        let after = after.map(|name| rows::name(name).into_bytes());
+        let page = self.store.scan(Scan { after, ..Scan::of(rows::NAMES, most) }).await?;
+        let name = |entry: Entry| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::NAMES)?.to_owned());
+        Ok(page.entries.into_iter().filter_map(name).collect())
+    }
+
+    /// Returns a group as its operator sees it.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn show(&self, group: &str) -> Result<Report, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        let group = self.current(&mut place, group).await?;
+        Ok(Report {
+            config: group.config,
+            identity: *group.tree.group(),
+            epoch: group.tree.epoch(),
+            epochs_left: group.tree.epochs_left(),
+            epochs_reserved: group.tree.epochs_reserved(),
+            members: group.members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect(),
+            replicas: group.members.replicas().map(|(name, id)| (name.to_owned(), id)).collect(),
+        })
+    }
+
+    /// Returns the parameters of a member: when it was admitted, and when it missed an epoch. They are for this member alone.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn parameters(&self, group: &str, member: &str) -> Result<Parameters, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        let group = self.current(&mut place, group).await?;
+        let member = group.member(member)?.clone();
+        let is_new = member.since == group.tree.epoch();
+        Ok(Parameters {
+            config: group.config,
+            admitted: group.tree.admit::<C>(member.leaf)?,
+            randoms: group.tree.randoms::<C>(),
+            senders: group.members.sender_ids().filter(|id| is_new && Some(*id) != member.sender_id).collect(),
+            controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
+            member,
+        })
+    }
+
+    /// Plans a change, makes it durable, and seals its messages.
+    async fn change(
+        &self,
+        name: &str,
+        plan: impl Fn(&Group, &mut C) -> Result<Step, GroupError>,
+    ) -> Result<Rekeying, GroupError> {
+        let place = self.place(name).await?;
+        let mut place = place.lock().await;
+        for _ in 0..PLANS {
+            let group = self.current(&mut place, name).await?;
+            let step = plan(group, &mut self.crypto())?;
+            if self.commit(group, step).await? {
+                return group.rekeying(&mut *self.crypto(), self.signer.as_deref());
+            }
+        }
+        Err(GroupError::Changed(name.to_owned()))
+    }
+
+    /// Makes a step durable. Returns false if another controller changed the group meanwhile.
+    async fn commit(&self, group: &mut Group, step: Step) -> Result<bool, GroupError> {
+        match self.store.commit(group.transaction(&step)).await {
+            Ok(revision) => {
+                group.take(step, revision);
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The place of a group that exists.
+    async fn place(&self, name: &str) -> Result<Arc<Place>, GroupError> {
+        let groups = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = groups().get(name) {
+            return Ok(Arc::clone(place));
+        }
+        self.identity(name).await?;
+        Ok(Arc::clone(groups().entry(name.to_owned()).or_default()))
+    }
+
+    async fn identity(&self, name: &str) -> Result<GroupIdentity, GroupError> {
+        let row = rows::name(name);
+        let entry = match check_name(name) {
+            Ok(()) => self.store.read(row.as_bytes(), None).await?.entry,
+            Err(_) => None,
+        };
+        let entry = entry.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
+        rows::read_identity(&entry.value).map_err(|why| GroupError::Fault { key: row, why })
+    }
+
+    /// The group as the store has it now.
+    async fn current<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
+        if let Some(group) = place.as_mut() {
+            match self.follow(group).await {
+                Ok(()) => {}
+                Err(GroupError::Store(StoreError::Compacted { .. })) => *place = None,
+                Err(error) => return Err(error),
+            }
+        }
+        if place.is_none() {
+            *place = Some(self.load(name).await?);
+        }
+        place.as_mut().ok_or_else(|| GroupError::NoGroup(name.to_owned()))
+    }
+
+    /// Takes what other controllers changed, and what this one changed without an answer.
+    async fn follow(&self, group: &mut Group) -> Result<(), GroupError> {
+        let head = self.store.read(Row::Head.key(&group.prefix).as_bytes(), None).await?.entry;
+        let newest = head.ok_or_else(|| GroupError::NoGroup(group.name.clone()))?.changed;
+        while group.at < newest {
+            let changes = self.store.changes(group.prefix.as_bytes(), group.at, PAGE).await?;
+            for revision in changes.changes.chunk_by(|one, next| one.revision == next.revision) {
+                let step = Step::read(revision, &group.prefix)?;
+                group.take(step, revision.first().map_or(group.at, |change| change.revision));
+            }
+            group.at = group.at.max(changes.through.min(newest));
+        }
+        Ok(())
+    }
+
+    /// Reads all rows of a group.
+    async fn load(&self, name: &str) -> Result<Group, GroupError> {
+        let identity = self.identity(name).await?;
+        let prefix = rows::prefix(&identity);
+        let (mut head, mut guard, mut nodes, mut members) = (None, None, BTreeMap::new(), Members::default());
+        let mut next = Some(Scan::of(prefix.as_str(), PAGE));
+        while let Some(scan) = next {
+            let page = self.store.scan(scan.clone()).await?;
+            for entry in &page.entries {
+                let fault = |why| fault(&entry.key, why);
+                match Row::of(&entry.key, &prefix) {
+                    Some(Row::Head) => head = Some((Head::read(&entry.value).map_err(fault)?, entry.changed)),
+                    Some(Row::Guard) => guard = Some(entry.value.clone()),
+                    Some(Row::Node(number)) => {
+                        nodes.insert(number, rows::read_node(&entry.value).map_err(fault)?);
+                    }
+                    Some(Row::Member(name)) => members.set(name, Some(rows::read(&entry.value).map_err(fault)?)),
+                    Some(Row::Replica(name)) => {
+                        members.set_replica(name, Some(rows::read(&entry.value).map_err(fault)?));
+                    }
+                    None => {}
+                }
+            }
+            next = scan.following(&page);
+        }
+        let (Head { config, epoch, changed, seed }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
+        if guard != Some(Value::Number(GUARD)) {
+            return Err(GroupError::Restored(name.to_owned()));
+        }
+        let mut tree = KeyTree::from_seed::<C>(identity, seed, config.levels, config.last_epoch);
+        for (_, member) in members.iter() {
+            tree.occupy::<C>(member.leaf, member.checks_signatures);
+        }
+        tree.resume(nodes, epoch, changed);
+        Ok(Group { name: name.to_owned(), prefix, config, tree, members, at })
+    }
+}
+
+impl Group {
+    fn member(&self, name: &str) -> Result<&Member, GroupError> {
+        let no_member = || GroupError::NoMember { group: self.name.clone(), member: name.to_owned() };
+        self.members.get(name).ok_or_else(no_member)
+    }
+
+    /// The transaction that makes a step durable, if nobody else has changed the group.
+    fn transaction(&self, step: &Step) -> Transaction {
+        let head = Row::Head.key(&self.prefix);
+        let mut transaction = Transaction::default().require(head.as_str(), self.at);
+        let (mut epoch, mut changed) = self.tree.last();
+        if let Some(change) = &step.change {
+            (epoch, changed) = (change.epoch, change.leaf);
+            for (number, secret) in &change.nodes {
+                transaction = set(transaction, Row::Node(*number).key(&self.prefix), secret.as_ref().map(rows::node));
+            }
+        }
+        if let Some((name, member)) = &step.member {
+            transaction = set(transaction, Row::Member(name).key(&self.prefix), member.as_ref().map(rows::plain));
+        }
+        if let Some((name, id)) = &step.replica {
+            transaction = set(transaction, Row::Replica(name).key(&self.prefix), id.as_ref().map(rows::plain));
+        }
+        transaction.put(head, Head::value(&self.config, epoch, changed, self.tree.seed()))
+    }
+
+    /// Takes a step that is durable.
+    fn take(&mut self, step: Step, revision: Revision) {
+        if let Some(change) = step.change.filter(|change| change.epoch != self.tree.epoch()) {
+            self.tree.apply(change);
+        }
+        if let Some((name, member)) = step.member {
+            self.members.set(&name, member);
+        }
+        if let Some((name, id)) = step.replica {
+            self.members.set_replica(&name, id);
+        }
+        self.at = revision;
+    }
+
+    /// The messages of the last change.
+    fn rekeying<C: Crypto>(&self, crypto: &mut C, signer: Option<&dyn Signer>) -> Result<Rekeying, GroupError> {
+        let port = self.config.address.port();
+        let messages = self.tree.messages(crypto, signer).map_err(|refused| match refused {
+            Refused::NotSigned => GroupError::NotSigned,
+            refused => refused.into(),
+        })?;
+        let messages = messages.into_iter().filter_map(|message| {
+            let to = match message.to {
+                None => self.config.address,
+                // A member that does not listen asks the controller.
+                Some(leaf) => SocketAddr::new(self.members.address_at(leaf)?, port),
+            };
+            Some(Outgoing { to, bytes: message.bytes })
+        });
+        Ok(Rekeying { epoch: self.tree.epoch(), messages: messages.collect(), warning: self.warning() })
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (left, reserved) = (self.tree.epochs_left(), self.tree.epochs_reserved());
+        let name = &self.name;
+        (left <= reserved.saturating_mul(2)).then(|| {
+            format!(
+                "the group {name} has {left} more epochs, the last {reserved} for evictions only: create a new group"
+            )
+        })
+    }
+}
+
+impl Step {
+    /// Reads the rows of one revision.
+    fn read(rows: &[Changed], prefix: &str) -> Result<Self, GroupError> {
+        let mut step = Self::default();
+        let (mut head, mut nodes) = (None, Vec::new());
+        for Changed { key, entry, .. } in rows {
+            let fault = |why| fault(key, why);
+            let value = entry.as_ref().map(|entry| &entry.value);
+            match Row::of(key, prefix) {
+                Some(Row::Head) => head = value.map(Head::read).transpose().map_err(fault)?,
+                Some(Row::Node(number)) => {
+                    nodes.push((number, value.map(rows::read_node).transpose().map_err(fault)?));
+                }
+                Some(Row::Member(name)) => {
+                    step.member = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
+                }
+                Some(Row::Replica(name)) => {
+                    step.replica = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
+                }
+                Some(Row::Guard) | None => {}
+            }
+        }
+        let checks_signatures =
+            step.member.as_ref().and_then(|(_, member)| member.as_ref()).is_none_or(|member| member.checks_signatures);
+        step.change = head.map(|Head { epoch, changed: leaf, .. }| Change { epoch, leaf, checks_signatures, nodes });
+        Ok(step)
+    }
+}
+
+/// Puts a row, or deletes it.
+fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transaction {
+    match value {
+        Some(value) => transaction.put(key, value),
+        None => transaction.delete(key),
+    }
+}
+
+/// The rows of the first members, each at its leaf.
+fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String, Member)>, GroupError> {
+    let first = 1_u32 << config.levels;
+    let mut members = Members::default();
+    for (leaf, new) in (first..).zip(new) {
+        check_member_name(&new.name)?;
+        members.check_address(&new.name, new.address)?;
+        let sender_id = if new.sends { Some(members.free_sender_id(config.senders)?) } else { None };
+        if leaf >= first.saturating_mul(2) {
+            return Err(Refused::Full.into());
+        }
+        if members.get(&new.name).is_some() {
+            return Err(GroupError::Name(format!("{} is a member once: remove it from the list", new.name)));
+        }
+        let NewMember { name, address, checks_signatures, .. } = new;
+        let member = Member { leaf, sender_id, address: *address, checks_signatures: *checks_signatures, since: 1 };
+        members.set(name, Some(member));
+    }
+    Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())
+}
+
+fn check_name(name: &str) -> Result<(), GroupError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_name = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('.');
+    let why = "the name of a group has 1 to 64 letters, digits, dots, hyphens and underscores, and begins with no dot";
+    if is_name { Ok(()) } else { Err(GroupError::Name(why.to_owned())) }
+}
+
+fn check_member_name(name: &str) -> Result<(), GroupError> {
+    OwnedParty::new(name, Vec::new()).map(drop).map_err(GroupError::Name)
+}
+
+fn fault(key: &[u8], why: String) -> GroupError {
+    GroupError::Fault { key: String::from_utf8_lossy(key).into_owned(), why }
+}

@@ -1,0 +1,149 @@
+//! The rows of a group in a store.
+//!
+//! ```text
+//! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
+//! group/IDENTITY/head           its configuration, its epoch and its seed, sealed; each change writes it
+//! group/IDENTITY/node/NUMBER    the secret of a node that a change has put, sealed
+//! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
+//! group/IDENTITY/replica/NAME   the SenderID of a controller
+//! group/IDENTITY/guard          a number that only the restore of a backup moves
+//! ```
+//!
+//! A change writes the head, one row for each level of the tree, and the row of one member, in one transaction. Secrets of nodes that
+//! no change has put follow from the seed.
+
+use super::config::GroupConfig;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tegmen::axiom::rekey::GroupIdentity;
+use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
+use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::secret::Secret;
+use tegmen_store::Value;
+use tegmen_store::store::Number;
+use zeroize::Zeroizing;
+
+/// The beginning of the rows with names.
+pub(super) const NAMES: &str = "group/name/";
+
+/// A row of one group, by the end of its key.
+pub(super) enum Row<'k> {
+    Head,
+    Node(u32),
+    Member(&'k str),
+    Replica(&'k str),
+    Guard,
+}
+
+impl<'k> Row<'k> {
+    /// `None` for a key that this version does not know.
+    pub(super) fn of(key: &'k [u8], prefix: &str) -> Option<Self> {
+        let end = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
+        match end.split_once('/') {
+            None if end == "head" => Some(Self::Head),
+            None if end == "guard" => Some(Self::Guard),
+            Some(("node", number)) => u32::from_str_radix(number, 16).ok().map(Self::Node),
+            Some(("member", name)) => Some(Self::Member(name)),
+            Some(("replica", name)) => Some(Self::Replica(name)),
+            _ => None,
+        }
+    }
+
+    /// The key.
+    pub(super) fn key(&self, prefix: &str) -> String {
+        match self {
+            Self::Head => format!("{prefix}head"),
+            Self::Node(number) => format!("{prefix}node/{number:06x}"),
+            Self::Member(name) => format!("{prefix}member/{name}"),
+            Self::Replica(name) => format!("{prefix}replica/{name}"),
+            Self::Guard => format!("{prefix}guard"),
+        }
+    }
+}
+
+/// The key of the row with the identity of a group.
+pub(super) fn name(name: &str) -> String {
+    format!("{NAMES}{name}")
+}
+
+/// The beginning of the keys of a group.
+pub(super) fn prefix(identity: &GroupIdentity) -> String {
+    format!("group/{}/", to_hex(identity))
+}
+
+/// The number at which the guard begins. A restore moves it by a million at least.
+pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
+
+/// The head of a group.
+pub(super) struct Head {
+    pub(super) config: GroupConfig,
+    pub(super) epoch: u16,
+    /// The leaf whose path the last change replaced.
+    pub(super) changed: Option<u32>,
+    pub(super) seed: Secret<DIGEST_LEN>,
+}
+
+/// The part of a head that is text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadRecord {
+    config: GroupConfig,
+    epoch: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed: Option<u32>,
+}
+
+impl Head {
+    /// Reads the row; the fault if it is none.
+    pub(super) fn read(value: &Value) -> Result<Self, String> {
+        let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
+        let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
+        let HeadRecord { config, epoch, changed } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        Ok(Self { config, epoch, changed, seed: Secret::new(*seed) })
+    }
+
+    /// Writes the row.
+    pub(super) fn value(config: &GroupConfig, epoch: u16, changed: Option<u32>, seed: &Secret<DIGEST_LEN>) -> Value {
+        let text = serde_json::to_vec(&HeadRecord { config: *config, epoch, changed }).unwrap_or_default();
+        // It never outgrows this, so that no copy of the seed remains.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(DIGEST_LEN)));
+        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(seed.expose());
+        Value::Secret(bytes)
+    }
+}
+
+/// Reads the secret of a node.
+pub(super) fn read_node(value: &Value) -> Result<Secret<KEY_LEN>, String> {
+    let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
+    let secret: &[u8; KEY_LEN] = bytes.as_slice().try_into().map_err(|_| "it is no secret of 16 bytes")?;
+    Ok(Secret::new(*secret))
+}
+
+/// Writes the secret of a node.
+pub(super) fn node(secret: &Secret<KEY_LEN>) -> Value {
+    Value::Secret(Zeroizing::new(secret.expose().to_vec()))
+}
+
+/// Reads the row of a member, or of another record that is stored in clear.
+pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    let text = value.plain().ok_or("it is not stored in clear")?;
+    serde_json::from_slice(text).map_err(|error| error.to_string())
+}
+
+/// Writes a row in clear.
+pub(super) fn plain(record: &impl Serialize) -> Value {
+    // These records have neither maps nor other content that JSON cannot have.
+    Value::Plain(serde_json::to_vec(record).unwrap_or_default())
+}
+
+/// Reads the row with the identity of a group.
+pub(super) fn read_identity(value: &Value) -> Result<GroupIdentity, String> {
+    let digits = value.plain().and_then(|digits| std::str::from_utf8(digits).ok()).ok_or("it is no identity")?;
+    from_hex(digits).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| "it is no identity".to_owned())
+}
+
+/// Writes it.
+pub(super) fn identity(identity: &GroupIdentity) -> Value {
+    Value::Plain(to_hex(identity).into_bytes())
+}

@@ -1,0 +1,429 @@
+//! The key tree of a group: a binary tree of secrets, and the messages that replace them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tegmen::axiom::Admission;
+use tegmen::axiom::rekey::{GroupIdentity, MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};
+use tegmen::buf::{Full, Writer};
+use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
+use tegmen::secret::Secret;
+use tegmen_trust::x509::signer::Signer;
+
+/// The secrets of a group, of all members and epochs.
+///
+/// It has no input and output, and no clock. [`Self::join`], [`Self::evict`] and [`Self::rekey`] plan a [`Change`], which begins
+/// the next epoch. The owner makes the change durable, [applies](Self::apply) it, and sends the [messages](Self::messages) of the
+/// change. They follow from the tree after the change, so that an owner that restarts makes the same messages again. Nothing is
+/// sealed before the change is applied.
+pub struct KeyTree {
+    group: GroupIdentity,
+    levels: u8,
+    /// By the number of the node; none where no member is below it.
+    nodes: BTreeMap<u32, Secret<KEY_LEN>>,
+    /// Leaves without a member before `unused`.
+    free: BTreeSet<u32>,
+    /// No leaf from here on has a member.
+    unused: u32,
+    /// Leaves of members that do not check signatures.
+    pairwise: BTreeSet<u32>,
+    epoch: u16,
+    /// The leaf whose path the last change replaced.
+    changed: Option<u32>,
+    /// Elements of the hash chain, from that of epoch 0.
+    chain: Vec<[u8; DIGEST_LEN]>,
+    /// The secrets of all epochs, and the first ones of all nodes, are derived from it.
+    seed: Secret<DIGEST_LEN>,
+}
+
+/// A change that is planned and not made.
+pub struct Change {
+    /// The epoch that begins.
+    pub(super) epoch: u16,
+    /// The leaf from which to the root all secrets are new.
+    pub(super) leaf: Option<u32>,
+    /// True if the member of the leaf checks signatures.
+    pub(super) checks_signatures: bool,
+    /// The new secrets, and the nodes that have none any more.
+    pub(super) nodes: Vec<(u32, Option<Secret<KEY_LEN>>)>,
+}
+
+impl Change {
+    /// Returns the leaf of the member that joins or is evicted.
+    pub const fn leaf(&self) -> Option<u32> {
+        self.leaf
+    }
+}
+
+/// A rekey message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RekeyMessage {
+    /// The leaf of the only member that it is for. `None` if it goes to the address of the group.
+    pub to: Option<u32>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The reason why a change is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// All leaves have members.
+    #[error("the group is full; create another group with more levels")]
+    Full,
+    /// The leaf has no member.
+    #[error("no member has this leaf; list the members")]
+    NoMember,
+    /// The hash chain has no further element, or only those that are [reserved](KeyTree::epochs_reserved) for evictions.
+    #[error("the group has no further epoch for this change; create a new group")]
+    LastEpoch,
+    /// The signer did not sign with ECDSA on secp256r1.
+    #[error("the key of the controller did not sign; check that it is on secp256r1 and can be reached, and try again")]
+    NotSigned,
+}
+
+/// The parameters of one member, which it gets over a session of its own.
+pub struct Admitted {
+    group: GroupIdentity,
+    epoch: u16,
+    chain: [u8; DIGEST_LEN],
+    secret: Secret<DIGEST_LEN>,
+    leaf: u32,
+    path: zeroize::Zeroizing<Vec<[u8; KEY_LEN]>>,
+}
+
+impl Admitted {
+    /// Returns the parameters as the member takes them.
+    pub fn admission(&self) -> Admission<'_> {
+        Admission {
+            group: &self.group,
+            epoch: self.epoch,
+            chain: &self.chain,
+            secret: self.secret.expose(),
+            leaf: self.leaf,
+            path: &self.path,
+        }
+    }
+}
+
+/// The most levels below the root: the messages number nodes below 2^24.
+pub const MAX_LEVELS: u8 = 23;
+
+impl KeyTree {
+    /// A group with space for 2^`levels` members, at most 2^[`MAX_LEVELS`], for the epochs from 1 to `last`, at least 1. Its first
+    /// `members` have the first leaves, from 2^`levels` on.
+    pub fn new<C: Crypto>(crypto: &mut C, levels: u8, last: u16, members: u32) -> Self {
+        let mut group = [0; 16];
+        crypto.random(&mut group);
+        let mut seed = Secret::zeroed();
+        crypto.random(seed.expose_mut());
+        let mut tree = Self::from_seed::<C>(group, seed, levels, last);
+        for leaf in (tree.leaves()..tree.leaves().saturating_mul(2)).take(members as usize) {
+            tree.occupy::<C>(leaf, true);
+        }
+        tree
+    }
+
+    /// The group of this seed, as it was made and without members.
+    pub(super) fn from_seed<C: Crypto>(group: GroupIdentity, seed: Secret<DIGEST_LEN>, levels: u8, last: u16) -> Self {
+        let levels = levels.clamp(1, MAX_LEVELS);
+        let mut end: [u8; DIGEST_LEN] = hmac::<C, DIGEST_LEN>(&[seed.expose()], &[b"axiom end"]);
+        let mut chain = vec![end];
+        for epoch in (1..=last.max(1)).rev() {
+            end = link::<C>(&group, epoch, &end, &secret_of::<C>(&seed, epoch));
+            chain.push(end);
+        }
+        chain.reverse();
+        let nodes = BTreeMap::new();
+        let (free, pairwise) = (BTreeSet::new(), BTreeSet::new());
+        Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: None, chain, seed }
+    }
+
+    /// Puts a member at a leaf, with the first secrets of the nodes above that have none.
+    pub(super) fn occupy<C: Crypto>(&mut self, leaf: u32, checks_signatures: bool) {
+        for node in path(leaf) {
+            if self.nodes.contains_key(&node) {
+                break;
+            }
+            let code = Secret::new(hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &[b"axiom node", &node.to_be_bytes()]));
+            let mut secret = Secret::zeroed();
+            secret.expose_mut().iter_mut().zip(code.expose()).for_each(|(to, from)| *to = *from);
+            self.nodes.insert(node, secret);
+        }
+        self.take(leaf, checks_signatures);
+    }
+
+    /// Takes up a group whose members have their leaves: the secrets that changes have put, the epoch, and the leaf of the last
+    /// change.
+    pub(super) fn resume(&mut self, nodes: BTreeMap<u32, Secret<KEY_LEN>>, epoch: u16, changed: Option<u32>) {
+        self.nodes.extend(nodes);
+        self.epoch = epoch;
+        self.changed = changed;
+    }
+
+    fn take(&mut self, leaf: u32, checks_signatures: bool) {
+        self.free.extend(self.unused..leaf);
+        self.unused = self.unused.max(leaf.saturating_add(1));
+        self.free.remove(&leaf);
+        self.pairwise.remove(&leaf);
+        if !checks_signatures {
+            self.pairwise.insert(leaf);
+        }
+    }
+
+    pub(super) const fn seed(&self) -> &Secret<DIGEST_LEN> {
+        &self.seed
+    }
+
+    /// The epoch, and the leaf of the change that began it.
+    pub(super) const fn last(&self) -> (u16, Option<u32>) {
+        (self.epoch, self.changed)
+    }
+
+    /// Random bytes of the controller for the associations of the group: those of the client, and those of the server.
+    pub(super) fn randoms<C: Crypto>(&self) -> [[u8; DIGEST_LEN]; 2] {
+        let random = |label| hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &[label]);
+        [random(b"axiom client random"), random(b"axiom server random")]
+    }
+
+    /// Returns the identity of the group.
+    pub const fn group(&self) -> &GroupIdentity {
+        &self.group
+    }
+
+    /// Returns the current epoch.
+    pub const fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    /// Returns how many more epochs the hash chain has. Create a new group long before there is none.
+    pub fn epochs_left(&self) -> usize {
+        self.chain.len().saturating_sub(usize::from(self.epoch)).saturating_sub(1)
+    }
+
+    /// Returns how many epochs at the end of the hash chain are for evictions only, a tenth of all: members that join and leave
+    /// cannot use up those that an eviction needs.
+    pub const fn epochs_reserved(&self) -> usize {
+        self.chain.len() / 10
+    }
+
+    /// Returns the master secret of the current epoch, for the association of the controller's own member.
+    pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
+        master_secret::<C>(&self.group, self.epoch, &secret_of::<C>(&self.seed, self.epoch))
+    }
+
+    /// Plans that a member joins: all secrets that it gets are new. [`Self::admit`] has its parameters after the change. Members that
+    /// do not check signatures get each of their messages alone.
+    ///
+    /// # Errors
+    /// [`Refused::Full`], [`Refused::LastEpoch`].
+    pub fn join<C: Crypto>(&self, crypto: &mut C, checks_signatures: bool) -> Result<Change, Refused> {
+        let leaf = self.free.first().copied().unwrap_or(self.unused);
+        if leaf >= self.leaves().saturating_mul(2) {
+            return Err(Refused::Full);
+        }
+        let epoch = self.spare_epoch()?;
+        Ok(self.replace(crypto, epoch, leaf, Some(checks_signatures)))
+    }
+
+    /// Plans that a member gets new secrets, as if it had left and joined again.
+    ///
+    /// # Errors
+    /// [`Refused::NoMember`], [`Refused::LastEpoch`].
+    pub fn renew<C: Crypto>(&self, crypto: &mut C, leaf: u32, checks_signatures: bool) -> Result<Change, Refused> {
+        self.check_member(leaf)?;
+        let epoch = self.spare_epoch()?;
+        Ok(self.replace(crypto, epoch, leaf, Some(checks_signatures)))
+    }
+
+    /// Plans that a member leaves: all secrets that it had are replaced.
+    ///
+    /// # Errors
+    /// [`Refused::NoMember`], [`Refused::LastEpoch`].
+    pub fn evict<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Result<Change, Refused> {
+        self.check_member(leaf)?;
+        let epoch = self.next_epoch()?;
+        Ok(self.replace(crypto, epoch, leaf, None))
+    }
+
+    /// Plans the next epoch with the same members: one message for all.
+    ///
+    /// # Errors
+    /// [`Refused::LastEpoch`].
+    pub fn rekey(&self) -> Result<Change, Refused> {
+        Ok(Change { epoch: self.spare_epoch()?, leaf: None, checks_signatures: true, nodes: Vec::new() })
+    }
+
+    /// Makes a change. It was planned for the tree as it is.
+    pub fn apply(&mut self, change: Change) {
+        let Change { epoch, leaf, checks_signatures, nodes } = change;
+        for (node, secret) in nodes {
+            match secret {
+                Some(secret) => self.nodes.insert(node, secret),
+                None => self.nodes.remove(&node),
+            };
+        }
+        if let Some(leaf) = leaf {
+            if self.nodes.contains_key(&leaf) {
+                self.take(leaf, checks_signatures);
+            } else {
+                self.pairwise.remove(&leaf);
+                self.free.insert(leaf);
+            }
+        }
+        self.epoch = epoch;
+        self.changed = leaf;
+    }
+
+    /// Returns the messages of the last change, in the order in which to send them. The last one is that of the epoch. Each call
+    /// seals the same bytes. Without `signer` all members get their messages alone.
+    ///
+    /// # Errors
+    /// [`Refused::NotSigned`].
+    pub fn messages<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        signer: Option<&dyn Signer>,
+    ) -> Result<Vec<RekeyMessage>, Refused> {
+        let mut messages = Vec::new();
+        if self.epoch == 1 {
+            return Ok(messages);
+        }
+        for child in self.changed.into_iter().flat_map(path).filter(|node| *node > 1) {
+            if let Some(new) = self.nodes.get(&(child / 2)) {
+                self.tell(crypto, signer, child ^ 1, new, &mut messages)?;
+            }
+        }
+        messages.extend(self.epoch_message(crypto)?);
+        Ok(messages)
+    }
+
+    /// Returns the parameters of a member: when it joined, and when it missed a message.
+    ///
+    /// # Errors
+    /// [`Refused::NoMember`].
+    pub fn admit<C: Crypto>(&self, leaf: u32) -> Result<Admitted, Refused> {
+        self.check_member(leaf)?;
+        // With its whole capacity from the beginning, the vector leaves no copy of secrets behind.
+        let mut secrets = zeroize::Zeroizing::new(Vec::with_capacity(usize::from(MAX_LEVELS) + 1));
+        for node in path(leaf) {
+            secrets.push(*self.nodes.get(&node).ok_or(Refused::NoMember)?.expose());
+        }
+        Ok(Admitted {
+            group: self.group,
+            epoch: self.epoch,
+            chain: *self.chain.get(usize::from(self.epoch)).ok_or(Refused::LastEpoch)?,
+            secret: secret_of::<C>(&self.seed, self.epoch),
+            leaf,
+            path: secrets,
+        })
+    }
+
+    fn check_member(&self, leaf: u32) -> Result<(), Refused> {
+        let is_leaf = leaf >= self.leaves() && self.nodes.contains_key(&leaf);
+        if is_leaf { Ok(()) } else { Err(Refused::NoMember) }
+    }
+
+    const fn leaves(&self) -> u32 {
+        1 << self.levels
+    }
+
+    /// The next epoch, for a change that is not an eviction.
+    fn spare_epoch(&self) -> Result<u16, Refused> {
+        if self.epochs_left() > self.epochs_reserved() { self.next_epoch() } else { Err(Refused::LastEpoch) }
+    }
+
+    fn next_epoch(&self) -> Result<u16, Refused> {
+        let next = self.epoch.checked_add(1).ok_or(Refused::LastEpoch)?;
+        if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
+    }
+
+    /// Plans new secrets from a leaf to the root. Without `checks_signatures` the leaf has no member any more.
+    fn replace<C: Crypto>(&self, crypto: &mut C, epoch: u16, leaf: u32, checks_signatures: Option<bool>) -> Change {
+        let mut is_below = checks_signatures.is_some();
+        let mut nodes = vec![(leaf, is_below.then(|| random(crypto)))];
+        let mut last: Option<Secret<KEY_LEN>> = None;
+        for child in path(leaf).filter(|node| *node > 1) {
+            is_below |= self.nodes.contains_key(&(child ^ 1));
+            let new = is_below.then(|| match &last {
+                Some(secret) => parent_of::<C>(&self.group, secret),
+                None => random(crypto),
+            });
+            last = new.as_ref().map(|secret| Secret::new(*secret.expose()));
+            nodes.push((child / 2, new));
+        }
+        Change { epoch, leaf: Some(leaf), checks_signatures: checks_signatures.unwrap_or(true), nodes }
+    }
+
+    /// Writes the messages with the new secret of the parent of `node`, for the members below `node`.
+    fn tell<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        signer: Option<&dyn Signer>,
+        node: u32,
+        new: &Secret<KEY_LEN>,
+        messages: &mut Vec<RekeyMessage>,
+    ) -> Result<(), Refused> {
+        let Some(key) = self.nodes.get(&node) else { return Ok(()) };
+        let below = u32::from(self.levels).saturating_sub(node.ilog2());
+        let first = node << below;
+        let leaves = first..first.saturating_add(1 << below);
+        if let Some(signer) = signer.filter(|_| below > 0) {
+            let sign = |digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]| {
+                let signature = signer.sign_digest(digest).ok()?;
+                out.get_mut(..signature.len())?.copy_from_slice(&signature);
+                Some(signature.len())
+            };
+            let place = Place { epoch: self.epoch, under: node, up: 1 };
+            messages.push(written(None, |out| seal_node(crypto, &self.group, place, (key, new), Some(&sign), out))?);
+            for leaf in self.pairwise.range(leaves) {
+                messages.push(self.pairwise(crypto, (*leaf, below), new)?);
+            }
+        } else {
+            for leaf in self.nodes.range(leaves).map(|(leaf, _)| *leaf) {
+                messages.push(self.pairwise(crypto, (leaf, below), new)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn pairwise<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        (leaf, below): (u32, u32),
+        new: &Secret<KEY_LEN>,
+    ) -> Result<RekeyMessage, Refused> {
+        let key = self.nodes.get(&leaf).ok_or(Refused::NoMember)?;
+        let up = u8::try_from(below.saturating_add(1)).unwrap_or(u8::MAX);
+        let place = Place { epoch: self.epoch, under: leaf, up };
+        written(Some(leaf), |out| seal_node(crypto, &self.group, place, (key, new), None, out))
+    }
+
+    /// Writes the message of the epoch, if there is a member.
+    fn epoch_message<C: Crypto>(&self, crypto: &mut C) -> Result<Option<RekeyMessage>, Refused> {
+        let chain = self.chain.get(usize::from(self.epoch)).ok_or(Refused::LastEpoch)?;
+        let secret = &secret_of::<C>(&self.seed, self.epoch);
+        let seal =
+            |root| written(None, |out| seal_epoch(crypto, &self.group, (self.epoch, chain), (root, secret), out));
+        self.nodes.get(&1).map(seal).transpose()
+    }
+}
+
+/// The nodes from a leaf to the root.
+fn path(leaf: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(leaf), |node| Some(node / 2).filter(|node| *node > 0))
+}
+
+fn secret_of<C: Crypto>(seed: &Secret<DIGEST_LEN>, epoch: u16) -> Secret<DIGEST_LEN> {
+    Secret::new(hmac::<C, DIGEST_LEN>(&[seed.expose()], &[b"axiom epoch", &epoch.to_be_bytes()]))
+}
+
+fn random<C: Crypto>(crypto: &mut C) -> Secret<KEY_LEN> {
+    let mut secret = Secret::zeroed();
+    crypto.random(secret.expose_mut());
+    secret
+}
+
+fn written(to: Option<u32>, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Result<RekeyMessage, Refused> {
+    let mut bytes = [0; MAX_MESSAGE];
+    let mut writer = Writer::new(&mut bytes);
+    write(&mut writer).map_err(|_| Refused::NotSigned)?;
+    Ok(RekeyMessage { to, bytes: writer.written().to_vec() })
+}

@@ -1,0 +1,284 @@
+//! A controller on a database in a file, its members, those that it evicted, and a record of all that was sealed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen::axiom::{KeyPath, Rekeyed};
+use tegmen::crypto::{Crypto, NotAuthentic, SignatureScheme, Unsupported};
+use tegmen_control::group::{Controller, GroupConfig, NewMember, Rekeying};
+use tegmen_store::store::answer::Answer;
+use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
+use tegmen_store::{Database, Options, Revision, SealingKey, Store, StoreError, Transaction};
+use tegmen_trust::provider::HostCrypto;
+use tegmen_trust::x509::signer::{Signer, SoftwareKey};
+
+/// The group of the tests.
+pub(crate) const LAMPS: &str = "lamps";
+pub(crate) type Keys = KeyPath<8>;
+/// The content that each key and nonce has sealed.
+pub(crate) type Seals = Arc<Mutex<HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>>>;
+
+/// A provider that finds a key and a nonce with two contents.
+pub(crate) struct Recording {
+    crypto: HostCrypto,
+    seals: Seals,
+}
+
+impl Recording {
+    pub(crate) fn new(seals: &Seals) -> Self {
+        Self { crypto: HostCrypto::from_os().unwrap(), seals: Arc::clone(seals) }
+    }
+}
+
+impl Crypto for Recording {
+    type Aead = <HostCrypto as Crypto>::Aead;
+    const AES_128_CCM: Self::Aead = HostCrypto::AES_128_CCM;
+
+    fn seal(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        let content = [aad, body].concat();
+        let before = self.seals.lock().unwrap().insert((key.to_vec(), nonce.to_vec()), content.clone());
+        assert!(before.is_none_or(|before| before == content), "a key and a nonce have two contents");
+        self.crypto.seal(aead, key, nonce, aad, body, tag)
+    }
+
+    fn open(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.crypto.open(aead, key, nonce, aad, body, tag)
+    }
+
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; 32],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.crypto.verify(scheme, public_key, digest, signature)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        HostCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.crypto.random(out);
+    }
+}
+
+/// The time of a power cut, relative to a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moment {
+    /// The disk does not have the transaction.
+    BeforeCommit,
+    /// The disk has the transaction, and the controller has not heard of it.
+    BeforeAnswer,
+}
+
+/// A database that counts changed rows, and whose power may be cut at a transaction.
+#[derive(Clone)]
+pub(crate) struct Counting {
+    pub(crate) database: Database,
+    transactions: Arc<AtomicUsize>,
+    /// Rows that the last transaction changed.
+    pub(crate) rows: Arc<AtomicUsize>,
+    cut: Option<(usize, Moment)>,
+}
+
+impl Counting {
+    pub(crate) fn new(database: Database, cut: Option<(usize, Moment)>) -> Self {
+        Self { database, transactions: Arc::default(), rows: Arc::default(), cut }
+    }
+}
+
+impl Store for Counting {
+    fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found> {
+        self.database.read(key, at)
+    }
+
+    fn scan(&self, scan: Scan) -> Answer<Page> {
+        self.database.scan(scan)
+    }
+
+    fn commit(&self, transaction: Transaction) -> Answer<Revision> {
+        let number = self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.rows.store(transaction.put.len() + transaction.delete.len(), Ordering::Relaxed);
+        let Some((_, moment)) = self.cut.filter(|(cut, _)| *cut == number) else {
+            return self.database.commit(transaction);
+        };
+        if moment == Moment::BeforeAnswer {
+            self.database.commit(transaction).wait().unwrap();
+        }
+        self.database.abandon();
+        Answer::of(Err(StoreError::Unavailable { why: "the power was cut".to_owned() }))
+    }
+
+    fn changes(&self, prefix: &[u8], after: Revision, most: usize) -> Answer<Changes> {
+        self.database.changes(prefix, after, most)
+    }
+
+    fn compact(&self, through: Revision) -> Answer<()> {
+        self.database.compact(through)
+    }
+
+    fn grant(&self, ttl: Duration) -> Answer<LeaseId> {
+        self.database.grant(ttl)
+    }
+
+    fn renew(&self, lease: LeaseId) -> Answer<()> {
+        self.database.renew(lease)
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Answer<()> {
+        self.database.revoke(lease)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.database.is_shared()
+    }
+}
+
+/// A directory that is gone at the end.
+pub(crate) struct Scene(pub(crate) PathBuf);
+
+impl Scene {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-groups-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let key = dir.join("key");
+        std::fs::write(&key, "4".repeat(64)).unwrap();
+        #[cfg(unix)]
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Self(dir)
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let key = SealingKey::from_file(&self.0.join("key")).unwrap();
+        Options { sealing: Some(Arc::new(key)), ..Options::default() }
+    }
+
+    pub(crate) fn database(&self) -> Database {
+        Database::open_with(&self.0.join("state.db"), self.options()).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn software_key() -> Arc<SoftwareKey> {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).unwrap())
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// A small group with a short chain.
+pub(crate) fn config() -> GroupConfig {
+    GroupConfig { levels: 3, last_epoch: 100, senders: 4, ..GroupConfig::at("[ff15::1]:5684".parse().unwrap()) }
+}
+
+/// A member that listens at 10.0.0.`host`, and checks signatures unless `host` is even.
+pub(crate) fn member(name: &str, host: u8, sends: bool) -> NewMember {
+    let address = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)));
+    NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1 }
+}
+
+/// Members of a group, as devices that hear all messages, and devices that were members.
+pub(crate) struct Devices {
+    pub(crate) signer: Arc<SoftwareKey>,
+    pub(crate) seals: Seals,
+    members: BTreeMap<String, (Keys, bool)>,
+    evicted: Vec<Keys>,
+    history: Vec<Vec<u8>>,
+    /// The owner of each SenderID in each epoch.
+    sender_ids: BTreeMap<(u16, u8), String>,
+}
+
+impl Devices {
+    pub(crate) fn new() -> Self {
+        let (signer, seals) = (software_key(), Seals::default());
+        let (members, evicted, history) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { signer, seals, members, evicted, history, sender_ids: BTreeMap::new() }
+    }
+
+    pub(crate) fn controller<S: Store>(&self, store: S) -> Controller<S, Recording> {
+        let signer = Arc::clone(&self.signer) as Arc<dyn Signer>;
+        Controller::with(store, Some(signer), Recording::new(&self.seals))
+    }
+
+    /// A device gets its parameters.
+    pub(crate) fn admit<S: Store>(&mut self, controller: &Controller<S, Recording>, name: &str) {
+        let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
+        let keys = Keys::new(&parameters.admitted.admission()).unwrap();
+        self.members.insert(name.to_owned(), (keys, parameters.member.checks_signatures));
+    }
+
+    /// A device was evicted, and keeps its keys.
+    pub(crate) fn evict(&mut self, name: &str) {
+        self.evicted.extend(self.members.remove(name).map(|(keys, _)| keys));
+    }
+
+    /// All hear the messages of a change. Devices that are no members open none, now or before.
+    pub(crate) fn hear<S: Store>(&mut self, controller: &Controller<S, Recording>, rekeying: &Rekeying) {
+        let messages: Vec<Vec<u8>> = rekeying.messages.iter().map(|message| message.bytes.clone()).collect();
+        let crypto = &mut HostCrypto::from_os().unwrap();
+        self.history.extend(messages.iter().cloned());
+        for keys in &mut self.evicted {
+            for message in &self.history {
+                let opened = keys.open(crypto, Some(self.signer.public_key()), message);
+                assert!(!matches!(opened, Ok(Rekeyed::Nodes | Rekeyed::Epoch)), "an evicted member opened a message");
+            }
+        }
+        for (keys, checks) in self.members.values_mut() {
+            let key = checks.then(|| self.signer.public_key());
+            for message in &messages {
+                let _ = keys.open(crypto, key, message);
+            }
+            assert_eq!(keys.epoch(), rekeying.epoch, "a member misses nothing");
+        }
+        let report = wait(controller.show(LAMPS)).unwrap();
+        assert_eq!(report.epoch, rekeying.epoch);
+        let of_members = report.members.iter().filter_map(|(name, member)| Some((name, member.sender_id?)));
+        let of_replicas = report.replicas.iter().map(|(name, id)| (name, *id));
+        for (name, id) in of_members.chain(of_replicas) {
+            let known = self.sender_ids.entry((report.epoch, id)).or_insert_with(|| name.clone());
+            assert_eq!(known, name, "a SenderID has two owners in one epoch");
+        }
+        for (name, (keys, _)) in &self.members {
+            let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
+            let path = Keys::new(&parameters.admitted.admission()).unwrap();
+            assert_eq!(
+                path.master_secret::<HostCrypto>().expose(),
+                keys.master_secret::<HostCrypto>().expose(),
+                "{name} has the keys of the controller"
+            );
+        }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+}
