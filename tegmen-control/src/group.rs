@@ -1,15 +1,17 @@
 //! Groups after Axiom ([`tegmen::axiom`]) at their controller.
 //!
 //! A [`KeyTree`] has the keys of one group, and makes the messages that replace them. A [`Controller`] keeps groups in a store:
-//! it creates them, admits and evicts members, and begins epochs.
+//! it creates them, admits and evicts members, and begins epochs. [`server`]
+//! serves it over CoAP after RFC 9594.
 
 mod config;
 mod controller;
 mod members;
 mod rows;
+pub mod server;
 mod tree;
 
 pub use config::{GroupConfig, GroupError};
-pub use controller::{Controller, Outgoing, Parameters, Rekeying, Report};
+pub use controller::{Controller, Outgoing, Rekeying, Report};
 pub use members::{Member, NewMember};
 pub use tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, RekeyMessage};

@@ -229,8 +229,8 @@ impl Tickets {
         }
     }
 
-    /// The token of a session, if it is in use and not expired. `now` is in seconds since 1970.
-    fn in_use(&self, identity: &str, now: u64) -> Option<Arc<Ticket>> {
+    /// Returns the token of a session, if it is in use and not expired. `now` is in seconds since 1970.
+    pub fn in_use(&self, identity: &str, now: u64) -> Option<Arc<Ticket>> {
         self.taken().get(identity).and_then(|taken| taken.ticket.clone()).filter(|ticket| ticket.expires > now)
     }
 
@@ -266,7 +266,7 @@ fn is_understood(rights: &Aif) -> bool {
 }
 
 /// The rules of the credentials that have these rights.
-fn rules(rights: &Aif) -> Vec<String> {
+pub(crate) fn rules(rights: &Aif) -> Vec<String> {
     let of_right = |right: &crate::access::ace::Right| {
         let methods = right.methods().into_iter().flat_map(tegmen_coap::Methods::codes);
         methods.map(|method| format!("{} {}", tegmen_coap::Methods::of(method), right.path)).collect::<Vec<_>>()

@@ -11,6 +11,7 @@
 //! ([`SharedKeys`]). The answer to a request that changes the state comes when the change is durable. The rate of each peer is
 //! limited by [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
 
+use crate::access::ace::groupcomm::GROUPS;
 use crate::access::ace::trl::Query;
 use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::enrolment::{self, CBOR, ENROL};
@@ -190,7 +191,7 @@ impl<S: Store> Application for AccessServer<S> {
 
 /// Returns what `take` finds at the device that sent a request, also if it is disabled; `None` for a peer that proved nothing, or
 /// is no device.
-fn sender<S: Store, T>(
+pub(crate) fn sender<S: Store, T>(
     service: &Service<S>,
     credentials: &Credentials,
     identity: &Identity,
@@ -242,7 +243,11 @@ impl<S: Store> KeyStore for SharedKeys<S> {
         let (view, now) = (self.0.state().view(), self.0.seconds());
         let (key, allow) = match (view.shared_key(identity), enrolment::name_of(identity)) {
             (None, Some(name)) => (view.enrolment_key(name, now), vec![format!("POST /{ENROL}")]),
-            (key, _) => (key, vec![format!("POST /{INTROSPECT}"), format!("POST /{TOKEN}"), format!("GET /{REVOKED}")]),
+            (key, _) => {
+                let own = [("POST", INTROSPECT), ("POST", TOKEN), ("GET", REVOKED)];
+                let own = own.map(|(method, path)| format!("{method} /{path}"));
+                (key, own.into_iter().chain([format!("* /{GROUPS}/*")]).collect())
+            }
         };
         drop(view);
         ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow) }));

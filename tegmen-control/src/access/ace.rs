@@ -10,6 +10,7 @@ mod cbor;
 mod claims;
 pub mod cwt;
 mod error;
+pub mod groupcomm;
 mod hints;
 mod introspection;
 mod key;

@@ -9,6 +9,7 @@ use super::config::{GroupConfig, GroupError};
 use super::members::{Member, Members, NewMember};
 use super::rows::{self, GUARD, Head, Row};
 use super::tree::{Admitted, Change, KeyTree, Refused};
+use crate::access::ace::groupcomm::{GroupKeys, address_bytes};
 use crate::access::policy::OwnedParty;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -67,23 +68,6 @@ pub struct Report {
     pub members: Vec<(String, Member)>,
     /// The SenderIDs of controllers, by the name of the controller.
     pub replicas: Vec<(String, u8)>,
-}
-
-/// The parameters of a member, for its [`Association`](tegmen::axiom::Association) and its
-/// [`KeyPath`](tegmen::axiom::KeyPath).
-pub struct Parameters {
-    /// The configuration of the group.
-    pub config: GroupConfig,
-    /// The member.
-    pub member: Member,
-    /// The secrets of the member.
-    pub admitted: Admitted,
-    /// Random bytes of the controller, for the association: those of the client, and those of the server.
-    pub randoms: [[u8; 32]; 2],
-    /// The SenderIDs in use, whose numbers begin with 0, if the epoch began when the member was admitted.
-    pub senders: Vec<u8>,
-    /// The SubjectPublicKeyInfo of the controller, if it signs.
-    pub controller: Option<Vec<u8>>,
 }
 
 /// A group in memory, as its rows were at one revision.
@@ -301,23 +285,44 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
+    /// Returns the leaf of a member.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        let group = self.current(&mut place, group).await?;
+        Ok(group.member(member)?.leaf)
+    }
+
     /// Returns the parameters of a member: when it was admitted, and when it missed an epoch. They are for this member alone.
     ///
     /// # Errors
     /// [`GroupError`].
-    pub async fn parameters(&self, group: &str, member: &str) -> Result<Parameters, GroupError> {
+    pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.lock().await;
         let group = self.current(&mut place, group).await?;
         let member = group.member(member)?.clone();
         let is_new = member.since == group.tree.epoch();
-        Ok(Parameters {
-            config: group.config,
-            admitted: group.tree.admit::<C>(member.leaf)?,
+        let Admitted { group: identity, epoch, chain, secret, leaf, path } = group.tree.admit::<C>(member.leaf)?;
+        Ok(GroupKeys {
+            group: identity,
+            group_id: group.config.group_id,
+            address: (address_bytes(group.config.address.ip()), group.config.address.port()),
+            suite: group.config.suite,
+            senders: group.config.senders,
+            sender_id: member.sender_id,
+            own_address: member.address.map_or([0; 16], address_bytes),
+            late: group.members.sender_ids().filter(|id| is_new && Some(*id) != member.sender_id).collect(),
+            epoch,
+            chain,
+            secret,
             randoms: group.tree.randoms::<C>(),
-            senders: group.members.sender_ids().filter(|id| is_new && Some(*id) != member.sender_id).collect(),
+            leaf,
+            path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
-            member,
         })
     }
 

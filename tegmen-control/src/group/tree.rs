@@ -81,12 +81,12 @@ pub enum Refused {
 
 /// The parameters of one member, which it gets over a session of its own.
 pub struct Admitted {
-    group: GroupIdentity,
-    epoch: u16,
-    chain: [u8; DIGEST_LEN],
-    secret: Secret<DIGEST_LEN>,
-    leaf: u32,
-    path: zeroize::Zeroizing<Vec<[u8; KEY_LEN]>>,
+    pub(super) group: GroupIdentity,
+    pub(super) epoch: u16,
+    pub(super) chain: [u8; DIGEST_LEN],
+    pub(super) secret: Secret<DIGEST_LEN>,
+    pub(super) leaf: u32,
+    pub(super) path: zeroize::Zeroizing<Vec<[u8; KEY_LEN]>>,
 }
 
 impl Admitted {

@@ -3,5 +3,6 @@
 mod crashes;
 mod refusals;
 mod rows;
+mod server;
 mod shared;
 mod world;

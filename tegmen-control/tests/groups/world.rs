@@ -232,8 +232,10 @@ impl Devices {
     /// A device gets its parameters.
     pub(crate) fn admit<S: Store>(&mut self, controller: &Controller<S, Recording>, name: &str) {
         let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
-        let keys = Keys::new(&parameters.admitted.admission()).unwrap();
-        self.members.insert(name.to_owned(), (keys, parameters.member.checks_signatures));
+        let keys = Keys::new(&parameters.admission()).unwrap();
+        let report = wait(controller.show(LAMPS)).unwrap();
+        let checks = report.members.iter().any(|(known, member)| known == name && member.checks_signatures);
+        self.members.insert(name.to_owned(), (keys, checks));
     }
 
     /// A device was evicted, and keeps its keys.
@@ -269,7 +271,7 @@ impl Devices {
         }
         for (name, (keys, _)) in &self.members {
             let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
-            let path = Keys::new(&parameters.admitted.admission()).unwrap();
+            let path = Keys::new(&parameters.admission()).unwrap();
             assert_eq!(
                 path.master_secret::<HostCrypto>().expose(),
                 keys.master_secret::<HostCrypto>().expose(),

@@ -1,0 +1,349 @@
+//! Messages of a group's controller (RFC 9594), with the keying material of Axiom.
+//!
+//! The key type, the profile and the rekeying scheme have numbers of the range for private use. `key` is a map of CBOR, and
+//! `mgt_key_material` is one within a string of bytes:
+//!
+//! ```text
+//! key:  1 GroupID   2 SenderID   3 cipher suite   4 secret of the epoch   5, 6 random bytes of client and server
+//!       7 the most SenderIDs   8 SenderIDs whose numbers begin with 0   9 identity of the group   10 address of the member
+//!       11 address of the group   12 its port
+//! mgt_key_material:  1 element of the hash chain   2 leaf   3 secrets from the leaf to the root   4 public key of the controller
+//! ```
+
+use super::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message, text};
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+use std::net::{IpAddr, Ipv6Addr};
+use tegmen::address::Address;
+use tegmen::axiom::rekey::GroupIdentity;
+use tegmen::axiom::{Admission, Association, Suite};
+use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
+use tegmen_base::secret::Secret;
+use zeroize::Zeroizing;
+
+/// The path of groups, without a slash in front.
+pub const GROUPS: &str = "ace-group";
+/// CoAP Content-Format of `application/ace-groupcomm+cbor` (RFC 9594, section 11.2).
+pub const GROUPCOMM_CBOR: u16 = 261;
+/// The role of a member that sends requests to the group.
+pub const REQUESTER: &str = "requester";
+/// The role of a member that answers requests to the group.
+pub const RESPONDER: &str = "responder";
+
+/// Key type, profile and rekeying scheme of Axiom: of the range for private use.
+const AXIOM: i64 = -65537;
+/// The parameter of a join request that is false for a member that does not check signatures.
+const SIGNATURES: i64 = -65537;
+const SCOPE: i64 = 3;
+const GKTY: i64 = 7;
+const KEY: i64 = 8;
+const NUM: i64 = 9;
+const PROFILE: i64 = 10;
+const REKEYING_SCHEME: i64 = 20;
+const CONTROL_URI: i64 = 26;
+const MGT_KEY_MATERIAL: i64 = 27;
+
+/// The cipher suites of DTLS that the suites of a group have their protection from.
+const SUITES: [(Suite, u64); 4] =
+    [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
+
+/// The reason of a refusal (RFC 9594, section 9), in the problem details of a response (RFC 9290).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupcommError {
+    /// Only members may do this.
+    NotAMember = 0,
+    /// No SenderID or no leaf is free.
+    NoNodeIdentifier = 4,
+}
+
+impl GroupcommError {
+    /// Writes the concise problem details with the entry `ace-groupcomm-error` (RFC 9594, section 4.1.2).
+    pub fn encode(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(Sink::new(&mut out));
+        let written: Written = (|| {
+            encoder.map(1)?.u8(0)?.map(1)?.u8(0)?.u8(self as u8)?;
+            Ok(())
+        })();
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+        out
+    }
+}
+
+/// A request to join a group (RFC 9594, section 4.3.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JoinRequest {
+    /// The name of the group.
+    pub group: String,
+    /// True if the member sends requests.
+    pub sends: bool,
+    /// The URI at which the member takes messages of the controller. Its host is the address that the responses of the member
+    /// come from.
+    pub control_uri: Option<String>,
+    /// True if the member checks signatures.
+    pub checks_signatures: bool,
+}
+
+impl JoinRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else, or have no scope.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let (mut scope, mut control_uri, mut checks_signatures) = (None, None, true);
+        read_message(message, |label, decoder| {
+            match label {
+                SCOPE => scope = Some(read_scope(decoder.bytes()?)?),
+                CONTROL_URI => control_uri = Some(decoder.str()?.to_owned()),
+                SIGNATURES => checks_signatures = decoder.bool()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let (group, sends) = scope.ok_or(Malformed::Missing(SCOPE))?;
+        Ok(Self { group, sends, control_uri, checks_signatures })
+    }
+
+    /// Writes the request.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut scope = Vec::new();
+        let mut encoder = Encoder::new(Sink::new(&mut scope));
+        let written: Written = (|| {
+            encoder.array(2)?.str(&self.group)?;
+            match self.sends {
+                true => encoder.array(2)?.str(REQUESTER)?.str(RESPONDER)?,
+                false => encoder.str(RESPONDER)?,
+            };
+            Ok(())
+        })();
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+        let mut map = MapWriter::new();
+        let unchecked = (!self.checks_signatures).then_some(false);
+        map.optional(SIGNATURES, unchecked, |encoder, checks| encoder.bool(checks).map(|_| ()));
+        map.entry(SCOPE, |encoder| bytes(encoder, &scope));
+        map.optional(CONTROL_URI, self.control_uri.as_deref(), text);
+        map.finish().to_vec()
+    }
+}
+
+/// Reads a scope entry: the name of the group, and a role or several. Returns true for a member that sends.
+fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
+    let mut decoder = Decoder::new(entry);
+    if decoder.array()? != Some(2) {
+        return Err(Malformed::Value(SCOPE));
+    }
+    let group = decoder.str()?.to_owned();
+    let mut sends = false;
+    let mut role = |decoder: &mut Decoder<'_>| match decoder.str()? {
+        REQUESTER => {
+            sends = true;
+            Ok(())
+        }
+        RESPONDER => Ok(()),
+        _ => Err(Malformed::Value(SCOPE)),
+    };
+    match decoder.datatype()? {
+        Type::String => role(&mut decoder)?,
+        _ => read_array(&mut decoder, role)?,
+    }
+    if decoder.position() == entry.len() { Ok((group, sends)) } else { Err(Malformed::Syntax) }
+}
+
+/// The parameters of one member, as the response to its request has them. Secrets are wiped on drop.
+pub struct GroupKeys {
+    /// The identity of the group.
+    pub group: GroupIdentity,
+    /// The number of the group in the header of a response.
+    pub group_id: u8,
+    /// The address and the port of the group.
+    pub address: ([u8; 16], u16),
+    /// Protection of the records.
+    pub suite: Suite,
+    /// The most SenderIDs.
+    pub senders: u16,
+    /// The SenderID of the member, if it sends.
+    pub sender_id: Option<u8>,
+    /// The address that its responses come from; zeros for a member that does not listen.
+    pub own_address: [u8; 16],
+    /// SenderIDs of others whose numbers begin with 0 in this epoch, for [`know_sender`](tegmen::axiom::Member::know_sender).
+    /// Empty if the epoch began before the member was admitted.
+    pub late: Vec<u8>,
+    /// The current epoch.
+    pub epoch: u16,
+    /// The element of the hash chain of the epoch.
+    pub chain: [u8; DIGEST_LEN],
+    /// The secret of the epoch.
+    pub secret: Secret<DIGEST_LEN>,
+    /// Random bytes of the controller: those of the client, and those of the server.
+    pub randoms: [[u8; DIGEST_LEN]; 2],
+    /// The leaf of the member.
+    pub leaf: u32,
+    /// The secrets from the leaf to the root.
+    pub path: Zeroizing<Vec<[u8; KEY_LEN]>>,
+    /// The SubjectPublicKeyInfo of the controller, if it signs.
+    pub controller: Option<Vec<u8>>,
+}
+
+impl GroupKeys {
+    /// Returns the part that a [`KeyPath`](tegmen::axiom::KeyPath) takes.
+    pub fn admission(&self) -> Admission<'_> {
+        let Self { group, epoch, chain, secret, leaf, path, .. } = self;
+        Admission { group, epoch: *epoch, chain, secret: secret.expose(), leaf: *leaf, path }
+    }
+
+    /// Returns the security association of an epoch with this master secret.
+    pub fn association<'a>(&'a self, epoch: u16, master_secret: &'a Secret<48>) -> Association<'a> {
+        let (ip, port) = self.address;
+        let [client_random, server_random] = &self.randoms;
+        Association {
+            group_id: self.group_id,
+            group: Address { ip, port, scope: 0 },
+            suite: self.suite,
+            epoch,
+            senders: self.senders,
+            sender_id: self.sender_id,
+            address: self.own_address,
+            master_secret: master_secret.expose(),
+            client_random,
+            server_random,
+        }
+    }
+
+    /// Writes the payload of the response.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut map = MapWriter::new();
+        map.entry(GKTY, |encoder| integer(encoder, AXIOM));
+        map.encoded(KEY, Some(self.key()));
+        map.entry(NUM, |encoder| number(encoder, self.epoch.into()));
+        map.entry(PROFILE, |encoder| integer(encoder, AXIOM));
+        map.entry(REKEYING_SCHEME, |encoder| integer(encoder, AXIOM));
+        let management = self.management();
+        map.entry(MGT_KEY_MATERIAL, |encoder| bytes(encoder, &management));
+        map.finish()
+    }
+
+    fn key(&self) -> Out {
+        let suite = SUITES.iter().find(|(suite, _)| *suite == self.suite).map_or(0, |(_, number)| *number);
+        let mut map = MapWriter::new();
+        map.entry(1, |encoder| number(encoder, self.group_id.into()));
+        map.optional(2, self.sender_id.map(u64::from), number);
+        map.entry(3, |encoder| number(encoder, suite));
+        map.entry(4, |encoder| bytes(encoder, self.secret.expose()));
+        map.entry(5, |encoder| bytes(encoder, &self.randoms[0]));
+        map.entry(6, |encoder| bytes(encoder, &self.randoms[1]));
+        map.entry(7, |encoder| number(encoder, self.senders.into()));
+        map.entry(8, |encoder| bytes(encoder, &self.late));
+        map.entry(9, |encoder| bytes(encoder, &self.group));
+        map.entry(10, |encoder| bytes(encoder, &self.own_address));
+        map.entry(11, |encoder| bytes(encoder, &self.address.0));
+        map.entry(12, |encoder| number(encoder, self.address.1.into()));
+        map.finish()
+    }
+
+    fn management(&self) -> Out {
+        let mut map = MapWriter::new();
+        map.entry(1, |encoder| bytes(encoder, &self.chain));
+        map.entry(2, |encoder| number(encoder, self.leaf.into()));
+        map.entry(3, |encoder| bytes(encoder, self.path.as_flattened()));
+        map.optional(4, self.controller.as_deref(), bytes);
+        map.finish()
+    }
+
+    /// Reads the payload of a response.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are something else.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut keys = Self::empty();
+        let (mut missing, mut of_axiom) = (vec![KEY, NUM, MGT_KEY_MATERIAL], false);
+        read_message(message, |label, decoder| {
+            match label {
+                GKTY => of_axiom = decoder.i64()? == AXIOM,
+                KEY => super::cbor::read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
+                NUM => keys.epoch = decoder.u16()?,
+                MGT_KEY_MATERIAL => read_message(decoder.bytes()?, |label, decoder| keys.take(label, decoder))?,
+                _ => return Ok(false),
+            }
+            missing.retain(|one| *one != label);
+            Ok(true)
+        })?;
+        match missing.first() {
+            _ if !of_axiom => Err(Malformed::Value(GKTY)),
+            Some(label) => Err(Malformed::Missing(*label)),
+            None if keys.path.is_empty() => Err(Malformed::Value(MGT_KEY_MATERIAL)),
+            None => Ok(keys),
+        }
+    }
+
+    fn empty() -> Self {
+        Self {
+            group: [0; 16],
+            group_id: 0,
+            address: ([0; 16], 0),
+            suite: Suite::Ccm,
+            senders: 0,
+            sender_id: None,
+            own_address: [0; 16],
+            late: Vec::new(),
+            epoch: 0,
+            chain: [0; DIGEST_LEN],
+            secret: Secret::zeroed(),
+            randoms: [[0; DIGEST_LEN]; 2],
+            leaf: 0,
+            path: Zeroizing::default(),
+            controller: None,
+        }
+    }
+
+    fn take_key(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+        match label {
+            1 => self.group_id = decoder.u8()?,
+            2 => self.sender_id = Some(decoder.u8()?),
+            3 => {
+                let found = decoder.u64()?;
+                let suite = SUITES.iter().find(|(_, number)| *number == found).map(|(suite, _)| *suite);
+                self.suite = suite.ok_or(Malformed::Value(KEY))?;
+            }
+            4 => *self.secret.expose_mut() = array(decoder)?,
+            5 => self.randoms[0] = array(decoder)?,
+            6 => self.randoms[1] = array(decoder)?,
+            7 => self.senders = decoder.u16()?,
+            8 => self.late = decoder.bytes()?.to_vec(),
+            9 => self.group = array(decoder)?,
+            10 => self.own_address = array(decoder)?,
+            11 => self.address.0 = array(decoder)?,
+            12 => self.address.1 = decoder.u16()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+        match label {
+            1 => self.chain = array(decoder)?,
+            2 => self.leaf = decoder.u32()?,
+            3 => {
+                let (secrets, rest) = decoder.bytes()?.as_chunks();
+                if !rest.is_empty() {
+                    return Err(Malformed::Value(MGT_KEY_MATERIAL));
+                }
+                self.path = Zeroizing::new(secrets.to_vec());
+            }
+            4 => self.controller = Some(decoder.bytes()?.to_vec()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn array<const N: usize>(decoder: &mut Decoder<'_>) -> Result<[u8; N], Malformed> {
+    decoder.bytes()?.try_into().map_err(|_| Malformed::Syntax)
+}
+
+/// An address as 16 bytes of IPv6, or IPv4 mapped into it.
+pub fn address_bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => Ipv6Addr::octets(&address),
+    }
+}

@@ -1,0 +1,321 @@
+//! The controller over CoAP (RFC 9594): an [`Application`] for a server of [`tegmen_host`].
+//!
+//! ```text
+//! POST   /ace-group/GROUP              joins, or joins again: application/ace-groupcomm+cbor (261)
+//! GET    /ace-group/GROUP              the keys of the current epoch, for a member that missed one
+//! GET    /ace-group/GROUP/num          the number of the current epoch
+//! GET    /ace-group/GROUP/nodes/NODE   the same keys
+//! DELETE /ace-group/GROUP/nodes/NODE   leaves
+//! ```
+//!
+//! A peer that proved nothing learns nothing. A peer with the right `POST /ace-group/GROUP` may join as a listener, and with
+//! `POST /ace-group/GROUP/requester` it may also send. To a peer without a right, each group and a group that is not there look the
+//! same. A member learns its own parameters and the SenderIDs in use, and nothing else of others.
+
+use super::config::GroupError;
+use super::controller::{Controller, Rekeying};
+use super::members::NewMember;
+use super::tree::Refused;
+use crate::access::ace::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER};
+use crate::access::policy::{OwnedParty, Question};
+use crate::publisher::{Tickets, rules};
+use crate::server::sender;
+use crate::service::Service;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen::identity::{Identity, Protection};
+use tegmen_coap::Methods;
+use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::problem;
+use tegmen_host::server::{Application, Reply, Request};
+use tegmen_host::uri::Uri;
+use tegmen_store::Store;
+use tegmen_store::clock::now_millis;
+
+/// Time after which a peer may ask again that got 5.03.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// The rights of the peers of a controller.
+pub trait Authority: Send + Sync + 'static {
+    /// Returns the name of the peer behind an identity, if it proved one.
+    fn client(&self, identity: &Identity) -> Option<String>;
+
+    /// True if the peer may make this request. The path begins with a slash.
+    fn may(&self, identity: &Identity, method: Code, path: &str) -> bool;
+}
+
+/// The policy of an access control server, for devices that open a session with their own credentials.
+pub struct ByPolicy<S> {
+    /// The access control server.
+    pub service: Arc<Service<S>>,
+    /// The credentials of the server of the controller.
+    pub credentials: Credentials,
+    /// The controller, as a publisher in rules of the policy.
+    pub controller: OwnedParty,
+}
+
+impl<S: Store> Authority for ByPolicy<S> {
+    fn client(&self, identity: &Identity) -> Option<String> {
+        let enabled = |device: &crate::state::Device| (!device.disabled).then(|| device.name().to_owned());
+        sender(&self.service, &self.credentials, identity, enabled)?
+    }
+
+    fn may(&self, identity: &Identity, method: Code, path: &str) -> bool {
+        let enabled = |device: &crate::state::Device| (!device.disabled).then(|| device.party.clone());
+        let Some(device) = sender(&self.service, &self.credentials, identity, enabled).flatten() else { return false };
+        let view = self.service.state().view();
+        let question = Question { subject: device.party(), publisher: self.controller.party(), method, path };
+        view.is_current() && view.in_force().policy.decide(&question).is_allowed()
+    }
+}
+
+/// Tokens of an access control server (RFC 9202): the controller is a publisher with a protokey. It is also the
+/// [key store](tegmen_host::server::ServerBuilder::key_store) of the controller's server.
+#[derive(Clone)]
+pub struct ByToken {
+    /// The tokens.
+    pub tickets: Tickets,
+    /// The credentials of the server of the controller.
+    pub credentials: Credentials,
+}
+
+impl ByToken {
+    /// The token of the session of an identity.
+    fn ticket(&self, identity: &Identity) -> Option<Arc<crate::publisher::Ticket>> {
+        if identity.protection == Protection::Plain {
+            return None;
+        }
+        let name = self.credentials.name_of(identity.principal)?;
+        let is_stored = self.credentials.stored(&name) == Some(identity.principal);
+        self.tickets.in_use(&name, now_millis() / 1000).filter(|_| is_stored)
+    }
+}
+
+impl Authority for ByToken {
+    fn client(&self, identity: &Identity) -> Option<String> {
+        self.ticket(identity).map(|ticket| ticket.subscriber.clone())
+    }
+
+    fn may(&self, identity: &Identity, method: Code, path: &str) -> bool {
+        let methods = Methods::of(method).0;
+        let allows = |right: &crate::access::ace::Right| {
+            right.path == path && right.methods().is_some_and(|allowed| allowed.0 & methods == methods)
+        };
+        self.ticket(identity).is_some_and(|ticket| ticket.rights.0.iter().any(allows))
+    }
+}
+
+impl KeyStore for ByToken {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let Some(taken) = self.tickets.in_use(identity, now_millis() / 1000).filter(|taken| taken.connect.is_none())
+        else {
+            return self.tickets.find(identity, ticket);
+        };
+        // A right to join a group is the right to ask for its keys and to leave it.
+        let mut allow = rules(&taken.rights);
+        let prefix = format!("/{GROUPS}/");
+        let groups = taken.rights.0.iter().filter(|right| right.path.starts_with(&prefix));
+        allow.extend(groups.flat_map(|right| [format!("* {}", right.path), format!("* {}/*", right.path)]));
+        ticket.answer(Some(StoredKey { key: taken.key.clone(), previous: None, allow: Some(allow) }));
+    }
+}
+
+/// Something that happened at a controller.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A member joined or left: send the messages. The response to the peer follows when this returns.
+    Rekeying {
+        /// The group.
+        group: &'a str,
+        /// The messages.
+        rekeying: &'a Rekeying,
+        /// A line for the log.
+        message: String,
+    },
+    /// A request was refused.
+    Refused {
+        /// The peer, if it proved a name.
+        who: Option<&'a str>,
+        /// A line for the log, with the next step of the operator.
+        message: String,
+    },
+}
+
+/// The application. Its clones are the same server.
+pub struct GroupServer<S> {
+    controller: Arc<Controller<S>>,
+    authority: Arc<dyn Authority>,
+    events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
+}
+
+impl<S> Clone for GroupServer<S> {
+    fn clone(&self) -> Self {
+        let Self { controller, authority, events } = self;
+        Self { controller: Arc::clone(controller), authority: Arc::clone(authority), events: Arc::clone(events) }
+    }
+}
+
+/// A request of a member or of a peer that wants to be one.
+enum Asked {
+    Join(JoinRequest, Option<IpAddr>),
+    Keys { node: Option<String> },
+    Number,
+    Leave { node: String },
+}
+
+impl<S: Store> GroupServer<S> {
+    /// Takes the controller, the rights of its peers, and a function for its events.
+    pub fn new(
+        controller: Arc<Controller<S>>,
+        authority: Arc<dyn Authority>,
+        events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
+    ) -> Self {
+        Self { controller, authority, events }
+    }
+
+    /// True if the server has this path, without a slash in front.
+    pub fn has(&self, path: &str) -> bool {
+        path.strip_prefix(GROUPS).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    fn refuse(&self, who: Option<&str>, code: Code, message: String) -> Code {
+        (self.events)(Event::Refused { who, message });
+        code
+    }
+
+    /// Checks the form and the rights of a request. Returns true if the peer may join. A member leaves without
+    /// this right, too.
+    fn check(&self, request: &Request<'_>, who: &str) -> Result<(String, Asked, bool), Code> {
+        let mut parts = request.path().split('/').skip(1);
+        let group = parts.next().unwrap_or_default().to_owned();
+        let rest: Vec<&str> = parts.collect();
+        let path = format!("/{GROUPS}/{group}");
+        let may_join = self.authority.may(request.identity(), Code::POST, &path);
+        if !may_join && request.method() != Code::DELETE {
+            let message = format!("{who} asks for the group {group}: the policy or the token does not allow it");
+            return Err(self.refuse(Some(who), Code::FORBIDDEN, message));
+        }
+        let asked = match (request.method(), rest.as_slice()) {
+            (Code::POST, []) => {
+                let (join, address) = self.check_join(request, who, &group)?;
+                Asked::Join(join, address)
+            }
+            (Code::GET, []) => Asked::Keys { node: None },
+            (Code::GET, ["num"]) => Asked::Number,
+            (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
+            (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
+            (_, [] | ["num"] | ["nodes", _]) => return Err(Code::METHOD_NOT_ALLOWED),
+            _ => return Err(Code::NOT_FOUND),
+        };
+        Ok((group, asked, may_join))
+    }
+
+    fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<(JoinRequest, Option<IpAddr>), Code> {
+        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(GROUPCOMM_CBOR.into()) {
+            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+        }
+        let malformed =
+            |why| self.refuse(Some(who), Code::BAD_REQUEST, format!("{who} asks for the group {group}: {why}"));
+        let join = JoinRequest::parse(request.payload()).map_err(|error| malformed(error.to_string()))?;
+        if join.group != group {
+            return Err(malformed("its scope names another group".to_owned()));
+        }
+        let no_address = || malformed("the host of its control_uri is no IP address".to_owned());
+        let address = match &join.control_uri {
+            None => None,
+            Some(uri) => Some(Uri::parse(uri).ok().and_then(|uri| uri.host.parse().ok()).ok_or_else(no_address)?),
+        };
+        let path = format!("/{GROUPS}/{group}/{REQUESTER}");
+        if join.sends && !self.authority.may(request.identity(), Code::POST, &path) {
+            let message = format!("{who} asks to send to the group {group}: the policy or the token does not allow it");
+            return Err(self.refuse(Some(who), Code::FORBIDDEN, message));
+        }
+        Ok((join, address))
+    }
+
+    async fn answer(&self, who: &str, group: &str, asked: Asked) -> Result<Reply, GroupError> {
+        let controller = &self.controller;
+        match asked {
+            Asked::Join(join, address) => {
+                let known = controller.node(group, who).await.is_ok();
+                let JoinRequest { sends, checks_signatures, .. } = join;
+                let new = NewMember { name: who.to_owned(), address, sends, checks_signatures };
+                let rekeying = controller.admit(group, &new).await?;
+                self.changed(group, &rekeying, format!("{who} joined the group {group}"));
+                let keys = controller.parameters(group, who).await?;
+                let reply = Reply::new(if known { Code::CHANGED } else { Code::CREATED });
+                let reply = reply.location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
+                Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
+            }
+            Asked::Keys { node } => {
+                let keys = controller.parameters(group, who).await?;
+                match node.is_none_or(|node| node == keys.leaf.to_string()) {
+                    true => Ok(Reply::content(GROUPCOMM_CBOR, keys.encode().as_slice())),
+                    false => Ok(Reply::new(Code::FORBIDDEN)),
+                }
+            }
+            Asked::Number => {
+                let keys = controller.parameters(group, who).await?;
+                let payload = minicbor::to_vec(keys.epoch).unwrap_or_default();
+                Ok(Reply::content(GROUPCOMM_CBOR, payload))
+            }
+            Asked::Leave { node } => {
+                if controller.node(group, who).await?.to_string() != node {
+                    return Ok(Reply::new(Code::FORBIDDEN));
+                }
+                let rekeying = controller.evict(group, who).await?;
+                self.changed(group, &rekeying, format!("{who} left the group {group}"));
+                Ok(Reply::new(Code::DELETED))
+            }
+        }
+    }
+
+    fn changed(&self, group: &str, rekeying: &Rekeying, message: String) {
+        let warning = rekeying.warning.as_ref().map_or_else(String::new, |warning| format!("; {warning}"));
+        (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
+    }
+
+    /// The response to a request that a group refuses. To a peer without the right to join, all groups look the same.
+    fn refusal(&self, who: &str, (group, may_join): (&str, bool), error: &GroupError) -> Reply {
+        let message = format!("{who} asks for the group {group}: {error}");
+        (self.events)(Event::Refused { who: Some(who), message });
+        let explained = |code, error: GroupcommError| {
+            Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
+        };
+        match error {
+            GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
+            GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full) => {
+                explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier).max_age(RETRY_AFTER)
+            }
+            GroupError::NoMember { .. }
+            | GroupError::NoGroup(_)
+            | GroupError::Name(_)
+            | GroupError::AddressTaken { .. } => Reply::new(Code::FORBIDDEN),
+            _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER),
+        }
+    }
+}
+
+impl<S: Store> Application for GroupServer<S> {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if !self.has(request.path()) {
+            return Err(Code::NOT_FOUND);
+        }
+        let Some(who) = self.authority.client(request.identity()) else {
+            return Err(self.refuse(
+                None,
+                Code::UNAUTHORIZED,
+                "a peer that proved nothing asks for a group".to_owned(),
+            ));
+        };
+        let (group, asked, may_join) = self.check(request, &who)?;
+        let (server, responder) = (self.clone(), request.defer(response));
+        tokio::spawn(async move {
+            let answer = server.answer(&who, &group, asked).await;
+            responder.send(answer.unwrap_or_else(|error| server.refusal(&who, (&group, may_join), &error)));
+        });
+        Ok(())
+    }
+}
