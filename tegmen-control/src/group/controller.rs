@@ -28,6 +28,8 @@ const PLANS: usize = 8;
 const PAGE: usize = 1000;
 /// Members whose rows one transaction writes when a group is created.
 const BATCH: usize = 100;
+/// Such transactions that wait for the store at the same time, which makes several of them durable at once.
+const AT_ONCE: usize = 64;
 /// Most bytes of the name of a group.
 const MAX_NAME: usize = 64;
 
@@ -137,11 +139,15 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let prefix = rows::prefix(&identity);
         let first = first_members(&config, members)?;
         // The rows of an attempt that fails before the head belong to no group.
-        for batch in first.chunks(BATCH) {
-            let put = |rows: Transaction, (name, member): &(String, Member)| {
-                rows.put(Row::Member(name).key(&prefix), rows::plain(member))
-            };
-            self.store.commit(batch.iter().fold(Transaction::default(), put)).await?;
+        let put = |rows: Transaction, (name, member): &(String, Member)| {
+            rows.put(Row::Member(name).key(&prefix), rows::plain(member))
+        };
+        for batches in first.chunks(BATCH * AT_ONCE) {
+            let commit = |batch: &[_]| self.store.commit(batch.iter().fold(Transaction::default(), put));
+            let answers: Vec<_> = batches.chunks(BATCH).map(commit).collect();
+            for answer in answers {
+                answer.await?;
+            }
         }
         let transaction = Transaction::default()
             .require(rows::name(name), Revision::ABSENT)
