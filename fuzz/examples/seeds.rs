@@ -5,8 +5,11 @@
 use std::path::Path;
 use std::{fs, io};
 use tegmen::address::{Address, Path as Way};
+use tegmen::axiom::Suite;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::secret::Secret;
+use tegmen_control::access::ace::groupcomm::{GroupKeys, JoinRequest};
 use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
 use tegmen_control::access::ace::{
     Aif, Claims, Confirmation, CoseKey, CreationHints, ErrorCode, ErrorResponse, Hint, IntrospectionRequest,
@@ -45,6 +48,9 @@ fn access() -> io::Result<()> {
     seed(0, "token-request", &request.encode())?;
     let response = TokenResponse { access_token: Some(vec![1, 2]), cnf: cnf.clone(), ..TokenResponse::default() };
     seed(1, "token-response", &response.encode())?;
+    let (join, keys) = groupcomm();
+    seed(12, "join", &join.encode())?;
+    seed(13, "group-keys", &keys.encode())?;
     let token = b"oven;AAECAwQFBgcI".to_vec();
     let hint = Some(Hint::Name("protokey".to_owned()));
     seed(
@@ -66,6 +72,30 @@ fn access() -> io::Result<()> {
     seed(9, "trl-error", &TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(42)) }.encode())?;
     seed(9, "query", b"diff=3&cursor=7")?;
     write("policy", "kitchen", POLICY.as_bytes())
+}
+
+/// A request to join a group, and the keys of a member.
+fn groupcomm() -> (JoinRequest, GroupKeys) {
+    let uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
+    let join = JoinRequest { group: "lamps".to_owned(), sends: true, control_uri: uri, checks_signatures: false };
+    let keys = GroupKeys {
+        group: [1; 16],
+        group_id: 0,
+        address: ([0xff; 16], 5684),
+        suite: Suite::Ccm,
+        senders: 16,
+        sender_id: Some(3),
+        own_address: [0xfd; 16],
+        late: vec![0, 1],
+        epoch: 2,
+        chain: [2; 32],
+        secret: Secret::new([3; 32]),
+        randoms: [[4; 32], [5; 32]],
+        leaf: 9,
+        path: vec![[6; 16]; 4].into(),
+        controller: Some(vec![7; 91]),
+    };
+    (join, keys)
 }
 
 /// A policy, and a request for it in the first line.

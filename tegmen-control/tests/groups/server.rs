@@ -158,6 +158,8 @@ async fn members_join_talk_catch_up_and_leave() {
     let (keys, own) = admitted(&response);
     assert_eq!((keys.sender_id, keys.epoch, own.as_str()), (Some(0), 2, "/ace-group/lamps/nodes/8"));
     assert_eq!(keys.controller.as_deref(), Some(world.signer.public_key()));
+    assert_eq!(keys.encode().as_slice(), response.payload, "it is read as it was written");
+    assert!((0..response.payload.len()).all(|at| GroupKeys::parse(&response.payload[..at]).is_err()), "it was cut");
     let mut of_switch = member(crypto, &keys);
 
     // The switch hears the messages before the lamp has its parameters.
