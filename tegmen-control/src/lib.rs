@@ -4,7 +4,7 @@
 //! and the clock, and return answers. [`state`] is what its server keeps in a store, and [`audit`] is the log of its decisions.
 //! A device registers itself by [`enrolment`]. [`service`] joins the three, and [`server`] serves it over CoAP.
 //! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
-//! [`publisher`] is a publisher with a protokey that takes tokens from the server.
+//! [`publisher`] is a publisher with a protokey that takes tokens from the server. [`group`] is the controller of groups after Axiom.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
