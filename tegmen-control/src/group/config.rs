@@ -10,7 +10,7 @@ use tegmen_store::StoreError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
-    /// The number of the group in the header of a response.
+    /// The number of the group in the header of a response. With 0, the header looks like that of a DTLS session.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
@@ -29,7 +29,7 @@ impl GroupConfig {
     /// A group at this address with the suite that encrypts with a tag of 16 bytes, for 1024 members and 16 senders, with as many
     /// epochs as there are.
     pub const fn at(address: SocketAddr) -> Self {
-        Self { group_id: 0, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16 }
+        Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16 }
     }
 
     pub(super) fn check(&self) -> Result<(), GroupError> {
@@ -81,7 +81,7 @@ pub enum GroupError {
     /// There is a group of this name.
     #[error("there is a group {0}: choose another name")]
     NameTaken(String),
-    /// A name is none.
+    /// A name that no group or member can have.
     #[error("{0}")]
     Name(String),
     /// The configuration of a group cannot be used.
