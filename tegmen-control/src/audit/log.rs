@@ -214,7 +214,7 @@ impl Shared {
     }
 
     fn run(&self, mut writer: Writer) {
-        // True if many records come: then the first one waits for others, so that one sync serves more of them.
+        // True after a batch of many records. The next record then waits for others, and one sync serves all of them.
         let mut gathers = false;
         loop {
             let mut spool = self.lock();
@@ -229,7 +229,7 @@ impl Shared {
             }
             let closing = spool.closing;
             let mut batch = std::mem::take(&mut spool.waiting);
-            gathers = batch.len() >= COMPANY;
+            gathers = batch.len() >= MANY;
             let (lost, had_failed) = (spool.lost, spool.failed.is_some());
             drop(spool);
 
@@ -409,10 +409,10 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
 /// Bytes that hold two of the longest lines: a whole one, and one that was cut.
 const END: u64 = 2 * MAX_LINE as u64;
 
-/// Time that a record waits for others, if the batch before had at least [`COMPANY`] records.
+/// The time for which a record waits for others after a batch of at least [`MANY`] records.
 const GATHERING: Duration = Duration::from_micros(500);
-const COMPANY: usize = 8;
-/// Records that wait for no others.
+const MANY: usize = 8;
+/// The number of records from which on none waits for others.
 const MOST_GATHERED: usize = 256;
 
 /// The pause after a failure.

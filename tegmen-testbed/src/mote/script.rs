@@ -35,7 +35,7 @@ pub struct Script {
     exchange: Exchange,
     /// The next turn of the other node. All before are complete.
     hears: usize,
-    /// Which datagrams of that turn came.
+    /// True for each datagram of that turn that came.
     came: Vec<bool>,
     /// The time at which the turn before that one is to be sent, for the first time or again.
     due: Option<Instant>,
