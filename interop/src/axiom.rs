@@ -157,7 +157,7 @@ impl<const KEY: usize> Device<KEY> {
         seal: impl FnOnce(&mut Member<4, 4, KEY>, &mut Frame<'_>) -> Result<u64, SealRefused>,
     ) -> Result<(u64, Vec<u8>), String> {
         let mut storage = vec![0; content.len().saturating_add(ROOM)];
-        let mut frame = Frame::new(&mut storage, self.member.headroom());
+        let mut frame = Frame::new(&mut storage, self.member.overhead().0);
         frame.append(content).map_err(|_| "no space")?;
         let tsn = seal(&mut self.member, &mut frame).map_err(|refused| format!("{refused:?}"))?;
         Ok((tsn, frame.finish().to_vec()))

@@ -15,3 +15,6 @@ pub use config::{GroupConfig, GroupError};
 pub use controller::{Controller, Outgoing, Rekeying, Report};
 pub use members::{Member, NewMember};
 pub use tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, RekeyMessage};
+
+/// The identity of a group: 16 random bytes.
+pub type GroupIdentity = [u8; 16];

@@ -12,10 +12,6 @@ pub struct Lease {
     end: u64,
 }
 
-/// The lease is used up: keep a new end first, then [`Lease::extend`] it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spent;
-
 impl Lease {
     /// Goes on after the end that was kept last; nothing may be used until [`Self::extend`].
     pub(crate) const fn resume(kept: u64) -> Self {
@@ -50,17 +46,15 @@ impl Lease {
         self.end = self.next;
     }
 
-    /// Takes the next number. Each number is returned once.
-    ///
-    /// # Errors
-    /// [`Spent`] at the end of the lease.
-    pub(crate) const fn take(&mut self) -> Result<u64, Spent> {
+    /// Takes the next number. Each number is returned once. Returns `None` at the end of the lease: keep a new end first, then
+    /// [`Lease::extend`] it.
+    pub(crate) const fn take(&mut self) -> Option<u64> {
         if self.next >= self.end {
-            return Err(Spent);
+            return None;
         }
         let number = self.next;
         self.next = number.wrapping_add(1);
-        Ok(number)
+        Some(number)
     }
 }
 

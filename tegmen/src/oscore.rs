@@ -23,7 +23,7 @@ mod protect;
 mod rederivation;
 mod unprotect;
 
-pub use crate::lease::{Lease, Spent};
+pub use crate::lease::Lease;
 pub use crate::replay::ReplayWindow;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;

@@ -5,6 +5,7 @@
 //! plans again. The messages of the last change follow from the rows, so a controller that was killed at any point makes the same
 //! ones again ([`Controller::messages`]). A key and a nonce never protect two contents.
 
+use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
 use super::members::{Member, Members, NewMember};
 use super::rows::{self, GUARD, Head, Row};
@@ -14,7 +15,6 @@ use crate::access::policy::OwnedParty;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tegmen::axiom::rekey::GroupIdentity;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_host::provider::HostCrypto;

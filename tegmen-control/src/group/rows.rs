@@ -12,10 +12,10 @@
 //! A change writes the head, one row for each level of the tree, and the row of one member, in one transaction. Secrets of nodes that
 //! no change has put follow from the seed.
 
+use super::GroupIdentity;
 use super::config::GroupConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tegmen::axiom::rekey::GroupIdentity;
 use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;

@@ -1,8 +1,9 @@
 //! The key tree of a group: a binary tree of secrets, and the messages that replace them.
 
+use super::GroupIdentity;
 use std::collections::{BTreeMap, BTreeSet};
 use tegmen::axiom::Admission;
-use tegmen::axiom::rekey::{GroupIdentity, MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};
+use tegmen::axiom::rekey::{MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};
 use tegmen::buf::{Full, Writer};
 use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
 use tegmen::secret::Secret;

@@ -180,7 +180,7 @@ async fn members_join_talk_catch_up_and_leave() {
 
     // A request to the group, which the lamp takes at once, by the numbers of its admission.
     let mut buffer = [0; 128];
-    let mut frame = Frame::new(&mut buffer, of_switch.1.headroom());
+    let mut frame = Frame::new(&mut buffer, of_switch.1.overhead().0);
     frame.append(b"PUT /light on").unwrap();
     of_switch.1.seal_request(crypto, &mut frame).unwrap();
     let mut sealed = frame.finish().to_vec();

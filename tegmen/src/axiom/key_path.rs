@@ -1,7 +1,7 @@
 //! The secrets of a member that outlive an epoch, and what rekey messages do to them.
 
 use super::association::BadAssociation;
-use super::rekey::{GroupIdentity, Message, check, link, master_secret, open_epoch, open_node, parent_of};
+use super::rekey::{Message, check, link, master_secret, open_epoch, open_node, parent_of};
 use crate::counters::Discard;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN};
 use crate::secret::{Secret, same};
@@ -9,8 +9,8 @@ use crate::secret::{Secret, same};
 /// The parameters that a member gets from the controller, over a session of its own, when it joins and when it catches up.
 #[derive(Clone, Copy)]
 pub struct Admission<'a> {
-    /// The group.
-    pub group: &'a GroupIdentity,
+    /// The identity of the group: 16 random bytes of its controller.
+    pub group: &'a [u8; 16],
     /// The current epoch, from 1.
     pub epoch: u16,
     /// The element of the hash chain of the epoch.
@@ -38,7 +38,7 @@ pub enum Rekeyed {
 /// The secrets of a member from its leaf to the root of the tree, at most `NODES` of them, and those of the epoch. A tree of
 /// 2^(`NODES` - 1) leaves has paths of `NODES` nodes.
 pub struct KeyPath<const NODES: usize> {
-    group: GroupIdentity,
+    group: [u8; 16],
     leaf: u32,
     epoch: u16,
     chain: [u8; DIGEST_LEN],

@@ -208,14 +208,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         &self.challenge
     }
 
-    /// Bytes that a seal puts before the content.
-    pub const fn headroom(&self) -> usize {
-        self.suite.headroom()
-    }
-
-    /// Bytes that a seal puts behind the content.
-    pub const fn tailroom(&self) -> usize {
-        self.suite.tag_len()
+    /// Returns the bytes that a seal puts before the content, and behind it.
+    pub const fn overhead(&self) -> (usize, usize) {
+        (self.suite.headroom(), self.suite.tag_len())
     }
 
     /// Seals a request to the group in place in `frame` (paper, section 5.4). The record goes to the address of the group
@@ -404,7 +399,7 @@ fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     if lease.next() >= limit.into() {
         return Err(SealRefused::Exhausted);
     }
-    lease.take().map_err(|_| SealRefused::LeaseSpent)
+    lease.take().ok_or(SealRefused::LeaseSpent)
 }
 
 /// Where the fingerprint of a request of ours is.

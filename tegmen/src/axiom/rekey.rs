@@ -44,9 +44,6 @@ const EPOCH: u8 = 3;
 /// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value, in DER, and returns its length. `None` if nothing was signed.
 pub type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
 
-/// The identity of a group: 16 random bytes of its controller.
-pub type GroupIdentity = [u8; 16];
-
 /// The place of a new secret in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -89,13 +86,13 @@ impl<'m> Message<'m> {
 }
 
 /// Returns the secret of the parent of a node that has this new secret.
-pub fn parent_of<C: Crypto>(group: &GroupIdentity, secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
+pub fn parent_of<C: Crypto>(group: &[u8; 16], secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
     derive::<C>(b"axiom parent", group, secret)
 }
 
 /// Returns the element of the hash chain before the one of `epoch`.
 pub fn link<C: Crypto>(
-    group: &GroupIdentity,
+    group: &[u8; 16],
     epoch: u16,
     chain: &[u8; DIGEST_LEN],
     secret: &Secret<DIGEST_LEN>,
@@ -105,7 +102,7 @@ pub fn link<C: Crypto>(
 }
 
 /// Returns the master secret of an epoch, for its association.
-pub fn master_secret<C: Crypto>(group: &GroupIdentity, epoch: u16, secret: &Secret<DIGEST_LEN>) -> Secret<48> {
+pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DIGEST_LEN>) -> Secret<48> {
     let mut master = Secret::zeroed();
     let seed: [&[u8]; 3] = [b"axiom epoch", group, &epoch.to_be_bytes()];
     HmacKey::new::<C>(&[secret.expose()]).prf::<C>(&seed, master.expose_mut());
@@ -121,7 +118,7 @@ pub fn master_secret<C: Crypto>(group: &GroupIdentity, epoch: u16, secret: &Secr
 /// [`Full`] if there is no space, the node is not below 2^24, or nothing was signed.
 pub fn seal_node<C: Crypto>(
     crypto: &mut C,
-    group: &GroupIdentity,
+    group: &[u8; 16],
     place: Place,
     (key, secret): (&Secret<KEY_LEN>, &Secret<KEY_LEN>),
     sign: Option<&Sign<'_>>,
@@ -153,7 +150,7 @@ pub fn seal_node<C: Crypto>(
 /// [`Full`] if there is no space.
 pub fn seal_epoch<C: Crypto>(
     crypto: &mut C,
-    group: &GroupIdentity,
+    group: &[u8; 16],
     (epoch, chain): (u16, &[u8; DIGEST_LEN]),
     (root, secret): (&Secret<KEY_LEN>, &Secret<DIGEST_LEN>),
     out: &mut Writer<'_>,
@@ -172,7 +169,7 @@ pub fn seal_epoch<C: Crypto>(
 /// Opens the secret of a node message, which is not authentic yet: [`check`] its signature.
 pub(super) fn open_node<C: Crypto>(
     crypto: &mut C,
-    group: &GroupIdentity,
+    group: &[u8; 16],
     key: &Secret<KEY_LEN>,
     sealed: &[u8],
 ) -> Result<Secret<KEY_LEN>, NotAuthentic> {
@@ -182,7 +179,7 @@ pub(super) fn open_node<C: Crypto>(
 /// Opens the secret of an epoch message, which is not authentic yet: the hash chain proves it.
 pub(super) fn open_epoch<C: Crypto>(
     crypto: &mut C,
-    group: &GroupIdentity,
+    group: &[u8; 16],
     root: &Secret<KEY_LEN>,
     message: &[u8],
 ) -> Result<Secret<DIGEST_LEN>, NotAuthentic> {
@@ -192,7 +189,7 @@ pub(super) fn open_epoch<C: Crypto>(
 /// Checks the signature of the controller over a node message.
 pub(super) fn check<C: Crypto>(
     crypto: &mut C,
-    group: &GroupIdentity,
+    group: &[u8; 16],
     controller: &[u8],
     sealed: &[u8],
     signature: &[u8; SIGNATURE_LEN],
@@ -204,11 +201,11 @@ pub(super) fn check<C: Crypto>(
     crypto.verify(SignatureScheme::ECDSA_SECP256R1_SHA256, controller, &digest, writer.written())
 }
 
-fn signed_digest<C: Crypto>(group: &GroupIdentity, sealed: &[u8]) -> [u8; DIGEST_LEN] {
+fn signed_digest<C: Crypto>(group: &[u8; 16], sealed: &[u8]) -> [u8; DIGEST_LEN] {
     digest::<C, DIGEST_LEN>(&[b"axiom rekey", group, sealed])
 }
 
-fn derive<C: Crypto>(label: &[u8], group: &GroupIdentity, secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
+fn derive<C: Crypto>(label: &[u8], group: &[u8; 16], secret: &Secret<KEY_LEN>) -> Secret<KEY_LEN> {
     let code = Secret::new(hmac::<C, DIGEST_LEN>(&[secret.expose()], &[label, group]));
     let mut key = Secret::zeroed();
     for (to, from) in key.expose_mut().iter_mut().zip(code.expose()) {

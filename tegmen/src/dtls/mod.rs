@@ -39,16 +39,16 @@ pub(crate) mod suite;
 
 pub use alert::AlertDescription;
 pub use association::Rank;
-pub use connection_id::{AddressChanges, ConnectionIdConfig, ConnectionIds, Mobility};
+pub use connection_id::{AddressChanges, ConnectionIdConfig, ConnectionIds};
 pub use handshake::MessageType;
 pub use handshake::certificate::{CertificateType, certificates};
 pub use inspection::{HandshakeFragment, HandshakeMessage};
 pub use need::{Answer, MAX_PSK, Need};
 pub use record::{Channel, ContentType, Record, Records};
-pub use resumption::{Found, Handle, MASTER_LEN, NoResumption, Resumable, Resumption, SessionState};
+pub use resumption::{Found, Handle, MASTER_LEN, Resumable, Resumption, SessionState};
 pub use roles::{
-    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, NoKeys, PublicKeys, Resuming,
-    Roles, ServerOnly,
+    Both, ClientAuthentication, ClientOnly, Configured, Credential, Extended, Keys, PublicKeys, Resuming, Roles,
+    ServerOnly,
 };
 pub use rsa::{PREMASTER_LEN, premaster_secret};
 pub use session::{OpenError, SEALED_SESSION_LEN, Session};

@@ -145,7 +145,7 @@ pub trait Resumption {
 
 /// Nothing can be resumed.
 #[derive(Clone, Copy, Debug)]
-pub struct NoResumption;
+pub(crate) struct NoResumption;
 
 impl Resumption for NoResumption {
     fn takes_tickets(&self) -> bool {

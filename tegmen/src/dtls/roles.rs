@@ -137,7 +137,7 @@ pub enum ClientAuthentication {
 }
 
 /// Nothing to prove.
-pub struct NoKeys;
+pub(crate) struct NoKeys;
 
 impl Keys for NoKeys {
     fn credential(&self, _: u8) -> Option<Credential<'_>> {

@@ -214,7 +214,7 @@ impl<N: Naming> SecurityContext<N> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {
         let number = PartialIv::new(self.lease.next()).ok_or(ProtectError::Exhausted)?;
-        self.lease.take().map_err(|_| ProtectError::LeaseSpent)?;
+        self.lease.take().ok_or(ProtectError::LeaseSpent)?;
         Ok(number)
     }
 }

@@ -80,10 +80,11 @@ fn sealed<const KEY: usize>(
     seal: impl FnOnce(&mut Member<4, 4, KEY>, &mut Frame<'_>) -> Result<(), SealRefused>,
 ) -> Result<Vec<u8>, SealRefused> {
     let mut storage = vec![0; content.len() + ROOM];
-    let mut frame = Frame::new(&mut storage, member.headroom());
+    let (before, behind) = member.overhead();
+    let mut frame = Frame::new(&mut storage, before);
     frame.append(content).unwrap();
     seal(member, &mut frame)?;
-    assert_eq!(frame.len(), member.headroom() + content.len() + member.tailroom());
+    assert_eq!(frame.len(), before + content.len() + behind);
     Ok(frame.finish().to_vec())
 }
 

@@ -15,7 +15,6 @@ use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::net::{IpAddr, Ipv6Addr};
 use tegmen::address::Address;
-use tegmen::axiom::rekey::GroupIdentity;
 use tegmen::axiom::{Admission, Association, Suite};
 use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
 use tegmen_base::secret::Secret;
@@ -152,7 +151,7 @@ fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
 /// The parameters of one member, as the response to its request has them. Secrets are wiped on drop.
 pub struct GroupKeys {
     /// The identity of the group.
-    pub group: GroupIdentity,
+    pub group: [u8; 16],
     /// The number of the group in the header of a response.
     pub group_id: u8,
     /// The address and the port of the group.
