@@ -38,7 +38,7 @@ use crate::dtls::record_size::RecordSize;
 use crate::dtls::roles::{Both, Configured, Roles};
 use crate::dtls::state::Step;
 use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
-use crate::identity::{PeerId, Principal, Protection};
+use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
@@ -182,7 +182,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         record: Record<'r>,
     ) -> Option<(ContentType, &'r mut [u8])> {
         let ours = if R::CONNECTION_ID { self.received_id(id) } else { None };
-        let Some(peer) = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) else {
+        let Some(peer) = self.peers.peer(id).filter(|peer| peer.is_session) else {
             cx.counters.discard(Discard::UnknownPeer);
             return None;
         };
@@ -319,7 +319,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
         // A place may have wiped keys of a session that is over: they say nothing of who is there now.
-        match self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls) {
+        match self.peers.peer(id).filter(|peer| peer.is_session) {
             Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
             Some(peer) if peer.association.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
             _ => Ok(()),
@@ -437,12 +437,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// never taken for one of the session's peer.
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
-            let peer = self.peers.peer(known).filter(|peer| peer.protection == Protection::Plain).ok_or(TableFull)?;
+            let peer = self.peers.peer(known).filter(|peer| !peer.is_session).ok_or(TableFull)?;
             peer.last_heard = cx.now.coarse();
             return Ok(known);
         }
-        let protection = Protection::Plain;
-        self.insert(cx, &NewPeer { path, rank, phase: Phase::Established, protection, with_handshake: false })
+        let (phase, is_session) = (Phase::Established, false);
+        self.insert(cx, &NewPeer { path, rank, phase, is_session, with_handshake: false })
     }
 
     /// Returns what the handshake of `id` waits for.
@@ -469,13 +469,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let to = if R::CONNECTION_ID { self.sent_id(id) } else { None };
         let peer = self.peers.peer(id).filter(|peer| peer.phase == Phase::Established);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
-        match peer.protection {
-            Protection::Plain | Protection::Oscore => Ok(()),
-            Protection::Dtls if let Some(to) = to => self.seal_with_id(cx, id, &to, frame),
-            Protection::Dtls if R::RECORD_SIZE && frame.len() > peer.association.record_size.sent() => {
-                Err(Misuse::TooLong)
-            }
-            Protection::Dtls => Ok(peer.association.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
+        match to {
+            _ if !peer.is_session => Ok(()),
+            Some(to) => self.seal_with_id(cx, id, &to, frame),
+            None if R::RECORD_SIZE && frame.len() > peer.association.record_size.sent() => Err(Misuse::TooLong),
+            None => Ok(peer.association.channel.seal(cx.crypto, ContentType::APPLICATION_DATA, frame)?),
         }
     }
 
@@ -496,7 +494,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if let Some(peer) = self.peers.peer(id)
             && peer.phase != Phase::Closing
         {
-            peer.alert = if peer.protection == Protection::Dtls { alert } else { None };
+            peer.alert = if peer.is_session { alert } else { None };
             self.peers.set_phase(id, Phase::Closing);
             self.peers.schedule(id, Instant::AT_ONCE);
         }

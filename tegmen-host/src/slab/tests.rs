@@ -5,7 +5,6 @@ use tegmen::cx::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::{Answer, Both, Config, Need, Records};
 use tegmen::endpoint::{Endpoint, Event};
-use tegmen::identity::Protection;
 
 fn path(remote: u32) -> Path {
     let at = |number: u32| Address { ip: u128::from(number).to_be_bytes(), port: 5684, scope: 0 };
@@ -13,8 +12,8 @@ fn path(remote: u32) -> Path {
 }
 
 fn insert(table: &mut Slab<u64>, path: &Path) -> PeerId {
-    let (rank, phase, protection) = (Rank::Authenticated, Phase::Established, Protection::Dtls);
-    table.insert(&NewPeer { path, rank, phase, protection, with_handshake: false }).unwrap().id
+    let (rank, phase, is_session) = (Rank::Authenticated, Phase::Established, true);
+    table.insert(&NewPeer { path, rank, phase, is_session, with_handshake: false }).unwrap().id
 }
 
 #[test]
@@ -61,8 +60,8 @@ fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec
     let at = |ip: [u8; 4], port| Address::from(std::net::SocketAddr::from((ip, port)));
     let opened = hosts.map(|port| {
         let path = Path { local: at([127, 0, 0, 1], 5684), remote: at([10, 0, network, 1], port) };
-        let (phase, protection) = (Phase::Handshaking, Protection::Dtls);
-        table.insert(&NewPeer { path: &path, rank: Rank::Stranger, phase, protection, with_handshake: true })
+        let (phase, is_session) = (Phase::Handshaking, true);
+        table.insert(&NewPeer { path: &path, rank: Rank::Stranger, phase, is_session, with_handshake: true })
     });
     opened.filter_map(Result::ok).map(|inserted| inserted.id).collect()
 }
@@ -122,8 +121,8 @@ fn a_full_table_displaces_no_handshake_that_is_under_way() {
 
 /// A session that has just been established by this principal, on a path of its own.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
-    let (path, phase, protection) = (&path(number), Phase::Handshaking, Protection::Dtls);
-    let id = endpoint.insert(&NewPeer { path, rank, phase, protection, with_handshake: true }).unwrap().id;
+    let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
+    let id = endpoint.insert(&NewPeer { path, rank, phase, is_session, with_handshake: true }).unwrap().id;
     endpoint.release_handshake(id);
     endpoint.set_phase(id, Phase::Established);
     id
@@ -136,7 +135,7 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
         path: &path(1000),
         rank: Rank::Stranger,
         phase: Phase::Established,
-        protection: Protection::Plain,
+        is_session: false,
         with_handshake: false,
     };
     for number in 0..6 {

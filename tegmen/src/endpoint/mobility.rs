@@ -16,7 +16,7 @@ use crate::dtls::record::connection_id::ConnectionId;
 use crate::dtls::record::{ContentType, MAX_CONTENT};
 use crate::dtls::return_routability::{self as rrc, MessageType};
 use crate::dtls::roles::Roles;
-use crate::identity::{PeerId, Protection};
+use crate::identity::PeerId;
 use crate::secret::same;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
@@ -28,7 +28,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Bytes that [`Self::seal`] puts before the content for this peer; none where nothing protects it.
     pub(crate) fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
-        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
+        let peer = self.peers.peer(id).filter(|peer| peer.is_session);
         peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))
     }
 
@@ -295,7 +295,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         frame: &mut Frame<'_>,
     ) -> Result<(), Misuse> {
         let multiple = self.roles.mobility().map_or(0, |mobility| usize::from(mobility.config.padding)).max(1);
-        let peer = self.peers.peer(id).filter(|peer| peer.protection == Protection::Dtls);
+        let peer = self.peers.peer(id).filter(|peer| peer.is_session);
         let peer = peer.ok_or(Misuse::NotEstablished)?;
         let (len, most) = (frame.len(), peer.association.record_size.sent().min(MAX_CONTENT));
         if len > most {

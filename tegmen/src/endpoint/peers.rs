@@ -26,7 +26,8 @@ pub enum Phase {
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
     pub(crate) phase: Phase,
-    pub(crate) protection: Protection,
+    /// The datagrams of the peer are protected by a DTLS session; otherwise by nothing.
+    pub(crate) is_session: bool,
     /// The alert that is sent while [`Phase::Closing`], if one is due.
     pub(crate) alert: Option<AlertDescription>,
     /// In units of 2^20 microseconds, for the idle timeout.
@@ -44,8 +45,8 @@ pub struct NewPeer<'p> {
     pub rank: Rank,
     /// The phase of the association.
     pub phase: Phase,
-    /// The protection of the peer's datagrams.
-    pub protection: Protection,
+    /// True if a DTLS session protects the peer's datagrams; otherwise nothing does.
+    pub is_session: bool,
     /// True if it needs a place for a handshake.
     pub with_handshake: bool,
 }
@@ -53,7 +54,7 @@ pub struct NewPeer<'p> {
 impl<'p> NewPeer<'p> {
     /// Returns a peer that begins with a DTLS handshake.
     pub(crate) const fn handshaking(path: &'p Path, rank: Rank) -> Self {
-        Self { path, rank, phase: Phase::Handshaking, protection: Protection::Dtls, with_handshake: true }
+        Self { path, rank, phase: Phase::Handshaking, is_session: true, with_handshake: true }
     }
 }
 
@@ -66,7 +67,7 @@ impl Peer {
             association: Association::none(),
             last_heard: 0,
             phase: Phase::Vacant,
-            protection: Protection::Plain,
+            is_session: false,
             alert: None,
         }
     }
@@ -77,7 +78,7 @@ impl Peer {
         self.association.principal = Principal::NOBODY;
         self.phase = new.phase;
         self.association.rank = new.rank;
-        self.protection = new.protection;
+        self.is_session = new.is_session;
         self.alert = None;
         self.association.awaits_retransmission = false;
     }
@@ -115,12 +116,12 @@ impl Peer {
 
     /// Returns the protection of the peer's datagrams.
     pub const fn protection(&self) -> Protection {
-        self.protection
+        if self.is_session { Protection::Dtls } else { Protection::Plain }
     }
 
     /// Returns the identity of the peer, and how its datagrams are protected.
     pub(crate) const fn identity(&self) -> Identity {
-        Identity { principal: self.principal(), protection: self.protection }
+        Identity { principal: self.principal(), protection: self.protection() }
     }
 
     /// Moves it to another phase; for the table, which finds peers by it.
@@ -146,10 +147,7 @@ impl Peer {
     /// Returns the most bytes that one record to this peer can carry, because of the agreed record size. The size of
     /// the datagram may set a lower limit.
     pub const fn max_content(&self) -> usize {
-        match self.protection {
-            Protection::Plain | Protection::Oscore => MAX_CONTENT,
-            Protection::Dtls => self.association.record_size.sent(),
-        }
+        if self.is_session { self.association.record_size.sent() } else { MAX_CONTENT }
     }
 
     /// Returns the keys and counters of the session.

@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::dtls::session::Session;
-use crate::identity::{PeerId, Principal, Protection};
+use crate::identity::{PeerId, Principal};
 
 /// The reason why a session cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +67,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         {
             return Err(NotRestored::ConnectionId);
         }
-        let (rank, phase, protection) = (Rank::Authenticated, Phase::Established, Protection::Dtls);
-        let new = NewPeer { path, rank, phase, protection, with_handshake: false };
+        let (rank, phase, is_session) = (Rank::Authenticated, Phase::Established, true);
+        let new = NewPeer { path, rank, phase, is_session, with_handshake: false };
         let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
         if let Some(peer) = self.peers.peer(id) {
             (peer.association.principal, peer.association.record_size) = (principal, session.record_size);
@@ -101,7 +101,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     fn established(&mut self, id: PeerId) -> Option<&mut super::Peer> {
-        let dtls = |peer: &&mut super::Peer| peer.phase == Phase::Established && peer.protection == Protection::Dtls;
+        let dtls = |peer: &&mut super::Peer| peer.phase == Phase::Established && peer.is_session;
         self.peers.peer(id).filter(dtls)
     }
 }

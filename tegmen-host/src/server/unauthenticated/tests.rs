@@ -6,7 +6,6 @@ use tegmen::address::Path;
 use tegmen::coap::{MessageRef, PeerExchanges as _, Token};
 use tegmen::dtls::Rank;
 use tegmen::endpoint::{NewPeer, Phase};
-use tegmen::identity::Protection;
 use tegmen::node::Observer;
 use tegmen::time::Instant;
 
@@ -24,8 +23,8 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
     for port in 0..1000 {
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
         let path = Path { local: at(5683), remote: at(port) };
-        let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
-        let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
+        let (rank, phase, is_session) = (Rank::Stranger, Phase::Established, false);
+        let new = NewPeer { path: &path, rank, phase, is_session, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
         table.attached(id).unwrap().begin(Instant::from_micros(0), |_| {});
         if port < 3 {
@@ -64,8 +63,8 @@ fn peers_in_clear_of_an_endpoint_leave_its_table() {
     for port in 0..1000 {
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
         let path = Path { local: at(5683), remote: at(port) };
-        let (rank, phase, protection) = (Rank::Stranger, Phase::Established, Protection::Plain);
-        let new = NewPeer { path: &path, rank, phase, protection, with_handshake: false };
+        let (rank, phase, is_session) = (Rank::Stranger, Phase::Established, false);
+        let new = NewPeer { path: &path, rank, phase, is_session, with_handshake: false };
         let id = table.insert(&new).unwrap().id;
         table.attached(id).unwrap().0 = true;
         unauthenticated.add(&mut table, &mut observers, id);

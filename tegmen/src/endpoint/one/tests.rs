@@ -3,7 +3,6 @@ use crate::address::Address;
 use crate::dtls::association::Rank;
 use crate::dtls::state::Step;
 use crate::endpoint::PeerArray;
-use crate::identity::Protection;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -53,8 +52,8 @@ fn after(table: &mut impl Peers<Attached = u8>, ids: &mut Vec<PeerId>, act: Act)
     match act {
         Act::Insert { path: number, rank, established } => {
             let phase = if established { Phase::Established } else { Phase::Handshaking };
-            let (path, protection) = (&path(number), Protection::Dtls);
-            inserted = Some(table.insert(&NewPeer { path, rank, phase, protection, with_handshake: !established }));
+            let (path, is_session) = (&path(number), true);
+            inserted = Some(table.insert(&NewPeer { path, rank, phase, is_session, with_handshake: !established }));
         }
         Act::SetPhase(at, phase) => table.set_phase(id(at), phase),
         Act::SetRank(at, rank) => {
