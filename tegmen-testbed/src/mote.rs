@@ -156,7 +156,16 @@ impl<const PEERS: usize> Node<PEERS> {
             node: node::Node::with_features(
                 endpoint,
                 Fixed,
-                Parts { oscore, queue: (), pacing: (), observers: (), bodies: (), leisure: (), group_requests: () },
+                Parts {
+                    oscore,
+                    queue: (),
+                    pacing: (),
+                    observers: (),
+                    bodies: (),
+                    leisure: (),
+                    group_requests: (),
+                    groups: (),
+                },
             ),
             environment,
             application: Application { setup, payloads, served: 0, replies: VecDeque::new() },

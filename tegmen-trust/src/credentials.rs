@@ -382,7 +382,7 @@ impl Policy for FilePolicy {
     fn decide(&self, request: &Request<'_>) -> Option<bool> {
         Some(match request.identity.protection {
             Protection::Plain => self.plain_allowed,
-            Protection::Dtls | Protection::Oscore => Path::of(&request.message).is_ok_and(|path| {
+            _ => Path::of(&request.message).is_ok_and(|path| {
                 self.credentials.allows(request.identity.principal, request.message.code(), path.bytes())
             }),
         })

@@ -31,8 +31,9 @@ pub mod rekey;
 mod states;
 mod suite;
 
+pub use crate::identity::SenderId;
 pub use association::{Association, BadAssociation};
 pub use key_path::{Admission, KeyPath, Rekeyed};
 pub use member::{Kept, Member, SealRefused};
-pub use opened::{Opened, Proof, SenderId, Unverified};
+pub use opened::{Opened, Proof, Unverified};
 pub use suite::Suite;

@@ -90,6 +90,7 @@ impl Display for SendError {
             Self::TooLong => f.write_str("the message is longer than what can be kept for retransmission"),
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Oscore(error) => error.fmt(f),
+            Self::Group(refused) => refused.fmt(f),
         }
     }
 }

@@ -29,6 +29,17 @@ impl Principal {
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
+/// The SenderID of an authentic request to a group (Axiom): where its response goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SenderId(pub(crate) u8);
+
+impl SenderId {
+    /// Returns the number in the header.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
 /// The protection of a peer's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protection {
@@ -39,6 +50,19 @@ pub enum Protection {
     /// The message protects itself (OSCORE): never the protection of a peer, only of the [sender of a
     /// request](Identity).
     Oscore,
+    /// A request to a group protects itself (Axiom): never the protection of a peer, only of the sender of a request. The keys
+    /// prove that a member of the group sent it, which is the principal. The member claims this SenderID.
+    GroupRequest(SenderId),
+    /// The response of a member to a request to its group (Axiom). The principal is the group. The address that the response came
+    /// from names the member.
+    GroupResponse,
+}
+
+impl Protection {
+    /// Returns the SenderID of a request that a member sent to its group.
+    pub(crate) const fn member(self) -> Option<SenderId> {
+        if let Self::GroupRequest(sender) = self { Some(sender) } else { None }
+    }
 }
 
 /// The identity of a request's sender. A handler sees the protection of the request only here.

@@ -9,6 +9,8 @@
 //! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
 //! * [`Node::request_group`] asks a group; the response of each member comes to [`Application::on_member_response`];
+//! * [`Node::request_protected_group`] asks a group that Axiom protects, and [`Node::handle_protected_group`] takes each datagram
+//!   to the address of such a group;
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
 //! * [`Node::decide`] takes the decision on a request that a policy answered later;
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
@@ -27,6 +29,8 @@ mod decide;
 mod error;
 mod features;
 mod group_requests;
+mod groups;
+mod in_groups;
 mod leisure;
 mod notify;
 mod observation;
@@ -44,6 +48,7 @@ pub use bodies::{Bodies, BodyArray, Operation};
 pub use error::SendError;
 pub use features::{Features, Parts};
 pub use group_requests::{GroupRequestArray, GroupRequests};
+pub use groups::{GroupArray, Groups};
 pub use leisure::{Leisure, LeisureArray};
 pub use observation::{Notification, Observation};
 pub use observers::{Observer, ObserverArray, Observers};
@@ -68,6 +73,7 @@ use crate::endpoint::{Endpoint, Event, MAX_TAILROOM, Peers};
 use crate::identity::{PeerId, Protection};
 use crate::time::Instant;
 use features::{ExchangeOf, StateOf};
+use in_groups::ToGroup;
 use serve::Sender;
 
 /// An endpoint, the exchanges of each of its peers, and the memory of the features `F`.
@@ -115,9 +121,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         out: &mut [u8],
     ) -> Option<Event> {
         loop {
+            if F::Groups::IS_ON {
+                while self.handle_protected_member(cx, path, records, application) {}
+            }
             match self.endpoint.handle(cx, path, records, out)? {
                 Event::Message { peer, bytes } => {
-                    let transmit = self.receive(cx, (peer, false), records.bytes(bytes), application, out);
+                    let transmit = self.receive(cx, (peer, None), records.bytes(bytes), application, out);
                     if transmit.is_some() {
                         return transmit;
                     }
@@ -143,11 +152,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         let peer = self.endpoint.plain(cx, path, Rank::Stranger).ok()?;
         self.draw_message_id(cx, peer);
-        self.receive(cx, (peer, false), datagram, application, out)
+        self.receive(cx, (peer, None), datagram, application, out)
     }
 
     /// Takes a message that came in clear over `path` to a group (RFC 7252, section 8). A group is asked with messages that are
-    /// not confirmable; others are dropped, and so are messages with OSCORE. Nothing is answered at once: [`Self::poll`] sends
+    /// not confirmable; others are dropped, and so are messages with OSCORE or to a protected group. Nothing is answered at once: [`Self::poll`] sends
     /// the response after a random time, unless it is an error or empty, and registers no observer.
     pub fn handle_group<C: Crypto>(
         &mut self,
@@ -165,9 +174,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if message.is_none() || !F::Leisure::IS_ON {
             return;
         }
+        if F::Groups::IS_ON && self.features.groups().principal(&path.local).is_some() {
+            return cx.counters.discard(Discard::Unexpected);
+        }
         if let Ok(peer) = self.endpoint.plain(cx, path, Rank::Stranger) {
             self.draw_message_id(cx, peer);
-            self.receive(cx, (peer, true), datagram, application, out);
+            self.receive(cx, (peer, Some(ToGroup::InClear)), datagram, application, out);
         }
     }
 
@@ -252,18 +264,26 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        (peer, to_group): (PeerId, bool),
+        (peer, group): (PeerId, Option<ToGroup>),
         message: &mut [u8],
         application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<Event> {
-        let is_unverified = self.is_unverified(cx, peer, message)?;
+        let (to_group, member) = (group.is_some(), group.and_then(ToGroup::member::<F>));
+        let is_unverified = match member {
+            Some((_, is_unverified)) => is_unverified,
+            None => self.is_unverified(cx, peer, message)?,
+        };
         self.features.pacing().heard(peer);
         self.make_space_for_observers();
         let sender = self.endpoint.peers.peer(peer)?;
-        let (identity, path) = (sender.identity(), *sender.path());
+        let (mut identity, path) = (sender.identity(), *sender.path());
         let mut frame = self.frame::<C>(peer, out);
-        let tailroom = self.tailroom(peer, &frame);
+        let mut tailroom = self.tailroom(peer, &frame);
+        if let Some((proved, _)) = member {
+            identity = proved;
+            tailroom = self.make_space_for_tag(&path.local, tailroom, &mut frame);
+        }
         let Self { endpoint, storage, features, .. } = self;
         let attached = endpoint.peers.attached(peer)?;
         begin(cx, peer, attached, application);
@@ -275,17 +295,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         match exchanges.receive(storage, cx.now, message) {
             Received::Request(request, key) => {
                 is_request = true;
-                let len = message.len();
-                let sender = Sender {
-                    path: &path,
-                    identity,
-                    is_unverified,
-                    to_group,
-                    len,
-                    tailroom,
-                    exchange: None,
-                    last: None,
-                };
+                let sender = Sender::new((&path, identity), (is_unverified, to_group), message.len(), tailroom);
                 let mut whole = None;
                 // A proxy sees the outer message of a protected request here, before it is opened.
                 let memory = (&mut *attached, &mut *storage, &mut *features);
@@ -297,7 +307,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                     let memory = (&mut *attached, storage, features);
                     serve::answer(cx, peer, memory, (request, key), sender, application, &mut frame);
                 }
-                if is_unverified && attached.freshness().is_some_and(|freshness| freshness.is_shown()) {
+                let in_session = is_unverified && member.is_none();
+                if in_session && attached.freshness().is_some_and(|freshness| freshness.is_shown()) {
                     endpoint.verify_session(peer);
                 }
             }

@@ -84,6 +84,7 @@ fn parts(context: Context) -> AllParts {
         bodies: Texts::default(),
         leisure: (),
         group_requests: (),
+        groups: (),
     }
 }
 

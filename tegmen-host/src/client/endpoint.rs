@@ -383,7 +383,7 @@ impl Endpoint {
             connection.protect_with(oscore);
             match protection {
                 Protection::Dtls => connection.restore(),
-                Protection::Plain | Protection::Oscore => connection.begin_plain(),
+                _ => connection.begin_plain(),
             }
         });
         begun?;

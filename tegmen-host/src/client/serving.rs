@@ -102,6 +102,7 @@ fn features(observers: Observers, bodies: ServerBodies) -> Features {
         bodies,
         leisure: (),
         group_requests: (),
+        groups: (),
     }
 }
 

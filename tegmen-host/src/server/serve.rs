@@ -138,6 +138,7 @@ impl node::Features for Features {
     type Bodies = ServerBodies;
     type Leisure = Leisure;
     type GroupRequests = ();
+    type Groups = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -171,6 +172,11 @@ impl node::Features for Features {
 
     #[inline]
     fn group_requests(&mut self) -> &mut () {
+        &mut self.nothing
+    }
+
+    #[inline]
+    fn groups(&mut self) -> &mut () {
         &mut self.nothing
     }
 }

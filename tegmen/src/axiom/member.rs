@@ -1,7 +1,7 @@
 //! A member of a group: its keys, its numbers, and what it knows of the others.
 
 use super::association::{Association, BadAssociation, GroupKeys};
-use super::opened::{Opened, Origin, Proof, SenderId, Unverified};
+use super::opened::{Opened, Origin, Proof, Unverified};
 use super::protection::{GroupNumber, Protection, fingerprint};
 use super::states::{ListenerState, Seen, SenderState};
 use super::suite::Suite;
@@ -10,6 +10,7 @@ use crate::buf::{Frame, Full};
 use crate::counters::Discard;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::{ContentType, MAX_SEALED, Record};
+use crate::identity::SenderId;
 use crate::lease::Lease;
 use crate::secret::same;
 
@@ -203,8 +204,33 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         }
     }
 
+    /// Returns the multicast address and the port to which requests go.
+    pub(crate) const fn group(&self) -> &Address {
+        &self.group
+    }
+
+    /// Returns the number of the group in the header of a response.
+    pub(crate) const fn group_id(&self) -> u8 {
+        self.group_id
+    }
+
+    /// Returns the address that our responses come from.
+    pub(crate) const fn address(&self) -> &[u8; 16] {
+        &self.address
+    }
+
+    /// Returns the epoch.
+    pub(crate) const fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    /// Returns how many requests and how many responses can be sealed before the next [`Self::extend`].
+    pub const fn left(&self) -> (u64, u64) {
+        (self.requests.left(), self.responses.left())
+    }
+
     /// Returns the value of the Echo option (RFC 9175) in the answer to a request that is [`Opened::Unverified`]: 8 random bytes.
-    pub const fn challenge(&self) -> &[u8] {
+    pub const fn challenge(&self) -> &[u8; CHALLENGE_LEN] {
         &self.challenge
     }
 
@@ -337,7 +363,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         }
         let seen = Seen::up_to(tsn, fingerprint);
         let is_proof = match (&from, proof) {
-            (Origin::Sender(_), Proof::Echo(echo)) => same(&self.challenge, echo),
+            (Origin::Sender(_), Proof::Echo(echo)) => same(self.challenge.as_slice(), echo),
             (Origin::Listener(_), Proof::AnswerTo(asked)) => (self.proving..self.requests.next()).contains(&asked),
             _ => false,
         };

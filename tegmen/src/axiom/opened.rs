@@ -1,16 +1,5 @@
 //! Authentic records, and who sent them.
 
-/// The SenderID of an authentic request: where its response goes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SenderId(pub(super) u8);
-
-impl SenderId {
-    /// Returns the number in the header.
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-}
-
 /// An authentic record.
 #[derive(Debug)]
 pub enum Opened<'r> {

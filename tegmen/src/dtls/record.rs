@@ -193,6 +193,13 @@ impl<'d> Records<'d> {
         Some(record)
     }
 
+    /// Returns the number of the next record, if it holds data of the application and is protected.
+    pub(crate) fn next_protected(&self) -> Option<RecordNumber> {
+        let [content_type, _, _, number @ ..] = self.datagram.get(self.at..)?.first_chunk::<11>()?;
+        let number = RecordNumber(u64::from_be_bytes(*number));
+        (ContentType(*content_type) == ContentType::APPLICATION_DATA && number.0 >> 48 != 0).then_some(number)
+    }
+
     /// True if the next record has a connection id.
     pub(crate) fn has_connection_id(&self) -> bool {
         self.datagram.get(self.at) == Some(&ContentType::TLS12_CID.0)

@@ -2,7 +2,8 @@
 
 use super::bodies::Operation;
 use super::error::SendError;
-use crate::address::Path;
+use crate::address::{Address, Path};
+use crate::axiom::SealRefused;
 use crate::coap::Repeat;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
 use crate::coap::{Authorized, Block, Code, Late, MessageRef, NoResponse, OptionNumber, RequestId, Token};
@@ -63,11 +64,26 @@ pub trait Application<X = Infallible, S = ()> {
     }
 
     /// Takes the response of a member to a request that was sent to its group: see
-    /// [`Node::request_group`](super::Node::request_group). `member` is the path of the response, and the identity that the member
-    /// proved: [`Principal::NOBODY`], because the response is in clear. It may be an error, or ask for an Echo (RFC 9175) in a
-    /// request to this member alone.
+    /// [`Node::request_group`](super::Node::request_group) and
+    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response, and the
+    /// identity that the member proved: [`Principal::NOBODY`] if the response is in clear, that of the group otherwise. The
+    /// response may be an error. It may ask for an Echo (RFC 9175): in a request to this member alone if it is in clear, in a
+    /// request to the group otherwise.
     fn on_member_response(&mut self, request: RequestId, member: (&Path, Identity), response: &MessageRef<'_>) {
         let _ = (request, member, response);
+    }
+
+    /// Notes that two members of a protected group use one SenderID or one address. Report it to the controller: see
+    /// [`Opened::Clash`](crate::axiom::Opened::Clash).
+    fn on_group_clash(&mut self, group: &Address) {
+        let _ = group;
+    }
+
+    /// Notes that a response in a protected group was not sent, because it could not be protected. After
+    /// [`SealRefused::LeaseSpent`], keep a new [reservation](crate::axiom::Member::reserve), and extend the lease.
+    /// [`Member::left`](crate::axiom::Member::left) shows in time that a lease runs out.
+    fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
+        let _ = (group, refused);
     }
 }
 

@@ -43,6 +43,20 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
+        let mut frame = Frame::new(out, 0);
+        let request = self.write_group_request(cx, until, code, write, &mut frame)?;
+        Ok((request, frame.len()))
+    }
+
+    /// Opens a request to a group, and writes it into `frame`.
+    pub(super) fn write_group_request<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        until: Instant,
+        code: Code,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        frame: &mut Frame<'_>,
+    ) -> Result<RequestId, SendError> {
         let mut random = [0; 2 + TOKEN];
         cx.crypto.random(&mut random);
         let [high, low, token @ ..] = random;
@@ -53,15 +67,14 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             return Err(SendError::Busy);
         }
         let request = requests.open(cx.now, until, token, u16::from_be_bytes([high, low]))?;
-        let mut frame = Frame::new(out, 0);
         let head = (MessageType::NonConfirmable, code, message_id(request));
-        let built = Builder::new(&mut frame, head.0, head.1, head.2, token.as_bytes())
-            .and_then(|mut builder| write(&mut builder));
+        let built =
+            Builder::new(frame, head.0, head.1, head.2, token.as_bytes()).and_then(|mut builder| write(&mut builder));
         if let Err(error) = built {
             requests.close(request);
             return Err(error.into());
         }
-        Ok((request, frame.len()))
+        Ok(request)
     }
 
     /// Takes a message that came in clear over `path`, if it answers a request to a group. Returns the length of the
@@ -93,11 +106,14 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             }
             MessageType::Acknowledgement => return None,
         };
-        // The request was not protected, and so its response is not.
         if !message.code().is_response() || message.option(OptionNumber::OSCORE).is_some() {
             return None;
         }
         let request = requests.find(cx.now, |_, token| token.as_bytes() == message.token())?;
+        if requests.protection(request).is_some() {
+            // The request was protected, and its response is not.
+            return None;
+        }
         match requests.note(request, &path.remote) {
             Ok(true) => {
                 let nobody = Identity { principal: Principal::NOBODY, protection: Protection::Plain };

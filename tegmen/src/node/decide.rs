@@ -4,10 +4,11 @@ use super::Node;
 use super::application::{Answer, Application, Deferred, Incoming};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
+use super::groups::Groups as _;
 use super::observers::Observers as _;
 use super::oscore::Oscore as _;
 use super::send::Protect;
-use super::serve::{Sender, answer_admitted, challenge_instead, is_useful, write_refusal};
+use super::serve::{Sender, answer_admitted, challenge_instead, is_useful, seal_to_member, write_refusal};
 use crate::coap::PeerExchanges;
 use crate::coap::Repeat;
 use crate::coap::handler::Decided;
@@ -16,7 +17,7 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Misuse, Peers};
-use crate::identity::Protection;
+use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Takes the decision on a request that is undecided; `request` is the copy of its message. If the sender may
@@ -79,13 +80,16 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let entry = self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?;
         let path = *entry.path();
         // Another session at the same place has another owner.
-        if identity.protection != Protection::Oscore && entry.identity() != identity {
+        let member = if F::Groups::IS_ON { identity.protection.member() } else { None };
+        if identity.protection != Protection::Oscore && member.is_none() && entry.identity() != identity {
             return Err(Misuse::NotEstablished.into());
         }
-        let (message_id, waits) = self.place(cx, peer, true, false)?;
-        let head = (MessageType::Confirmable, message_id);
+        let (head, waits) = self.separate_head(cx, peer, member.is_some())?;
         let mut frame = self.frame::<C>(peer, out);
         let mut tailroom = self.tailroom(peer, &frame);
+        if member.is_some() {
+            tailroom = self.make_space_for_tag(&path.local, tailroom, &mut frame);
+        }
         if F::Oscore::IS_ON && deferred.exchange.is_some() {
             frame.indent(F::Oscore::OVERHEAD);
             tailroom = tailroom.saturating_add(F::Oscore::OVERHEAD);
@@ -93,19 +97,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         // From here on the request may have an effect, and nobody decides on it again.
         deferred.is_undecided = false;
-        let exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));
-        let mut sender =
-            Sender { path: &path, identity, is_unverified: false, to_group, len, tailroom, exchange, last: None };
+        let mut sender = Sender::new((&path, identity), (false, to_group), len, tailroom);
+        sender.exchange = deferred.exchange.as_mut().map(|(exchange, nonce)| (*exchange, nonce.take()));
         let memory = (cx.now, &mut self.features);
-        let mut answered = answer_admitted(
-            memory,
-            peer,
-            message,
-            (&mut sender, head, &mut None),
-            Some(decided),
-            application,
-            &mut frame,
-        );
+        let (from, decided) = ((&mut sender, head, &mut None), Some(decided));
+        let mut answered = answer_admitted(memory, peer, message, from, decided, application, &mut frame);
         let token = message.token();
         if answered == Answer::NoRoom {
             frame.truncate(0);
@@ -125,6 +121,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if frame.is_empty() {
             return Ok(0);
         }
+        if member.is_some() {
+            let is_sealed = seal_to_member(cx, &mut self.features, &sender, application, &mut frame);
+            return Ok(if is_sealed { frame.len() } else { 0 });
+        }
         let protect = match &mut sender.exchange {
             Some((exchange, nonce)) => Protect::Response(&*exchange, nonce.take()),
             None => Protect::Nothing,
@@ -134,5 +134,20 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             self.on_responded(deferred, id);
         }
         Ok(len)
+    }
+
+    /// Returns type and Message ID of a separate response, and true if the response has to wait. In a protected group nothing can
+    /// acknowledge a response.
+    fn separate_head<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        in_group: bool,
+    ) -> Result<((MessageType, u16), bool), SendError> {
+        if in_group {
+            return Ok(((MessageType::NonConfirmable, self.member_message_id(peer)?), false));
+        }
+        let (message_id, waits) = self.place(cx, peer, true, false)?;
+        Ok(((MessageType::Confirmable, message_id), waits))
     }
 }

@@ -1,5 +1,6 @@
 //! The reason why a message was not sent.
 
+use crate::axiom::SealRefused;
 use crate::coap::BuildError;
 use crate::coap::Busy;
 use crate::endpoint::Misuse;
@@ -18,6 +19,14 @@ pub enum SendError {
     Misuse(Misuse),
     /// The message cannot be protected with OSCORE.
     Oscore(ProtectError),
+    /// The message cannot be protected for its group.
+    Group(SealRefused),
+}
+
+impl From<SealRefused> for SendError {
+    fn from(refused: SealRefused) -> Self {
+        Self::Group(refused)
+    }
 }
 
 impl From<ProtectError> for SendError {

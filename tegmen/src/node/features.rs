@@ -2,6 +2,7 @@
 
 use super::bodies::Bodies;
 use super::group_requests::GroupRequests;
+use super::groups::Groups;
 use super::leisure::Leisure;
 use super::observers::Observers;
 use super::oscore::Oscore;
@@ -27,6 +28,8 @@ pub trait Features {
     type Leisure: Leisure;
     /// The requests to groups whose responses may still come (RFC 7252, section 8). Without it a node asks no group.
     type GroupRequests: GroupRequests;
+    /// The protected groups that the node is a member of (Axiom).
+    type Groups: Groups;
 
     /// Returns the messages that wait.
     fn queue(&mut self) -> &mut Self::Queue;
@@ -48,6 +51,9 @@ pub trait Features {
 
     /// Returns the requests to groups.
     fn group_requests(&mut self) -> &mut Self::GroupRequests;
+
+    /// Returns the protected groups.
+    fn groups(&mut self) -> &mut Self::Groups;
 }
 
 /// A node that serves and asks, and nothing more.
@@ -59,6 +65,7 @@ impl Features for () {
     type Bodies = ();
     type Leisure = ();
     type GroupRequests = ();
+    type Groups = ();
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -94,11 +101,16 @@ impl Features for () {
     fn group_requests(&mut self) -> &mut () {
         self
     }
+
+    #[inline]
+    fn groups(&mut self) -> &mut () {
+        self
+    }
 }
 
 /// The parts of a node, `()` where one is left out.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = ()> {
+pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()> {
     /// Messages that wait for NSTART or PROBING_RATE: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
     /// The peers that were sent messages without acknowledgement: see [`PacingArray`](super::PacingArray).
@@ -113,10 +125,12 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = ()> {
     pub leisure: L,
     /// The requests to groups: see [`GroupRequestArray`](super::GroupRequestArray).
     pub group_requests: G,
+    /// The protected groups: see [`GroupArray`](super::GroupArray).
+    pub groups: A,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure, G: GroupRequests> Features
-    for Parts<Q, P, S, O, B, L, G>
+impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure, G: GroupRequests, A: Groups>
+    Features for Parts<Q, P, S, O, B, L, G, A>
 {
     type Queue = Q;
     type Pacing = P;
@@ -125,6 +139,7 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Le
     type Bodies = B;
     type Leisure = L;
     type GroupRequests = G;
+    type Groups = A;
 
     #[inline]
     fn queue(&mut self) -> &mut Q {
@@ -159,6 +174,11 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Le
     #[inline]
     fn group_requests(&mut self) -> &mut G {
         &mut self.group_requests
+    }
+
+    #[inline]
+    fn groups(&mut self) -> &mut A {
+        &mut self.groups
     }
 }
 

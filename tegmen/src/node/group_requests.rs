@@ -29,6 +29,22 @@ pub trait GroupRequests {
     /// [`Full`] if there is no space; the response is then dropped.
     fn note(&mut self, request: RequestId, member: &Address) -> Result<bool, Full>;
 
+    /// Notes that a request was protected: the address of the group, the epoch, and the truncated sequence number (TSN). The default is for an owner that asks in clear only.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no space for this; the request must then not be sent.
+    fn protect(&mut self, request: RequestId, sealed: (Address, u16, u64)) -> Result<(), Full> {
+        let _ = (request, sealed);
+        Err(Full)
+    }
+
+    /// Returns what [`Self::protect`] noted of a request; `None` if it was sent in clear.
+    #[inline]
+    fn protection(&self, request: RequestId) -> Option<(Address, u16, u64)> {
+        let _ = request;
+        None
+    }
+
     /// Ends a request.
     fn close(&mut self, request: RequestId);
 }
@@ -69,6 +85,8 @@ struct Place<const MEMBERS: usize> {
     request: RequestId,
     token: Token,
     until: Instant,
+    /// The group, the epoch and the number, if the request was protected.
+    sealed: Option<(Address, u16, u64)>,
     /// The members that sent their responses.
     members: [Option<Address>; MEMBERS],
 }
@@ -85,7 +103,7 @@ impl<const REQUESTS: usize, const MEMBERS: usize> GroupRequests for GroupRequest
         let place = self.places.iter_mut().find(is_free).ok_or(Busy::Outstanding)?;
         let request = RequestId(self.next.unwrap_or(first.into()));
         self.next = Some(request.0.wrapping_add(1));
-        *place = Some(Place { request, token, until, members: [None; MEMBERS] });
+        *place = Some(Place { request, token, until, sealed: None, members: [None; MEMBERS] });
         Ok(request)
     }
 
@@ -101,6 +119,16 @@ impl<const REQUESTS: usize, const MEMBERS: usize> GroupRequests for GroupRequest
         }
         *place.members.iter_mut().find(|place| place.is_none()).ok_or(Full)? = Some(*member);
         Ok(true)
+    }
+
+    fn protect(&mut self, request: RequestId, sealed: (Address, u16, u64)) -> Result<(), Full> {
+        let place = self.places.iter_mut().flatten().find(|place| place.request == request).ok_or(Full)?;
+        place.sealed = Some(sealed);
+        Ok(())
+    }
+
+    fn protection(&self, request: RequestId) -> Option<(Address, u16, u64)> {
+        self.places.iter().flatten().find(|place| place.request == request)?.sealed
     }
 
     fn close(&mut self, request: RequestId) {

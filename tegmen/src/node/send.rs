@@ -4,6 +4,7 @@ use super::Node;
 use super::application::{Application, Reply};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
+use super::groups::Groups as _;
 use super::oscore::Oscore as _;
 use super::pacing::Pacing as _;
 use super::queue::{Queue as _, Queued};
@@ -69,6 +70,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         confirmable: bool,
         is_request: bool,
     ) -> Result<(u16, bool), SendError> {
+        if F::Groups::IS_ON && self.is_in_group(peer) {
+            // Its entry has no protection of its own.
+            return Err(Misuse::NotEstablished.into());
+        }
         let exchanges = self.endpoint.peers.attached(peer).and_then(|attached| {
             attached.begin(cx.now, |random| cx.crypto.random(random));
             attached.exchanges()

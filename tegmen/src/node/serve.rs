@@ -6,6 +6,7 @@ use super::blockwise::{self, Step, observe, serve_whole, write_separate};
 use super::bodies::{Bodies as _, Operation};
 use super::error::SendError;
 use super::features::{ExchangeOf, Features};
+use super::groups::Groups;
 use super::leisure::Leisure;
 use super::notify::{defer, deregister, register};
 use super::observers::Observers as _;
@@ -53,6 +54,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let number = if deferred.observes { self.conclude(&deferred, code) } else { None };
         if deferred.no_response.suppresses(code) || deferred.to_group && !code.is_success() {
             return Ok(self.acknowledge(cx, &mut deferred, out));
+        }
+        if F::Groups::IS_ON
+            && let Some(sender) = deferred.identity.protection.member()
+        {
+            let sent = self.respond_to_member(cx, (deferred.peer, sender), (code, deferred.token), write, out);
+            return sent.map_err(|error| (error, deferred));
         }
         let (now, peer, token) = (cx.now, deferred.peer, deferred.token);
         let is_protected = deferred.exchange.is_some();
@@ -203,6 +210,19 @@ pub(super) struct Sender<'p, X> {
     pub(super) last: Option<Block>,
 }
 
+impl<'p, X> Sender<'p, X> {
+    /// The sender of a request of `len` bytes, as it came.
+    #[inline]
+    pub(super) const fn new(
+        (path, identity): (&'p Path, Identity),
+        (is_unverified, to_group): (bool, bool),
+        len: usize,
+        tailroom: usize,
+    ) -> Self {
+        Self { path, identity, is_unverified, to_group, len, tailroom, exchange: None, last: None }
+    }
+}
+
 /// The exchanges of a peer, their memory, and that of the features.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
@@ -214,7 +234,7 @@ type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
 /// Writes the response to a request into `frame`, and keeps it for a repetition of the request. A request that must not be
 /// executed twice is refused with 5.03 if there is no space to remember it.
-#[inline]
+#[inline(always)]
 pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
@@ -233,9 +253,10 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
     let own_id = exchanges.message_id();
     let head = heading(&message, own_id);
-    // Its context refuses a second copy of a protected request.
+    // Its context, or its group, refuses a second copy of a protected request.
     let repeat = match &sender.exchange {
         Some(_) => Repeat::Idempotent,
+        None if F::Groups::IS_ON && sender.identity.protection.member().is_some() => Repeat::Idempotent,
         None if F::Bodies::IS_ON => effect(&message),
         None => Repeat::of(message.code()),
     };
@@ -244,7 +265,12 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     let acknowledges = head.0 == MessageType::Acknowledgement;
     let mut late = A::Storage::late(key, repeat).filter(|_| acknowledges && sender.last.is_none());
     let may_be_late = late.is_some();
-    let mut answered = match admit(cx, (attached, storage), &incoming, &sender, repeat, application) {
+    let admitted = admit(cx, (attached, storage), &incoming, &sender, repeat, application);
+    let admitted = match admitted {
+        Ok(()) if F::Groups::IS_ON => challenge_member(features.groups(), &sender),
+        other => other,
+    };
+    let mut answered = match admitted {
         Ok(()) => {
             let memory = (cx.now, &mut *features);
             answer_admitted(memory, peer, message, (&mut sender, head, &mut late), None, application, frame)
@@ -264,6 +290,10 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     let is_kept = answered != Answer::NoMemory;
     let repeat = application.on_answered(&incoming, answered, frame.bytes(), repeat);
     if F::Leisure::IS_ON && sender.to_group {
+        let is_sent = is_useful(frame.bytes()) && seal_to_member(cx, features, &sender, application, frame);
+        if !is_sent {
+            frame.truncate(0);
+        }
         answer_at_leisure(cx, peer, features.leisure(), frame);
     }
     if F::Oscore::IS_ON {
@@ -328,8 +358,9 @@ fn admit<C: Crypto, A: PeerExchanges, X>(
     {
         return Err((Answer::NoMemory, None));
     }
-    // OSCORE shows by itself that a request is fresh.
-    let is_unverified = sender.is_unverified && sender.exchange.is_none();
+    // OSCORE shows by itself that a request is fresh, and a member of a group has its own challenge.
+    let in_group = sender.identity.protection.member().is_some();
+    let is_unverified = sender.is_unverified && sender.exchange.is_none() && !in_group;
     let is_plain = sender.identity.protection == Protection::Plain;
     if A::VERIFIES
         && let Some(freshness) = attached.freshness()
@@ -338,6 +369,42 @@ fn admit<C: Crypto, A: PeerExchanges, X>(
         return Err((Answer::Code(Code::UNAUTHORIZED), Some(Challenge::Echo(*freshness.echo()))));
     }
     Ok(())
+}
+
+/// Challenges the member that sent a request, if the request may be a replay.
+///
+/// # Errors
+/// The challenge.
+fn challenge_member<X>(groups: &mut impl Groups, sender: &Sender<'_, X>) -> Result<(), (Answer, Option<Challenge>)> {
+    match sender.identity.protection.member() {
+        Some(_) if sender.is_unverified => {
+            let challenge = groups.challenge(&sender.path.local).map(Challenge::Echo);
+            Err((Answer::Code(Code::UNAUTHORIZED), challenge))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Protects the response in `frame` for the member that sent the request, if the request was protected for a group. Returns
+/// false if this is not possible; the response must then not be sent.
+pub(super) fn seal_to_member<C: Crypto, F: Features, S>(
+    cx: &mut Cx<'_, C>,
+    features: &mut F,
+    sender: &Sender<'_, ExchangeOf<F>>,
+    application: &mut impl Application<ExchangeOf<F>, S>,
+    frame: &mut Frame<'_>,
+) -> bool {
+    match sender.identity.protection.member() {
+        Some(to) if F::Groups::IS_ON => {
+            let group = &sender.path.local;
+            let sealed = features.groups().seal_response(cx.crypto, group, to, frame);
+            if let Err(refused) = sealed {
+                application.on_unsealed_response(group, refused);
+            }
+            sealed.is_ok()
+        }
+        _ => true,
+    }
 }
 
 /// Writes a response in place of that of the handler.
@@ -488,10 +555,9 @@ pub(super) fn is_useful(response: &[u8]) -> bool {
     })
 }
 
-/// Keeps the response in `frame` for a random time, if the sender of a request to a group has a use for it. Nothing is sent
-/// at once.
+/// Keeps the response in `frame` for a random time. Nothing is sent at once.
 fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut impl Leisure, frame: &mut Frame<'_>) {
-    if is_useful(frame.bytes()) {
+    if !frame.is_empty() {
         let mut random = [0; 4];
         cx.crypto.random(&mut random);
         let micros = leisure.longest().as_micros() as u64;

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod group;
+mod nodes;
 #[path = "../world/recorder.rs"]
 mod recorder;
 mod records;

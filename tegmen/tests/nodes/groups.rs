@@ -80,6 +80,7 @@ impl Member {
             observers: (),
             bodies: (),
             group_requests: (),
+            groups: (),
         };
         let node = node(&mut environment, now, features);
         Self { node, environment, app: Echoes(number) }

@@ -177,7 +177,8 @@ impl End {
         let mut environment = Environment::new(recorder);
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), Config::default());
         let (oscore, observers) = (context(last, None), ObserverArray::default());
-        let features = Parts { queue: (), pacing: (), oscore, observers, bodies: (), leisure: (), group_requests: () };
+        let features =
+            Parts { queue: (), pacing: (), oscore, observers, bodies: (), leisure: (), group_requests: (), groups: () };
         Self {
             node: Node::with_features(endpoint, Fixed, features),
             environment,

@@ -136,7 +136,8 @@ impl Scene {
         let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), Config::default());
         let (observers, bodies) = (ObserverArray::default(), BodyArray::default());
         let leisure = LeisureArray::new(Duration::from_secs(5));
-        let features = Parts { queue: (), pacing: (), oscore: (), observers, bodies, leisure, group_requests: () };
+        let features =
+            Parts { queue: (), pacing: (), oscore: (), observers, bodies, leisure, group_requests: (), groups: () };
         let node = Node::with_features(endpoint, Fixed, features);
         Self { node, environment, app: App::default(), now, message_id: 0, body: Vec::new() }
     }

@@ -166,7 +166,8 @@ impl Connection<'_> {
                 Err(ClientError::TooLong { max: self.most() })
             }
             (SendError::Oscore(stop), None) => Err(unprotectable(stop)),
-            (SendError::Misuse(_), _) => {
+            // An endpoint is in no protected group.
+            (SendError::Misuse(_) | SendError::Group(_), _) => {
                 let detail = "its key has sealed as many records as it may".to_owned();
                 Err(ClientError::Ended { remote: self.entry.remote, detail })
             }

@@ -1,0 +1,332 @@
+//! The protected groups of a node (Axiom): the operations that its owner supplies, and an array of groups.
+
+use crate::address::Address;
+use crate::axiom::{Member, Opened, Proof, SealRefused, SenderId, Unverified};
+use crate::buf::{Frame, Full};
+use crate::counters::Discard;
+use crate::crypto::{Crypto, KEY_LEN};
+use crate::dtls::record::Record;
+use crate::identity::Principal;
+use crate::time::{Duration, Instant};
+
+/// The protected groups that a node is a member of. The address of a group names it.
+///
+/// `()` is a node without groups: it has neither size nor code.
+pub trait Groups {
+    /// True unless this is `()`.
+    const IS_ON: bool = true;
+
+    /// Returns the principal of the group with this address; `None` if the node is not a member.
+    fn principal(&self, group: &Address) -> Option<Principal>;
+
+    /// Returns the address that our responses in the group come from; `None` if the node is not a member.
+    fn address(&self, group: &Address) -> Option<[u8; 16]>;
+
+    /// Returns the address of the group with this number in the header of responses, whose responses come to `port`.
+    fn of_response(&self, group_id: u8, port: u16) -> Option<Address>;
+
+    /// Returns the epoch of a group, 0 if the node is not a member.
+    fn epoch(&self, group: &Address) -> u16;
+
+    /// Returns the bytes that the protection of a group puts before and behind a message.
+    fn overhead(&self, group: &Address) -> (usize, usize);
+
+    /// Protects the request in `frame`. Returns its truncated sequence number.
+    ///
+    /// # Errors
+    /// [`SealRefused`].
+    fn seal_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        frame: &mut Frame<'_>,
+    ) -> Result<u64, SealRefused>;
+
+    /// Protects the response in `frame` to a sender.
+    ///
+    /// # Errors
+    /// [`SealRefused`].
+    fn seal_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        sender: SenderId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SealRefused>;
+
+    /// Opens a request to a group.
+    ///
+    /// # Errors
+    /// The reason why the record is dropped.
+    fn open_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        record: Record<'r>,
+    ) -> Result<(SenderId, Opened<'r>), Discard>;
+
+    /// Opens a response to a request to a group, which came from the address `from`.
+    ///
+    /// # Errors
+    /// The reason why the record is dropped.
+    fn open_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        from: &Address,
+        record: Record<'r>,
+    ) -> Result<Opened<'r>, Discard>;
+
+    /// Takes a record that proves that it is new: see [`Member::accept`].
+    ///
+    /// # Errors
+    /// The reason why the record is dropped.
+    fn accept<C: Crypto>(&mut self, group: &Address, record: Unverified, proof: Proof<'_>) -> Result<(), Discard>;
+
+    /// Returns true if a request that may be a replay can be challenged now, and counts the challenge. Each challenge takes
+    /// the number of a response, and anybody can replay requests: the groups limit the rate, so that the numbers of an epoch
+    /// suffice.
+    fn may_challenge(&mut self, now: Instant, group: &Address) -> bool;
+
+    /// Returns the value of the Echo option in a challenge.
+    fn challenge(&self, group: &Address) -> Option<[u8; 8]>;
+
+    /// Forgets members that are silent: see [`Member::forget_idle`].
+    fn forget_idle<C: Crypto>(&mut self, crypto: &mut C, group: &Address);
+}
+
+/// A node that is in no group.
+impl Groups for () {
+    const IS_ON: bool = false;
+
+    #[inline]
+    fn principal(&self, _: &Address) -> Option<Principal> {
+        None
+    }
+
+    #[inline]
+    fn address(&self, _: &Address) -> Option<[u8; 16]> {
+        None
+    }
+
+    #[inline]
+    fn of_response(&self, _: u8, _: u16) -> Option<Address> {
+        None
+    }
+
+    #[inline]
+    fn epoch(&self, _: &Address) -> u16 {
+        0
+    }
+
+    #[inline]
+    fn overhead(&self, _: &Address) -> (usize, usize) {
+        (0, 0)
+    }
+
+    #[inline]
+    fn seal_request<C: Crypto>(&mut self, _: &mut C, _: &Address, _: &mut Frame<'_>) -> Result<u64, SealRefused> {
+        Err(SealRefused::NotASender)
+    }
+
+    #[inline]
+    fn seal_response<C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: &Address,
+        _: SenderId,
+        _: &mut Frame<'_>,
+    ) -> Result<(), SealRefused> {
+        Err(SealRefused::Exhausted)
+    }
+
+    #[inline]
+    fn open_request<'r, C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: &Address,
+        _: Record<'r>,
+    ) -> Result<(SenderId, Opened<'r>), Discard> {
+        Err(Discard::UnknownPeer)
+    }
+
+    #[inline]
+    fn open_response<'r, C: Crypto>(
+        &mut self,
+        _: &mut C,
+        _: &Address,
+        _: &Address,
+        _: Record<'r>,
+    ) -> Result<Opened<'r>, Discard> {
+        Err(Discard::UnknownPeer)
+    }
+
+    #[inline]
+    fn accept<C: Crypto>(&mut self, _: &Address, _: Unverified, _: Proof<'_>) -> Result<(), Discard> {
+        Err(Discard::UnknownPeer)
+    }
+
+    #[inline]
+    fn may_challenge(&mut self, _: Instant, _: &Address) -> bool {
+        false
+    }
+
+    #[inline]
+    fn challenge(&self, _: &Address) -> Option<[u8; 8]> {
+        None
+    }
+
+    #[inline]
+    fn forget_idle<C: Crypto>(&mut self, _: &mut C, _: &Address) {}
+}
+
+/// At most `GROUPS` groups, each with space for the states of `SENDERS` senders and `LISTENERS` listeners: see [`Member`].
+///
+/// The owner keeps the leases of each member from running out: [`Self::member`], [`Member::left`].
+pub struct GroupArray<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN> {
+    places: [Option<Place<SENDERS, LISTENERS, KEY>>; GROUPS],
+}
+
+struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> {
+    member: Member<SENDERS, LISTENERS, KEY>,
+    principal: Principal,
+    /// No request is challenged before.
+    challenges_from: Instant,
+}
+
+/// The shortest time between two challenges of a group. With it, challenges alone take more than 96 days to use up the
+/// numbers of an epoch (2^23).
+const BETWEEN_CHALLENGES: Duration = Duration::from_secs(1);
+
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Default
+    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+{
+    fn default() -> Self {
+        Self { places: [const { None }; GROUPS] }
+    }
+}
+
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize>
+    GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+{
+    /// Adds a group. The application sees messages of its members under `principal`.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no place, or a group is there that cannot be distinguished: it has the same address, or the same
+    /// GroupID and port.
+    pub fn join(&mut self, member: Member<SENDERS, LISTENERS, KEY>, principal: Principal) -> Result<(), Full> {
+        let (group, id) = (member.group(), member.group_id());
+        if self.place(group).is_some() || self.of_response(id, group.port).is_some() {
+            return Err(Full);
+        }
+        let place = self.places.iter_mut().find(|place| place.is_none()).ok_or(Full)?;
+        *place = Some(Place { member, principal, challenges_from: Instant::AT_ONCE });
+        Ok(())
+    }
+
+    /// Removes the group with this address. Its keys are wiped.
+    pub fn leave(&mut self, group: &Address) {
+        for place in &mut self.places {
+            if place.as_ref().is_some_and(|place| place.member.group() == group) {
+                *place = None;
+            }
+        }
+    }
+
+    /// Returns the member of the group with this address.
+    pub fn member(&mut self, group: &Address) -> Option<&mut Member<SENDERS, LISTENERS, KEY>> {
+        self.place_mut(group).map(|place| &mut place.member)
+    }
+
+    fn place(&self, group: &Address) -> Option<&Place<SENDERS, LISTENERS, KEY>> {
+        self.places.iter().flatten().find(|place| place.member.group() == group)
+    }
+
+    fn place_mut(&mut self, group: &Address) -> Option<&mut Place<SENDERS, LISTENERS, KEY>> {
+        self.places.iter_mut().flatten().find(|place| place.member.group() == group)
+    }
+}
+
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Groups
+    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+{
+    fn principal(&self, group: &Address) -> Option<Principal> {
+        self.place(group).map(|place| place.principal)
+    }
+
+    fn address(&self, group: &Address) -> Option<[u8; 16]> {
+        self.place(group).map(|place| *place.member.address())
+    }
+
+    fn of_response(&self, group_id: u8, port: u16) -> Option<Address> {
+        let mut members = self.places.iter().flatten().map(|place| &place.member);
+        let member = members.find(|member| member.group_id() == group_id && member.group().port == port)?;
+        Some(*member.group())
+    }
+
+    fn epoch(&self, group: &Address) -> u16 {
+        self.place(group).map_or(0, |place| place.member.epoch())
+    }
+
+    fn overhead(&self, group: &Address) -> (usize, usize) {
+        self.place(group).map_or((0, 0), |place| place.member.overhead())
+    }
+
+    fn seal_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        frame: &mut Frame<'_>,
+    ) -> Result<u64, SealRefused> {
+        self.member(group).ok_or(SealRefused::NotASender)?.seal_request(crypto, frame)
+    }
+
+    fn seal_response<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        sender: SenderId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SealRefused> {
+        self.member(group).ok_or(SealRefused::Exhausted)?.seal_response(crypto, sender, frame)
+    }
+
+    fn open_request<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        record: Record<'r>,
+    ) -> Result<(SenderId, Opened<'r>), Discard> {
+        self.member(group).ok_or(Discard::UnknownPeer)?.open_request(crypto, record)
+    }
+
+    fn open_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        group: &Address,
+        from: &Address,
+        record: Record<'r>,
+    ) -> Result<Opened<'r>, Discard> {
+        self.member(group).ok_or(Discard::UnknownPeer)?.open_response(crypto, from, record)
+    }
+
+    fn accept<C: Crypto>(&mut self, group: &Address, record: Unverified, proof: Proof<'_>) -> Result<(), Discard> {
+        self.member(group).ok_or(Discard::UnknownPeer)?.accept::<C>(record, proof)
+    }
+
+    fn may_challenge(&mut self, now: Instant, group: &Address) -> bool {
+        let Some(place) = self.place_mut(group).filter(|place| place.challenges_from <= now) else { return false };
+        place.challenges_from = now.after(BETWEEN_CHALLENGES);
+        true
+    }
+
+    fn challenge(&self, group: &Address) -> Option<[u8; 8]> {
+        self.place(group).map(|place| *place.member.challenge())
+    }
+
+    fn forget_idle<C: Crypto>(&mut self, crypto: &mut C, group: &Address) {
+        if let Some(member) = self.member(group) {
+            member.forget_idle(crypto);
+        }
+    }
+}

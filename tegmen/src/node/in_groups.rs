@@ -1,0 +1,310 @@
+//! Serves and asks in protected groups (Axiom): the requests of members, and the responses of listeners.
+//!
+//! The sender of a request has an entry in the table of peers, whose local address is that of the group. So it never takes the
+//! place of a session with the same peer. The entry has no protection of its own: a response is protected when it is made, and
+//! nothing else is sent to it.
+
+use super::Node;
+use super::application::Application;
+use super::error::SendError;
+use super::features::{ExchangeOf, Features, StateOf};
+use super::group_requests::GroupRequests as _;
+use super::groups::Groups as _;
+use super::leisure::Leisure as _;
+use crate::address::{Address, Path};
+use crate::axiom::{Opened, Proof, SenderId};
+use crate::buf::{Frame, Full};
+use crate::coap::PeerExchanges;
+use crate::coap::{BuildError, Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId, Token};
+use crate::counters::{Discard, bump};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::Records;
+use crate::dtls::association::Rank;
+use crate::dtls::record::Record;
+use crate::dtls::roles::Roles;
+use crate::endpoint::{Misuse, Peers, Phase};
+use crate::identity::{Identity, PeerId, Protection};
+use crate::time::Instant;
+
+/// A request that came to a group.
+#[derive(Clone, Copy)]
+pub(super) enum ToGroup {
+    /// Nothing protects it.
+    InClear,
+    /// A member sent it. True if it may be a replay.
+    Protected(Identity, bool),
+}
+
+impl ToGroup {
+    /// Returns the sender of a request that is protected, and true if the request may be a replay.
+    #[inline]
+    pub(super) fn member<F: Features>(self) -> Option<(Identity, bool)> {
+        match self {
+            Self::Protected(identity, is_unverified) if F::Groups::IS_ON => Some((identity, is_unverified)),
+            _ => None,
+        }
+    }
+}
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Takes a datagram to the address of a protected group. `path` is that of the datagram: its local end is the address of the
+    /// group. `scratch` is memory for the response. A request of a member comes to the policy and the handler as under any other
+    /// protection. A request that may be a replay is challenged first (RFC 9175), once a second at most.
+    ///
+    /// Nothing is answered at once: [`Self::poll`] sends the response after a random time, unless it is an error or empty. The
+    /// response goes over [`Self::path`] of the peer. [`Leisure`](super::Leisure) keeps the response with its protection.
+    ///
+    /// A record that does not open changes nothing and is not answered.
+    pub fn handle_protected_group<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        datagram: &mut [u8],
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+        scratch: &mut [u8],
+    ) {
+        if !F::Groups::IS_ON || !F::Leisure::IS_ON {
+            return;
+        }
+        let group = &path.local;
+        let Some(principal) = self.features.groups().principal(group) else {
+            return cx.counters.discard(Discard::UnknownPeer);
+        };
+        let mut records = Records::new(datagram);
+        let opened = match records.take() {
+            Some(record) => self.open_member_request(cx, group, record, application),
+            None => Err(Discard::Malformed),
+        };
+        match opened {
+            Ok((sender, content, is_unverified)) => {
+                // Only authentic requests get an entry.
+                let Ok(peer) = self.endpoint.plain(cx, path, Rank::Stranger) else { return };
+                self.draw_message_id(cx, peer);
+                let identity = Identity { principal, protection: Protection::GroupRequest(sender) };
+                let request = ToGroup::Protected(identity, is_unverified);
+                self.receive(cx, (peer, Some(request)), content, application, scratch);
+            }
+            Err(discard) => cx.counters.discard(discard),
+        }
+    }
+
+    /// Opens the request in a record to a group. Returns its sender, its message, and true if it may be a replay, and is to be
+    /// challenged.
+    ///
+    /// # Errors
+    /// The reason why it is dropped.
+    fn open_member_request<'r, C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        group: &Address,
+        record: Record<'r>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+    ) -> Result<(SenderId, &'r mut [u8], bool), Discard> {
+        let groups = self.features.groups();
+        let (sender, opened) = groups.open_request(cx.crypto, group, record)?;
+        let (content, unverified) = match opened {
+            Opened::Fresh(content) => (content, None),
+            Opened::Unverified(content, unverified) => (content, Some(unverified)),
+            Opened::Clash => {
+                application.on_group_clash(group);
+                return Err(Discard::Unexpected);
+            }
+        };
+        let message = MessageRef::parse(content).map_err(|_| Discard::Malformed)?;
+        let is_request = message.message_type() == MessageType::NonConfirmable && message.code().is_request();
+        if !is_request || message.option(OptionNumber::OSCORE).is_some() {
+            return Err(Discard::Unexpected);
+        }
+        let Some(unverified) = unverified else { return Ok((sender, content, false)) };
+        let accepted = match message.option(OptionNumber::ECHO) {
+            Some(echo) => groups.accept::<C>(group, unverified, Proof::Echo(echo)),
+            None => Err(Discard::Unexpected),
+        };
+        match accepted {
+            Ok(()) => Ok((sender, content, false)),
+            Err(Discard::Unexpected) => {
+                let wants_challenge = !NoResponse::of(&message).suppresses(Code::UNAUTHORIZED);
+                if wants_challenge && groups.may_challenge(cx.now, group) {
+                    Ok((sender, content, true))
+                } else {
+                    Err(Discard::Replayed)
+                }
+            }
+            Err(Discard::NoRoom) => {
+                // The states of members that have been silent since the last call are free then.
+                groups.forget_idle(cx.crypto, group);
+                Err(Discard::NoRoom)
+            }
+            Err(discard) => Err(discard),
+        }
+    }
+
+    /// Takes the next record of a datagram, if its header is that of the response of a listener to a protected group. Returns
+    /// true if it was taken.
+    ///
+    /// The highest byte of the number is the GroupID. It is 0 in each record of a session, whose keys seal at most 2^23 records.
+    /// With the GroupID 0, a record is that of the session with the same peer, if there is one.
+    pub(super) fn handle_protected_member<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        path: &Path,
+        records: &mut Records<'_>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+    ) -> bool {
+        let Some(number) = records.next_protected() else { return false };
+        let group_id = (number.sequence() >> 40) as u8;
+        let Some(group) = self.features.groups().of_response(group_id, path.local.port) else { return false };
+        if group_id == 0 && self.endpoint.peers.find(path, Phase::Established).is_some() {
+            return false;
+        }
+        let taken = match records.take() {
+            Some(record) => self.take_member_response(cx, (path, &group), record, application),
+            None => Err(Discard::Malformed),
+        };
+        if let Err(discard) = taken {
+            cx.counters.discard(discard);
+        }
+        true
+    }
+
+    /// Opens the response of a listener, and gives it to the application.
+    ///
+    /// # Errors
+    /// The reason why it is dropped.
+    fn take_member_response<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        (path, group): (&Path, &Address),
+        record: Record<'_>,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+    ) -> Result<(), Discard> {
+        let groups = self.features.groups();
+        let principal = groups.principal(group).ok_or(Discard::UnknownPeer)?;
+        let epoch = groups.epoch(group);
+        let (content, unverified) = match groups.open_response(cx.crypto, group, &path.remote, record)? {
+            Opened::Fresh(content) => (content, None),
+            Opened::Unverified(content, unverified) => (content, Some(unverified)),
+            Opened::Clash => {
+                application.on_group_clash(group);
+                return Err(Discard::Unexpected);
+            }
+        };
+        let message = MessageRef::parse(content).map_err(|_| Discard::Malformed)?;
+        let is_response = message.message_type() == MessageType::NonConfirmable && message.code().is_response();
+        if !is_response || message.option(OptionNumber::OSCORE).is_some() {
+            return Err(Discard::Unexpected);
+        }
+        let requests = self.features.group_requests();
+        let request = requests.find(cx.now, |_, token| token.as_bytes() == message.token());
+        let request = request.ok_or(Discard::Unexpected)?;
+        let sealed = requests.protection(request).filter(|(to, ..)| to == group);
+        let (_, asked_in, tsn) = sealed.ok_or(Discard::Unexpected)?;
+        match requests.note(request, &path.remote) {
+            Ok(true) => {}
+            Ok(false) => {
+                bump(&mut cx.counters.duplicates);
+                return Ok(());
+            }
+            Err(Full) => return Err(Discard::NoRoom),
+        }
+        if let Some(unverified) = unverified {
+            if asked_in != epoch {
+                return Err(Discard::Unexpected);
+            }
+            let groups = self.features.groups();
+            let accepted = groups.accept::<C>(group, unverified, Proof::AnswerTo(tsn));
+            if accepted == Err(Discard::NoRoom) {
+                groups.forget_idle(cx.crypto, group);
+            }
+            accepted?;
+        }
+        let identity = Identity { principal, protection: Protection::GroupResponse };
+        application.on_member_response(request, (path, identity), &message);
+        Ok(())
+    }
+
+    /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for one in clear. The owner sends it once
+    /// to the address of the group, from the address of the member and the port of the group. Members that know nothing of our
+    /// numbers ask for an Echo (RFC 9175) first: [`Application::on_member_response`].
+    ///
+    /// # Errors
+    /// As [`Self::request_group`], and [`SendError::Group`].
+    pub fn request_protected_group<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        group: &Address,
+        until: Instant,
+        code: Code,
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<(RequestId, usize), SendError> {
+        let (before, _) = self.features.groups().overhead(group);
+        let mut frame = Frame::new(out, before);
+        let request = self.write_group_request(cx, until, code, write, &mut frame)?;
+        let groups = self.features.groups();
+        let epoch = groups.epoch(group);
+        let sealed = groups.seal_request(cx.crypto, group, &mut frame);
+        let requests = self.features.group_requests();
+        let noted = match sealed {
+            Ok(tsn) => requests.protect(request, (*group, epoch, tsn)).map_err(|Full| SendError::Busy),
+            Err(refused) => Err(refused.into()),
+        };
+        if let Err(error) = noted {
+            requests.close(request);
+            return Err(error);
+        }
+        Ok((request, frame.len()))
+    }
+
+    /// Leaves space in an empty frame for the protection of a response in a group. Returns the bytes that the response leaves free
+    /// behind it, which are `tailroom` without the group.
+    pub(super) fn make_space_for_tag(&mut self, group: &Address, tailroom: usize, frame: &mut Frame<'_>) -> usize {
+        let (before, behind) = self.features.groups().overhead(group);
+        frame.indent(before);
+        tailroom.saturating_add(behind)
+    }
+
+    /// Writes the response to a deferred request of a member into `out`. It is not confirmable: nothing can acknowledge it.
+    pub(super) fn respond_to_member<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        (peer, sender): (PeerId, SenderId),
+        (code, token): (Code, Token),
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let group = self.endpoint.peers.peer(peer).ok_or(Misuse::NotEstablished)?.path().local;
+        let message_id = self.member_message_id(peer)?;
+        let groups = self.features.groups();
+        let mut frame = Frame::new(out, groups.overhead(&group).0);
+        let head = MessageType::NonConfirmable;
+        let mut builder = Builder::new(&mut frame, head, code, message_id, token.as_bytes())?;
+        write(&mut builder)?;
+        groups.seal_response(cx.crypto, &group, sender, &mut frame)?;
+        Ok(frame.len())
+    }
+
+    /// Returns the Message ID of a response to a sender of a protected group.
+    pub(super) fn member_message_id(&mut self, peer: PeerId) -> Result<u16, SendError> {
+        let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
+        Ok(exchanges.ok_or(Misuse::NotEstablished)?.message_id())
+    }
+
+    /// True if the entry is that of a sender of a protected group.
+    pub(super) fn is_in_group(&mut self, peer: PeerId) -> bool {
+        let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
+        let group = entry.path().local;
+        self.features.groups().principal(&group).is_some()
+    }
+
+    /// Returns both ends of the path of a datagram to `peer`. It is the path of the entry, except if the peer is a sender of a
+    /// protected group: a response then leaves from the address of the member and the port of the group.
+    pub fn path(&mut self, peer: PeerId) -> Option<Path> {
+        let path = *self.endpoint.peers.peer(peer)?.path();
+        let Some(ip) = self.features.groups().address(&path.local).filter(|_| F::Groups::IS_ON) else {
+            return Some(path);
+        };
+        Some(Path { local: Address { ip, ..path.local }, ..path })
+    }
+}
