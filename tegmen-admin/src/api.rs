@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use std::path::Path;
 use std::sync::Arc;
+use tegmen_control::group::Controller;
 use tegmen_control::service::Service;
 use tegmen_store::Store;
 use tokio::sync::Semaphore;
@@ -43,6 +44,8 @@ pub struct Api<S> {
     pub(crate) failures: Failures,
     /// Places of clients that follow the events.
     pub(crate) streams: Arc<Semaphore>,
+    /// The controller of the groups on the same store, if the server has one. [`Self::open`] sets none.
+    pub groups: Option<Arc<Controller<S>>>,
 }
 
 impl<S: Store> Api<S> {
@@ -56,6 +59,6 @@ impl<S: Store> Api<S> {
         let keys = Keys(store.clone());
         let written = keys.bootstrap(bootstrap).await?;
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Ok((Self { service, store, keys, failures: Failures::default(), streams }, written))
+        Ok((Self { service, store, keys, failures: Failures::default(), streams, groups: None }, written))
     }
 }

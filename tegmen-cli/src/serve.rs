@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admin;
 mod check;
 mod config_file;
+mod groups;
 mod options;
 mod page;
 mod reload;

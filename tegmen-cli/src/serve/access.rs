@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen_control::access::policy::Policy;
 use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::group::server::GroupServer;
 use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Event, State, Watcher};
@@ -37,15 +38,19 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: access control where it has the path, otherwise the resources.
+/// The application of a server: groups and access control where they have the path, otherwise the resources.
 #[derive(Clone)]
 pub(super) struct Roles {
     pub(super) access: Option<AccessServer<Rows>>,
+    pub(super) groups: Option<GroupServer<Rows>>,
     pub(super) resources: Resources,
 }
 
 impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if let Some(groups) = self.groups.as_mut().filter(|groups| groups.has(request.path())) {
+            return groups.handle(request, response);
+        }
         match &mut self.access {
             Some(access) if access.has(request.path()) => access.handle(request, response),
             Some(access) if access.knows(request.identity()) => Err(Code::FORBIDDEN),

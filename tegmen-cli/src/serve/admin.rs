@@ -1,9 +1,9 @@
 //! The interface for administrators, as a part of `tegmen serve`.
 
-use super::access;
 use super::config_file::Mistake;
 use super::options::Admin;
 use super::roles::Certified;
+use super::{access, groups};
 use crate::log::Log;
 use crate::output::Failure;
 use crate::pem::{certificates, private_key};
@@ -98,11 +98,12 @@ impl Admin {
         Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
     }
 
-    /// Serves the interface on the runtime, if it is wanted. Returns after its listener is bound, with the end that changes
-    /// its certificates.
+    /// Serves the interface on the runtime, if it is wanted, also for `groups` if the server controls some. Returns after its
+    /// listener is bound, with the end that changes its certificates.
     pub(super) async fn start(
         &self,
         role: &access::Role,
+        groups: Option<&groups::Role>,
         log: &Log,
     ) -> Result<Option<watch::Sender<Arc<Tls>>>, Failure> {
         let (Some(address), Some(file)) = (&self.admin, &self.bootstrap) else { return Ok(None) };
@@ -116,7 +117,8 @@ impl Admin {
         })?;
         let at = listener.local_addr().unwrap_or(*address);
         let (service, rows) = role.shared();
-        let (api, is_written) = Api::open(service, rows, file).await.map_err(Failure::usage)?;
+        let (mut api, is_written) = Api::open(service, rows, file).await.map_err(Failure::usage)?;
+        api.groups = groups.map(|role| Arc::clone(&role.controller));
         log.always(
             || format!("administration at https://{at}/v1/"),
             || json!({ "event": "admin", "address": at.to_string() }),

@@ -25,14 +25,12 @@ impl Sections {
             let why = "it leaves nothing to serve without --plain or --oscore";
             mistakes.push(Mistake::new("no-secure", why));
         }
-        if !self.groups.group.is_empty() && !addresses.plain {
-            mistakes.push(Mistake::new("group", "groups are joined with plain CoAP: it needs --plain"));
-        }
         if self.access.store.is_some() && addresses.no_secure {
             mistakes.push(Mistake::new("store", "access control is served over coaps: it excludes --no-secure"));
         }
         mistakes.extend(self.access.mistakes());
         mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
+        mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));

@@ -176,6 +176,14 @@ pub(super) struct Groups {
     /// Delay answers to a group by a random time up to this, so that not all members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
+    /// Control groups after Axiom: admit devices over coaps (RFC 9594), evict them, and rekey. Rules of the policy give the
+    /// rights at the publisher of this name. It needs --store, which keeps the groups.
+    #[arg(long, value_name = "NAME")]
+    pub(super) group_controller: Option<String>,
+    /// Sign rekey messages with this private key on secp256r1 in PEM, or a key in a TPM as for --cert-key. Without it each
+    /// member gets its rekey messages alone.
+    #[arg(long, value_name = "FILE")]
+    pub(super) group_key: Option<PathBuf>,
 }
 
 #[derive(Args)]

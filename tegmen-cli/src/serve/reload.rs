@@ -2,10 +2,10 @@
 
 use super::access::{Role, Roles};
 use super::check::{Made, application};
-use super::event_sink;
 use super::options::Sections;
 use super::settings::{Settings, Values};
 use super::systemd::Sockets;
+use super::{event_sink, groups};
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output};
 use serde_json::json;
@@ -64,6 +64,7 @@ pub(super) struct Running {
     made: Made,
     application: Resources,
     access: Option<Role>,
+    groups: Option<groups::Role>,
     /// The certificates of the interface for administrators, while it is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
@@ -103,6 +104,7 @@ impl Running {
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();
         let access = sections.access.open(&log)?;
+        let groups = sections.groups.open(access.as_ref(), &log)?;
         let config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         let keys = config.trust.public_keys.clone();
         let application = application(&made, sections.limits.max_body);
@@ -113,8 +115,14 @@ impl Running {
         if let Some(role) = &access {
             builder = builder.key_store(role.shared_keys());
         }
-        let served = access.as_ref().map(|role| role.application(&credentials));
-        let roles = Roles { access: served, resources: application.clone() };
+        let roles = Roles {
+            access: access.as_ref().map(|role| role.application(&credentials)),
+            groups: groups
+                .as_ref()
+                .zip(access.as_ref())
+                .map(|(role, access)| role.application(access, &credentials, log.clone())),
+            resources: application.clone(),
+        };
         let server = builder.serve(roles).map_err(Failure::usage)?;
         let (started, has_key) = (settings.values(), sections.clients.is_given());
         let running = Self {
@@ -127,6 +135,7 @@ impl Running {
             made,
             application,
             access,
+            groups,
             admin: None,
             credentials,
             keys,
@@ -142,7 +151,7 @@ impl Running {
     /// Serves the interface for administrators, if it is wanted.
     pub(super) async fn administer(&mut self) -> Result<(), Failure> {
         if let Some(role) = &self.access {
-            self.admin = self.sections().admin.start(role, &self.log).await?;
+            self.admin = self.sections().admin.start(role, self.groups.as_ref(), &self.log).await?;
         }
         Ok(())
     }
