@@ -10,6 +10,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 use tegmen::secret::Secret;
 use tegmen_control::access::ace::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_control::access::ace::member_file::MemberFile;
 use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
 use tegmen_control::access::ace::{
     Aif, Claims, Confirmation, CoseKey, CreationHints, ErrorCode, ErrorResponse, Hint, IntrospectionRequest,
@@ -51,6 +52,9 @@ fn access() -> io::Result<()> {
     let (join, keys) = groupcomm();
     seed(12, "join", &join.encode())?;
     seed(13, "group-keys", &keys.encode())?;
+    let uri = Some("coaps://controller/ace-group/lamps".to_owned());
+    let file = MemberFile { group: "lamps".to_owned(), member: "hall".to_owned(), controller: uri, keys };
+    seed(14, "member-file", &file.encode())?;
     let token = b"oven;AAECAwQFBgcI".to_vec();
     let hint = Some(Hint::Name("protokey".to_owned()));
     seed(

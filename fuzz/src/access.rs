@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use tegmen_control::access::ace::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_control::access::ace::member_file::MemberFile;
 use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
 use tegmen_control::access::ace::{
     Aif, Claims, ConnectionRequest, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse,
@@ -13,7 +14,7 @@ use tegmen_control::access::protokey::SessionIdentity;
 /// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
-    match kind % 14 {
+    match kind % 15 {
         0 => again(message, TokenRequest::parse, |read| read.encode().to_vec()),
         1 => again(message, TokenResponse::parse, |read| read.encode().to_vec()),
         2 => again(message, IntrospectionRequest::parse, IntrospectionRequest::encode),
@@ -27,7 +28,8 @@ pub fn ace(data: &[u8]) {
         10 => again(message, ConnectionRequest::parse, ConnectionRequest::encode),
         11 => again(message, TokenUpload::parse, |read| read.encode().to_vec()),
         12 => again(message, JoinRequest::parse, JoinRequest::encode),
-        _ => again(message, |read| GroupKeys::parse(read).map(|keys| keys.encode().to_vec()), Clone::clone),
+        13 => again(message, |read| GroupKeys::parse(read).map(|keys| keys.encode().to_vec()), Clone::clone),
+        _ => again(message, |read| MemberFile::parse(read).map(|file| file.encode().to_vec()), Clone::clone),
     }
     let _ = Query::parse(message.split(|byte| *byte == b'&'));
     if let Some(identity) = SessionIdentity::parse(message) {

@@ -14,6 +14,7 @@ pub mod groupcomm;
 mod hints;
 mod introspection;
 mod key;
+pub mod member_file;
 mod scope;
 mod token;
 pub mod trl;

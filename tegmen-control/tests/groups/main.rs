@@ -1,6 +1,8 @@
 //! The controller of groups on a database: power cuts at every transaction, two controllers, and bad input.
 
 mod crashes;
+#[cfg(unix)]
+mod provisioned;
 mod refusals;
 mod rows;
 mod server;

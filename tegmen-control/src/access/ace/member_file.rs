@@ -1,0 +1,110 @@
+//! The file with the keys of one member of a group, for a device that an operator provisions.
+//!
+//! It is self-described CBOR (RFC 8949, section 3.4.6) with one map:
+//!
+//! ```text
+//! 55799({ 0: 1  the version of this format
+//!         1: "lamps"  the group    2: "hall"  the member
+//!         3: "coaps://controller.example/ace-group/lamps"  where the member asks for an epoch that it missed
+//!         4: h'...'  the response to a request to join, as `groupcomm` has it })
+//! ```
+//!
+//! A reader skips labels that it does not know. A later version with another meaning of these labels has another number.
+
+use super::cbor::{MAX_MESSAGE, Malformed, MapWriter, bytes, number, read_message, text};
+use super::groupcomm::GroupKeys;
+use zeroize::Zeroizing;
+
+/// The tag of self-described CBOR.
+const TAG: [u8; 3] = [0xd9, 0xd9, 0xf7];
+/// The version of the format.
+const NUMBER: u64 = 1;
+
+const VERSION: i64 = 0;
+const GROUP: i64 = 1;
+const MEMBER: i64 = 2;
+const CONTROLLER: i64 = 3;
+const KEYS: i64 = 4;
+
+/// The reason why bytes are no file of a member. Each message names the next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotAMemberFile {
+    /// The bytes are something else.
+    #[error("it is no file of a group member: let tegmen group add write one")]
+    Other,
+    /// A later version wrote it.
+    #[error("it has version {0} of the format, and this program reads version 1: update the program")]
+    Version(u64),
+    /// A part is missing or has another form.
+    #[error("it cannot be read ({0}): let tegmen group add write it again")]
+    Malformed(#[from] Malformed),
+}
+
+/// The keys of a member with the names that it needs to use them. Secrets are wiped on drop.
+pub struct MemberFile {
+    /// The name of the group.
+    pub group: String,
+    /// The name of the member.
+    pub member: String,
+    /// The URI of the group at its controller, where the member gets the keys of an epoch that it missed.
+    pub controller: Option<String>,
+    /// The parameters of the member.
+    pub keys: GroupKeys,
+}
+
+impl MemberFile {
+    /// Longest file in bytes that is read.
+    pub const MAX: usize = MAX_MESSAGE;
+
+    /// Writes the file. Its bytes are secret.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut map = MapWriter::new();
+        map.entry(VERSION, |encoder| number(encoder, NUMBER));
+        map.entry(GROUP, |encoder| text(encoder, &self.group));
+        map.entry(MEMBER, |encoder| text(encoder, &self.member));
+        map.optional(CONTROLLER, self.controller.as_deref(), text);
+        let keys = self.keys.encode();
+        map.entry(KEYS, |encoder| bytes(encoder, &keys));
+        let map = map.finish();
+        // It never outgrows this, so that no copy of the keys remains.
+        let mut file = Zeroizing::new(Vec::with_capacity(TAG.len().saturating_add(map.len())));
+        file.extend_from_slice(&TAG);
+        file.extend_from_slice(&map);
+        file
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`NotAMemberFile`].
+    pub fn parse(file: &[u8]) -> Result<Self, NotAMemberFile> {
+        let map = file.strip_prefix(&TAG).ok_or(NotAMemberFile::Other)?;
+        if file.len() > Self::MAX {
+            return Err(Malformed::TooLong.into());
+        }
+        let (mut version, mut group, mut member, mut controller, mut keys) = (None, None, None, None, None);
+        read_message(map, |label, decoder| {
+            match label {
+                VERSION => version = Some(decoder.u64()?),
+                // Labels of another version may have other types.
+                _ if version.is_some_and(|version| version != NUMBER) => return Ok(false),
+                GROUP => group = Some(decoder.str()?.to_owned()),
+                MEMBER => member = Some(decoder.str()?.to_owned()),
+                CONTROLLER => controller = Some(decoder.str()?.to_owned()),
+                KEYS => keys = Some(GroupKeys::parse(decoder.bytes()?)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        if let Some(other) = version.filter(|version| *version != NUMBER) {
+            return Err(NotAMemberFile::Version(other));
+        }
+        version.ok_or(Malformed::Missing(VERSION))?;
+        Ok(Self {
+            group: group.ok_or(Malformed::Missing(GROUP))?,
+            member: member.ok_or(Malformed::Missing(MEMBER))?,
+            controller,
+            keys: keys.ok_or(Malformed::Missing(KEYS))?,
+        })
+    }
+}
