@@ -6,9 +6,11 @@
 #![cfg(target_os = "linux")]
 
 mod load;
-mod network;
 mod processes;
 
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../works/network.rs"]
+mod network;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/operator.rs"]
 mod operator;
@@ -61,7 +63,7 @@ struct Cut {
 
 impl Cluster {
     fn start(dir: &Path, seed: u64) -> Self {
-        let mut network = Network::new();
+        let mut network = Network::new("cluster", &[Switch::Back, Switch::Front]);
         let members: Vec<Member> = (1..=3).map(|number| Member::new(number, dir)).collect();
         for (number, member) in (1..).zip(&members) {
             network.host(member.host, number, &[Switch::Back]);

@@ -1,14 +1,15 @@
-//! Hosts of a test: namespaces of the network, two switches, and a cable from each host to each of its switches.
+//! Hosts of a test: namespaces of the network, switches, and a cable from each host to each of its switches.
 //!
 //! ```text
 //! etcd-1 .. etcd-3  --- back ---  replica-1, replica-2  --- front ---  hub, with the clients
+//!             controller, members of a group  --- field ---  hub
 //! ```
 //!
-//! Both switches are in the namespace `hub`. All this needs root and the program `ip`, and disappears with the value.
+//! The switches are in the namespace `hub`. All this needs root and the program `ip`, and disappears with the value.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 
@@ -19,6 +20,8 @@ pub(crate) enum Switch {
     Back = 1,
     /// Of the replicas and their clients.
     Front = 2,
+    /// Of a group and its controller.
+    Field = 3,
 }
 
 impl Switch {
@@ -26,19 +29,25 @@ impl Switch {
         match self {
             Self::Back => "back",
             Self::Front => "front",
+            Self::Field => "field",
         }
     }
 
-    /// The address of the host with this number.
+    /// The IPv4 address of the host with this number.
     pub(crate) const fn address(self, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, self as u8, host)
+    }
+
+    /// The IPv6 address of the host with this number.
+    pub(crate) const fn address_v6(self, host: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0, 0, self as u16, 0, 0, 0, host as u16)
     }
 }
 
 /// The hosts of this process.
 pub(crate) struct Network {
     prefix: String,
-    hosts: Vec<&'static str>,
+    hosts: Vec<String>,
 }
 
 const HUB: &str = "hub";
@@ -47,19 +56,20 @@ const HUB_NUMBER: u8 = 254;
 /// States of a port, as the program `bridge` has them.
 const DISABLED: u8 = 0;
 const FORWARDING: u8 = 3;
-const PREFIX: &str = "tegmen-cluster-";
+const PREFIX: &str = "tegmen-test-";
 
 impl Network {
-    /// Makes the switches, and moves the calling thread into their namespace; threads that it starts are there, too.
-    pub(crate) fn new() -> Self {
-        assert!(rustix::process::geteuid().is_root(), "namespaces of the network need root: type sudo ./ci.sh cluster");
+    /// Makes these switches, and moves the calling thread into their namespace; threads that it starts are there, too. `step` is
+    /// the step of `./ci.sh` that runs the test.
+    pub(crate) fn new(step: &str, switches: &[Switch]) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "namespaces of the network need root: type sudo ./ci.sh {step}");
         remove_leftovers();
         let mut network = Self { prefix: format!("{PREFIX}{}", std::process::id()), hosts: Vec::new() };
         network.add(HUB);
-        for switch in [Switch::Back, Switch::Front] {
+        for switch in switches {
             let name = switch.name();
-            network.ip_in(HUB, &format!("link add name {name} type bridge"));
-            network.join(HUB, switch, HUB_NUMBER);
+            network.ip_in(HUB, &format!("link add name {name} type bridge mcast_snooping 0"));
+            network.join(HUB, *switch, HUB_NUMBER);
         }
         let hub = File::open(format!("/run/netns/{}", network.namespace(HUB))).unwrap();
         move_into_link_name_space(hub.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -67,7 +77,7 @@ impl Network {
     }
 
     /// Makes a host with this number at these switches.
-    pub(crate) fn host(&mut self, host: &'static str, number: u8, switches: &[Switch]) {
+    pub(crate) fn host(&mut self, host: &str, number: u8, switches: &[Switch]) {
         self.add(host);
         for switch in switches {
             let (name, port, namespace) = (switch.name(), port(host, *switch), self.namespace(host));
@@ -87,6 +97,14 @@ impl Network {
         self.set_state(host, switch, FORWARDING);
     }
 
+    /// Drops this share of the datagrams that come to a host over IPv6: from now on, in place of the share before.
+    pub(crate) fn lose(&self, host: &str, percent: u8) {
+        let in_host = |rest: &str| run("ip", &format!("netns exec {} ip6tables {rest}", self.namespace(host)));
+        in_host("-F INPUT");
+        let probability = f64::from(percent) / 100.0;
+        in_host(&format!("-A INPUT -p udp -m statistic --mode random --probability {probability} -j DROP"));
+    }
+
     fn set_state(&self, host: &str, switch: Switch, state: u8) {
         run("bridge", &format!("-n {} link set dev {} state {state}", self.namespace(HUB), port(host, switch)));
     }
@@ -102,15 +120,16 @@ impl Network {
         format!("{}-{host}", self.prefix)
     }
 
-    fn add(&mut self, host: &'static str) {
+    fn add(&mut self, host: &str) {
         ip(&format!("netns add {}", self.namespace(host)));
-        self.hosts.push(host);
+        self.hosts.push(host.to_owned());
         self.ip_in(host, "link set dev lo up");
     }
 
     fn join(&self, host: &str, switch: Switch, number: u8) {
         let name = switch.name();
         self.ip_in(host, &format!("address add {}/24 dev {name}", switch.address(number)));
+        self.ip_in(host, &format!("address add {}/64 dev {name} nodad", switch.address_v6(number)));
         self.ip_in(host, &format!("link set dev {name} up"));
         // A host that asked for the hardware address of another one in vain asks again after 100 ms, not after a second.
         self.ip_in(host, &format!("ntable change name arp_cache dev {name} retrans 100"));
