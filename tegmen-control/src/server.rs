@@ -11,7 +11,6 @@
 //! ([`SharedKeys`]). The answer to a request that changes the state comes when the change is durable. The rate of each peer is
 //! limited by [`ServerCoap::requests_per_second`](tegmen_host::server::ServerCoap::requests_per_second).
 
-use crate::access::ace::groupcomm::GROUPS;
 use crate::access::ace::trl::Query;
 use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::enrolment::{self, CBOR, ENROL};
@@ -27,6 +26,7 @@ use tegmen::dtls::CertificateType;
 use tegmen::identity::{Identity, Protection};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::digest::sha256;
+use tegmen_host::group::groupcomm::GROUPS;
 use tegmen_host::problem;
 use tegmen_host::server::{self, Application, Notifier, Request};
 use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};

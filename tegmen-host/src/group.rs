@@ -1,4 +1,6 @@
-//! Groups of servers: multicast addresses (RFC 7252, section 8).
+//! Groups of servers: multicast addresses (RFC 7252, section 8), and the messages of the controller of a protected group.
+
+pub mod groupcomm;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _};

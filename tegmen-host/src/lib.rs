@@ -14,6 +14,7 @@
 
 #[cfg(unix)]
 pub mod bridge;
+pub mod cbor;
 pub mod client;
 pub mod clock;
 pub mod contexts;

@@ -6,11 +6,9 @@
 //!
 //! Labels are those of the IANA registry "ACE" of RFC 9200, 9201 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
 
-mod cbor;
 mod claims;
 pub mod cwt;
 mod error;
-pub mod groupcomm;
 mod hints;
 mod introspection;
 mod key;
@@ -20,13 +18,13 @@ mod token;
 pub mod trl;
 mod upload;
 
-pub use cbor::{MAX_MESSAGE, Malformed};
 pub use claims::Claims;
 pub use error::{ErrorCode, ErrorResponse};
 pub use hints::CreationHints;
 pub use introspection::{Hint, IntrospectionRequest, IntrospectionResponse};
 pub use key::{Confirmation, CoseKey, Material};
 pub use scope::{Aif, MAX_RIGHTS, Right, Scope};
+pub use tegmen_host::cbor::{MAX_MESSAGE, Malformed};
 pub use token::{GrantType, Profile, Returned, TokenRequest, TokenResponse, TokenType};
 pub use upload::{ConnectionRequest, TokenUpload};
 

@@ -6,7 +6,6 @@ use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::dtls::Records;
-use tegmen_control::access::ace::groupcomm::{GROUPCOMM_CBOR, GroupKeys, GroupcommError, JoinRequest};
 use tegmen_control::access::ace::{
     Aif, Confirmation, Material, Right, Scope, TokenRequest, TokenResponse, TokenUpload,
 };
@@ -21,6 +20,7 @@ use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::credentials::Credentials;
+use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupKeys, GroupcommError, JoinRequest};
 use tegmen_host::server::{Server, ServerBuilder};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Database;

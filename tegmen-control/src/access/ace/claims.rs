@@ -1,10 +1,10 @@
 //! Claims of a token (RFC 8392, RFC 8747, RFC 9200), in a CWT and in a response to introspection.
 
-use super::cbor::{Malformed, MapWriter, bytes, integer, number, read_message, text};
 use super::key::Confirmation;
 use super::scope::{SCOPE, Scope};
 use super::token::{ACE_PROFILE, CNF, CNONCE, Profile};
 use minicbor::Decoder;
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, number, read_message, text};
 use zeroize::Zeroizing;
 
 const ISS: i64 = 1;
@@ -61,7 +61,7 @@ impl Claims {
 
     /// Writes the claims set.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         self.write(None, &mut map);
         map.finish()
     }

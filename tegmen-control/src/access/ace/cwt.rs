@@ -1,11 +1,11 @@
 //! CBOR Web Tokens (RFC 8392) as COSE_Encrypt0 (RFC 9052, section 5.2) with AES-CCM-16-128-128.
 
-use super::cbor::{MAX_MESSAGE, Malformed, Sink, Written};
 use super::claims::Claims;
 use minicbor::data::Tag;
 use minicbor::{Decoder, Encoder};
 use tegmen_base::crypto::{Crypto, KEY_LEN};
 use tegmen_base::secret::Secret;
+use tegmen_host::cbor::{MAX_MESSAGE, Malformed, Sink, Written};
 use zeroize::Zeroizing;
 
 /// The tag of COSE_Encrypt0.

@@ -1,6 +1,6 @@
 //! Error responses (RFC 9200, section 5.8.3).
 
-use super::cbor::{Malformed, MapWriter, integer, read_message, text};
+use tegmen_host::cbor::{Malformed, MapWriter, integer, read_message, text};
 
 const ERROR: i64 = 30;
 const DESCRIPTION: i64 = 31;
@@ -66,7 +66,7 @@ impl ErrorResponse {
 
     /// Writes the error.
     pub fn encode(&self) -> Vec<u8> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(ERROR, |encoder| integer(encoder, self.error.0));
         map.optional(DESCRIPTION, self.description.as_deref(), text);
         map.optional(URI, self.uri.as_deref(), text);

@@ -1,8 +1,8 @@
 //! AS Request Creation Hints (RFC 9200, section 5.3): the authorization server and the parameters of a token request.
 
-use super::cbor::{Malformed, MapWriter, bytes, read_message, text};
 use super::scope::{SCOPE, Scope};
 use super::token::CNONCE;
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, read_message, text};
 
 const AUTH_SERVER: i64 = 1;
 const KID: i64 = 2;
@@ -46,7 +46,7 @@ impl CreationHints {
 
     /// Writes the hints.
     pub fn encode(&self) -> Vec<u8> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.optional(AUTH_SERVER, self.auth_server.as_deref(), text);
         map.optional(KID, self.kid.as_deref(), bytes);
         map.optional(AUDIENCE, self.audience.as_deref(), text);

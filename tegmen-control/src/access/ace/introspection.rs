@@ -1,9 +1,9 @@
 //! Introspection of a token (RFC 9200, section 5.9).
 
-use super::cbor::{Malformed, MapWriter, bytes, integer, is_integer, read_message, text};
 use super::claims::{ACTIVE, Claims};
 use super::scope::{SCOPE, Scope};
 use minicbor::data::Type;
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, is_integer, read_message, text};
 use zeroize::Zeroizing;
 
 const TOKEN: i64 = 11;
@@ -52,7 +52,7 @@ impl IntrospectionRequest {
 
     /// Writes the request, the token as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
         map.entry(TOKEN, |encoder| bytes(encoder, &self.token));
         map.optional(TOKEN_TYPE_HINT, self.hint.as_ref(), |encoder, hint| match hint {
@@ -97,7 +97,7 @@ impl IntrospectionResponse {
 
     /// Writes the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         self.claims.write(Some(self.active), &mut map);
         map.finish()
     }

@@ -1,9 +1,9 @@
 //! Confirmation of a key (RFC 8747, section 3), and COSE keys (RFC 9052, section 7).
 
-use super::cbor::{Malformed, MapWriter, Out, bytes, integer, read_map};
 use minicbor::Decoder;
 use minicbor::data::Type;
 use std::fmt;
+use tegmen_host::cbor::{Malformed, MapWriter, Out, bytes, integer, read_map};
 use zeroize::Zeroizing;
 
 /// Labels of a confirmation.
@@ -50,7 +50,7 @@ impl Confirmation {
     }
 
     pub(super) fn value(&self) -> Out {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         match self {
             Self::Key(key) => map.encoded(COSE_KEY, Some(key.value())),
             Self::Kid(kid) => map.entry(KID, |encoder| bytes(encoder, kid)),
@@ -133,7 +133,7 @@ impl CoseKey {
 
     /// The labels ascend by the order of their encodings (RFC 8949, section 4.2.1): negative ones come last.
     fn value(&self) -> Out {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         let kty = if matches!(self.material, Material::Symmetric(_)) { SYMMETRIC } else { EC2 };
         map.entry(KTY, |encoder| integer(encoder, kty));
         map.optional(KEY_ID, self.kid.as_deref(), bytes);

@@ -11,8 +11,8 @@
 //!
 //! A reader skips labels that it does not know. A later version with another meaning of these labels has another number.
 
-use super::cbor::{MAX_MESSAGE, Malformed, MapWriter, bytes, number, read_message, text};
-use super::groupcomm::GroupKeys;
+use tegmen_host::cbor::{MAX_MESSAGE, Malformed, MapWriter, bytes, number, read_message, text};
+use tegmen_host::group::groupcomm::GroupKeys;
 use zeroize::Zeroizing;
 
 /// The tag of self-described CBOR.
@@ -58,7 +58,7 @@ impl MemberFile {
 
     /// Writes the file. Its bytes are secret.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(VERSION, |encoder| number(encoder, NUMBER));
         map.entry(GROUP, |encoder| text(encoder, &self.group));
         map.entry(MEMBER, |encoder| text(encoder, &self.member));

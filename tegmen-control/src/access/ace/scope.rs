@@ -1,9 +1,9 @@
 //! Scopes: rights as text, as bytes, or in the Authorization Information Format (RFC 9237).
 
-use super::cbor::{Malformed, Out, Sink, Written, read_array};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use tegmen_coap::Methods;
+use tegmen_host::cbor::{Malformed, Out, Sink, Written, read_array};
 
 /// Most rights of a scope.
 pub const MAX_RIGHTS: usize = 64;

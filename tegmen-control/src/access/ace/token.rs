@@ -1,9 +1,9 @@
 //! The request for a token and its response (RFC 9200, section 5.8; RFC 9201). The parameters of an upload by the server have
 //! the labels of draft-ietf-ace-workflow-and-params-04, which may change before it is an RFC.
 
-use super::cbor::{Malformed, MapWriter, bytes, integer, nullable, number, read_message, text};
 use super::key::Confirmation;
 use super::scope::{SCOPE, Scope};
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, nullable, number, read_message, text};
 use zeroize::Zeroizing;
 
 const ACCESS_TOKEN: i64 = 1;
@@ -134,7 +134,7 @@ impl TokenRequest {
 
     /// Writes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.encoded(REQ_CNF, self.req_cnf.as_ref().map(Confirmation::value));
         map.optional(AUDIENCE, self.audience.as_deref(), text);
         map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
@@ -205,7 +205,7 @@ impl TokenResponse {
 
     /// Writes the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.optional(ACCESS_TOKEN, self.access_token.as_deref(), bytes);
         map.optional(EXPIRES_IN, self.expires_in, number);
         map.encoded(CNF, self.cnf.as_ref().map(Confirmation::value));

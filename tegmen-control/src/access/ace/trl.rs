@@ -1,9 +1,9 @@
 //! Messages of the Token Revocation List (RFC 9770).
 
-use super::cbor::{
+use minicbor::{Decoder, Encoder};
+use tegmen_host::cbor::{
     Malformed, MapWriter, Sink, Written, bytes, integer, nullable, number, read_array, read_map, read_message_of,
 };
-use minicbor::{Decoder, Encoder};
 
 const FULL_SET: i64 = 0;
 const DIFF_SET: i64 = 1;
@@ -122,7 +122,7 @@ impl Answer {
 
     /// Writes the answer.
     pub fn encode(&self) -> Vec<u8> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         match self {
             Self::Full { hashes, cursor } => {
                 map.entry(FULL_SET, |encoder| write_hashes(encoder, hashes));
@@ -238,10 +238,10 @@ impl TrlError {
 
     /// Writes problem details with this one entry.
     pub fn encode(&self) -> Vec<u8> {
-        let mut entry = MapWriter::new();
+        let mut entry = MapWriter::default();
         entry.entry(ERROR_ID, |encoder| integer(encoder, self.error.0));
         entry.optional(ERROR_CURSOR, self.cursor, write_cursor);
-        let mut problem = MapWriter::new();
+        let mut problem = MapWriter::default();
         problem.encoded(ACE_TRL_ERROR, Some(entry.finish()));
         problem.finish().to_vec()
     }

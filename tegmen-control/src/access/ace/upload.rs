@@ -2,9 +2,9 @@
 //! a subscriber to be connected to by the publisher (T. Kothmayr and others, "A DTLS Based End-To-End Security Architecture for
 //! the Internet of Things with Two-Way Authentication", section IV).
 
-use super::cbor::{Malformed, MapWriter, bytes, read_map, read_message};
 use minicbor::Decoder;
 use std::net::{IpAddr, SocketAddr};
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, read_map, read_message};
 use zeroize::Zeroizing;
 
 const ACCESS_TOKEN: i64 = 1;
@@ -44,7 +44,7 @@ impl ConnectionRequest {
     }
 
     fn value(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(ADDRESS, |encoder| {
             let encoder = encoder.array(2)?;
             let encoder = match self.address.ip() {
@@ -107,7 +107,7 @@ impl TokenUpload {
 
     /// Writes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.encoded(CONNECT, self.connect.as_ref().map(ConnectionRequest::value));
         map.entry(ACCESS_TOKEN, |encoder| bytes(encoder, &self.access_token));
         map.finish()

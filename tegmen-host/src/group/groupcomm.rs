@@ -10,14 +10,14 @@
 //! mgt_key_material:  1 element of the hash chain   2 leaf   3 secrets from the leaf to the root   4 public key of the controller
 //! ```
 
-use super::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message, text};
+use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message, text};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::net::{IpAddr, Ipv6Addr};
 use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Suite};
-use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
-use tegmen_base::secret::Secret;
+use tegmen::crypto::{DIGEST_LEN, KEY_LEN};
+use tegmen::secret::Secret;
 use zeroize::Zeroizing;
 
 /// The path of groups, without a slash in front.
@@ -116,7 +116,7 @@ impl JoinRequest {
             Ok(())
         })();
         debug_assert!(written.is_ok(), "memory takes all bytes");
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         let unchecked = (!self.checks_signatures).then_some(false);
         map.optional(SIGNATURES, unchecked, |encoder, checks| encoder.bool(checks).map(|_| ()));
         map.entry(SCOPE, |encoder| bytes(encoder, &scope));
@@ -210,7 +210,7 @@ impl GroupKeys {
 
     /// Writes the payload of the response.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(GKTY, |encoder| integer(encoder, AXIOM));
         map.encoded(KEY, Some(self.key()));
         map.entry(NUM, |encoder| number(encoder, self.epoch.into()));
@@ -223,7 +223,7 @@ impl GroupKeys {
 
     fn key(&self) -> Out {
         let suite = SUITES.iter().find(|(suite, _)| *suite == self.suite).map_or(0, |(_, number)| *number);
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(1, |encoder| number(encoder, self.group_id.into()));
         map.optional(2, self.sender_id.map(u64::from), number);
         map.entry(3, |encoder| number(encoder, suite));
@@ -240,7 +240,7 @@ impl GroupKeys {
     }
 
     fn management(&self) -> Out {
-        let mut map = MapWriter::new();
+        let mut map = MapWriter::default();
         map.entry(1, |encoder| bytes(encoder, &self.chain));
         map.entry(2, |encoder| number(encoder, self.leaf.into()));
         map.entry(3, |encoder| bytes(encoder, self.path.as_flattened()));
@@ -258,7 +258,7 @@ impl GroupKeys {
         read_message(message, |label, decoder| {
             match label {
                 GKTY => of_axiom = decoder.i64()? == AXIOM,
-                KEY => super::cbor::read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
+                KEY => crate::cbor::read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
                 NUM => keys.epoch = decoder.u16()?,
                 MGT_KEY_MATERIAL => read_message(decoder.bytes()?, |label, decoder| keys.take(label, decoder))?,
                 _ => return Ok(false),

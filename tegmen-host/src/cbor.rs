@@ -39,7 +39,10 @@ impl From<minicbor::decode::Error> for Malformed {
 
 /// Reads a message that is one map. `take` reads the value of a label that it knows, and returns false, without reading, for
 /// another one.
-pub(super) fn read_message<'b>(
+///
+/// # Errors
+/// [`Malformed`].
+pub fn read_message<'b>(
     bytes: &'b [u8],
     take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
 ) -> Result<(), Malformed> {
@@ -47,7 +50,10 @@ pub(super) fn read_message<'b>(
 }
 
 /// Does the same as [`read_message`] for a message of at most `longest` bytes.
-pub(super) fn read_message_of<'b>(
+///
+/// # Errors
+/// [`Malformed`].
+pub fn read_message_of<'b>(
     bytes: &'b [u8],
     longest: usize,
     take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
@@ -61,7 +67,10 @@ pub(super) fn read_message_of<'b>(
 }
 
 /// Reads one map as [`read_message`] does.
-pub(super) fn read_map<'b>(
+///
+/// # Errors
+/// [`Malformed`].
+pub fn read_map<'b>(
     decoder: &mut Decoder<'b>,
     mut take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
 ) -> Result<(), Malformed> {
@@ -99,7 +108,10 @@ pub(super) fn read_map<'b>(
 }
 
 /// Reads an array; `take` reads each element.
-pub(super) fn read_array<'b>(
+///
+/// # Errors
+/// [`Malformed`].
+pub fn read_array<'b>(
     decoder: &mut Decoder<'b>,
     mut take: impl FnMut(&mut Decoder<'b>) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
@@ -116,7 +128,10 @@ pub(super) fn read_array<'b>(
 }
 
 /// Reads a value that is null or read by `read`.
-pub(super) fn nullable<'b, T>(
+///
+/// # Errors
+/// [`Malformed`].
+pub fn nullable<'b, T>(
     decoder: &mut Decoder<'b>,
     read: impl FnOnce(&mut Decoder<'b>) -> Result<T, minicbor::decode::Error>,
 ) -> Result<Option<T>, Malformed> {
@@ -128,7 +143,7 @@ pub(super) fn nullable<'b, T>(
 }
 
 /// A type of an integer.
-pub(super) const fn is_integer(datatype: Type) -> bool {
+pub const fn is_integer(datatype: Type) -> bool {
     use Type::{I8, I16, I32, I64, Int, U8, U16, U32, U64};
     matches!(datatype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Int)
 }
@@ -137,16 +152,17 @@ pub(super) const fn is_integer(datatype: Type) -> bool {
 const FIRST: usize = 256;
 
 /// Bytes under construction, wiped on drop. A [`Sink`] wipes the buffer that they outgrow.
-pub(super) type Out = Zeroizing<Vec<u8>>;
+pub type Out = Zeroizing<Vec<u8>>;
 
 /// Result of writing to memory, which cannot fail.
-pub(super) type Written = Result<(), minicbor::encode::Error<Infallible>>;
+pub type Written = Result<(), minicbor::encode::Error<Infallible>>;
 
 /// A writer of one value.
-pub(super) struct Sink<'o>(&'o mut Vec<u8>);
+pub struct Sink<'o>(&'o mut Vec<u8>);
 
 impl<'o> Sink<'o> {
-    pub(super) const fn new(out: &'o mut Vec<u8>) -> Self {
+    /// Appends to these bytes.
+    pub const fn new(out: &'o mut Vec<u8>) -> Self {
         Self(out)
     }
 }
@@ -174,25 +190,27 @@ const fn head(count: u8) -> u8 {
 }
 
 /// A map under construction.
-pub(super) struct MapWriter {
+pub struct MapWriter {
     /// The head, which the end replaces, and the entries.
     out: Out,
     count: u8,
 }
 
-impl MapWriter {
-    pub(super) fn new() -> Self {
+impl Default for MapWriter {
+    fn default() -> Self {
         let mut map = Self { out: Out::default(), count: 0 };
         map.append(&[head(0)]);
         map
     }
+}
 
+impl MapWriter {
     fn append(&mut self, bytes: &[u8]) {
         let Ok(()) = Sink(&mut self.out).write_all(bytes);
     }
 
     /// Adds an entry whose value `write` writes.
-    pub(super) fn entry(&mut self, label: i64, write: impl FnOnce(&mut Encoder<Sink<'_>>) -> Written) -> &mut Self {
+    pub fn entry(&mut self, label: i64, write: impl FnOnce(&mut Encoder<Sink<'_>>) -> Written) -> &mut Self {
         let mut encoder = Encoder::new(Sink(&mut self.out));
         let written: Written = encoder.i64(label).map(|_| ());
         let Ok(()) = written.and_then(|()| write(&mut encoder)) else { return self };
@@ -201,7 +219,7 @@ impl MapWriter {
     }
 
     /// Adds an entry if there is a value.
-    pub(super) fn optional<T>(
+    pub fn optional<T>(
         &mut self,
         label: i64,
         value: Option<T>,
@@ -214,7 +232,7 @@ impl MapWriter {
     }
 
     /// Adds an entry with a value that is encoded already.
-    pub(super) fn encoded(&mut self, label: i64, value: Option<Out>) -> &mut Self {
+    pub fn encoded(&mut self, label: i64, value: Option<Out>) -> &mut Self {
         if let Some(value) = value {
             self.entry(label, |_| Ok(()));
             self.append(&value);
@@ -223,7 +241,7 @@ impl MapWriter {
     }
 
     /// The map.
-    pub(super) fn finish(mut self) -> Out {
+    pub fn finish(mut self) -> Out {
         if let Some(first) = self.out.first_mut() {
             *first = head(self.count);
         }
@@ -232,21 +250,21 @@ impl MapWriter {
 }
 
 /// Writes a text.
-pub(super) fn text(encoder: &mut Encoder<Sink<'_>>, text: &str) -> Written {
+pub fn text(encoder: &mut Encoder<Sink<'_>>, text: &str) -> Written {
     encoder.str(text).map(|_| ())
 }
 
 /// Writes a string of bytes.
-pub(super) fn bytes(encoder: &mut Encoder<Sink<'_>>, bytes: &[u8]) -> Written {
+pub fn bytes(encoder: &mut Encoder<Sink<'_>>, bytes: &[u8]) -> Written {
     encoder.bytes(bytes).map(|_| ())
 }
 
 /// Writes an integer.
-pub(super) fn integer(encoder: &mut Encoder<Sink<'_>>, value: i64) -> Written {
+pub fn integer(encoder: &mut Encoder<Sink<'_>>, value: i64) -> Written {
     encoder.i64(value).map(|_| ())
 }
 
 /// Writes a number that is not negative.
-pub(super) fn number(encoder: &mut Encoder<Sink<'_>>, value: u64) -> Written {
+pub fn number(encoder: &mut Encoder<Sink<'_>>, value: u64) -> Written {
     encoder.u64(value).map(|_| ())
 }
