@@ -87,6 +87,18 @@ impl<const NODES: usize> KeyPath<NODES> {
         Ok(())
     }
 
+    /// Returns the parameters of the current epoch, for an owner that makes them durable: [`Self::new`] takes them. Writes the
+    /// secrets of the nodes into `path`, which the owner wipes.
+    pub fn admission<'a>(&'a self, path: &'a mut [[u8; KEY_LEN]; NODES]) -> Admission<'a> {
+        for (to, from) in path.iter_mut().zip(&self.path) {
+            *to = *from.expose();
+        }
+        let Self { group, epoch, chain, secret, leaf, .. } = self;
+        let levels = leaf.checked_ilog2().map_or(0, |depth| depth.wrapping_add(1) as usize);
+        let path = path.get(..levels).unwrap_or(&[]);
+        Admission { group, epoch: *epoch, chain, secret: secret.expose(), leaf: *leaf, path }
+    }
+
     /// Returns the current epoch.
     pub const fn epoch(&self) -> u16 {
         self.epoch

@@ -42,7 +42,7 @@ const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;
 
 /// Signs a digest for [`seal_node`]: writes the ECDSA-Sig-Value, in DER, and returns its length. `None` if nothing was signed.
-pub type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
+type Sign<'s> = dyn Fn(&[u8; DIGEST_LEN], &mut [u8; MAX_DER]) -> Option<usize> + 's;
 
 /// The place of a new secret in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -127,6 +127,26 @@ fn the_hash_chain_refuses_another_secret_an_old_epoch_and_a_gap() {
 }
 
 #[test]
+fn a_member_that_was_kept_goes_on_where_it_was() {
+    let mut member = member(1);
+    let message = node(Some(&CONTROLLER), Place { epoch: 2, under: 2, up: 1 }, PATH[1], [30; 16]);
+    assert_eq!(open(&mut member, &message), Ok(Rekeyed::Nodes));
+    assert_eq!(open(&mut member, &epoch(2, [30; 16], &secret(2))), Ok(Rekeyed::Epoch));
+    let mut path = [[0; 16]; 4];
+    let kept = member.admission(&mut path);
+    assert_eq!(
+        (kept.epoch, kept.leaf, kept.path.len()),
+        (2, LEAF, PATH.len()),
+        "no more nodes than the tree has levels"
+    );
+    let mut again = KeyPath::<4>::new(&kept).unwrap();
+    assert_eq!(open(&mut again, &message), Err(Discard::Replayed));
+    assert_eq!(open(&mut again, &epoch(3, [30; 16], &secret(3))), Ok(Rekeyed::Epoch));
+    let expected = master_secret::<RustCrypto>(&GROUP, 3, &secret(3));
+    assert_eq!(again.master_secret::<RustCrypto>().expose(), expected.expose());
+}
+
+#[test]
 fn a_node_message_again_is_dropped_before_its_signature_is_checked() {
     let message = node(Some(&CONTROLLER), Place { epoch: 2, under: 2, up: 1 }, PATH[1], [30; 16]);
     let mut member = member(1);
