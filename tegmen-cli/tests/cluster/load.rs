@@ -1,7 +1,8 @@
 //! The load: devices that ask both replicas for keys, tokens and rights, and administrators who write through both.
 
+use crate::administrator::{Administrator, in_an_hour};
 use crate::operator::{SHARED_KEY, runtime};
-use crate::processes::{Administrator, Replica, in_an_hour};
+use crate::processes::Replica;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,20 +8,25 @@
 mod load;
 mod processes;
 
+#[path = "../works/administrator.rs"]
+mod administrator;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/network.rs"]
 mod network;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/operator.rs"]
 mod operator;
+#[path = "../works/process.rs"]
+mod process;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/mod.rs"]
 mod works;
 
+use administrator::Answer;
 use load::{About, Asked, Change, Device, Load, Records, Result, TARGETS, Target};
 use network::{Network, Switch};
 use operator::runtime;
-use processes::{Answer, Member, REPLICAS, Replica, leader};
+use processes::{Member, REPLICAS, Replica, leader};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -80,7 +85,7 @@ impl Cluster {
         // The first replica draws the token for the first key.
         cluster.replicas[0].start(&cluster.network);
         let administrator = cluster.replicas[0].administrator();
-        administrator.make_key();
+        administrator.make_key(&["keys:write", "devices:write", "devices:read", "revoke", "audit:read"]);
         for device in load::devices() {
             let answer = administrator.ask("POST", "/v1/devices", Some(&device)).expect("an answer");
             assert_eq!(answer.status, 201, "{answer:?}");
@@ -112,7 +117,7 @@ impl Cluster {
         let now = Instant::now();
         let load = self.load.as_ref().unwrap();
         for replica in 0..self.replicas.len() {
-            processes::wait("key of a session after a fault", || {
+            process::wait("key of a session after a fault", || {
                 load.look(|records| {
                     let mut newest = records.asked.iter().rev().take_while(|asked| asked.sent > now);
                     newest.any(|asked| {
@@ -161,7 +166,7 @@ impl Cluster {
             is_done(administrator.ask("PATCH", &format!("/v1/devices/{device}"), Some(&body)));
         }
         let hash = to_hex(&target.token_hash());
-        let body = json!({ "hash": hash, "expires": processes::in_an_hour(), "concerned": ["lamp"] });
+        let body = json!({ "hash": hash, "expires": administrator::in_an_hour(), "concerned": ["lamp"] });
         is_done(administrator.ask("POST", "/v1/revocations", Some(&body)));
         let taken_back = Instant::now();
         std::thread::sleep(time.saturating_sub(out.elapsed()));

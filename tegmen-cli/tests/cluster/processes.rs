@@ -1,49 +1,14 @@
 //! The programs of a test: members of etcd and access control servers, each on a host of its own.
 
+use crate::administrator::Administrator;
 use crate::network::{Network, Switch};
 use crate::operator::{POLICY, secret};
+use crate::process::{Process, wait};
 use serde_json::Value;
-use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
-
-/// Time for a program to begin its work.
-const START: Duration = Duration::from_secs(30);
-
-/// Waits until something is there.
-pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + START;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "after {} s there is still no {what}", START.as_secs());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A program that runs on a host.
-struct Process(Child);
-
-impl Process {
-    /// Starts it, with its output in a file.
-    fn start(mut command: Command, log: &Path) -> Self {
-        let log = File::options().create(true).append(true).open(log).unwrap();
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
-    }
-}
-
-impl Drop for Process {
-    /// Kills it with SIGKILL.
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::time::Duration;
 
 /// A member of etcd.
 pub(crate) struct Member {
@@ -197,64 +162,4 @@ impl Replica {
             administrator.ask("GET", "/v1/devices?limit=1", None).filter(|answer| answer.status == 200)
         });
     }
-}
-
-/// A client of the HTTPS interface of one replica, which is `curl`.
-#[derive(Clone)]
-pub(crate) struct Administrator {
-    dir: PathBuf,
-    address: String,
-}
-
-/// An answer to an administrator.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Value,
-    /// The revision in the entity tag.
-    pub(crate) revision: Option<u64>,
-}
-
-impl Administrator {
-    /// Makes the first key, with the token that the server has drawn.
-    pub(crate) fn make_key(&self) {
-        let file = self.dir.join("bootstrap");
-        let token = wait("bootstrap token", || std::fs::read_to_string(&file).ok().filter(|token| !token.is_empty()));
-        let scopes = ["keys:write", "devices:write", "devices:read", "revoke", "audit:read"];
-        let key = serde_json::json!({ "name": "root", "scopes": scopes, "expires": in_an_hour() }).to_string();
-        let made = wait("key", || {
-            self.ask_with(token.trim(), "POST", "/v1/keys", Some(&key)).filter(|made| made.status == 201)
-        });
-        secret(self.dir.parent().unwrap(), "key", made.body["key"].as_str().unwrap());
-    }
-
-    /// `None` if there is no answer.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
-        let key = std::fs::read_to_string(self.dir.parent().unwrap().join("key")).unwrap();
-        self.ask_with(&key, method, path, body.map(Value::to_string).as_deref())
-    }
-
-    fn ask_with(&self, key: &str, method: &str, path: &str, body: Option<&str>) -> Option<Answer> {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--max-time", "8", "--cacert", "admin.pem", "--request", method]);
-        curl.args(["--resolve", &format!("localhost:8443:{}", self.address), "--header", "if-match: *"]);
-        curl.args(["--header", &format!("authorization: Bearer {key}")]);
-        curl.args(["--write-out", "\n%header{etag}\n%{http_code}"]);
-        if let Some(body) = body {
-            curl.args(["--data", body]);
-        }
-        let output = curl.arg(format!("https://localhost:8443{path}")).current_dir(&self.dir).output();
-        let output = output.unwrap_or_else(|error| panic!("curl: {error}; type: sudo apt-get install curl"));
-        let text = String::from_utf8(output.stdout).unwrap();
-        let (text, status) = text.rsplit_once('\n')?;
-        let (body, tag) = text.rsplit_once('\n')?;
-        let status = status.parse().ok().filter(|status| *status != 0 && output.status.success())?;
-        let revision = tag.trim_matches('"').parse().ok();
-        Some(Answer { status, body: serde_json::from_str(body).unwrap_or_default(), revision })
-    }
-}
-
-/// Seconds since 1970, an hour from now.
-pub(crate) fn in_an_hour() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() + 3600
 }

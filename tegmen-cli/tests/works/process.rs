@@ -1,0 +1,41 @@
+//! Programs that a test starts.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Time for a program to begin its work.
+const START: Duration = Duration::from_secs(30);
+
+/// Waits until something is there.
+pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + START;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "after {} s there is still no {what}", START.as_secs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A program that runs on a host.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts it, with its output in a file.
+    pub(crate) fn start(mut command: Command, log: &Path) -> Self {
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+}
+
+impl Drop for Process {
+    /// Kills it with SIGKILL.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
