@@ -2,9 +2,10 @@
 
 pub mod groupcomm;
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _, UdpSocket};
 use std::str::FromStr;
+use std::{fmt, io};
 
 /// A multicast address, and on which network interface.
 ///
@@ -42,6 +43,28 @@ impl Group {
     pub fn is_named_by(host: &str) -> bool {
         let address = host.split_once('%').map_or(host, |(address, _)| address);
         address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())
+    }
+
+    /// Opens a socket at any port that sends to the group by its interface. Its calls do not block.
+    ///
+    /// # Errors
+    /// The error of the system, also if the interface is gone.
+    pub fn socket(&self) -> io::Result<UdpSocket> {
+        let any: SocketAddr = match self.ip {
+            IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = Socket::new(Domain::for_address(any), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        match (self.ip, self.interface_address()) {
+            (IpAddr::V6(_), _) if self.index > 0 => socket.set_multicast_if_v6(self.index)?,
+            (IpAddr::V4(_), Some(address)) => socket.set_multicast_if_v4(&address)?,
+            #[cfg(target_os = "linux")]
+            (IpAddr::V4(_), None) => socket.bind_device(self.interface.as_ref().map(String::as_bytes))?,
+            _ => {}
+        }
+        socket.bind(&any.into())?;
+        Ok(socket.into())
     }
 
     /// The number of the interface, or 0.

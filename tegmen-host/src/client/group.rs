@@ -6,10 +6,9 @@ use crate::clock;
 use crate::group::Group;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashSet;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Full;
@@ -42,7 +41,7 @@ pub async fn ask_group(
 ) -> Result<usize, ClientError> {
     let remote = group.at(port);
     let unreachable = |source| ClientError::Unreachable { remote, source };
-    let socket = open(group, remote).map_err(unreachable)?;
+    let socket = group.socket().and_then(UdpSocket::from_std).map_err(unreachable)?;
     request.check()?;
     let mut environment = Environment::new(HostCrypto::from_os().map_err(ClientError::System)?);
     let start = clock::now();
@@ -130,22 +129,4 @@ impl GroupRequests for OneRequest {
     fn close(&mut self, _: RequestId) {
         self.open = None;
     }
-}
-
-fn open(group: &Group, remote: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    match (remote, group.interface_address()) {
-        (SocketAddr::V6(_), _) if group.index() > 0 => socket.set_multicast_if_v6(group.index())?,
-        (SocketAddr::V4(_), Some(address)) => socket.set_multicast_if_v4(&address)?,
-        #[cfg(target_os = "linux")]
-        (SocketAddr::V4(_), None) => socket.bind_device(group.interface.as_ref().map(String::as_bytes))?,
-        _ => {}
-    }
-    let any: SocketAddr = match remote {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    socket.bind(&any.into())?;
-    UdpSocket::from_std(socket.into())
 }
