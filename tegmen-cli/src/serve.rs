@@ -5,6 +5,7 @@ pub(crate) mod admin;
 mod check;
 mod config_file;
 mod groups;
+mod interface;
 mod options;
 mod page;
 mod reload;
@@ -214,11 +215,17 @@ fn run(
     let log = running.log.clone();
     running.sections().announce(&running.server, contexts, &log);
     let address = running.sections().service.metrics;
-    let started = Operation { started: SystemTime::now(), ready: true, reloads: 0, reloads_refused: 0 };
+    let started = Operation { started: SystemTime::now(), ready: true, reloads: 0, reloads_refused: 0, groups: None };
     let (operation, watched) = watch::channel(started);
-    let shown = Shown { counts: running.server.counts(), pulse: running.server.pulse(), operation: watched };
+    let shown = Shown {
+        counts: running.server.counts(),
+        pulse: running.server.pulse(),
+        operation: watched,
+        outbox: running.outbox(),
+    };
     let outcome = runtime.block_on(async {
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
+        running.control_groups();
         running.administer().await?;
         let mut ended = std::pin::pin!(ended);
         let mut alive = std::pin::pin!(keep_alive(&shown, manager));

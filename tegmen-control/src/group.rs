@@ -1,21 +1,29 @@
 //! Groups after Axiom ([`tegmen::axiom`]) at their controller.
 //!
 //! A [`KeyTree`] has the keys of one group, and makes the messages that replace them. A [`Controller`] keeps groups in a store:
-//! it creates them, admits and evicts members, and begins epochs. [`server`] serves it over CoAP after RFC 9594. A member that an
-//! operator provisions reads its keys by [`read_member_file`].
+//! it creates them, admits and evicts members, and begins epochs. [`send()`] sends its messages, and [`server`] serves it over CoAP
+//! after RFC 9594. A member that an operator provisions reads its keys by [`read_member_file`].
 
 mod config;
 mod controller;
 mod members;
+mod outbox;
+mod periodic;
 mod provisioned;
+mod rekeying;
 mod rows;
+mod sending;
 pub mod server;
 mod tree;
 
 pub use config::{GroupConfig, GroupError};
-pub use controller::{Controller, Outgoing, Rekeying, Report};
+pub use controller::{Controller, Report};
 pub use members::{Member, NewMember};
+pub use outbox::{GroupCounts, Outbox, Pace};
+pub use periodic::rekey_periodically;
 pub use provisioned::{MemberFileError, read_member_file};
+pub use rekeying::{Outgoing, Rekeying};
+pub use sending::{Sending, send};
 pub use tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, RekeyMessage};
 
 /// The identity of a group: 16 random bytes.

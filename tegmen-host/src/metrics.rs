@@ -18,6 +18,19 @@ pub struct Operation {
     pub reloads: u64,
     /// The number of times that it was read again and refused.
     pub reloads_refused: u64,
+    /// The counts of its controller of groups, if it has one.
+    pub groups: Option<GroupTotals>,
+}
+
+/// The counts of a controller of groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupTotals {
+    /// Epochs that it has begun.
+    pub epochs: u64,
+    /// Rekey messages that were sent, each time.
+    pub messages: u64,
+    /// Rekey messages that were not made or not sent, and changes in the background that failed.
+    pub failures: u64,
 }
 
 /// All counts, and those of the service if there is one. No name of a peer or an identity is among them.
@@ -58,6 +71,13 @@ fn write_operation(text: &mut String, operation: &Operation) {
     gauge(text, "ready", "", "1 while the service takes requests.", operation.ready.into());
     let results = [("{result=\"taken\"}", operation.reloads), ("{result=\"refused\"}", operation.reloads_refused)];
     counter(text, "reloads", "Times that the configuration was read again, by the result.", &results);
+    if let Some(GroupTotals { epochs, messages, failures }) = operation.groups {
+        counter(text, "group_epochs", "Epochs of groups that this controller has begun.", &[("", epochs)]);
+        counter(text, "group_messages", "Rekey messages that were sent, each time.", &[("", messages)]);
+        let help =
+            "Rekey messages that were not made or not sent, and changes of groups in the background that failed.";
+        counter(text, "group_failures", help, &[("", failures)]);
+    }
 }
 
 /// Writes the state of the tables.

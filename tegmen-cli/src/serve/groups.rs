@@ -2,6 +2,7 @@
 
 use super::access;
 use super::config_file::Mistake;
+use super::interface::GroupInterface;
 use super::options::Groups;
 use super::store::Rows;
 use crate::log::{Level, Log};
@@ -10,17 +11,22 @@ use crate::public_keys::signer;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::group::Controller;
 use tegmen_control::group::server::{ByPolicy, Event, GroupServer};
+use tegmen_control::group::{Controller, Outbox, Pace, Sending, rekey_periodically, send};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::x509::signer::{SignatureScheme, Signer};
 
 /// A controller that is open.
 pub(super) struct Role {
     pub(super) controller: Arc<Controller<Rows>>,
+    pub(super) outbox: Outbox,
     /// The publisher in rules of the policy.
     party: OwnedParty,
+    sending: Sending,
+    /// The longest time of an epoch.
+    period: Option<Duration>,
 }
 
 impl Groups {
@@ -33,8 +39,20 @@ impl Groups {
         match &self.group_controller {
             Some(_) if !has_store => mistakes.push(Mistake::new("group-controller", "it needs --store")),
             Some(name) => mistakes.extend(party(name).err().map(|why| Mistake::new("group-controller", why))),
-            None if self.group_key.is_some() => mistakes.push(Mistake::new("group-key", "it needs --group-controller")),
-            None => {}
+            None => {
+                let given =
+                    [("group-key", self.group_key.is_some()), ("group-interface", !self.group_interface.is_empty())];
+                let given = given.into_iter().filter(|(_, is_given)| *is_given);
+                mistakes.extend(given.map(|(key, _)| Mistake::new(key, "it needs --group-controller")));
+            }
+        }
+        let mut groups: Vec<_> = self.group_interface.iter().map(|interface| interface.group.as_deref()).collect();
+        groups.sort_unstable();
+        if groups.windows(2).any(|pair| matches!(pair, [one, other] if one == other)) {
+            mistakes.push(Mistake::new(
+                "group-interface",
+                "a group has one interface, and all others have one: remove the second one",
+            ));
         }
         let wrong_key = self.group_key.as_deref().and_then(|file| group_key(file).err());
         mistakes.extend(wrong_key.map(|failure| Mistake::new("group-key", failure.message)));
@@ -46,12 +64,35 @@ impl Groups {
         let (Some(name), Some(access)) = (&self.group_controller, access) else { return Ok(None) };
         let key = self.group_key.as_deref().map(group_key).transpose()?;
         let (_, rows) = access.shared();
-        let controller = Arc::new(Controller::new(rows, key).map_err(Failure::io)?);
+        let outbox = Outbox::default();
+        let controller = Controller::new(rows, key).map_err(Failure::io)?.with_outbox(outbox.clone());
         log.always(
             || format!("control of groups, as {name} in the policy"),
             || json!({ "event": "group_controller", "name": name }),
         );
-        Ok(Some(Role { controller, party: party(name).map_err(Failure::usage)? }))
+        Ok(Some(Role {
+            controller: Arc::new(controller),
+            outbox,
+            party: party(name).map_err(Failure::usage)?,
+            sending: self.sending(),
+            period: (self.rekey_period > 0).then(|| Duration::from_secs(self.rekey_period)),
+        }))
+    }
+
+    fn sending(&self) -> Sending {
+        let pace = Pace {
+            interval: Duration::from_millis(self.rekey_interval),
+            repetitions: self.rekey_repetitions,
+            wait: Duration::from_secs_f64(self.rekey_wait),
+        };
+        let mut sending = Sending { pace, ..Sending::default() };
+        for GroupInterface { group, name } in self.group_interface.iter().cloned() {
+            match group {
+                Some(group) => drop(sending.interfaces.insert(group, name)),
+                None => sending.interface = Some(name),
+            }
+        }
+        sending
     }
 }
 
@@ -62,6 +103,16 @@ impl Role {
         let authority = ByPolicy { service, credentials, controller: self.party.clone() };
         let events = Arc::new(move |event: Event<'_>| write(&log, &event));
         GroupServer::new(Arc::clone(&self.controller), Arc::new(authority), events)
+    }
+
+    /// Starts the tasks of the controller on the runtime: they send its messages, and begin periodic epochs.
+    pub(super) fn start(&self) {
+        let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());
+        tokio::spawn(async move { send(&*controller, &sending).await });
+        if let Some(period) = self.period {
+            let controller = Arc::clone(&self.controller);
+            tokio::spawn(async move { rekey_periodically(&*controller, period).await });
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The options of `tegmen serve`, a struct for each section of the configuration file. A key of the file is the option of the
 //! same name; its section is the heading of the option in the help.
 
+use super::interface::{GroupInterface, group_interface};
 use super::roles::{Certified, Role, certified, role};
 use super::store::Place;
 use crate::log::{Format, Level};
@@ -184,6 +185,22 @@ pub(super) struct Groups {
     /// member gets its rekey messages alone.
     #[arg(long, value_name = "FILE")]
     pub(super) group_key: Option<PathBuf>,
+    /// Send rekey messages by this interface, or those of one group with GROUP=INTERFACE; may be repeated. It is a name as eth0,
+    /// or for IPv4 an address of it. Default: the choice of the system.
+    #[arg(long, value_name = "[GROUP=]INTERFACE", value_parser = group_interface)]
+    pub(super) group_interface: Vec<GroupInterface>,
+    /// Milliseconds between two rekey messages, so that a radio network takes them.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub(super) rekey_interval: u64,
+    /// Send the rekey messages of a change N times again, so that members get what was lost.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=16))]
+    pub(super) rekey_repetitions: u8,
+    /// Seconds before rekey messages are sent again for the first time; before each further time twice as long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub(super) rekey_wait: f64,
+    /// Begin an epoch in each group whose epoch has lasted for this number of seconds; 0 begins none without a change.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(super) rekey_period: u64,
 }
 
 #[derive(Args)]

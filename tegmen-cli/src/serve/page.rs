@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tegmen_host::metrics::{self, Operation};
+use tegmen_control::group::{GroupCounts, Outbox};
+use tegmen_host::metrics::{self, GroupTotals, Operation};
 use tegmen_host::server::{Counts, Pulse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,9 +31,18 @@ pub(super) struct Shown {
     pub(super) counts: Counts,
     pub(super) pulse: Pulse,
     pub(super) operation: watch::Receiver<Operation>,
+    /// That of the controller of groups, if the server has one.
+    pub(super) outbox: Option<Outbox>,
 }
 
 impl Shown {
+    /// The operation of the service now.
+    fn operation(&self) -> Operation {
+        let totals = |GroupCounts { epochs, messages, failures }| GroupTotals { epochs, messages, failures };
+        let groups = self.outbox.as_ref().map(|outbox| totals(outbox.counts()));
+        Operation { groups, ..*self.operation.borrow() }
+    }
+
     /// True if each shard answers soon.
     pub(super) async fn is_live(&self) -> bool {
         tokio::time::timeout(ANSWER_WITHIN, self.pulse.beats()).await == Ok(true)
@@ -50,8 +60,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()>
     let (live, ready) = (shown.clone(), shown.clone());
     let metrics = move || async move {
         let headers = [(header::CONTENT_TYPE, metrics::MEDIA_TYPE), (header::CONNECTION, "close")];
-        let operation = *shown.operation.borrow();
-        (headers, metrics::render(&shown.counts.totals(), Some(&operation)))
+        (headers, metrics::render(&shown.counts.totals(), Some(&shown.operation())))
     };
     let live = move || async move { answer(live.is_live().await, ["live", "a shard does not answer"]) };
     let ready = move || async move {

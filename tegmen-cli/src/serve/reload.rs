@@ -13,6 +13,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen_admin::Tls;
+use tegmen_control::group::Outbox;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::PublicKeys;
@@ -154,6 +155,18 @@ impl Running {
             self.admin = self.sections().admin.start(role, self.groups.as_ref(), &self.log).await?;
         }
         Ok(())
+    }
+
+    /// Sends the rekey messages of groups, and begins periodic epochs, on the runtime, if the server controls groups.
+    pub(super) fn control_groups(&self) {
+        if let Some(groups) = &self.groups {
+            groups.start();
+        }
+    }
+
+    /// Returns the outbox of the controller of groups, if there is one.
+    pub(super) fn outbox(&self) -> Option<Outbox> {
+        self.groups.as_ref().map(|role| role.outbox.clone())
     }
 
     /// Returns the number of resources.

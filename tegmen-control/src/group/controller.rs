@@ -8,17 +8,21 @@
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
 use super::members::{Member, Members, NewMember};
-use super::rows::{self, GUARD, Head, Row};
+use super::outbox::Outbox;
+use super::rekeying::{Outgoing, Rekeying};
+use super::rows::{self, Begun, GUARD, Head, Row};
 use super::tree::{Admitted, Change, KeyTree, Refused};
 use crate::access::policy::OwnedParty;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_host::group::groupcomm::{GroupKeys, address_bytes};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::Signer;
+use tegmen_store::clock::now_millis;
 use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
@@ -30,28 +34,10 @@ const PAGE: usize = 1000;
 const BATCH: usize = 100;
 /// Such transactions that wait for the store at the same time, which makes several of them durable at once.
 const AT_ONCE: usize = 64;
+/// Time for which a member that joins waits until the messages of its change were sent.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes of the name of a group.
 const MAX_NAME: usize = 64;
-
-/// The messages of a change, in the order in which to send them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rekeying {
-    /// The epoch that the change has begun.
-    pub epoch: u16,
-    /// The messages.
-    pub messages: Vec<Outgoing>,
-    /// A message for the operator, if the group needs something.
-    pub warning: Option<String>,
-}
-
-/// A datagram to send.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outgoing {
-    /// The address of the group, or that of one member with the port of the group.
-    pub to: SocketAddr,
-    /// Its payload.
-    pub bytes: Vec<u8>,
-}
 
 /// A group as its operator sees it. It has no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +65,8 @@ struct Group {
     config: GroupConfig,
     tree: KeyTree,
     members: Members,
+    /// Time at which the epoch began, in seconds since 1970.
+    since: u64,
     /// The revision of the head.
     at: Revision,
 }
@@ -88,6 +76,8 @@ struct Group {
 struct Step {
     /// A new epoch, if one begins.
     change: Option<Change>,
+    /// Time at which it begins, in seconds since 1970.
+    since: u64,
     member: Option<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
 }
@@ -98,6 +88,7 @@ pub struct Controller<S, C = HostCrypto> {
     signer: Option<Arc<dyn Signer>>,
     crypto: Mutex<C>,
     groups: Mutex<HashMap<String, Arc<Place>>>,
+    outbox: Option<Outbox>,
 }
 
 /// A group that may be in memory. One change at a time is made.
@@ -116,7 +107,26 @@ impl<S: Store> Controller<S> {
 impl<S: Store, C: Crypto> Controller<S, C> {
     /// Does the same as [`Self::new`] with another provider.
     pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
-        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default() }
+        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), outbox: None }
+    }
+
+    /// Puts the messages of each change into an outbox, from which [`send()`](super::send) takes them.
+    #[must_use]
+    pub fn with_outbox(mut self, outbox: Outbox) -> Self {
+        self.outbox = Some(outbox);
+        self
+    }
+
+    /// Returns when the messages of a change were sent once, so that members have the epoch before one that joins uses it, or after
+    /// some seconds.
+    pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
+        if let Some(outbox) = &self.outbox {
+            let _ = tokio::time::timeout(PATIENCE, outbox.first_sent(group, epoch)).await;
+        }
+    }
+
+    pub(super) const fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
     }
 
     fn crypto(&self) -> MutexGuard<'_, C> {
@@ -152,7 +162,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let transaction = Transaction::default()
             .require(rows::name(name), Revision::ABSENT)
             .put(rows::name(name), rows::identity(&identity))
-            .put(Row::Head.key(&prefix), Head::value(&config, 1, None, &seed))
+            .put(Row::Head.key(&prefix), Head::value(&config, Begun { epoch: 1, since: now(), changed: None }, &seed))
             .put(Row::Guard.key(&prefix), Value::Number(GUARD));
         match self.store.commit(transaction).await {
             Ok(_) => Ok(()),
@@ -187,7 +197,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 checks_signatures: new.checks_signatures,
                 since: change.epoch,
             };
-            Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), replica: None })
+            Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), ..Step::default() })
         })
         .await
     }
@@ -199,7 +209,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, crypto| {
             let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
-            Ok(Step { change: Some(change), member: Some((member.to_owned(), None)), replica: None })
+            Ok(Step { change: Some(change), member: Some((member.to_owned(), None)), ..Step::default() })
         })
         .await
     }
@@ -210,6 +220,31 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// As [`Self::admit`].
     pub async fn rekey(&self, group: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, _| Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() })).await
+    }
+
+    /// Begins the next epoch with the same members, if the current one has lasted for this time. `None` if it has not.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub async fn rekey_after(&self, group: &str, age: Duration) -> Result<Option<Rekeying>, GroupError> {
+        let is_young = |since: u64| now().saturating_sub(since) < age.as_secs();
+        // The head alone, so that a group stays where it is until its time.
+        let prefix = rows::prefix(&self.identity(group).await?);
+        let row = Row::Head.key(&prefix);
+        let head = self.store.read(row.as_bytes(), None).await?.entry;
+        let head = head.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?;
+        if is_young(Head::read(&head.value).map_err(|why| GroupError::Fault { key: row, why })?.begun.since) {
+            return Ok(None);
+        }
+        let rekeying = self.change(group, |group, _| match is_young(group.since) {
+            true => Err(GroupError::Changed(group.name.clone())),
+            false => Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() }),
+        });
+        match rekeying.await {
+            // Another controller has begun an epoch meanwhile.
+            Err(GroupError::Changed(_)) => Ok(None),
+            rekeying => rekeying.map(Some),
+        }
     }
 
     /// Returns the messages of the last change again, for a controller that was killed before it sent them.
@@ -270,6 +305,18 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let page = self.store.scan(Scan { after, ..Scan::of(rows::NAMES, most) }).await?;
         let name = |entry: Entry| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::NAMES)?.to_owned());
         Ok(page.entries.into_iter().filter_map(name).collect())
+    }
+
+    /// Returns the names of all groups.
+    pub(super) async fn names(&self) -> Result<Vec<String>, GroupError> {
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let page = self.list(names.last().map(String::as_str), PAGE).await?;
+            if page.is_empty() {
+                return Ok(names);
+            }
+            names.extend(page);
+        }
     }
 
     /// Returns a group as its operator sees it.
@@ -342,12 +389,31 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let mut place = place.lock().await;
         for _ in 0..PLANS {
             let group = self.current(&mut place, name).await?;
-            let step = plan(group, &mut self.crypto())?;
-            if self.commit(group, step).await? {
-                return group.rekeying(&mut *self.crypto(), self.signer.as_deref());
+            let step = Step { since: now(), ..plan(group, &mut self.crypto())? };
+            match self.commit(group, step).await {
+                Ok(true) => return self.hand_over(group),
+                Ok(false) => {}
+                Err(error) => {
+                    // The change may be durable all the same.
+                    self.outbox.iter().for_each(|outbox| outbox.resume(name, Instant::now()));
+                    return Err(error);
+                }
             }
         }
         Err(GroupError::Changed(name.to_owned()))
+    }
+
+    /// Seals the messages of a change that is durable, and puts them into the outbox.
+    fn hand_over(&self, group: &Group) -> Result<Rekeying, GroupError> {
+        let rekeying = group.rekeying(&mut *self.crypto(), self.signer.as_deref());
+        if let Some(outbox) = &self.outbox {
+            outbox.begin_epoch();
+            match &rekeying {
+                Ok(rekeying) => outbox.put(&group.name, rekeying, Instant::now()),
+                Err(_) => outbox.resume(&group.name, Instant::now()),
+            }
+        }
+        rekeying
     }
 
     /// Makes a step durable. Returns false if another controller changed the group meanwhile.
@@ -437,7 +503,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             }
             next = scan.following(&page);
         }
-        let (Head { config, epoch, changed, seed }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
+        let (Head { config, begun, seed }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
         if guard != Some(Value::Number(GUARD)) {
             return Err(GroupError::Restored(name.to_owned()));
         }
@@ -445,8 +511,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         for (_, member) in members.iter() {
             tree.occupy::<C>(member.leaf, member.checks_signatures);
         }
-        tree.resume(nodes, epoch, changed);
-        Ok(Group { name: name.to_owned(), prefix, config, tree, members, at })
+        tree.resume(nodes, begun.epoch, begun.changed);
+        Ok(Group { name: name.to_owned(), prefix, config, tree, members, since: begun.since, at })
     }
 }
 
@@ -460,9 +526,10 @@ impl Group {
     fn transaction(&self, step: &Step) -> Transaction {
         let head = Row::Head.key(&self.prefix);
         let mut transaction = Transaction::default().require(head.as_str(), self.at);
-        let (mut epoch, mut changed) = self.tree.last();
+        let (epoch, changed) = self.tree.last();
+        let mut begun = Begun { epoch, since: self.since, changed };
         if let Some(change) = &step.change {
-            (epoch, changed) = (change.epoch, change.leaf);
+            begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaf };
             for (number, secret) in &change.nodes {
                 transaction = set(transaction, Row::Node(*number).key(&self.prefix), secret.as_ref().map(rows::node));
             }
@@ -473,13 +540,14 @@ impl Group {
         if let Some((name, id)) = &step.replica {
             transaction = set(transaction, Row::Replica(name).key(&self.prefix), id.as_ref().map(rows::plain));
         }
-        transaction.put(head, Head::value(&self.config, epoch, changed, self.tree.seed()))
+        transaction.put(head, Head::value(&self.config, begun, self.tree.seed()))
     }
 
     /// Takes a step that is durable.
     fn take(&mut self, step: Step, revision: Revision) {
         if let Some(change) = step.change.filter(|change| change.epoch != self.tree.epoch()) {
             self.tree.apply(change);
+            self.since = step.since;
         }
         if let Some((name, member)) = step.member {
             self.members.set(&name, member);
@@ -543,7 +611,10 @@ impl Step {
         }
         let checks_signatures =
             step.member.as_ref().and_then(|(_, member)| member.as_ref()).is_none_or(|member| member.checks_signatures);
-        step.change = head.map(|Head { epoch, changed: leaf, .. }| Change { epoch, leaf, checks_signatures, nodes });
+        if let Some(Head { begun: Begun { epoch, since, changed: leaf }, .. }) = head {
+            step.since = since;
+            step.change = Some(Change { epoch, leaf, checks_signatures, nodes });
+        }
         Ok(step)
     }
 }
@@ -575,6 +646,11 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    now_millis() / 1000
 }
 
 fn check_name(name: &str) -> Result<(), GroupError> {

@@ -77,10 +77,18 @@ pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
 /// The head of a group.
 pub(super) struct Head {
     pub(super) config: GroupConfig,
-    pub(super) epoch: u16,
-    /// The leaf whose path the last change replaced.
-    pub(super) changed: Option<u32>,
+    pub(super) begun: Begun,
     pub(super) seed: Secret<DIGEST_LEN>,
+}
+
+/// The current epoch, and the change that has begun it.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) epoch: u16,
+    /// Time at which the epoch began, in seconds since 1970.
+    pub(super) since: u64,
+    /// The leaf whose path the change replaced.
+    pub(super) changed: Option<u32>,
 }
 
 /// The part of a head that is text.
@@ -89,6 +97,8 @@ pub(super) struct Head {
 struct HeadRecord {
     config: GroupConfig,
     epoch: u16,
+    #[serde(default)]
+    since: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed: Option<u32>,
 }
@@ -98,13 +108,15 @@ impl Head {
     pub(super) fn read(value: &Value) -> Result<Self, String> {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
-        let HeadRecord { config, epoch, changed } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        Ok(Self { config, epoch, changed, seed: Secret::new(*seed) })
+        let HeadRecord { config, epoch, since, changed } =
+            serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        Ok(Self { config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
     }
 
     /// Writes the row.
-    pub(super) fn value(config: &GroupConfig, epoch: u16, changed: Option<u32>, seed: &Secret<DIGEST_LEN>) -> Value {
-        let text = serde_json::to_vec(&HeadRecord { config: *config, epoch, changed }).unwrap_or_default();
+    pub(super) fn value(config: &GroupConfig, begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
+        let Begun { epoch, since, changed } = begun;
+        let text = serde_json::to_vec(&HeadRecord { config: *config, epoch, since, changed }).unwrap_or_default();
         // It never outgrows this, so that no copy of the seed remains.
         let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(DIGEST_LEN)));
         bytes.extend_from_slice(&text);

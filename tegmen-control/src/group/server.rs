@@ -13,8 +13,9 @@
 //! same. A member learns its own parameters and the SenderIDs in use, and nothing else of others.
 
 use super::config::GroupError;
-use super::controller::{Controller, Rekeying};
+use super::controller::Controller;
 use super::members::NewMember;
+use super::rekeying::Rekeying;
 use super::tree::Refused;
 use crate::access::policy::{OwnedParty, Question};
 use crate::publisher::{Tickets, rules};
@@ -125,7 +126,8 @@ impl KeyStore for ByToken {
 /// Something that happened at a controller.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A member joined or left: send the messages. The response to the peer follows when this returns.
+    /// A member joined or left. Without an [outbox](Controller::with_outbox), send the messages: the response to the peer follows
+    /// when this returns.
     Rekeying {
         /// The group.
         group: &'a str,
@@ -244,6 +246,7 @@ impl<S: Store> GroupServer<S> {
                 let new = NewMember { name: who.to_owned(), address, sends, checks_signatures };
                 let rekeying = controller.admit(group, &new).await?;
                 self.changed(group, &rekeying, format!("{who} joined the group {group}"));
+                controller.first_sent(group, rekeying.epoch).await;
                 let keys = controller.parameters(group, who).await?;
                 let reply = Reply::new(if known { Code::CHANGED } else { Code::CREATED });
                 let reply = reply.location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));

@@ -5,6 +5,7 @@ mod crashes;
 mod provisioned;
 mod refusals;
 mod rows;
+mod sending;
 mod server;
 mod shared;
 mod world;

@@ -4,11 +4,13 @@ use super::*;
 fn every_line_is_one_of_openmetrics() {
     let mut totals = Totals { requests: 7, ..Totals::default() };
     totals.counters.replayed = 3;
-    let operation = Operation { started: SystemTime::now(), ready: true, reloads: 2, reloads_refused: 1 };
+    let groups = Some(GroupTotals { epochs: 4, messages: 9, failures: 5 });
+    let operation = Operation { started: SystemTime::now(), ready: true, reloads: 2, reloads_refused: 1, groups };
     let text = render(&totals, Some(&operation));
     assert!(text.ends_with("# EOF\n") && text.contains("\ntegmen_requests_total 7\n"));
     assert!(text.contains("\ntegmen_records_dropped_total{reason=\"replayed\"} 3\n"));
     assert!(text.contains("\ntegmen_ready 1\n") && text.contains("\ntegmen_reloads_total{result=\"refused\"} 1\n"));
+    assert!(text.contains("\ntegmen_group_epochs_total 4\n") && text.contains("\ntegmen_group_failures_total 5\n"));
     let mut family = String::new();
     for line in text.lines().filter(|line| *line != "# EOF") {
         match line.strip_prefix("# ") {

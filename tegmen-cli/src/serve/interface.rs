@@ -1,0 +1,17 @@
+//! The outgoing interfaces of rekey messages, as options write them.
+
+/// An outgoing interface: of the group, or of all others.
+#[derive(Clone, Debug)]
+pub(super) struct GroupInterface {
+    pub(super) group: Option<String>,
+    pub(super) name: String,
+}
+
+/// Reads [GROUP=]INTERFACE.
+pub(super) fn group_interface(text: &str) -> Result<GroupInterface, String> {
+    let (group, name) = text.split_once('=').map_or((None, text), |(group, name)| (Some(group), name));
+    match name.is_empty() || group.is_some_and(str::is_empty) {
+        true => Err("write it as INTERFACE, or as GROUP=INTERFACE".to_owned()),
+        false => Ok(GroupInterface { group: group.map(str::to_owned), name: name.to_owned() }),
+    }
+}

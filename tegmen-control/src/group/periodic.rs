@@ -1,0 +1,60 @@
+//! Epochs that begin by the time.
+
+use super::controller::Controller;
+use super::outbox::Outbox;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::Store;
+
+/// The times at which all groups are examined are this part of the period, within these bounds.
+const PARTS: u32 = 8;
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Begins an epoch in each group whose epoch has lasted for `period`, also for changes of other controllers on the store and over
+/// restarts. Ends when it is dropped.
+///
+/// Events of the crate `tracing` report groups whose epoch cannot be replaced.
+pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, C>, period: Duration) {
+    let mut refused = BTreeSet::new();
+    loop {
+        match controller.names().await {
+            Ok(names) => {
+                for name in &names {
+                    rekey(controller, name, period, &mut refused).await;
+                }
+            }
+            Err(error) => {
+                tracing::error!("groups: the names of the groups cannot be read, for a periodic epoch: {error}");
+            }
+        }
+        let pause = period.checked_div(PARTS).unwrap_or(period).clamp(SHORTEST, LONGEST);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// `refused` are the groups that were reported.
+async fn rekey<S: Store, C: Crypto>(
+    controller: &Controller<S, C>,
+    group: &str,
+    period: Duration,
+    refused: &mut BTreeSet<String>,
+) {
+    match controller.rekey_after(group, period).await {
+        Ok(None) => {}
+        Ok(Some(rekeying)) => {
+            refused.remove(group);
+            tracing::debug!("groups: {group} begins the epoch {}", rekeying.epoch);
+            if let Some(warning) = rekeying.warning {
+                tracing::warn!("groups: {warning}");
+            }
+        }
+        Err(error) => {
+            if refused.insert(group.to_owned()) {
+                controller.outbox().into_iter().for_each(Outbox::fail);
+                tracing::error!("groups: {group} keeps its epoch for longer than the period: {error}");
+            }
+        }
+    }
+}
