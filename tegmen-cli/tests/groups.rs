@@ -7,14 +7,19 @@ mod operator;
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
-use operator::{SHARED_KEY, furnish, runtime, secret};
+use operator::{SHARED_KEY, furnish, runtime, secret, with_state};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
+use tegmen::axiom::KeyPath;
 use tegmen::coap::Code;
-use tegmen_control::group::{Controller, GroupConfig};
+use tegmen_control::group::{Controller, GroupConfig, NewMember};
 use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupKeys, JoinRequest};
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::uri::Scheme;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 use tegmen_store::{Database, Options, SealingKey};
@@ -107,6 +112,46 @@ fn a_device_joins_a_group_and_gets_its_keys_also_after_a_restart() {
 }
 
 #[test]
+fn the_eviction_of_a_disabled_device_is_sent_and_counted() {
+    let scene = Scene::new("groups-evict");
+    let signer = furnish_groups(&scene.0);
+    let group = Ipv4Addr::new(239, 255, 77, 2);
+    let listener = UdpSocket::bind((group, 0)).unwrap();
+    listener.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
+    listener.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let member = |name: &str| NewMember { name: name.to_owned(), address: None, sends: false, checks_signatures: true };
+    let mut lamp = None;
+    with_controller(&scene.0, async |controller| {
+        let config = GroupConfig::at((group, listener.local_addr().unwrap().port()).into());
+        controller.create("lamps", config, &[member("lamp"), member("display"), member("mallory")]).await.unwrap();
+        let keys = controller.parameters("lamps", "lamp").await.unwrap();
+        lamp = Some(KeyPath::<16>::new(&keys.admission()).unwrap());
+    });
+    with_state(&scene.0, async |state| {
+        state.set_disabled("mallory", true).await.unwrap();
+    });
+    let sending = "group-interface = \"127.0.0.1\"\nrekey-repetitions = 0\n";
+    let metrics = "[service]\nmetrics = \"127.0.0.1:0\"\n";
+    std::fs::write(scene.0.join("tegmen.toml"), format!("{CONFIG}{sending}{metrics}")).unwrap();
+    let mut server = Server::spawn(&scene.0, &["serve", "--config", "tegmen.toml"], 2);
+    server.wait_for("mallory is evicted from lamps: the device is disabled or removed");
+    let (mut lamp, crypto) = (lamp.unwrap(), &mut HostCrypto::from_os().unwrap());
+    let mut buffer = [0; 256];
+    while lamp.epoch() == 1 {
+        let len = listener.recv(&mut buffer).expect("a rekey message");
+        lamp.open(crypto, Some(signer.public_key()), &buffer[..len]).unwrap();
+    }
+    let mut page = String::new();
+    let mut stream = TcpStream::connect(server.addresses[1]).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.read_to_string(&mut page).unwrap();
+    for line in ["tegmen_group_epochs_total 1", "tegmen_group_failures_total 0"] {
+        assert!(page.lines().any(|found| found == line), "{line}: {page}");
+    }
+    assert!(page.contains("tegmen_group_messages_total "));
+}
+
+#[test]
 fn a_configuration_of_groups_that_is_wrong_is_named_by_file_line_and_key() {
     let scene = Scene::new("groups-config");
     furnish_groups(&scene.0);
@@ -133,6 +178,7 @@ fn a_configuration_of_groups_that_is_wrong_is_named_by_file_line_and_key() {
             "tegmen.toml:14: groups.group-kye: no such key; group-key in [groups]",
         ),
         (format!("{groups}group-controller = \"c\"\n"), "tegmen.toml:6: group-controller: it needs --store"),
+        (format!("{groups}group-interface = \"lo\"\n"), "tegmen.toml:6: group-interface: it needs --group-controller"),
         (format!("{groups}group-key = \"group.pem\"\n"), "tegmen.toml:6: group-key: it needs --group-controller"),
     ] {
         let (code, said) = check(&text);

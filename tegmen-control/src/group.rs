@@ -6,6 +6,8 @@
 
 mod config;
 mod controller;
+mod departures;
+mod joins;
 mod members;
 mod outbox;
 mod periodic;
@@ -18,6 +20,7 @@ mod tree;
 
 pub use config::{GroupConfig, GroupError};
 pub use controller::{Controller, Report};
+pub use departures::evict_departed;
 pub use members::{Member, NewMember};
 pub use outbox::{GroupCounts, Outbox, Pace};
 pub use periodic::rekey_periodically;

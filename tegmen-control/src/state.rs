@@ -10,6 +10,7 @@
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
 mod beat;
+mod departures;
 mod device;
 mod enrolment;
 mod feed;

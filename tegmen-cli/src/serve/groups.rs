@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::group::server::{ByPolicy, Event, GroupServer};
-use tegmen_control::group::{Controller, Outbox, Pace, Sending, rekey_periodically, send};
+use tegmen_control::group::{Controller, Outbox, Pace, Sending, evict_departed, rekey_periodically, send};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::x509::signer::{SignatureScheme, Signer};
 
@@ -27,6 +27,7 @@ pub(super) struct Role {
     sending: Sending,
     /// The longest time of an epoch.
     period: Option<Duration>,
+    join_interval: Duration,
 }
 
 impl Groups {
@@ -76,6 +77,7 @@ impl Groups {
             party: party(name).map_err(Failure::usage)?,
             sending: self.sending(),
             period: (self.rekey_period > 0).then(|| Duration::from_secs(self.rekey_period)),
+            join_interval: Duration::from_secs(self.join_interval),
         }))
     }
 
@@ -103,12 +105,16 @@ impl Role {
         let authority = ByPolicy { service, credentials, controller: self.party.clone() };
         let events = Arc::new(move |event: Event<'_>| write(&log, &event));
         GroupServer::new(Arc::clone(&self.controller), Arc::new(authority), events)
+            .with_join_interval(self.join_interval)
     }
 
-    /// Starts the tasks of the controller on the runtime: they send its messages, and begin periodic epochs.
-    pub(super) fn start(&self) {
+    /// Starts the tasks of the controller on the runtime: they send its messages, begin periodic epochs, and evict the members whose
+    /// devices are disabled or removed.
+    pub(super) fn start(&self, access: &access::Role) {
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());
         tokio::spawn(async move { send(&*controller, &sending).await });
+        let (controller, (service, _)) = (Arc::clone(&self.controller), access.shared());
+        tokio::spawn(async move { evict_departed(&*controller, &*service).await });
         if let Some(period) = self.period {
             let controller = Arc::clone(&self.controller);
             tokio::spawn(async move { rekey_periodically(&*controller, period).await });

@@ -10,6 +10,7 @@ use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use tegmen::dtls::Suites;
+use tegmen_control::group::server::JOIN_INTERVAL;
 use tegmen_host::group::Group;
 use tegmen_host::server::{HelloLimits, ServerConfig};
 use tegmen_host::slab::Capacity;
@@ -201,6 +202,9 @@ pub(super) struct Groups {
     /// Begin an epoch in each group whose epoch has lasted for this number of seconds; 0 begins none without a change.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(super) rekey_period: u64,
+    /// Seconds in which a device joins a group once, after four times at once; 0 sets no limit. Each join begins an epoch.
+    #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub(super) join_interval: u64,
 }
 
 #[derive(Args)]

@@ -157,10 +157,10 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the rekey messages of groups, and begins periodic epochs, on the runtime, if the server controls groups.
+    /// Sends the rekey messages of groups, and evicts members, on the runtime, if the server controls groups.
     pub(super) fn control_groups(&self) {
-        if let Some(groups) = &self.groups {
-            groups.start();
+        if let Some((groups, access)) = self.groups.as_ref().zip(self.access.as_ref()) {
+            groups.start(access);
         }
     }
 

@@ -319,6 +319,30 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
+    /// Returns the members of a group as their rows have them, each with the revision that admitted it.
+    pub(super) async fn admissions(&self, group: &str) -> Result<Vec<(String, Revision)>, GroupError> {
+        let prefix = rows::prefix(&self.identity(group).await?);
+        let mut members = Vec::new();
+        let mut next = Some(Scan::of(Row::Member("").key(&prefix), PAGE));
+        while let Some(scan) = next {
+            let page = self.store.scan(scan.clone()).await?;
+            for entry in &page.entries {
+                if let Some(Row::Member(name)) = Row::of(&entry.key, &prefix) {
+                    members.push((name.to_owned(), entry.changed));
+                }
+            }
+            next = scan.following(&page);
+        }
+        Ok(members)
+    }
+
+    /// Returns the revision that admitted a member; `None` if it is none.
+    pub(super) async fn admission(&self, group: &str, member: &str) -> Result<Option<Revision>, GroupError> {
+        let prefix = rows::prefix(&self.identity(group).await?);
+        let found = self.store.read(Row::Member(member).key(&prefix).as_bytes(), None).await?;
+        Ok(found.entry.map(|entry| entry.changed))
+    }
+
     /// Returns a group as its operator sees it.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 
 use super::config::GroupError;
 use super::controller::Controller;
+use super::joins::Joins;
 use super::members::NewMember;
 use super::rekeying::Rekeying;
 use super::tree::Refused;
@@ -23,7 +24,7 @@ use crate::server::sender;
 use crate::service::Service;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
@@ -37,6 +38,8 @@ use tegmen_store::clock::now_millis;
 
 /// Time after which a peer may ask again that got 5.03.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// The interval of [`GroupServer::with_join_interval`], if no other is set.
+pub const JOIN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The rights of the peers of a controller.
 pub trait Authority: Send + Sync + 'static {
@@ -150,14 +153,19 @@ pub struct GroupServer<S> {
     controller: Arc<Controller<S>>,
     authority: Arc<dyn Authority>,
     events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
+    joins: Arc<Joins>,
 }
 
 impl<S> Clone for GroupServer<S> {
     fn clone(&self) -> Self {
-        let Self { controller, authority, events } = self;
-        Self { controller: Arc::clone(controller), authority: Arc::clone(authority), events: Arc::clone(events) }
+        let Self { controller, authority, events, joins } = self;
+        let (controller, authority, events) = (Arc::clone(controller), Arc::clone(authority), Arc::clone(events));
+        Self { controller, authority, events, joins: Arc::clone(joins) }
     }
 }
+
+/// The name of a peer, and the identity that it proved.
+type Peer<'a> = (&'a str, Identity);
 
 /// A request of a member or of a peer that wants to be one.
 enum Asked {
@@ -168,13 +176,21 @@ enum Asked {
 }
 
 impl<S: Store> GroupServer<S> {
-    /// Takes the controller, the rights of its peers, and a function for its events.
+    /// Takes the controller, the rights of its peers, and a function for its events. A member joins a group four times at once, and
+    /// then once in each [`JOIN_INTERVAL`]: each time begins an epoch.
     pub fn new(
         controller: Arc<Controller<S>>,
         authority: Arc<dyn Authority>,
         events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
     ) -> Self {
-        Self { controller, authority, events }
+        Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)) }
+    }
+
+    /// Sets the interval in which a member joins a group once, after four times at once. Zero sets no limit.
+    #[must_use]
+    pub fn with_join_interval(mut self, interval: Duration) -> Self {
+        self.joins = Arc::new(Joins::new(interval));
+        self
     }
 
     /// True if the server has this path, without a slash in front.
@@ -237,20 +253,42 @@ impl<S: Store> GroupServer<S> {
         Ok((join, address))
     }
 
-    async fn answer(&self, who: &str, group: &str, asked: Asked) -> Result<Reply, GroupError> {
+    async fn join(&self, (who, identity): Peer<'_>, group: &str, new: &NewMember) -> Result<Reply, GroupError> {
+        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+            let message =
+                format!("{who} joins the group {group} too often: correct the device, or evict and disable it");
+            (self.events)(Event::Refused { who: Some(who), message });
+            // RFC 8516. Max-Age has whole seconds.
+            return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
+        }
+        let controller = &self.controller;
+        let known = controller.node(group, who).await.is_ok();
+        let rekeying = controller.admit(group, new).await?;
+        self.changed(group, &rekeying, format!("{who} joined the group {group}"));
+        // A device that was disabled meanwhile was no member then, and was not evicted.
+        if self.authority.client(&identity).as_deref() != Some(who) {
+            let rekeying = controller.evict(group, who).await?;
+            self.changed(
+                group,
+                &rekeying,
+                format!("{who} has no right any more, and is evicted from the group {group}"),
+            );
+            return Ok(Reply::new(Code::FORBIDDEN));
+        }
+        controller.first_sent(group, rekeying.epoch).await;
+        let keys = controller.parameters(group, who).await?;
+        let reply = Reply::new(if known { Code::CHANGED } else { Code::CREATED });
+        let reply = reply.location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
+        Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
+    }
+
+    async fn answer(&self, (who, identity): Peer<'_>, group: &str, asked: Asked) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
             Asked::Join(join, address) => {
-                let known = controller.node(group, who).await.is_ok();
                 let JoinRequest { sends, checks_signatures, .. } = join;
                 let new = NewMember { name: who.to_owned(), address, sends, checks_signatures };
-                let rekeying = controller.admit(group, &new).await?;
-                self.changed(group, &rekeying, format!("{who} joined the group {group}"));
-                controller.first_sent(group, rekeying.epoch).await;
-                let keys = controller.parameters(group, who).await?;
-                let reply = Reply::new(if known { Code::CHANGED } else { Code::CREATED });
-                let reply = reply.location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
-                Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
+                self.join((who, identity), group, &new).await
             }
             Asked::Keys { node } => {
                 let keys = controller.parameters(group, who).await?;
@@ -314,9 +352,9 @@ impl<S: Store> Application for GroupServer<S> {
             ));
         };
         let (group, asked, may_join) = self.check(request, &who)?;
-        let (server, responder) = (self.clone(), request.defer(response));
+        let (server, responder, identity) = (self.clone(), request.defer(response), *request.identity());
         tokio::spawn(async move {
-            let answer = server.answer(&who, &group, asked).await;
+            let answer = server.answer((&who, identity), &group, asked).await;
             responder.send(answer.unwrap_or_else(|error| server.refusal(&who, (&group, may_join), &error)));
         });
         Ok(())

@@ -155,6 +155,8 @@ impl NewDevice {
 pub(super) struct Known {
     pub(super) device: Device,
     pub(super) secret: Option<Protokey>,
+    /// The revision that added the device.
+    pub(super) created: Revision,
     /// The revision that changed the row last.
     pub(super) changed: Revision,
 }
@@ -206,7 +208,12 @@ impl Known {
         }
         let party = OwnedParty::new(name, record.tags)?;
         let device = Device { party, credential, disabled: record.disabled, address: record.address };
-        Ok(Self { device, secret, changed: entry.changed })
+        Ok(Self { device, secret, created: entry.created, changed: entry.changed })
+    }
+
+    /// True if the device that had the name at this revision is disabled, or was removed since.
+    pub(super) fn has_left(&self, since: Revision) -> bool {
+        self.device.disabled || self.created > since
     }
 
     /// The publisher, if the device has a protokey and is not disabled.

@@ -257,6 +257,11 @@ impl View {
         self.devices.known.get(name).map(|known| &known.device)
     }
 
+    /// True if the device of this name is enabled, and was added before this revision.
+    pub(crate) fn has_since(&self, name: &str, revision: Revision) -> bool {
+        self.devices.known.get(name).is_some_and(|known| !known.has_left(revision))
+    }
+
     /// The device with a certificate or a raw public key of this SHA-256.
     pub fn with_digest(&self, digest: &[u8; DIGEST_LEN]) -> Option<&Device> {
         self.device(self.devices.names.get(digest)?)

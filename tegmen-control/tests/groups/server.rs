@@ -37,7 +37,7 @@ subject = "tag:switch"
 publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
-const SHARED_KEY: [u8; 16] = [7; 16];
+pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 
 /// A controller with its server, and all that it has sent and logged.
 struct World {
@@ -51,14 +51,24 @@ struct World {
     _scene: Scene,
 }
 
-fn party(words: &str) -> OwnedParty {
+pub(crate) fn party(words: &str) -> OwnedParty {
     OwnedParty::from_words(words.split(' ')).unwrap()
 }
 
-async fn service(scene: &Scene, database: Database, signer: &Arc<SoftwareKey>) -> Arc<Service<Database>> {
+/// The access control server as its database has it.
+pub(crate) async fn open_service(
+    scene: &Scene,
+    database: Database,
+    signer: &Arc<SoftwareKey>,
+) -> Arc<Service<Database>> {
     let state = State::open(database, Bounds::default(), Box::new(|_| {})).await.unwrap();
     let audit = AuditLog::open(&scene.0.join("audit.log"), Arc::clone(signer) as _, AuditBounds::default()).unwrap();
-    let service = Arc::new(Service::new(state, audit).unwrap());
+    Arc::new(Service::new(state, audit).unwrap())
+}
+
+/// An access control server with policy and devices.
+pub(crate) async fn service(scene: &Scene, database: Database, signer: &Arc<SoftwareKey>) -> Arc<Service<Database>> {
+    let service = open_service(scene, database, signer).await;
     service.apply_policy("operator", ("policy.toml", POLICY), None).await.unwrap();
     for (words, credential) in [
         ("controller", Credential::Protokey(Mode::Bound)),
@@ -270,6 +280,55 @@ async fn refusals_have_the_codes_of_rfc_9594() {
     assert_eq!((full.content_format(), full.uint(OptionNumber::MAX_AGE)), (Some(257), Some(60)));
     assert!(world.logged("the group is full"));
     assert_eq!(switch.put("/ace-group/lamps/nodes/2", b"").await.unwrap().code, Code::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_member_that_joins_again_and_again_waits_and_no_other_one_does() {
+    let world = World::new("often", config(), false).await;
+    let (hall, porch) = (world.device("hall").await, world.device("porch").await);
+    for n in 0..4 {
+        let expected = if n == 0 { Code::CREATED } else { Code::CHANGED };
+        assert_eq!(post(&hall, "/ace-group/lamps", &join(2, false)).await.code, expected);
+    }
+    let refused = post(&hall, "/ace-group/lamps", &join(2, false)).await;
+    let seconds = refused.uint(OptionNumber::MAX_AGE).unwrap();
+    assert_eq!((refused.code, refused.payload.as_slice()), (Code::TOO_MANY_REQUESTS, [].as_slice()));
+    assert!((30..=61).contains(&seconds), "{seconds}");
+    assert!(world.logged("hall joins the group lamps too often"));
+    assert_eq!(world.controller.show("lamps").await.unwrap().epoch, 5, "it begins no epoch");
+    assert_eq!(hall.get("/ace-group/lamps").await.unwrap().code, Code::CONTENT, "it is a member, and has its keys");
+    assert_eq!(post(&porch, "/ace-group/lamps", &join(3, false)).await.code, Code::CREATED);
+}
+
+/// A peer that is a device until it has asked.
+struct DisabledMeanwhile(std::sync::atomic::AtomicBool);
+
+impl Authority for DisabledMeanwhile {
+    fn client(&self, _: &tegmen::identity::Identity) -> Option<String> {
+        let is_first = self.0.swap(false, std::sync::atomic::Ordering::Relaxed);
+        is_first.then(|| "hall".to_owned())
+    }
+
+    fn may(&self, _: &tegmen::identity::Identity, _: Code, _: &str) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_is_disabled_while_it_joins_gets_no_keys() {
+    let scene = Scene::new("meanwhile");
+    let controller = Arc::new(Controller::new(scene.database(), Some(software_key() as _)).unwrap());
+    controller.create("lamps", config(), &[]).await.unwrap();
+    let authority = Arc::new(DisabledMeanwhile(true.into()));
+    let application = GroupServer::new(Arc::clone(&controller), authority, Arc::new(|_| {}));
+    let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1);
+    let server = builder.credentials(Credentials::single("hall", &SHARED_KEY)).serve(application).unwrap();
+    let config = ClientConfig::psk("hall", SHARED_KEY);
+    let session = Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.unwrap();
+    let response = post(&session, "/ace-group/lamps", &join(2, false)).await;
+    assert_eq!((response.code, response.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()));
+    let report = controller.show("lamps").await.unwrap();
+    assert_eq!((report.epoch, report.members.len()), (3, 0), "it was admitted, and evicted");
 }
 
 #[tokio::test]

@@ -1,0 +1,91 @@
+//! The eviction of members whose device is disabled or removed at the access control server.
+
+use super::config::GroupError;
+use super::controller::Controller;
+use super::outbox::Outbox;
+use crate::service::Service;
+use std::time::Duration;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::{Revision, Store, StoreError};
+
+/// The pause after the store did not work.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Evicts each member whose device is disabled or removed at the access control server, first those for which this happened while
+/// the controller did not run. A member that is no device of the server is evicted then, too. Ends when it is dropped.
+///
+/// Events of the crate `tracing` report the evictions, and those that fail.
+pub async fn evict_departed<S: Store, C: Crypto>(controller: &Controller<S, C>, service: &Service<S>) {
+    let departures = Departures { controller, service };
+    loop {
+        match departures.follow().await {
+            // The store forgot changes, so all members are examined again.
+            Err(GroupError::Store(StoreError::Compacted { .. })) => {}
+            Err(error) => {
+                controller.outbox().into_iter().for_each(Outbox::fail);
+                tracing::error!("groups: members whose devices are disabled cannot be evicted now: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Ok(never) => match never {},
+        }
+    }
+}
+
+struct Departures<'a, S, C> {
+    controller: &'a Controller<S, C>,
+    service: &'a Service<S>,
+}
+
+impl<S: Store, C: Crypto> Departures<'_, S, C> {
+    /// Evicts those that have left, and then each that leaves.
+    async fn follow(&self) -> Result<std::convert::Infallible, GroupError> {
+        let mut after = self.service.state().newest().await?;
+        for group in self.controller.names().await? {
+            for (member, since) in self.controller.admissions(&group).await? {
+                // The view is faster, and may be older than the store.
+                let is_there = self.service.state().view().has_since(&member, since);
+                if !is_there {
+                    self.check(&group, &member, since).await?;
+                }
+            }
+        }
+        loop {
+            let (left, through) = self.service.state().departures(after).await?;
+            for member in left {
+                for group in self.controller.names().await? {
+                    if let Some(since) = self.controller.admission(&group, &member).await? {
+                        self.check(&group, &member, since).await?;
+                    }
+                }
+            }
+            after = through;
+        }
+    }
+
+    /// Evicts a member, which was admitted at this revision, if its device has left.
+    async fn check(&self, group: &str, member: &str, since: Revision) -> Result<(), GroupError> {
+        if !self.service.state().has_left(member, since).await? {
+            return Ok(());
+        }
+        let warning = match self.controller.evict(group, member).await {
+            Ok(rekeying) => rekeying.warning,
+            // The messages follow.
+            Err(GroupError::NotSigned) => None,
+            // It has left by itself.
+            Err(GroupError::NoMember { .. }) => return Ok(()),
+            Err(error @ (GroupError::Store(_) | GroupError::Changed(_))) => return Err(error),
+            Err(error) => {
+                self.controller.outbox().into_iter().for_each(Outbox::fail);
+                tracing::error!(
+                    "groups: the device {member} is disabled or removed, and stays a member of {group}: {error}"
+                );
+                return Ok(());
+            }
+        };
+        tracing::info!("groups: {member} is evicted from {group}: the device is disabled or removed");
+        if let Some(warning) = warning {
+            tracing::warn!("groups: {warning}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! A limit of the epochs that one member begins by joining again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Joins of one member of a group at once.
+const AT_ONCE: u32 = 4;
+/// Members that are remembered before those are forgotten whose joins are long ago.
+const REMEMBERED: usize = 1024;
+
+/// The joins of members: [`AT_ONCE`] at once, and one in each interval from then on.
+pub(super) struct Joins {
+    interval: Duration,
+    members: Mutex<Members>,
+}
+
+#[derive(Default)]
+struct Members {
+    /// The time at which a member may join as often at once as one that never joined, by group and name.
+    free: HashMap<(String, String), Instant>,
+    /// The number of members at which those are forgotten that are free.
+    most: usize,
+}
+
+impl Joins {
+    /// One in each interval; without a limit if it is zero.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval, members: Mutex::default() }
+    }
+
+    /// Counts a join.
+    ///
+    /// # Errors
+    /// The time after which the member may join.
+    pub(super) fn take(&self, group: &str, member: &str, now: Instant) -> Result<(), Duration> {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let Members { free, most } = &mut *members;
+        if free.len() >= (*most).max(REMEMBERED) {
+            free.retain(|_, until| *until > now);
+            *most = free.len().saturating_mul(2);
+        }
+        let until = free.entry((group.to_owned(), member.to_owned())).or_insert(now);
+        let begin = (*until).max(now);
+        let ahead = begin.saturating_duration_since(now);
+        let most_ahead = self.interval.saturating_mul(AT_ONCE.saturating_sub(1));
+        if ahead > most_ahead {
+            return Err(ahead.saturating_sub(most_ahead));
+        }
+        *until = begin.checked_add(self.interval).unwrap_or(begin);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_joins_some_times_at_once_and_then_once_in_each_interval() {
+        let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
+        let after = |seconds| now + Duration::from_secs(seconds);
+        for _ in 0..AT_ONCE {
+            assert_eq!(joins.take("lamps", "hall", now), Ok(()));
+        }
+        assert_eq!(joins.take("lamps", "hall", now), Err(Duration::from_secs(60)));
+        assert_eq!(joins.take("lamps", "hall", after(20)), Err(Duration::from_secs(40)), "a refusal counts nothing");
+        assert_eq!(joins.take("lamps", "porch", now), Ok(()), "another member");
+        assert_eq!(joins.take("doors", "hall", now), Ok(()), "another group");
+        assert_eq!(joins.take("lamps", "hall", after(60)), Ok(()));
+        assert!(joins.take("lamps", "hall", after(61)).is_err());
+        for _ in 0..AT_ONCE {
+            assert_eq!(joins.take("lamps", "hall", after(1000)), Ok(()));
+        }
+        assert!(joins.take("lamps", "hall", after(1000)).is_err());
+        let unlimited = Joins::new(Duration::ZERO);
+        assert!((0..1000).all(|_| unlimited.take("lamps", "hall", now).is_ok()));
+    }
+
+    #[test]
+    fn members_whose_joins_are_long_ago_are_forgotten() {
+        let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
+        let remembered = || joins.members.lock().unwrap().free.len();
+        for n in 0..REMEMBERED {
+            joins.take("lamps", &n.to_string(), now).unwrap();
+        }
+        joins.take("lamps", "later", now + Duration::from_secs(61)).unwrap();
+        assert_eq!(remembered(), 1);
+    }
+}
