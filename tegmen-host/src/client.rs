@@ -33,7 +33,7 @@ mod transfer;
 pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientState, ClientTrust};
 pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
-pub use group::ask_group;
+pub use group::{AskedMembers, ask_group, ask_members};
 pub use observation::Observation;
 pub use request::Request;
 pub use response::Response;

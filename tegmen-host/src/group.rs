@@ -1,6 +1,20 @@
-//! Groups of servers: multicast addresses (RFC 7252, section 8), and the messages of the controller of a protected group.
+//! Groups of servers: multicast addresses (RFC 7252, section 8), and memberships in groups that Axiom protects.
+//!
+//! [`groupcomm`] has the messages of a group's controller. A [`Membership`] is a member of a group, with its state on disk.
 
+mod answered;
+mod error;
+mod event;
+mod file;
 pub mod groupcomm;
+mod membership;
+mod memberships;
+
+pub use error::MembershipError;
+pub use event::{Behind, MembershipEvent};
+pub use file::MemberSettings;
+pub use membership::{Membership, MembershipSink};
+pub(crate) use memberships::Memberships;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _, UdpSocket};
@@ -45,16 +59,17 @@ impl Group {
         address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())
     }
 
-    /// Opens a socket at any port that sends to the group by its interface. Its calls do not block.
+    /// Opens a socket that sends to the group by its interface, from this address of ours, or from any port. Its calls do not block.
     ///
     /// # Errors
     /// The error of the system, also if the interface is gone.
-    pub fn socket(&self) -> io::Result<UdpSocket> {
-        let any: SocketAddr = match self.ip {
+    pub fn socket(&self, own: Option<SocketAddr>) -> io::Result<UdpSocket> {
+        let any = match self.ip {
             IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
-        let socket = Socket::new(Domain::for_address(any), Type::DGRAM, Some(Protocol::UDP))?;
+        let own = own.unwrap_or(any);
+        let socket = Socket::new(Domain::for_address(own), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         match (self.ip, self.interface_address()) {
             (IpAddr::V6(_), _) if self.index > 0 => socket.set_multicast_if_v6(self.index)?,
@@ -63,7 +78,7 @@ impl Group {
             (IpAddr::V4(_), None) => socket.bind_device(self.interface.as_ref().map(String::as_bytes))?,
             _ => {}
         }
-        socket.bind(&any.into())?;
+        socket.bind(&own.into())?;
         Ok(socket.into())
     }
 

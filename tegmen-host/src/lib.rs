@@ -4,6 +4,7 @@
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
 //! * [`contexts`] are what OSCORE needs, on disk.
+//! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
 //! * [`state`] is what of sessions and contexts must not go back, kept over restarts.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
 //! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
@@ -18,6 +19,7 @@ pub mod cbor;
 pub mod client;
 pub mod clock;
 pub mod contexts;
+pub mod controller;
 mod etag;
 pub mod exchange_pool;
 pub mod formats;

@@ -73,6 +73,7 @@ pub(crate) use tried::Tried;
 pub(crate) use unauthenticated::Unauthenticated;
 
 use crate::credentials::Credentials;
+use crate::group::MembershipError;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, TicketKeyError};
 use crate::state::{Sessions, StateError};
@@ -123,6 +124,9 @@ pub enum StartError {
     /// The sockets that a parent passed cannot be used.
     #[error(transparent)]
     Inherit(#[from] InheritError),
+    /// A membership cannot be used.
+    #[error(transparent)]
+    Membership(MembershipError),
     /// The key log cannot be written.
     #[error("the key log {file} cannot be written: {source}")]
     KeyLog {

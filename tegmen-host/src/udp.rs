@@ -32,8 +32,9 @@ pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// Of a socket that receives what a group is sent: the bound address of the one that answers.
-    answers_from: Option<SocketAddr>,
+    /// Of a socket that receives what a group is sent: the local end of the path of its datagrams. For requests in clear it is
+    /// the bound address of the socket that answers, and for a protected group the address of the group.
+    in_group: Option<Address>,
 }
 
 /// The reason why a socket could not be opened.
@@ -156,7 +157,19 @@ impl Socket {
     /// # Errors
     /// [`BindError`], whose text names the next step.
     pub fn join(group: &Group, port: u16, answers_from: SocketAddr) -> Result<Self, BindError> {
-        let address = group.at(port);
+        Self::join_as(group, group.at(port), answers_from.into())
+    }
+
+    /// Joins a group that Axiom protects: a socket that receives what is sent to this address of the group.
+    ///
+    /// # Errors
+    /// [`BindError`], whose text names the next step.
+    pub(crate) fn join_protected(group: &Group, address: &Address) -> Result<Self, BindError> {
+        Self::join_as(group, group.at(address.port), *address)
+    }
+
+    /// Joins a group. `local` is the local end of the path of its datagrams.
+    fn join_as(group: &Group, address: SocketAddr, local: Address) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             // Others of this machine may be in the group, too.
@@ -173,7 +186,7 @@ impl Socket {
                 }
                 IpAddr::V6(ip) => socket.join_multicast_v6(&ip, group.index())?,
             }
-            Self::new(socket, Some(answers_from))
+            Self::new(socket, Some(local))
         };
         open().map_err(|source| match source.kind() {
             ErrorKind::NotFound | ErrorKind::NetworkUnreachable => {
@@ -186,7 +199,7 @@ impl Socket {
         })
     }
 
-    fn new(socket: Socket2, answers_from: Option<SocketAddr>) -> io::Result<Self> {
+    fn new(socket: Socket2, in_group: Option<Address>) -> io::Result<Self> {
         let io = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
         // The line above asks for probes of the path, which ignore what the system learns of it. Here it is followed: what is
@@ -194,12 +207,12 @@ impl Socket {
         #[cfg(target_os = "linux")]
         rustix::net::sockopt::set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::WANT)?;
         let local = io.local_addr()?;
-        Ok(Self { io, state, local, answers_from })
+        Ok(Self { io, state, local, in_group })
     }
 
     /// True if this socket receives what a group is sent.
     pub const fn is_in_group(&self) -> bool {
-        self.answers_from.is_some()
+        self.in_group.is_some()
     }
 
     /// The bound address.
@@ -210,7 +223,7 @@ impl Socket {
     /// True if datagrams to `local` are received here. Several sockets may have one port, each another address.
     pub(crate) fn has(&self, local: &Address) -> bool {
         let bound = Address::from(self.local);
-        self.answers_from.is_none()
+        self.in_group.is_none()
             && bound.port == local.port
             && (bound.ip == local.ip || self.local.ip().is_unspecified())
     }
@@ -266,8 +279,8 @@ impl Socket {
             (None, Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return Ok(true),
             (None, Err(error)) => return Err(error),
         };
-        if let Some(local) = self.answers_from {
-            inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| path(local, meta.addr)));
+        if let Some(local) = self.in_group {
+            inbound.paths.extend(inbound.meta.iter().take(count).map(|meta| Path { local, remote: meta.addr.into() }));
             return Ok(true);
         }
         let local = Address::from(self.local);

@@ -131,7 +131,7 @@ impl Sockets<'_> {
         let key = (interface, to.is_ipv6());
         let socket = match self.open.remove(&key) {
             Some(socket) => socket,
-            None => UdpSocket::from_std(route.by.socket()?)?,
+            None => UdpSocket::from_std(route.by.socket(None)?)?,
         };
         // A socket with an error is not used again: the interface may be another one of the same name.
         socket.send_to(&message.bytes, route.to).await?;

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod departures;
+mod members;
 #[cfg(unix)]
 mod provisioned;
 mod refusals;

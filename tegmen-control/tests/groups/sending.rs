@@ -37,7 +37,7 @@ impl Listener {
             let socket = UdpSocket::bind("[::]:0").ok()?;
             socket.join_multicast_v6(&GROUP_V6, index).ok()?;
             let by: Group = format!("{GROUP_V6}%{name}").parse().ok()?;
-            by.socket().ok()?.send_to(b"probe", by.at(socket.local_addr().ok()?.port())).ok()?;
+            by.socket(None).ok()?.send_to(b"probe", by.at(socket.local_addr().ok()?.port())).ok()?;
             let listener = Self::of(socket);
             assert_eq!(listener.hear(), b"probe");
             Some((listener, name))

@@ -40,15 +40,15 @@ allow = "POST /ace-group/lamps/requester"
 pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 
 /// A controller with its server, and all that it has sent and logged.
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     service: Arc<Service<Database>>,
-    controller: Arc<Controller<Database>>,
+    pub(crate) controller: Arc<Controller<Database>>,
     signer: Arc<SoftwareKey>,
-    sent: Arc<Mutex<Vec<Outgoing>>>,
+    pub(crate) sent: Arc<Mutex<Vec<Outgoing>>>,
     log: Arc<Mutex<Vec<String>>>,
     tickets: Tickets,
-    _scene: Scene,
+    pub(crate) scene: Scene,
 }
 
 pub(crate) fn party(words: &str) -> OwnedParty {
@@ -83,7 +83,7 @@ pub(crate) async fn service(scene: &Scene, database: Database, signer: &Arc<Soft
 }
 
 impl World {
-    async fn new(name: &str, config: GroupConfig, by_token: bool) -> Self {
+    pub(crate) async fn new(name: &str, config: GroupConfig, by_token: bool) -> Self {
         let scene = Scene::new(name);
         let (database, signer) = (scene.database(), software_key());
         let service = service(&scene, database.clone(), &signer).await;
@@ -113,7 +113,7 @@ impl World {
             true => serve(builder.key_store(tokens)),
             false => serve(builder.key_store(SharedKeys(Arc::clone(&service)))),
         };
-        Self { server, service, controller, signer, sent, log, tickets, _scene: scene }
+        Self { server, service, controller, signer, sent, log, tickets, scene }
     }
 
     async fn connect(&self, config: ClientConfig) -> Session {

@@ -34,6 +34,25 @@ pub enum ClientError {
         /// The error of the system.
         source: io::Error,
     },
+    /// A request to a group cannot leave.
+    #[error(
+        "{remote} cannot be reached: {source}; this machine has no multicast route there: name an interface that is up, as in \
+         {ip}%eth0, or add a route (`ip route add {ip} dev eth0`)", ip = remote.ip()
+    )]
+    NoRoute {
+        /// The address of the group.
+        remote: SocketAddr,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A group cannot be asked under its protection.
+    #[error("the group {group} cannot be asked: {problem}")]
+    Group {
+        /// The name of the group.
+        group: String,
+        /// The reason and the next step.
+        problem: String,
+    },
     /// An ICMP message said that no program listens at the port.
     #[error("nothing listens at {remote}: is the server running, and is {port} its port ({other})?", port = remote.port())]
     Refused {

@@ -1,23 +1,24 @@
-//! One request to a group of servers, and the responses of its members (RFC 7252, section 8).
+//! One request to a group of servers, and the responses of its members (RFC 7252, section 8): in clear, or protected by Axiom.
 
 use super::request::Part;
 use super::{ClientError, Request, Response};
 use crate::clock;
-use crate::group::Group;
+use crate::group::{Group, Membership, Memberships};
 use crate::provider::HostCrypto;
-use crate::udp::MAX_DATAGRAM;
+use crate::udp::{BindError, MAX_DATAGRAM};
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tegmen::address::{Address, Path};
+use tegmen::axiom::SealRefused;
 use tegmen::buf::Full;
-use tegmen::coap::{Busy, Exchanges, Fixed, MessageRef, RequestId, Token};
+use tegmen::coap::{Busy, Code, Exchanges, Fixed, MessageRef, OptionNumber, RequestId, Token};
 use tegmen::cx::Environment;
-use tegmen::dtls::{ClientOnly, Config};
+use tegmen::dtls::{ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, OnePeer};
-use tegmen::identity::Identity;
-use tegmen::node::{Application, GroupRequests, Node, Parts, SendError};
+use tegmen::identity::{Identity, Protection};
+use tegmen::node::{Application, GroupRequests, Groups, Node, Parts, SendError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
@@ -25,6 +26,8 @@ use tokio::net::UdpSocket;
 const MAX_MESSAGE: usize = 1152;
 /// Most members whose responses are taken.
 const MAX_MEMBERS: usize = 65_536;
+/// Most repetitions of a request to a protected group, each for one member that asked for an Echo.
+const MAX_AGAIN: usize = 32;
 
 /// Sends a request to a group, in clear and not confirmable, and gives each response to `on_reply` as it comes, until `wait`
 /// has passed: members respond at a random time, usually within 5 seconds. A response in blocks is given as its first block.
@@ -40,93 +43,303 @@ pub async fn ask_group(
     on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
     let remote = group.at(port);
-    let unreachable = |source| ClientError::Unreachable { remote, source };
-    let socket = group.socket().and_then(UdpSocket::from_std).map_err(unreachable)?;
-    request.check()?;
-    let mut environment = Environment::new(HostCrypto::from_os().map_err(ClientError::System)?);
-    let start = clock::now();
-    let parts = Parts::<(), (), (), (), (), (), OneRequest>::default();
-    let endpoint = Endpoint::with_roles(&mut environment.at(start), Table::new(), Config::default(), ClientOnly);
-    let mut node = Node::with_features(endpoint, Fixed, parts);
-    let mut out = [0; MAX_MESSAGE];
-    let sent = node.request_group(
-        &mut environment.at(start),
-        start.after(wait),
-        request.method,
-        |builder| request.write(builder, Part::default()),
-        &mut out,
-    );
-    let (_, len) = sent.map_err(|error| match error {
-        SendError::TooLong => ClientError::TooLong { max: MAX_MESSAGE },
-        other => ClientError::System(io::Error::other(other.to_string())),
-    })?;
-    socket.send_to(out.get(..len).unwrap_or(&[]), remote).await.map_err(unreachable)?;
-    let mut members = Members { start, responded: 0, on_reply };
-    let mut buffer = [0; MAX_DATAGRAM];
-    loop {
-        let left = wait.saturating_sub(clock::now().since(start));
-        let Ok(received) = tokio::time::timeout(left, socket.recv_from(&mut buffer)).await else {
-            return Ok(members.responded);
-        };
-        // An ICMP error concerns one member alone.
-        let Ok((len, from)) = received else { continue };
+    let socket = group.socket(None).and_then(UdpSocket::from_std).map_err(|source| ClientError::Unreachable { remote, source })?;
+    let mut asking = Asking::new(socket, (request, wait), (1, ()), on_reply)?;
+    asking.ask_in_clear(remote).await?;
+    while let Some((len, from)) = asking.receive().await {
         let path = Path { local: Address::from(remote), remote: from.into() };
+        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
         let (datagram, cx) = (buffer.get(..len).unwrap_or(&[]), &mut environment.at(clock::now()));
-        if let Some(len @ 1..) = node.handle_member(cx, &path, datagram, &mut members, &mut out) {
+        if let Some(len @ 1..) = node.handle_member(cx, &path, datagram, members, &mut **out) {
             // A member that does not receive the acknowledgement sends its response again.
-            let _ = socket.send_to(out.get(..len).unwrap_or(&[]), from).await;
+            let _ = asking.socket.send_to(asking.out.get(..len).unwrap_or(&[]), from).await;
+        }
+    }
+    Ok(asking.members.responded.len())
+}
+
+/// The members of a protected group that responded to a request, and those that did not.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AskedMembers {
+    /// The members that responded.
+    pub responded: Vec<IpAddr>,
+    /// Members that responded to one of the last requests, and not to this one.
+    pub missing: Vec<IpAddr>,
+    /// Members that asked for a proof that the request is new, and did not get it or did not respond afterwards.
+    pub challenged: Vec<IpAddr>,
+}
+
+/// Sends a request to a group that Axiom protects, and gives each response to `on_reply` as it comes, until `wait` has passed:
+/// members respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and its address
+/// names the member.
+///
+/// A member that does not know our numbers, as after a restart, asks for an Echo first (RFC 9175). The request is then sent again
+/// to the group, and the other members serve it again. So a request with POST or PATCH is sent once, and such a member does not
+/// serve it.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+pub async fn ask_members(
+    membership: &Membership,
+    request: &Request<'_>,
+    wait: Duration,
+    on_reply: impl FnMut(SocketAddr, Response),
+) -> Result<AskedMembers, ClientError> {
+    let port = membership.group().port();
+    let unusable = |error: &dyn std::fmt::Display| ClientError::Group {
+        group: membership.name().to_owned(),
+        problem: error.to_string(),
+    };
+    let group = membership.multicast().map_err(|error| unusable(&error))?;
+    let remote = group.at(port);
+    let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let own = SocketAddr::new(membership.address().unwrap_or(any), port);
+    let socket = group.socket(Some(own)).and_then(UdpSocket::from_std).map_err(|error| ClientError::Bind(BindError::new(own, error)))?;
+    let groups = Memberships(vec![membership.clone()]);
+    let mut asking = Asking::new(socket, (request, wait), (1 + MAX_AGAIN, groups), on_reply)?;
+    let expected = membership.expected();
+    asking.ask_protected(membership, remote, None).await?;
+    while let Some((len, from)) = asking.receive().await {
+        let path = Path { local: own.into(), remote: from.into() };
+        membership.note_epoch(asking.buffer.get(..len).unwrap_or(&[]));
+        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
+        let mut records = Records::new(buffer.get_mut(..len).unwrap_or(&mut []));
+        let cx = &mut environment.at(clock::now());
+        while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
+        while let Some(echo) = asking.members.challenges.pop() {
+            asking.ask_protected(membership, remote, Some(&echo)).await?;
+        }
+    }
+    let responded = asking.members.responded;
+    membership.note_answers(&responded);
+    let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
+    let (missing, challenged) = (without(expected), without(asking.members.challenged));
+    Ok(AskedMembers { responded, missing, challenged })
+}
+
+/// A node that asks a group has no peers.
+type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
+type Asker<G> = Node<Table, ClientOnly, Parts<(), (), (), (), (), (), Requests, G>>;
+
+/// A request to a group that waits for its responses.
+struct Asking<'r, F, G: Groups> {
+    node: Asker<G>,
+    environment: Environment<HostCrypto>,
+    socket: UdpSocket,
+    request: &'r Request<'r>,
+    start: Instant,
+    wait: Duration,
+    members: Members<F>,
+    buffer: Box<[u8; MAX_DATAGRAM]>,
+    out: Box<[u8; MAX_DATAGRAM]>,
+}
+
+impl<'r, F: FnMut(SocketAddr, Response), G: Groups> Asking<'r, F, G> {
+    fn new(
+        socket: UdpSocket,
+        (request, wait): (&'r Request<'r>, Duration),
+        (most, groups): (usize, G),
+        on_reply: F,
+    ) -> Result<Self, ClientError> {
+        request.check()?;
+        let mut environment = Environment::new(HostCrypto::from_os().map_err(ClientError::System)?);
+        let start = clock::now();
+        let group_requests = Requests { open: Vec::new(), most, next: None };
+        let parts =
+            Parts { queue: (), pacing: (), oscore: (), observers: (), bodies: (), leisure: (), group_requests, groups };
+        let endpoint = Endpoint::with_roles(&mut environment.at(start), Table::new(), Config::default(), ClientOnly);
+        let is_repeatable = !matches!(request.method, Code::POST | Code::PATCH);
+        let members = Members {
+            start,
+            responded: Vec::new(),
+            challenged: Vec::new(),
+            challenges: Vec::new(),
+            is_repeatable,
+            on_reply,
+        };
+        Ok(Self {
+            node: Node::with_features(endpoint, Fixed, parts),
+            environment,
+            socket,
+            request,
+            start,
+            wait,
+            members,
+            buffer: Box::new([0; MAX_DATAGRAM]),
+            out: Box::new([0; MAX_DATAGRAM]),
+        })
+    }
+
+    /// Sends the request in clear.
+    async fn ask_in_clear(&mut self, remote: SocketAddr) -> Result<(), ClientError> {
+        let Self { node, environment, request, start, wait, out, .. } = self;
+        let out = out.get_mut(..MAX_MESSAGE).unwrap_or(&mut []);
+        let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
+        let sent =
+            node.request_group(cx, until, request.method, |builder| request.write(builder, Part::default()), out);
+        let (_, len) = sent.map_err(|error| refused(error, ""))?;
+        self.send(remote, len).await
+    }
+
+    /// Sends the request under the protection of the group, with the Echo option that a member asked for.
+    async fn ask_protected(
+        &mut self,
+        membership: &Membership,
+        remote: SocketAddr,
+        echo: Option<&[u8]>,
+    ) -> Result<(), ClientError> {
+        let Self { node, environment, request, start, wait, out, .. } = self;
+        let group = membership.address_of_group();
+        let (before, behind) = node.features.groups.overhead(group);
+        let out = out.get_mut(..MAX_MESSAGE + before + behind).unwrap_or(&mut []);
+        let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
+        let part = Part { echo, ..Part::default() };
+        let sent =
+            node.request_protected_group(cx, group, until, request.method, |builder| request.write(builder, part), out);
+        match sent {
+            Ok((_, len)) => self.send(remote, len).await,
+            // Other members that asked for it do not serve this request.
+            Err(SendError::Busy) => Ok(()),
+            Err(error) => Err(refused(error, membership.name())),
+        }
+    }
+
+    async fn send(&self, remote: SocketAddr, len: usize) -> Result<(), ClientError> {
+        let sent = self.socket.send_to(self.out.get(..len).unwrap_or(&[]), remote).await;
+        sent.map(drop).map_err(|source| ClientError::NoRoute { remote, source })
+    }
+
+    /// Receives a datagram into the buffer. Returns its length and its sender; `None` when the time is over.
+    async fn receive(&mut self) -> Option<(usize, SocketAddr)> {
+        loop {
+            let left = self.wait.saturating_sub(clock::now().since(self.start));
+            // An ICMP error concerns one member alone.
+            if let Ok(received) = tokio::time::timeout(left, self.socket.recv_from(&mut *self.buffer)).await.ok()? {
+                return Some(received);
+            }
         }
     }
 }
 
-/// A node that asks a group has no peers.
-type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 0>>>;
+/// The error of a request that could not be written.
+fn refused(error: SendError, group: &str) -> ClientError {
+    let group = group.to_owned();
+    let problem = match error {
+        SendError::TooLong => return ClientError::TooLong { max: MAX_MESSAGE },
+        SendError::Group(SealRefused::NotASender) => {
+            "this member has no SenderID, or it is evicted: join again as a member that sends"
+        }
+        SendError::Group(SealRefused::LeaseSpent) => {
+            "no numbers for requests can be kept: see where the membership is kept"
+        }
+        SendError::Group(SealRefused::Exhausted) => {
+            "the keys of this epoch have sealed as many requests as they may: let the controller rekey the group"
+        }
+        other => return ClientError::System(io::Error::other(other.to_string())),
+    };
+    ClientError::Group { group, problem: problem.to_owned() }
+}
 
 /// Gives responses to their owner.
 struct Members<F> {
     start: Instant,
-    responded: usize,
+    /// The members that responded.
+    responded: Vec<IpAddr>,
+    /// Members that asked for an Echo.
+    challenged: Vec<IpAddr>,
+    /// The values of the Echo options that are to be sent.
+    challenges: Vec<Vec<u8>>,
+    /// A member may serve the request twice.
+    is_repeatable: bool,
     on_reply: F,
 }
 
 impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
-    fn on_member_response(&mut self, _: RequestId, (path, _): (&Path, Identity), response: &MessageRef<'_>) {
-        self.responded += 1;
+    fn on_member_response(&mut self, _: RequestId, (path, who): (&Path, Identity), response: &MessageRef<'_>) {
+        let from = SocketAddr::from(path.remote);
+        let is_protected = who.protection == Protection::GroupResponse;
+        if is_protected
+            && response.code() == Code::UNAUTHORIZED
+            && let Some(echo) = response.option(OptionNumber::ECHO)
+        {
+            if self.is_repeatable && !self.responded.contains(&from.ip()) {
+                self.challenges.push(echo.to_vec());
+            }
+            return self.challenged.push(from.ip());
+        }
+        // A member may answer the repetition for another one, too.
+        if is_protected && self.responded.contains(&from.ip()) {
+            return;
+        }
+        self.responded.push(from.ip());
         let round_trip = clock::now().since(self.start);
-        (self.on_reply)(path.remote.into(), Response { round_trip, ..Response::new(response) });
+        (self.on_reply)(from, Response { round_trip, ..Response::new(response) });
     }
 }
 
-/// The only request to a group, and the members that sent their responses.
-#[derive(Default)]
-struct OneRequest {
-    open: Option<(RequestId, Token, Instant)>,
+/// The requests to a group, and the members that sent their responses.
+struct Requests {
+    open: Vec<Open>,
+    /// The most that are open.
+    most: usize,
+    /// The number of the next request.
+    next: Option<u32>,
+}
+
+struct Open {
+    request: RequestId,
+    token: Token,
+    until: Instant,
+    /// The group, the epoch and the truncated sequence number of a request that was protected.
+    sealed: Option<(Address, u16, u64)>,
     members: HashSet<Address>,
 }
 
-impl GroupRequests for OneRequest {
+impl Requests {
+    fn get(&self, request: RequestId) -> Option<&Open> {
+        self.open.iter().find(|open| open.request == request)
+    }
+
+    fn get_mut(&mut self, request: RequestId) -> Option<&mut Open> {
+        self.open.iter_mut().find(|open| open.request == request)
+    }
+}
+
+impl GroupRequests for Requests {
     fn open(&mut self, now: Instant, until: Instant, token: Token, first: u16) -> Result<RequestId, Busy> {
-        if self.open.is_some_and(|(_, _, until)| now < until) {
+        self.open.retain(|open| now < open.until);
+        if self.open.len() >= self.most {
             return Err(Busy::Outstanding);
         }
-        let request = RequestId(first.into());
-        *self = Self { open: Some((request, token, until)), members: HashSet::new() };
+        let request = RequestId(self.next.unwrap_or(first.into()));
+        self.next = Some(request.0.wrapping_add(1));
+        self.open.push(Open { request, token, until, sealed: None, members: HashSet::new() });
         Ok(request)
     }
 
     fn find(&self, now: Instant, mut is_it: impl FnMut(RequestId, &Token) -> bool) -> Option<RequestId> {
-        let (request, token, until) = self.open?;
-        (now < until && is_it(request, &token)).then_some(request)
+        let mut open = self.open.iter().filter(|open| now < open.until);
+        open.find(|open| is_it(open.request, &open.token)).map(|open| open.request)
     }
 
-    fn note(&mut self, _: RequestId, member: &Address) -> Result<bool, Full> {
-        if self.members.len() >= MAX_MEMBERS && !self.members.contains(member) {
+    fn note(&mut self, request: RequestId, member: &Address) -> Result<bool, Full> {
+        let open = self.get_mut(request).ok_or(Full)?;
+        if open.members.len() >= MAX_MEMBERS && !open.members.contains(member) {
             return Err(Full);
         }
-        Ok(self.members.insert(*member))
+        Ok(open.members.insert(*member))
     }
 
-    fn close(&mut self, _: RequestId) {
-        self.open = None;
+    fn protect(&mut self, request: RequestId, sealed: (Address, u16, u64)) -> Result<(), Full> {
+        self.get_mut(request).ok_or(Full)?.sealed = Some(sealed);
+        Ok(())
+    }
+
+    fn protection(&self, request: RequestId) -> Option<(Address, u16, u64)> {
+        self.get(request)?.sealed
+    }
+
+    fn close(&mut self, request: RequestId) {
+        self.open.retain(|open| open.request != request);
     }
 }

@@ -106,7 +106,7 @@ impl Observation {
         let this = &mut self;
         this.session.with(|connection| connection.forget(this.place.at()));
         let request = this.request.request();
-        let part = Part { observe: Some(DEREGISTER), token: Some(&this.token), transfer: None };
+        let part = Part { observe: Some(DEREGISTER), token: Some(&this.token), ..Part::default() };
         this.session.exchange(&request, part).await
     }
 
@@ -189,7 +189,7 @@ async fn register(
     let (mut transfer, mut is_challenged) = (transfer::begin(session, request)?, false);
     loop {
         transfer::draw(session, &mut transfer);
-        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer) };
+        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer), echo: None };
         let (place, response) = session.converse(request, part).await?;
         let taken = Taken::new(session, transfer, response)?;
         if !taken.is_before_answer() {

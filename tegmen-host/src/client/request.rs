@@ -175,6 +175,9 @@ impl<'a, S> Request<'a, S> {
         for (number, value) in self.options {
             builder.insert(*number, value)?;
         }
+        if let Some(echo) = part.echo {
+            builder.insert(OptionNumber::ECHO, echo)?;
+        }
         builder.payload(part.transfer.map_or(self.payload, |transfer| transfer.payload(self.payload)))
     }
 }
@@ -203,6 +206,8 @@ pub(super) struct Part<'a> {
     pub(super) observe: Option<u32>,
     /// A token to use again.
     pub(super) token: Option<&'a [u8]>,
+    /// The value of an Echo option (RFC 9175) that a member of a group asked for.
+    pub(super) echo: Option<&'a [u8]>,
 }
 
 /// A request that an observation repeats.

@@ -10,7 +10,9 @@
 //! mgt_key_material:  1 element of the hash chain   2 leaf   3 secrets from the leaf to the root   4 public key of the controller
 //! ```
 
-use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message, text};
+use crate::cbor::{
+    Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_map, read_message, text,
+};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::net::{IpAddr, Ipv6Addr};
@@ -46,6 +48,10 @@ const MGT_KEY_MATERIAL: i64 = 27;
 const SUITES: [(Suite, u64); 4] =
     [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
 
+/// The entry `ace-groupcomm-error` of concise problem details, and its entry `error-id` (RFC 9594, section 4.1.2).
+const PROBLEM_ENTRY: i64 = 0;
+const ERROR_ID: i64 = 0;
+
 /// The reason of a refusal (RFC 9594, section 9), in the problem details of a response (RFC 9290).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupcommError {
@@ -56,12 +62,32 @@ pub enum GroupcommError {
 }
 
 impl GroupcommError {
+    /// Reads the reason in concise problem details; `None` if there is none that a member acts upon.
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        let mut reason = None;
+        let read = read_message(message, |label, decoder| {
+            let is_it = label == PROBLEM_ENTRY;
+            if is_it {
+                read_map(decoder, |label, decoder| {
+                    let is_id = label == ERROR_ID;
+                    if is_id {
+                        reason = Some(decoder.u8()?);
+                    }
+                    Ok(is_id)
+                })?;
+            }
+            Ok(is_it)
+        });
+        read.ok()?;
+        [Self::NotAMember, Self::NoNodeIdentifier].into_iter().find(|known| Some(*known as u8) == reason)
+    }
+
     /// Writes the concise problem details with the entry `ace-groupcomm-error` (RFC 9594, section 4.1.2).
     pub fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(Sink::new(&mut out));
         let written: Written = (|| {
-            encoder.map(1)?.u8(0)?.map(1)?.u8(0)?.u8(self as u8)?;
+            encoder.map(1)?.i64(PROBLEM_ENTRY)?.map(1)?.i64(ERROR_ID)?.u8(self as u8)?;
             Ok(())
         })();
         debug_assert!(written.is_ok(), "memory takes all bytes");
@@ -258,7 +284,7 @@ impl GroupKeys {
         read_message(message, |label, decoder| {
             match label {
                 GKTY => of_axiom = decoder.i64()? == AXIOM,
-                KEY => crate::cbor::read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
+                KEY => read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
                 NUM => keys.epoch = decoder.u16()?,
                 MGT_KEY_MATERIAL => read_message(decoder.bytes()?, |label, decoder| keys.take(label, decoder))?,
                 _ => return Ok(false),

@@ -4,6 +4,7 @@ use super::authorization::{AnyPolicy, Later};
 use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
+use crate::group::Membership;
 use crate::public_keys::PublicKeys;
 use crate::state::Database;
 use std::net::UdpSocket;
@@ -49,6 +50,12 @@ impl ServerBuilder {
     /// address. Several sockets of one address are bound with SO_REUSEPORT. Without sockets the call changes nothing.
     pub fn inherit(mut self, sockets: impl IntoIterator<Item = UdpSocket>) -> Self {
         self.inherited.extend(sockets);
+        self
+    }
+
+    /// Answers the requests of a group that Axiom protects: [`ServerConfig::memberships`].
+    pub fn member_of(mut self, membership: Membership) -> Self {
+        self.config.memberships.push(membership);
         self
     }
 

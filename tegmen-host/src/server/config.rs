@@ -3,7 +3,7 @@
 use super::{HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
-use crate::group::Group;
+use crate::group::{Group, Membership};
 use crate::public_keys::PublicKeys;
 use crate::resumption::ResumptionConfig;
 use crate::slab::Capacity;
@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub listen: Vec<Listen>,
     /// The multicast groups that the server joins (RFC 7252, section 8), at the ports of plain CoAP: DTLS has no groups.
     pub groups: Vec<Group>,
+    /// The groups that Axiom protects in which the server answers. Each response comes from the address of the membership, and the
+    /// port of the group. The members have the rights of its settings.
+    pub memberships: Vec<Membership>,
     /// The number of shards, each a thread with its own sockets; 0 selects one for each core.
     pub shards: usize,
     /// Requests, responses, transfers and observations.
@@ -66,6 +69,7 @@ impl Default for ServerConfig {
         Self {
             listen: Vec::new(),
             groups: Vec::new(),
+            memberships: Vec::new(),
             shards: 0,
             coap: ServerCoap::default(),
             dtls: Config {

@@ -2,6 +2,7 @@
 
 use crate::contexts::ContextError;
 use crate::credentials::CredentialsError;
+use crate::group::MembershipEvent;
 use crate::printable::printable;
 use crate::resumption::TicketKeyError;
 use crate::uri::encoded_path;
@@ -130,6 +131,14 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         problem: ContextError,
     },
+    /// A membership of the server has changed, or needs something.
+    Member {
+        /// The name of the group.
+        group: String,
+        /// The news, and the next step of the operator.
+        #[serde(serialize_with = "displayed")]
+        news: MembershipEvent,
+    },
     /// The credentials file was read again.
     Reloaded {
         /// The number of identities in it.
@@ -211,7 +220,9 @@ impl Event {
             | Self::Full { .. }
             | Self::Outdated { .. }
             | Self::Context { .. } => Severity::Warning,
-            Self::Established { .. }
+            Self::Member { news, .. } if news.needs_operator() => Severity::Error,
+            Self::Member { .. }
+            | Self::Established { .. }
             | Self::Restored { .. }
             | Self::Closed { .. }
             | Self::Reloaded { .. }
@@ -286,6 +297,7 @@ impl Display for Event {
             Self::Context { remote, problem } => {
                 write!(f, "{remote}: the OSCORE context of its request cannot be used: {problem}")
             }
+            Self::Member { group, news } => write!(f, "group {group}: {news}"),
             Self::Reloaded { identities } => write!(f, "credentials reloaded: {identities} identities"),
             Self::ReloadFailed { error } => write!(f, "credentials {NOT_RELOADED}: {error}"),
             Self::TrustReloaded => f.write_str("authorities and revocation lists reloaded"),

@@ -19,11 +19,14 @@ use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::credentials::Credentials;
 use crate::exchange_pool::ExchangePool;
+use crate::group::{MembershipEvent, Memberships};
 use crate::request_uri;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tegmen::address::Address;
+use tegmen::axiom::SealRefused;
 use tegmen::coap::handler::{Authorized, Handler, Policy};
 use tegmen::coap::{Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber, Repeat, Response};
 use tegmen::endpoint::Peers;
@@ -42,6 +45,8 @@ pub(crate) struct CoapServer<A> {
     pub(crate) credentials: Credentials,
     pub(crate) events: EventSink,
     pub(super) limits: ServerLimits,
+    /// The groups whose events are reported.
+    pub(super) memberships: Memberships,
     /// Bytes of bodies.
     pub(super) bodies: Arc<Ledger>,
     /// Set where the ledger refused a share.
@@ -94,6 +99,7 @@ pub(super) struct Features {
     pub(super) bodies: ServerBodies,
     pub(super) oscore: ServerOscore,
     pub(super) leisure: Leisure,
+    pub(super) groups: Memberships,
     /// A server sends no requests that would wait, and asks no group.
     nothing: (),
 }
@@ -110,6 +116,7 @@ impl Features {
             bodies: bodies(config.coap.max_body),
             oscore: ServerOscore::new(config.oscore.clone(), bodies(MAX_UNFRAGMENTED_SIZE)),
             leisure: Leisure::new(config.coap.leisure),
+            groups: Memberships(config.memberships.clone()),
             nothing: (),
         }
     }
@@ -138,7 +145,7 @@ impl node::Features for Features {
     type Bodies = ServerBodies;
     type Leisure = Leisure;
     type GroupRequests = ();
-    type Groups = ();
+    type Groups = Memberships;
 
     #[inline]
     fn queue(&mut self) -> &mut () {
@@ -176,8 +183,8 @@ impl node::Features for Features {
     }
 
     #[inline]
-    fn groups(&mut self) -> &mut () {
-        &mut self.nothing
+    fn groups(&mut self) -> &mut Memberships {
+        &mut self.groups
     }
 }
 
@@ -197,6 +204,7 @@ impl<A: Application> CoapServer<A> {
             credentials,
             events,
             limits,
+            memberships: Memberships::default(),
             bodies,
             bodies_refused,
             requests: 0,
@@ -353,6 +361,21 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         // A request that is undecided may be executed later.
         let is_open = answer == Answer::Deferred;
         if executed.is_some() || is_protected || is_open { repeat } else { Repeat::Safe }
+    }
+
+    fn on_group_clash(&mut self, group: &Address) {
+        if let Some(membership) = self.memberships.find(group) {
+            membership.report(MembershipEvent::Clash);
+        }
+    }
+
+    fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
+        // The membership has reported that it got no numbers, and a response without space is that of one datagram.
+        if refused == SealRefused::Exhausted
+            && let Some(membership) = self.memberships.find(group)
+        {
+            membership.report(MembershipEvent::Exhausted);
+        }
     }
 
     fn on_notification(&mut self, _: PeerId, registration: &MessageRef<'_>) {

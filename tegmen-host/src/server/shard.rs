@@ -13,11 +13,13 @@ use super::limits::{Gate, Limited};
 use super::serve::{CoapServer, Features, Resources, pool};
 use super::shared::Shared;
 use super::signing::Signing;
+use super::sockets::own_addresses;
 use super::tried::Tried;
 use super::unauthenticated::Unauthenticated;
 use super::{Application, Event, Kind, ServerLimits, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::{Credentials, KeyStore};
+use crate::group::Membership;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
@@ -28,7 +30,7 @@ use persistence::Persistence;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
-use tegmen::address::Path;
+use tegmen::address::{Address, Path};
 use tegmen::coap::PeerExchanges as _;
 use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
@@ -65,6 +67,8 @@ pub(super) struct Shard<A> {
     environment: Environment<HostCrypto>,
     outbox: Outbox,
     secure_ports: Vec<u16>,
+    /// Addresses from which members respond, and at which the server does not listen.
+    own_addresses: Vec<Address>,
     coap_server: CoapServer<A>,
     totals: Arc<Mutex<Totals>>,
     seconds: u32,
@@ -118,6 +122,7 @@ impl<A: Application> Shard<A> {
         let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));
         let mut coap_server = CoapServer::new(resources, rights, shared.events.clone(), limits, &features.bodies);
         coap_server.deferrals.acknowledges_later = true;
+        coap_server.memberships = features.groups.clone();
         let mut node = Node::with_features(endpoint, pool(&config.coap, shards), features);
         // A client that has several requests at once is sent their deferred responses at once.
         node.set_nstart(usize::MAX);
@@ -136,6 +141,10 @@ impl<A: Application> Shard<A> {
                 .iter()
                 .filter(|l| l.scheme == Scheme::Coaps)
                 .map(|l| l.address.port())
+                .collect(),
+            own_addresses: own_addresses(&config.memberships, &shared.addresses)
+                .into_iter()
+                .map(Address::from)
                 .collect(),
             signing: Signing::new(per_second, commands, number),
             coap_server,
@@ -267,6 +276,9 @@ impl<A: Application> Shard<A> {
     /// Handles a datagram. `is_passed` is true if another shard received it.
     #[inline]
     fn on_datagram(&mut self, now: Instant, path: &Path, datagram: &mut [u8], is_passed: bool) {
+        if !self.node.features.groups.0.is_empty() && self.is_for_member(path, datagram) {
+            return;
+        }
         if !self.secure_ports.contains(&path.local.port) {
             let Self { node, environment, coap_server, outbox, .. } = self;
             let out = outbox.draft();
@@ -309,11 +321,39 @@ impl<A: Application> Shard<A> {
     /// Handles a datagram to a group. Nothing is answered at once, and only responses that help the sender are sent
     /// (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
+        if let Some(membership) = self.node.features.groups.find(&path.local).cloned() {
+            return self.on_protected(now, &membership, path, datagram);
+        }
         if !self.secure_ports.contains(&path.local.port) {
             let Self { node, environment, coap_server, outbox, .. } = self;
             node.handle_group(&mut environment.at(now), path, datagram, coap_server, outbox.draft());
             self.on_handled(now, path);
         }
+    }
+
+    /// Handles a datagram to a group that Axiom protects.
+    fn on_protected(&mut self, now: Instant, membership: &Membership, path: &Path, datagram: &mut [u8]) {
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        if is_rekey_message(datagram) {
+            membership.rekey(&mut environment.crypto, datagram);
+            return;
+        }
+        membership.note_epoch(datagram);
+        node.handle_protected_group(&mut environment.at(now), path, datagram, coap_server, outbox.draft());
+        self.on_handled(now, path);
+    }
+
+    /// Takes a message of a controller to a member alone. Returns true if nobody else than a member takes the datagram.
+    fn is_for_member(&mut self, path: &Path, datagram: &[u8]) -> bool {
+        if !is_rekey_message(datagram) {
+            return self.own_addresses.contains(&path.local);
+        }
+        let Self { node, environment, .. } = self;
+        let same_port = |member: &&Membership| member.group().port() == path.local.port;
+        for membership in node.features.groups.0.iter().filter(same_port) {
+            membership.rekey(&mut environment.crypto, datagram);
+        }
+        true
     }
 
     /// Does a limited part of what is due by the clock, so that other work does not wait long. Returns true if something may
@@ -341,8 +381,8 @@ impl<A: Application> Shard<A> {
 
     /// Queues the first `len` bytes of the draft, for `peer`.
     pub(super) fn transmit(&mut self, peer: PeerId, len: u16) {
-        if let Some(entry) = self.node.endpoint.peers.peer(peer) {
-            self.outbox.queue(*entry.path(), len.into());
+        if let Some(path) = self.node.path(peer) {
+            self.outbox.queue(path, len.into());
         }
         if self.persistence.is_some() {
             self.lease_ahead(peer);
@@ -459,6 +499,12 @@ impl<A: Application> Shard<A> {
         }
         while self.poll() {}
     }
+}
+
+/// True for a datagram that can only be a message of a group's controller: its first byte is neither that of a record nor that
+/// of a CoAP message.
+fn is_rekey_message(datagram: &[u8]) -> bool {
+    matches!(datagram.first(), Some(1..=3))
 }
 
 /// Ends when something may be received.

@@ -6,7 +6,7 @@ use super::cid_routing::Passed;
 use super::event::EventSink;
 use super::limits::Gate;
 use super::notifier::Notifier;
-use super::{Listen, ServerConfig, StartError};
+use super::{Event, Listen, ServerConfig, StartError};
 use crate::credentials::Credentials;
 use crate::prefix::Shares;
 use crate::provider::HostCrypto;
@@ -61,6 +61,12 @@ impl<'a, A> Shared<'a, A> {
                 ServerResumption::new(crypto, wanted, credentials, &keys, config.trust.key_store.is_some())?
             }
         };
+        for membership in &config.memberships {
+            let name = format!("group {}", membership.name());
+            membership.set_principal(credentials.learn(&name, membership.settings().allow.as_deref()));
+            let events = events.clone();
+            membership.on_event(Arc::new(move |group, news| events(Event::Member { group: group.to_owned(), news })));
+        }
         Ok(Self {
             config,
             credentials,

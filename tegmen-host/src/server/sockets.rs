@@ -2,6 +2,7 @@
 
 use super::runtime::Runtime;
 use super::{Listen, ServerConfig, StartError};
+use crate::group::Membership;
 use crate::udp::{BindError, Socket};
 use crate::uri::Scheme;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -100,10 +101,10 @@ impl<'a> Sockets<'a> {
     /// Returns the sockets of shard `number`, registered at `runtime`.
     ///
     /// # Errors
-    /// [`BindError`].
-    pub(super) fn of_shard(&mut self, number: usize, runtime: &Runtime) -> Result<Vec<Socket>, BindError> {
+    /// [`StartError::Bind`], [`StartError::Membership`].
+    pub(super) fn of_shard(&mut self, number: usize, runtime: &Runtime) -> Result<Vec<Socket>, StartError> {
         let _guard = runtime.enter();
-        let has_groups = !self.config.groups.is_empty();
+        let has_groups = !self.config.groups.is_empty() || !self.config.memberships.is_empty();
         let sockets: Vec<Socket> = if self.inherited.is_empty() {
             let bind = |(listen, asked): (&Listen, &Listen)| {
                 let shared = self.shards > 1 || asked.address.port() == 0 || has_groups;
@@ -112,11 +113,14 @@ impl<'a> Sockets<'a> {
             self.addresses.iter().zip(&self.config.listen).map(bind).collect::<Result<_, _>>()?
         } else {
             let own = self.inherited.iter_mut().filter_map(Vec::pop);
-            own.map(|socket| Socket::inherit(socket, has_groups)).collect::<Result<_, _>>()?
+            own.map(|socket| Socket::inherit(socket, has_groups)).collect::<Result<_, BindError>>()?
         };
         match number {
             // One shard is enough for what every node of a network answers at leisure.
-            0 => Ok(sockets.into_iter().chain(join(self.config, &self.addresses)?).collect()),
+            0 => {
+                let joined = join(self.config, &self.addresses)?;
+                Ok(sockets.into_iter().chain(joined).chain(join_protected(self.config, &self.addresses)?).collect())
+            }
             _ => Ok(sockets),
         }
     }
@@ -172,6 +176,33 @@ fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindEr
         }
     }
     Ok(sockets)
+}
+
+/// Joins the groups of the memberships, and binds those of [`own_addresses`].
+fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, StartError> {
+    // Messages of a controller to one member alone come before the one of the epoch, which goes to the group, so the sockets that
+    // take them are read first.
+    let own = own_addresses(&config.memberships, listens);
+    let mut sockets = own.into_iter().map(|own| Socket::bind(own, false)).collect::<Result<Vec<_>, _>>()?;
+    for membership in &config.memberships {
+        let group = membership.multicast().map_err(StartError::Membership)?;
+        sockets.push(Socket::join_protected(&group, membership.address_of_group())?);
+    }
+    Ok(sockets)
+}
+
+/// Returns the addresses from which members respond, and at which the server does not listen. Nothing but messages of the controller
+/// is taken there.
+pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> Vec<SocketAddr> {
+    let own = |membership: &Membership| Some(SocketAddr::new(membership.address()?, membership.group().port()));
+    let mut own: Vec<SocketAddr> = memberships.iter().filter_map(own).collect();
+    let listens_at = |own: &SocketAddr, listen: &Listen| {
+        listen.address.port() == own.port() && (listen.address.ip() == own.ip() || listen.address.ip().is_unspecified())
+    };
+    own.retain(|own| !listens.iter().any(|listen| listens_at(own, listen)));
+    own.sort_unstable();
+    own.dedup();
+    own
 }
 
 /// Binds each address once, alone, so that a port which another program has (even one that shares it) is refused. Port 0

@@ -1,4 +1,5 @@
 use super::*;
+use crate::group::MembershipEvent;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -166,6 +167,12 @@ fn an_event_of_the_server_reads_the_same_as_text_and_as_json() {
         Severity::Error,
         "credentials not reloaded, the old ones stay in force, next try in a second: the credentials c.toml cannot be read: entity not found: make one with `tegmen keys new --identity NAME --file c.toml`",
         json!({ "event": "reload_failed", "error": "the credentials c.toml cannot be read: entity not found: make one with `tegmen keys new --identity NAME --file c.toml`" }),
+    );
+    check(
+        Event::Member { group: "lamps".to_owned(), news: MembershipEvent::Rekeyed { epoch: 3 } },
+        Severity::Info,
+        "group lamps: epoch 3 has begun",
+        json!({ "event": "member", "group": "lamps", "news": "epoch 3 has begun" }),
     );
     check(
         Event::TrustReloaded,

@@ -1,0 +1,296 @@
+//! Members on hosts: they join a controller over DTLS, and a switch and its lamps talk over real multicast.
+#![cfg(target_os = "linux")]
+
+use super::server::{SHARED_KEY, World};
+use super::world::config;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tegmen::coap::Code;
+use tegmen_control::group::GroupConfig;
+use tegmen_host::client::{AskedMembers, ClientConfig, Request, ask_members};
+use tegmen_host::controller::{Controller, ControllerError, Joining, Pace};
+use tegmen_host::group::{MemberSettings, Membership, MembershipError};
+use tegmen_host::server::{Event, Router, Server, ServerConfig};
+
+/// A network of one machine: the controller, its group, and the members with their addresses.
+struct Network {
+    world: World,
+    /// The addresses of the members: the last byte or group of each is its number.
+    address: fn(u8) -> IpAddr,
+    interface: Option<&'static str>,
+    multicast: UdpSocket,
+}
+
+fn v4(member: u8) -> IpAddr {
+    IpAddr::from([127, 0, 77, member])
+}
+
+fn v6(member: u8) -> IpAddr {
+    IpAddr::from([0xfd00, 0xa, 0, 0, 0, 0, 0, u16::from(member)])
+}
+
+/// A lamp: a server with the membership, the events of the lamp, and the task that follows the controller.
+struct Lamp {
+    server: Server,
+    membership: Membership,
+    log: Arc<Mutex<Vec<String>>>,
+    follower: tokio::task::JoinHandle<()>,
+}
+
+impl Lamp {
+    fn logged(&self, part: &str) -> bool {
+        self.log.lock().unwrap().iter().any(|line| line.contains(part))
+    }
+
+    async fn wait_for(&self, part: &str) {
+        let start = Instant::now();
+        while !self.logged(part) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{part}: {:?}", self.log.lock().unwrap());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Ends in order.
+    async fn stop(self) {
+        self.follower.abort();
+        let _ = self.follower.await;
+        self.server.stop();
+    }
+}
+
+const QUICK: Pace = Pace {
+    jitter: Duration::from_millis(20),
+    shortest: Duration::from_millis(20),
+    longest: Duration::from_millis(200),
+};
+const LEISURE: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_millis(1200);
+
+impl Network {
+    /// IPv4 multicast at the loopback interface.
+    async fn over_v4(name: &str, group: &str) -> Self {
+        let group: SocketAddr = group.parse().unwrap();
+        let multicast = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket2::SockRef::from(&multicast).set_multicast_if_v4(&[127, 0, 0, 1].into()).unwrap();
+        Self::new(name, group, (v4, None), multicast).await
+    }
+
+    async fn new(
+        name: &str,
+        group: SocketAddr,
+        (address, interface): (fn(u8) -> IpAddr, Option<&'static str>),
+        multicast: UdpSocket,
+    ) -> Self {
+        let config = GroupConfig { address: group, ..config() };
+        Self { world: World::new(name, config, false).await, address, interface, multicast }
+    }
+
+    fn controller(&self, device: &str) -> Controller {
+        let uri = format!("coaps://{}/ace-group/lamps", self.world.server.addresses()[0].address);
+        Controller::of_group(&uri, ClientConfig::psk(device, SHARED_KEY)).unwrap()
+    }
+
+    fn dir(&self, device: &str) -> PathBuf {
+        self.world.scene.0.join(device)
+    }
+
+    async fn join(&self, device: &str, number: u8, sends: bool) -> Membership {
+        let joining = Joining { address: Some((self.address)(number)), listens: true, sends };
+        let settings = MemberSettings { interface: self.interface.map(str::to_owned), ..MemberSettings::default() };
+        self.controller(device).join(&self.dir(device), joining, &settings).await.unwrap()
+    }
+
+    async fn lamp(&self, device: &str, number: u8) -> Lamp {
+        self.light(device, self.join(device, number, false).await)
+    }
+
+    /// Starts the server of a lamp.
+    fn light(&self, device: &str, membership: Membership) -> Lamp {
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let config = ServerConfig::default().with(|config| (config.shards, config.coap.leisure) = (1, LEISURE));
+        let builder = Server::with(config);
+        let builder = builder.member_of(membership.clone()).on_event({
+            let log = Arc::clone(&log);
+            move |event: Event| log.lock().unwrap().push(event.to_string())
+        });
+        let name = device.to_owned();
+        let router = Router::new().put("/light", move |request, response| {
+            response.payload(&[name.as_bytes(), b" is ", request.payload()].concat())
+        });
+        let (server, controller, follower) =
+            (builder.serve(router).unwrap(), self.controller(device), membership.clone());
+        let follower = tokio::spawn(async move { controller.follow(&follower, QUICK).await });
+        Lamp { server, membership, log, follower }
+    }
+
+    /// Sends the messages of the controller, except those that `is_lost` takes.
+    fn send_all(&self, is_lost: impl Fn(&[u8]) -> bool) {
+        for message in std::mem::take(&mut *self.world.sent.lock().unwrap()) {
+            if !is_lost(&message.bytes) {
+                self.multicast.send_to(&message.bytes, message.to).unwrap();
+            }
+        }
+    }
+
+    /// Lets the lamps hear all messages, and waits until they are in the epoch of the controller.
+    async fn rekeyed(&self, lamps: &[&Lamp]) {
+        self.send_all(|_| false);
+        let epoch = self.world.controller.show("lamps").await.unwrap().epoch;
+        for lamp in lamps {
+            lamp.wait_for(&format!("epoch {epoch}")).await;
+            assert_eq!(lamp.membership.epoch(), epoch);
+        }
+    }
+}
+
+/// Switches the lamps. Returns the answer of each, by its address, and the summary.
+async fn switch(membership: &Membership, value: &str) -> (BTreeMap<IpAddr, String>, AskedMembers) {
+    let mut answers = BTreeMap::new();
+    let request = Request::new(Code::PUT, "/light").payload(value.as_bytes());
+    let asked = ask_members(membership, &request, WAIT, |from, response| {
+        assert!(response.code.is_success(), "{:?}", response.code);
+        let before = answers.insert(from.ip(), String::from_utf8(response.payload).unwrap());
+        assert_eq!(before, None, "{from} answers once");
+    });
+    let asked = asked.await.unwrap();
+    (answers, asked)
+}
+
+/// Two lamps and a switch: all answer. One is evicted, and does not answer any more. The others still do.
+async fn lights(network: Network) {
+    let hall = network.lamp("hall", 1).await;
+    let porch = network.lamp("porch", 2).await;
+    network.rekeyed(&[&hall]).await;
+    let oven = network.join("switch", 9, true).await;
+    network.rekeyed(&[&hall, &porch]).await;
+    let all = BTreeMap::from([
+        ((network.address)(1), "hall is on".to_owned()),
+        ((network.address)(2), "porch is on".to_owned()),
+    ]);
+    let (answers, asked) = switch(&oven, "on").await;
+    assert_eq!(answers, all, "{asked:?} {:?} {:?}", hall.log, porch.log);
+    assert_eq!((asked.missing.len(), asked.challenged.len()), (0, 0), "the controller spared the challenge");
+
+    let rekeying = network.world.controller.evict("lamps", "porch").await.unwrap();
+    network.world.sent.lock().unwrap().extend(rekeying.messages);
+    network.rekeyed(&[&hall]).await;
+    porch.wait_for("has evicted this member").await;
+    assert!(porch.membership.is_evicted());
+    assert!(network.controller("switch").catch_up(&oven).await.unwrap(), "the switch heard nothing");
+    let (answers, asked) = switch(&oven, "off").await;
+    assert_eq!(answers, BTreeMap::from([((network.address)(1), "hall is off".to_owned())]));
+    assert_eq!(asked.missing, [(network.address)(2)], "it answered before");
+
+    // A restart needs no new admission, and an evicted member stays one.
+    porch.stop().await;
+    hall.stop().await;
+    let again = Membership::open(&network.dir("porch")).unwrap();
+    assert!(again.is_evicted());
+    let hall = network.light("hall", Membership::open(&network.dir("hall")).unwrap());
+    let (answers, asked) = switch(&oven, "on").await;
+    assert_eq!(answers, BTreeMap::from([((network.address)(1), "hall is on".to_owned())]), "after a challenge");
+    assert_eq!((asked.challenged.len(), asked.missing.len()), (0, 1));
+    hall.stop().await;
+}
+
+#[tokio::test]
+async fn lamps_answer_a_switch_and_an_evicted_one_does_not() {
+    lights(Network::over_v4("lights", "239.255.77.1:20771").await).await;
+}
+
+/// A member that missed messages finds out by itself, and asks the controller.
+#[tokio::test]
+async fn a_member_that_missed_an_epoch_catches_up_by_itself() {
+    let network = Network::over_v4("behind", "239.255.77.2:20772").await;
+    let (hall, oven) = (network.lamp("hall", 11).await, network.join("switch", 19, true).await);
+    network.rekeyed(&[&hall]).await;
+    // The message of the epoch is lost, and the request shows that there is a later epoch.
+    let rekeying = network.world.controller.rekey("lamps").await.unwrap();
+    assert!(network.controller("switch").catch_up(&oven).await.unwrap());
+    assert_eq!(switch(&oven, "on").await.0.len(), 0, "the lamp is an epoch behind");
+    hall.wait_for(&format!("another member uses epoch {}", rekeying.epoch)).await;
+    hall.wait_for(&format!("the controller gave the keys of epoch {}", rekeying.epoch)).await;
+    assert_eq!(switch(&oven, "on").await.0.len(), 1);
+    // Messages of nodes are lost: that of the epoch does not open.
+    let rekeying = network.world.controller.admit("lamps", &super::world::member("attic", 77, false)).await.unwrap();
+    network.world.sent.lock().unwrap().extend(rekeying.messages);
+    network.send_all(|message| message[0] != 3);
+    hall.wait_for("a message of the controller was missed").await;
+    hall.wait_for(&format!("the controller gave the keys of epoch {}", rekeying.epoch)).await;
+    // Garbage makes it ask, and changes nothing.
+    let before = hall.membership.epoch();
+    let mut forged = vec![3; 83];
+    forged[1..3].copy_from_slice(&(before + 1).to_be_bytes());
+    network.multicast.send_to(&forged, hall.membership.group()).unwrap();
+    hall.wait_for("nothing was missed").await;
+    assert_eq!(hall.membership.epoch(), before);
+    hall.stop().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_refuses_or_is_not_there_is_named_with_the_next_step() {
+    let network = Network::over_v4("refusals", "239.255.77.3:20773").await;
+    let (dir, settings) = (network.dir("x"), MemberSettings::default());
+    let at = |number| Joining { address: Some(v4(number)), listens: true, sends: true };
+    let refused = network.controller("hall").join(&dir, at(21), &settings).await.unwrap_err();
+    assert!(matches!(refused, ControllerError::Forbidden { .. }), "{refused}");
+    assert!(refused.to_string().contains("the log of the controller has the cause"));
+    assert!(!dir.exists(), "nothing is made");
+    let oven = network.controller("switch").join(&dir, at(21), &settings).await.unwrap();
+    let second = Membership::open(&dir).unwrap_err();
+    assert!(matches!(second, MembershipError::InUse { .. }), "{second}");
+    // The switch leaves, and the controller does not know it any more.
+    let controller = network.controller("switch");
+    controller.leave(&oven).await.unwrap();
+    let gone = controller.catch_up(&oven).await.unwrap_err();
+    assert!(matches!(gone, ControllerError::NotAMember(_)), "{gone}");
+    let request = Request::new(Code::GET, "/light");
+    let evicted = ask_members(&oven, &request, WAIT, |_, _| {}).await.unwrap_err();
+    assert!(evicted.to_string().contains("join again"), "{evicted}");
+    oven.remove().unwrap();
+    assert!(!dir.exists());
+    for wrong in ["coap://127.0.0.1/ace-group/lamps", "coaps://127.0.0.1/lamps", "coaps://127.0.0.1/ace-group/a/b"] {
+        let error = Controller::of_group(wrong, ClientConfig::default()).unwrap_err();
+        assert!(error.to_string().contains("coaps://host[:port]/ace-group/NAME"), "{error}");
+    }
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = ClientConfig::psk("hall", SHARED_KEY);
+    let controller = Controller::of_group(&format!("coaps://{nobody}/ace-group/lamps"), config).unwrap();
+    let error = controller.join(&dir, at(22), &settings).await.unwrap_err();
+    assert!(error.to_string().contains("is the server running"), "{error}");
+}
+
+/// Runs a test of this program again in a network namespace of its own, in which an interface has the addresses of the members.
+fn in_namespace(test: &str) {
+    const SCRIPT: &str = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+        && for n in 1 2 9; do ip -6 addr add fd00:a::$n/64 dev d0 nodad || exit 1; done && exec \"$@\"";
+    let program = std::env::current_exe().unwrap();
+    let done = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", SCRIPT, "sh"])
+        .arg(program)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn lamps_answer_a_switch_over_ipv6_multicast() {
+    in_namespace("members::over_ipv6_in_a_namespace");
+}
+
+#[tokio::test]
+#[ignore = "lamps_answer_a_switch_over_ipv6_multicast runs it in a network namespace"]
+async fn over_ipv6_in_a_namespace() {
+    let multicast = UdpSocket::bind("[::]:0").unwrap();
+    let group: tegmen_host::group::Group = "ff15::1%d0".parse().unwrap();
+    let SocketAddr::V6(scope) = group.at(0) else { panic!("an address of IPv6") };
+    socket2::SockRef::from(&multicast).set_multicast_if_v6(scope.scope_id()).unwrap();
+    let group = "[ff15::1]:20774".parse().unwrap();
+    lights(Network::new("ipv6", group, (v6, Some("d0")), multicast).await).await;
+}

@@ -1,0 +1,290 @@
+//! The controller of a group as its members see it (RFC 9594): they join over DTLS, get the keys of an epoch that they missed,
+//! and leave.
+
+use crate::cbor::Malformed;
+use crate::client::{ClientConfig, ClientError, Response, Session};
+use crate::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest};
+use crate::group::{MemberSettings, Membership, MembershipError, MembershipEvent};
+use crate::problem;
+use crate::provider::HostCrypto;
+use crate::uri::{Scheme, Uri, UriError};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber};
+use tegmen::crypto::Crypto as _;
+
+/// The reason why a controller does not do what a member asks. Each message names the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// The URI is not one of a controller.
+    #[error(
+        "{0}: name the controller as coaps://host[:port], or the group there as coaps://host[:port]/ace-group/NAME"
+    )]
+    Name(String),
+    /// The URI is not valid.
+    #[error(transparent)]
+    Uri(#[from] UriError),
+    /// The controller is not reached, or there is no session with it.
+    #[error("the controller of the group {group}: {source}")]
+    Unreachable {
+        /// The name of the group.
+        group: String,
+        /// The error of the client.
+        source: ClientError,
+    },
+    /// The controller knows no such member.
+    #[error("the controller does not know this member of the group {0} any more")]
+    NotAMember(String),
+    /// The controller refuses.
+    #[error(
+        "the controller does not allow this for the group {group} ({code}): there is no such group, the policy does not allow \
+         it, or another member has the address; the log of the controller has the cause"
+    )]
+    Forbidden {
+        /// The name of the group.
+        group: String,
+        /// The code of the response.
+        code: Code,
+    },
+    /// No place is free in the group.
+    #[error(
+        "the group {group} is full, or all its SenderIDs are in use: let the operator of the controller evict a member"
+    )]
+    Full {
+        /// The name of the group.
+        group: String,
+        /// The time after which to ask again.
+        retry: Duration,
+    },
+    /// The controller cannot do it now.
+    #[error("the controller cannot do this for the group {group} now ({code}); its log has the cause")]
+    Unavailable {
+        /// The name of the group.
+        group: String,
+        /// The code of the response.
+        code: Code,
+        /// The time after which to ask again, if the response has one.
+        retry: Option<Duration>,
+    },
+    /// The response has no keys.
+    #[error("the response of the controller cannot be read ({0}): is it a controller of groups after Axiom?")]
+    Response(Malformed),
+    /// The membership cannot be used.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+}
+
+/// The request of a device that wants to be a member.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Joining {
+    /// The address that the responses of the member come from. Without it, the address of the session with the controller.
+    pub address: Option<IpAddr>,
+    /// True if the member answers requests.
+    pub listens: bool,
+    /// True if the member sends requests.
+    pub sends: bool,
+}
+
+/// A controller.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    uri: Uri,
+    group: String,
+    config: ClientConfig,
+}
+
+impl Controller {
+    /// A controller of a group, for a client with these settings. `uri` is the URI of the group,
+    /// `coaps://host[:port]/ace-group/NAME`.
+    ///
+    /// # Errors
+    /// [`ControllerError::Uri`], [`ControllerError::Name`].
+    pub fn of_group(uri: &str, config: ClientConfig) -> Result<Self, ControllerError> {
+        let uri = Uri::parse(uri)?;
+        let group = match uri.path.as_slice() {
+            [groups, group] if groups == GROUPS && uri.query.is_empty() && uri.scheme == Scheme::Coaps => group.clone(),
+            _ => return Err(ControllerError::Name(uri.to_string())),
+        };
+        Ok(Self { uri, group, config })
+    }
+
+    /// The controller that a member got its keys from; `None` if the member names none.
+    ///
+    /// # Errors
+    /// [`ControllerError::Uri`], [`ControllerError::Name`].
+    pub fn of_member(membership: &Membership, config: ClientConfig) -> Result<Option<Self>, ControllerError> {
+        let uri = membership.settings().controller;
+        uri.map(|uri| Self::of_group(&uri, config)).transpose()
+    }
+
+    /// Joins the group, and keeps the membership in a directory. Another membership in this group that the directory has is
+    /// replaced; end the program that uses it first.
+    ///
+    /// # Errors
+    /// [`ControllerError`].
+    pub async fn join(
+        &self,
+        dir: &Path,
+        joining: Joining,
+        settings: &MemberSettings,
+    ) -> Result<Membership, ControllerError> {
+        let session = self.connect().await?;
+        let address = joining.address.unwrap_or_else(|| session.local().ip().to_canonical());
+        let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+        let request = JoinRequest {
+            group: self.group.clone(),
+            sends: joining.sends,
+            control_uri: joining.listens.then(|| format!("coap://{host}/")),
+            checks_signatures: true,
+        };
+        let payload = request.encode();
+        let path = self.path();
+        let asked = session.post(&path, &payload).content_format(GROUPCOMM_CBOR).await;
+        session.close();
+        let keys = self.keys_in(&asked.map_err(|source| self.unreachable(source))?)?;
+        let settings =
+            MemberSettings { group: self.group.clone(), controller: Some(self.uri.to_string()), ..settings.clone() };
+        Ok(Membership::create(dir, &settings, keys)?)
+    }
+
+    /// Gets the keys of the current epoch for a member.
+    ///
+    /// # Errors
+    /// [`ControllerError`].
+    pub async fn keys(&self) -> Result<GroupKeys, ControllerError> {
+        let session = self.connect().await?;
+        let asked = session.get(&self.path()).await;
+        session.close();
+        self.keys_in(&asked.map_err(|source| self.unreachable(source))?)
+    }
+
+    /// Leaves the group. The membership stays in its directory: see [`Membership::remove`].
+    ///
+    /// # Errors
+    /// [`ControllerError`].
+    pub async fn leave(&self, membership: &Membership) -> Result<(), ControllerError> {
+        let session = self.connect().await?;
+        let path = format!("{}/nodes/{}", self.path(), membership.leaf());
+        let asked = session.delete(&path).await;
+        session.close();
+        match asked.map_err(|source| self.unreachable(source))? {
+            reply if reply.code == Code::DELETED => Ok(()),
+            reply => Err(self.refusal(&reply)),
+        }
+    }
+
+    /// Asks once for the keys of the current epoch, and gives them to the member. Returns true if they are newer than those that
+    /// it has.
+    ///
+    /// # Errors
+    /// [`ControllerError`]; after [`ControllerError::NotAMember`] the member knows that it is evicted.
+    pub async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
+        match self.keys().await {
+            Ok(keys) => Ok(membership.catch_up(keys)?),
+            Err(ControllerError::NotAMember(group)) => {
+                membership.evict()?;
+                Err(ControllerError::NotAMember(group))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the member up to date: asks for its keys when it seems to have missed an epoch. Each question waits for a random
+    /// time, because all members may have missed the same message. Anybody can cause such a question. So the time to the next one
+    /// doubles after each that has no answer or brings nothing new. Ends when the member is evicted.
+    pub async fn follow(&self, membership: &Membership, pace: Pace) {
+        let mut wait = pace.shortest;
+        while !membership.is_evicted() {
+            membership.falls_behind().await;
+            tokio::time::sleep(pace.jitter.mul_f64(fraction())).await;
+            let asked = self.catch_up(membership).await;
+            wait = match &asked {
+                Ok(true) => pace.shortest,
+                _ => pace.longest.min(wait * 2),
+            };
+            match asked {
+                Ok(_) => {}
+                Err(ControllerError::NotAMember(_)) => return,
+                Err(error) => {
+                    let again = error.retry().map_or(wait, |retry| retry.max(wait));
+                    wait = again;
+                    membership.report(MembershipEvent::NotAsked { problem: error.to_string(), again: Some(again) });
+                }
+            }
+            tokio::time::sleep(wait.mul_f64(1.0 + fraction() / 4.0)).await;
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("/{GROUPS}/{}", self.group)
+    }
+
+    async fn connect(&self) -> Result<Session, ControllerError> {
+        Session::connect(&self.uri, self.config.clone()).await.map_err(|source| self.unreachable(source))
+    }
+
+    fn unreachable(&self, source: ClientError) -> ControllerError {
+        ControllerError::Unreachable { group: self.group.clone(), source }
+    }
+
+    fn keys_in(&self, reply: &Response) -> Result<GroupKeys, ControllerError> {
+        let has_keys = matches!(reply.code, Code::CREATED | Code::CHANGED | Code::CONTENT);
+        if !has_keys {
+            return Err(self.refusal(reply));
+        }
+        GroupKeys::parse(&reply.payload).map_err(ControllerError::Response)
+    }
+
+    fn refusal(&self, reply: &Response) -> ControllerError {
+        let is_problem = reply.content_format() == Some(problem::CONTENT_FORMAT.into());
+        let reason = GroupcommError::parse(&reply.payload).filter(|_| is_problem);
+        let retry = reply.uint(OptionNumber::MAX_AGE).map(|seconds| Duration::from_secs(seconds.into()));
+        let group = self.group.clone();
+        match (reason, reply.code) {
+            (Some(GroupcommError::NotAMember), _) => ControllerError::NotAMember(group),
+            (Some(GroupcommError::NoNodeIdentifier), _) => {
+                ControllerError::Full { group, retry: retry.unwrap_or(Duration::from_secs(60)) }
+            }
+            (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },
+            (None, code) => ControllerError::Unavailable { group, code, retry },
+        }
+    }
+}
+
+impl ControllerError {
+    /// Returns the time after which to ask again, if the controller gave one.
+    const fn retry(&self) -> Option<Duration> {
+        match self {
+            Self::Full { retry, .. } => Some(*retry),
+            Self::Unavailable { retry, .. } => *retry,
+            _ => None,
+        }
+    }
+}
+
+/// The times between questions of a member to its controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Longest random time before a question.
+    pub jitter: Duration,
+    /// The time after a question that brought something new.
+    pub shortest: Duration,
+    /// The longest time after one that brought nothing new, or failed.
+    pub longest: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { jitter: Duration::from_secs(2), shortest: Duration::from_secs(5), longest: Duration::from_secs(600) }
+    }
+}
+
+/// A random number from 0 to 1.
+fn fraction() -> f64 {
+    let mut random = [0; 4];
+    if let Ok(mut crypto) = HostCrypto::from_os() {
+        crypto.random(&mut random);
+    }
+    f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX)
+}

@@ -1,0 +1,43 @@
+//! The members that answered requests of this one. The controller names no member to another, so a sender learns from answers
+//! alone who listens.
+
+use super::file::replace;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+pub(super) const ANSWERED: &str = "answered.toml";
+
+/// Requests in a row without an answer, after which a member is not expected to answer any more.
+const SILENT: u32 = 5;
+
+/// The requests in a row that each member has not answered.
+#[derive(Default, Serialize, Deserialize)]
+struct Answered {
+    silent: BTreeMap<IpAddr, u32>,
+}
+
+impl Answered {
+    /// A file that cannot be read is as none: it protects nothing.
+    fn read(dir: &Path) -> Self {
+        let text = std::fs::read_to_string(dir.join(ANSWERED)).unwrap_or_default();
+        toml::from_str(&text).unwrap_or_default()
+    }
+}
+
+/// Returns the members that are expected to answer.
+pub(super) fn expected(dir: &Path) -> Vec<IpAddr> {
+    Answered::read(dir).silent.into_keys().collect()
+}
+
+/// Notes the members that answered a request.
+pub(super) fn note(dir: &Path, members: &[IpAddr]) {
+    let mut known = Answered::read(dir);
+    known.silent.values_mut().for_each(|silent| *silent = silent.saturating_add(1));
+    known.silent.extend(members.iter().map(|member| (*member, 0)));
+    known.silent.retain(|_, silent| *silent < SILENT);
+    let text = toml::to_string(&known).unwrap_or_default();
+    // Without the file the next request only does not know who is missing.
+    let _ = replace(&dir.join(ANSWERED), &[b"# Requests in a row without an answer.\n", text.as_bytes()]);
+}

@@ -1,0 +1,113 @@
+//! Reasons why a membership cannot be used.
+
+use super::GroupError;
+use crate::cbor::Malformed;
+use std::io;
+use tegmen::axiom::BadAssociation;
+
+/// The reason why the membership in a directory cannot be used. Each message names the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// A file cannot be read or written.
+    #[error("{file}: {source}: {}", next_step(source))]
+    File {
+        /// The path of the file.
+        file: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Others on this machine can read the secrets.
+    #[error("{file}: others may read it (mode {mode:03o}), and it holds secrets: chmod 600 {file}")]
+    Exposed {
+        /// The path of the file.
+        file: String,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file is not one of a membership.
+    #[error("{file}: {why}: {JOIN_AGAIN}")]
+    Syntax {
+        /// The path of the file.
+        file: String,
+        /// The error in the file.
+        why: String,
+    },
+    /// Another process uses it.
+    #[error("{dir}: another process uses this membership; end it first, two would use the same nonces")]
+    InUse {
+        /// The directory.
+        dir: String,
+    },
+    /// The numbers cannot be trusted.
+    #[error("{dir}: {why}; the member could repeat nonces. {JOIN_AGAIN}")]
+    Numbers {
+        /// The directory.
+        dir: String,
+        /// The error in the file of numbers.
+        why: String,
+    },
+    /// The parameters of the controller give no member here.
+    #[error("the parameters of the group {group} cannot be used here: {}", of_association(*why))]
+    Association {
+        /// The name of the group.
+        group: String,
+        /// The reason.
+        why: BadAssociation,
+    },
+    /// The parameters are of another group than those that are stored.
+    #[error(
+        "the controller has another group {group} now: it was created again, and this member is not in it. Join it with \
+         another directory, or remove this one first"
+    )]
+    OtherGroup {
+        /// The name of the group.
+        group: String,
+    },
+    /// The parameters are older than those that are stored.
+    #[error(
+        "the controller is in epoch {theirs} of the group {group}, and this member was in epoch {ours}: the store of the \
+         controller is an old copy, and its operator has to create the group again"
+    )]
+    OldController {
+        /// The name of the group.
+        group: String,
+        /// The epoch of the member.
+        ours: u16,
+        /// The epoch of the controller.
+        theirs: u16,
+    },
+    /// The interface of the group is not there.
+    #[error(transparent)]
+    Interface(#[from] GroupError),
+}
+
+const JOIN_AGAIN: &str = "Join the group again (`tegmen group join`): the controller then gives the member new secrets";
+
+/// The next step where the system refuses a file of a membership.
+fn next_step(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::NotFound => "join a group with `tegmen group join`, or correct the path",
+        _ => "correct the path, or the permissions there",
+    }
+}
+
+/// The reason why an association gives no member, and the next step.
+const fn of_association(why: BadAssociation) -> &'static str {
+    match why {
+        BadAssociation::Suite => {
+            "this host does not have the suite of the group, or the path of keys does not fit the leaf; create the group with \
+             the suite ccm, ccm-8 or gcm"
+        }
+        BadAssociation::Epoch => "they are of an epoch that is over; ask the controller again",
+    }
+}
+
+impl MembershipError {
+    pub(super) fn syntax(file: &std::path::Path, why: impl ToString) -> Self {
+        Self::Syntax { file: file.display().to_string(), why: why.to_string() }
+    }
+
+    pub(super) fn keys(file: &std::path::Path, why: Malformed) -> Self {
+        Self::syntax(file, format!("keys: {why}"))
+    }
+}

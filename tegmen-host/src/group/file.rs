@@ -1,0 +1,104 @@
+//! The file of a membership, with all that the member must not lose: its secrets, and where it gets newer ones.
+
+use super::MembershipError;
+use super::groupcomm::GroupKeys;
+use crate::hex::{from_hex, to_hex};
+use crate::private;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use tegmen_store::files::{beside, sync_directory};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Its name.
+pub(super) const MEMBER: &str = "member.toml";
+
+/// The settings of a member that its controller does not give.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberSettings {
+    /// The name of the group at its controller.
+    pub group: String,
+    /// The URI of the controller, `coaps://host[:port]`; `None` for a member that never asks one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
+    /// The network interface at which the group is. Without it the system selects one by its routes, for IPv4 the one with the
+    /// address of the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The rights of all members at this one, as in a credentials file; `None` allows everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+}
+
+/// The content of the file.
+#[derive(Clone)]
+pub(super) struct MemberFile {
+    pub(super) settings: MemberSettings,
+    /// The controller has evicted the member.
+    pub(super) is_evicted: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    settings: MemberSettings,
+    #[serde(default)]
+    evicted: bool,
+    /// The payload of the controller's response, with the secrets of the newest epoch, in hexadecimal.
+    keys: String,
+}
+
+const HEAD: &str = "# A member of a group (Axiom). A reader of this file can read and forge messages of the group.\n";
+
+impl MemberFile {
+    /// Reads the file of a directory.
+    ///
+    /// # Errors
+    /// [`MembershipError`].
+    pub(super) fn read(dir: &Path) -> Result<(Self, GroupKeys), MembershipError> {
+        let path = dir.join(MEMBER);
+        let handle = File::open(&path).map_err(file_error(&path))?;
+        if let Some(mode) = private::exposed(&handle).map_err(file_error(&path))? {
+            return Err(MembershipError::Exposed { file: path.display().to_string(), mode });
+        }
+        let text = Zeroizing::new(io::read_to_string(handle).map_err(file_error(&path))?);
+        let parsed: Text =
+            toml::from_str(&text).map_err(|error| MembershipError::syntax(&path, error.message().to_owned()))?;
+        let bytes = from_hex(&Zeroizing::new(parsed.keys)).map(Zeroizing::new);
+        let bytes =
+            bytes.ok_or_else(|| MembershipError::syntax(&path, "keys: an even number of hexadecimal digits"))?;
+        let keys = GroupKeys::parse(&bytes).map_err(|error| MembershipError::keys(&path, error))?;
+        Ok((Self { settings: parsed.settings, is_evicted: parsed.evicted }, keys))
+    }
+
+    /// Writes the file, all of it or nothing. After this returns, the file survives a power cut.
+    ///
+    /// # Errors
+    /// [`MembershipError::File`]; the file is then as it was.
+    pub(super) fn keep(&self, dir: &Path, keys: &GroupKeys) -> Result<(), MembershipError> {
+        let path = dir.join(MEMBER);
+        let mut text = Text { settings: self.settings.clone(), evicted: self.is_evicted, keys: to_hex(&keys.encode()) };
+        let encoded = toml::to_string(&text).map_err(io::Error::other).map(Zeroizing::new);
+        text.keys.zeroize();
+        let written = encoded.and_then(|text| replace(&path, &[HEAD.as_bytes(), text.as_bytes()]));
+        written.map_err(file_error(&path))
+    }
+}
+
+/// Replaces a file that only its owner can read, durably.
+pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let draft = beside(file, "new");
+    let mut handle = private::open(File::options().write(true).create(true).truncate(true), &draft)?;
+    parts.iter().try_for_each(|part| handle.write_all(part))?;
+    handle.sync_all()?;
+    std::fs::rename(&draft, file)?;
+    sync_directory(file)
+}
+
+/// Returns the error of a file that the system refuses.
+pub(super) fn file_error(file: &Path) -> impl FnOnce(io::Error) -> MembershipError + use<> {
+    let file = file.display().to_string();
+    |source| MembershipError::File { file, source }
+}

@@ -1,0 +1,547 @@
+//! A membership: a member of one group, in a directory.
+//!
+//! ```text
+//! hall/member.toml      the group, its controller, and the secrets of the newest epoch: written before they are used
+//! hall/numbers.toml     the numbers that may have been used in an epoch: written before they are used
+//! hall/answered.toml    the members that answered requests
+//! hall/lock             held while a process uses the membership
+//! ```
+
+use super::MembershipError;
+use super::event::{Behind, MembershipEvent};
+use super::file::{MEMBER, MemberFile, MemberSettings, file_error};
+use super::groupcomm::GroupKeys;
+use super::{Group, answered};
+use crate::hex::to_hex;
+use crate::private;
+use crate::provider::HostCrypto;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::address::Address;
+use tegmen::axiom::{BadAssociation, Kept, KeyPath, Member, Rekeyed};
+use tegmen::crypto::KEY_LEN;
+use tegmen::dtls::ContentType;
+use tegmen::identity::Principal;
+use tegmen::node::{GroupArray, Groups as _};
+use tegmen_store::lock::Locked;
+use tegmen_store::{Numbers, Place};
+use tokio::sync::Notify;
+use zeroize::Zeroizing;
+
+/// Most nodes between a leaf and the root.
+const NODES: usize = 24;
+/// States of senders of requests: one for each SenderID.
+const SENDERS: usize = 256;
+/// States of members that answer our requests.
+const LISTENERS: usize = 1024;
+/// Numbers that are leased at a time.
+const LEASE: u64 = 256;
+/// Records of the current epoch that do not open, before the member asks its controller.
+const NOT_OPENED: u32 = 16;
+
+const NUMBERS: &str = "numbers.toml";
+const LOCK: &str = "lock";
+
+/// The one group of a membership. It is empty while the member has no keys that it may use.
+pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS>;
+
+/// Takes the events of a membership, with the name of its group. It is called under the lock of the membership, so it must
+/// return quickly, and must not use the membership.
+pub type MembershipSink = Arc<dyn Fn(&str, MembershipEvent) + Send + Sync>;
+
+/// A member of a group. Clones are the same member. One process at a time has the directory open.
+///
+/// A [`Server`](crate::server::Server) answers requests to the group with it, and [`ask_members`](crate::client::ask_members)
+/// sends them. [`Controller::follow`](crate::controller::Controller::follow) keeps its keys up to date where messages of the
+/// controller were missed.
+#[derive(Clone)]
+pub struct Membership(Arc<Shared>);
+
+struct Shared {
+    /// The name of the group.
+    name: String,
+    /// The address of the group; it never changes.
+    group: Address,
+    group_id: u8,
+    state: Mutex<State>,
+    /// Somebody found out that the member is behind.
+    behind: Notify,
+}
+
+/// The parts of a membership behind its lock.
+pub(super) struct State {
+    dir: PathBuf,
+    file: MemberFile,
+    keys: GroupKeys,
+    path: KeyPath<NODES>,
+    numbers: Place,
+    /// The last reservation that is durable.
+    kept: Kept,
+    pub(super) groups: Box<OneGroup>,
+    pub(super) principal: Principal,
+    behind: Option<Behind>,
+    /// Records of the current epoch that did not open since one did.
+    not_opened: u32,
+    events: Option<MembershipSink>,
+    is_closed: bool,
+    _lock: Locked,
+}
+
+impl Membership {
+    /// Makes a directory for a member that its controller has just admitted, and opens it. An older membership in the same group
+    /// that the directory has is replaced.
+    ///
+    /// # Errors
+    /// [`MembershipError`].
+    pub fn create(dir: &Path, settings: &MemberSettings, keys: GroupKeys) -> Result<Self, MembershipError> {
+        // Nothing is written that could not be used.
+        multicast_of(settings, &keys)?;
+        check(&settings.group, &keys)?;
+        std::fs::create_dir_all(dir).map_err(file_error(dir))?;
+        let lock = lock(dir)?;
+        if let Ok((_, before)) = MemberFile::read(dir)
+            && before.group != keys.group
+        {
+            return Err(MembershipError::OtherGroup { group: settings.group.clone() });
+        }
+        let file = MemberFile { settings: settings.clone(), is_evicted: false };
+        // The epoch began with the admission, so no number of it was used, whatever the numbers of an older membership are.
+        let at = dir.join(NUMBERS);
+        if at.exists() {
+            std::fs::remove_file(&at).map_err(file_error(&at))?;
+        }
+        file.keep(dir, &keys)?;
+        let kept = Kept { epoch: keys.epoch, ..Kept::default() };
+        text_of(&kept, &keys).keep(&at, true).map_err(file_error(&at))?;
+        Self::start(dir, lock, (file, keys), Kept::default())
+    }
+
+    /// Opens a directory. After an orderly end the member continues at its next number. After any other end it gives up the
+    /// leased numbers. The numbers of other members are not known then, and they have to prove that their requests are new.
+    ///
+    /// # Errors
+    /// [`MembershipError`].
+    pub fn open(dir: &Path) -> Result<Self, MembershipError> {
+        let (file, keys) = MemberFile::read(dir)?;
+        let lock = lock(dir)?;
+        let wrong = |why| MembershipError::Numbers { dir: dir.display().to_string(), why };
+        let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
+        let kept = kept_in(&numbers, &keys).ok_or_else(|| wrong(format!("{NUMBERS} is of another group")))?;
+        Self::start(dir, lock, (file, keys), kept)
+    }
+
+    fn start(
+        dir: &Path,
+        lock: Locked,
+        (file, keys): (MemberFile, GroupKeys),
+        kept: Kept,
+    ) -> Result<Self, MembershipError> {
+        let (ip, port) = keys.address;
+        let (group, group_id, name) = (Address { ip, port, scope: 0 }, keys.group_id, file.settings.group.clone());
+        let mut state = State {
+            path: KeyPath::new(&keys.admission()).map_err(|why| of_group(&name, why))?,
+            dir: dir.to_owned(),
+            numbers: Place::of_file(dir.join(NUMBERS)),
+            kept,
+            groups: Box::default(),
+            principal: Principal::NOBODY,
+            behind: None,
+            not_opened: 0,
+            events: None,
+            is_closed: false,
+            file,
+            keys,
+            _lock: lock,
+        };
+        if kept.epoch > state.keys.epoch {
+            state.behind = Some(Behind::OldFile);
+        } else if !state.file.is_evicted {
+            state.begin()?;
+        }
+        let (state, behind) = (Mutex::new(state), Notify::new());
+        let membership = Self(Arc::new(Shared { name, group, group_id, state, behind }));
+        membership.multicast()?;
+        Ok(membership)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the name of the group at its controller.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns the multicast address and the port of the group.
+    pub fn group(&self) -> SocketAddr {
+        self.0.group.into()
+    }
+
+    pub(crate) fn address_of_group(&self) -> &Address {
+        &self.0.group
+    }
+
+    pub(super) fn group_id(&self) -> u8 {
+        self.0.group_id
+    }
+
+    /// Returns the address that our responses come from; `None` for a member that does not listen.
+    pub fn address(&self) -> Option<IpAddr> {
+        let ip = self.lock().keys.own_address;
+        let address = SocketAddr::from(Address { ip, port: 0, scope: 0 }).ip();
+        (!address.is_unspecified()).then_some(address)
+    }
+
+    /// Returns the SenderID; `None` for a member that sends no requests.
+    pub fn sender_id(&self) -> Option<u8> {
+        self.lock().keys.sender_id
+    }
+
+    /// Returns the epoch in which this member sends and receives; 0 if it has no keys that it may use.
+    pub fn epoch(&self) -> u16 {
+        self.lock().groups.epoch(&self.0.group)
+    }
+
+    /// Returns the leaf of the member in the key tree, the last part of its path at the controller.
+    pub fn leaf(&self) -> u32 {
+        self.lock().keys.leaf
+    }
+
+    /// True if the controller has evicted the member.
+    pub fn is_evicted(&self) -> bool {
+        self.lock().file.is_evicted
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> MemberSettings {
+        self.lock().file.settings.clone()
+    }
+
+    /// Returns the address of the group with its interface.
+    ///
+    /// # Errors
+    /// [`MembershipError::Interface`].
+    pub(crate) fn multicast(&self) -> Result<Group, MembershipError> {
+        let state = self.lock();
+        multicast_of(&state.file.settings, &state.keys)
+    }
+
+    /// Sets the function that takes the events.
+    pub fn on_event(&self, events: MembershipSink) {
+        self.lock().events = Some(events);
+    }
+
+    pub(crate) fn report(&self, event: MembershipEvent) {
+        self.lock().report(event);
+    }
+
+    /// Sets the principal under which the application sees the members.
+    pub(crate) fn set_principal(&self, principal: Principal) {
+        self.lock().principal = principal;
+    }
+
+    /// Takes a message of the controller, or drops it: only [`Rekeyed::Nodes`] and [`Rekeyed::Epoch`] are authentic. The keys of
+    /// a new epoch are durable when this returns.
+    pub fn rekey(&self, crypto: &mut HostCrypto, message: &[u8]) -> Option<Rekeyed> {
+        let mut state = self.lock();
+        if state.file.is_evicted {
+            return None;
+        }
+        let State { path, keys, .. } = &mut *state;
+        let rekeyed = path.open(crypto, keys.controller.as_deref(), message).ok()?;
+        match rekeyed {
+            Rekeyed::Nodes => {}
+            Rekeyed::Epoch => match state.next_epoch(crypto) {
+                Ok(()) => state.report(MembershipEvent::Rekeyed { epoch: state.keys.epoch }),
+                Err(error) => {
+                    state.report(MembershipEvent::NotKept { problem: error.to_string() });
+                    self.fall_behind(&mut state, Behind::NotKept);
+                }
+            },
+            Rekeyed::Missed => self.fall_behind(&mut state, Behind::MissedMessage),
+        }
+        Some(rekeyed)
+    }
+
+    /// Looks at the epoch of a record to the group, or of a response, before it is opened.
+    pub(crate) fn note_epoch(&self, record: &[u8]) {
+        let Some(&[content_type, _, _, high, low]) = record.first_chunk() else { return };
+        let epoch = u16::from_be_bytes([high, low]);
+        let mut state = self.lock();
+        if content_type == ContentType::APPLICATION_DATA.0 && epoch > state.groups.epoch(&self.0.group) {
+            self.fall_behind(&mut state, Behind::NewerRecord(epoch));
+        }
+    }
+
+    /// Notes that a record of our epoch opened, or that it did not.
+    pub(super) fn note_opened(&self, state: &mut State, is_opened: bool) {
+        state.not_opened = if is_opened { 0 } else { state.not_opened.saturating_add(1) };
+        if state.not_opened >= NOT_OPENED {
+            let records = std::mem::take(&mut state.not_opened);
+            self.fall_behind(state, Behind::NotOpened(records));
+        }
+    }
+
+    fn fall_behind(&self, state: &mut State, why: Behind) {
+        if state.behind.is_none() && !state.file.is_evicted {
+            state.behind = Some(why);
+            state.report(MembershipEvent::Behind { epoch: state.groups.epoch(&self.0.group), why });
+        }
+        self.0.behind.notify_one();
+    }
+
+    /// Waits until the member seems to have missed an epoch.
+    pub(crate) async fn falls_behind(&self) {
+        while self.lock().behind.is_none() {
+            self.0.behind.notified().await;
+        }
+    }
+
+    /// Takes the keys that the controller gave a member which asked for them. Returns true if they are of a later epoch than ours.
+    /// They are durable when this returns.
+    ///
+    /// # Errors
+    /// [`MembershipError`]. The member is then as it was.
+    pub fn catch_up(&self, keys: GroupKeys) -> Result<bool, MembershipError> {
+        let mut state = self.lock();
+        let name = &self.0.name;
+        let Address { ip, port, .. } = self.0.group;
+        if keys.group != state.keys.group || keys.address != (ip, port) || keys.group_id != self.0.group_id {
+            return Err(MembershipError::OtherGroup { group: name.clone() });
+        }
+        let ours = state.keys.epoch.max(state.kept.epoch);
+        if keys.epoch < ours {
+            return Err(MembershipError::OldController { group: name.clone(), ours, theirs: keys.epoch });
+        }
+        let is_newer = keys.epoch != state.groups.epoch(&self.0.group);
+        if is_newer {
+            let path = KeyPath::new(&keys.admission()).map_err(|why| of_group(name, why))?;
+            state.file.is_evicted = false;
+            state.file.keep(&state.dir, &keys)?;
+            (state.path, state.keys) = (path, keys);
+            state.begin()?;
+        }
+        (state.behind, state.not_opened) = (None, 0);
+        let epoch = state.keys.epoch;
+        state.report(MembershipEvent::CaughtUp { epoch, is_same: !is_newer });
+        Ok(is_newer)
+    }
+
+    /// Takes that the controller does not know this member any more. It sends nothing from then on, and drops all records.
+    ///
+    /// # Errors
+    /// [`MembershipError::File`] if this cannot be written; after a restart the member then asks again.
+    pub fn evict(&self) -> Result<(), MembershipError> {
+        let mut state = self.lock();
+        state.groups.leave(&self.0.group);
+        state.behind = None;
+        state.file.is_evicted = true;
+        state.report(MembershipEvent::Evicted);
+        state.file.keep(&state.dir, &state.keys)
+    }
+
+    /// Returns the addresses of the members that answered before, and that are expected to answer again.
+    pub fn expected(&self) -> Vec<IpAddr> {
+        answered::expected(&self.lock().dir)
+    }
+
+    /// Notes the members that answered a request.
+    pub(crate) fn note_answers(&self, members: &[IpAddr]) {
+        answered::note(&self.lock().dir, members);
+    }
+
+    /// Removes the directory of a member that has left its group.
+    ///
+    /// # Errors
+    /// [`MembershipError::File`].
+    pub fn remove(self) -> Result<(), MembershipError> {
+        let mut state = self.lock();
+        state.groups.leave(&self.0.group);
+        state.is_closed = true;
+        for name in [MEMBER, NUMBERS, answered::ANSWERED, LOCK] {
+            let file = state.dir.join(name);
+            match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(file_error(&file)(error)),
+                _ => {}
+            }
+        }
+        // The directory stays if others have files in it.
+        let _ = std::fs::remove_dir(&state.dir);
+        Ok(())
+    }
+
+    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
+    pub fn abandon(self) {
+        self.lock().is_closed = true;
+    }
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Membership").field("group", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn report(&self, event: MembershipEvent) {
+        if let Some(events) = &self.events {
+            events(&self.file.settings.group, event);
+        }
+    }
+
+    /// Begins with the keys: in the first use of their epoch with number 0, otherwise after the numbers that are durable.
+    fn begin(&mut self) -> Result<(), MembershipError> {
+        let refused = |why| of_group(&self.file.settings.group, why);
+        let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
+        let master = self.path.master_secret::<HostCrypto>();
+        let association = self.keys.association(self.keys.epoch, &master);
+        let mut member = Member::new(&mut crypto, &association, &self.kept).map_err(refused)?;
+        for sender in &self.keys.late {
+            // Without space for its state, the sender proves that its requests are new.
+            let _ = member.know_sender::<HostCrypto>(*sender, 0);
+        }
+        let group = association.group;
+        self.lease()?;
+        member.extend(&self.kept);
+        self.groups.leave(&group);
+        // It has one place, which is free.
+        let _ = self.groups.join(member, self.principal);
+        Ok(())
+    }
+
+    /// Begins the epoch whose secret the path of keys has now.
+    fn next_epoch(&mut self, crypto: &mut HostCrypto) -> Result<(), MembershipError> {
+        let mut secrets = Zeroizing::new([[0; KEY_LEN]; NODES]);
+        let admission = self.path.admission(&mut secrets);
+        self.keys.epoch = admission.epoch;
+        self.keys.chain = *admission.chain;
+        *self.keys.secret.expose_mut() = *admission.secret;
+        self.keys.path = Zeroizing::new(admission.path.to_vec());
+        self.keys.late.clear();
+        self.file.keep(&self.dir, &self.keys)?;
+        let master = self.path.master_secret::<HostCrypto>();
+        let association = self.keys.association(self.keys.epoch, &master);
+        let group = association.group;
+        let rekeyed = self.groups.member(&group).is_some_and(|member| member.rekey(crypto, &association).is_ok());
+        if rekeyed {
+            self.lease()?;
+            self.extend(&group);
+        } else {
+            self.begin()?;
+        }
+        self.behind = None;
+        self.not_opened = 0;
+        Ok(())
+    }
+
+    /// Makes the end of the next lease durable, for requests and responses alike.
+    fn lease(&mut self) -> Result<(), MembershipError> {
+        let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
+        let end = used.saturating_add(LEASE);
+        self.keep(Kept { epoch: self.keys.epoch, requests: end, responses: end })
+    }
+
+    fn keep(&mut self, kept: Kept) -> Result<(), MembershipError> {
+        if !self.numbers.is_ours() {
+            let why = format!("{NUMBERS} is not the one that this process wrote: another process uses the membership");
+            return Err(MembershipError::Numbers { dir: self.dir.display().to_string(), why });
+        }
+        self.numbers.keep(&text_of(&kept, &self.keys)).map_err(file_error(self.numbers.file()))?;
+        self.kept = kept;
+        Ok(())
+    }
+
+    /// Allows the numbers of the lease that is durable.
+    fn extend(&mut self, group: &Address) {
+        let kept = self.kept;
+        if let Some(member) = self.groups.member(group) {
+            member.extend(&kept);
+        }
+    }
+
+    /// Sees to it that a number of each kind is left, if the disk takes the next lease.
+    pub(super) fn lease_ahead(&mut self, group: &Address) {
+        let left = self.groups.member(group).map(|member| member.left());
+        if !left.is_some_and(|(requests, responses)| requests == 0 || responses == 0) {
+            return;
+        }
+        match self.lease() {
+            Ok(()) => self.extend(group),
+            Err(error) => self.report(MembershipEvent::NotKept { problem: error.to_string() }),
+        }
+    }
+
+    /// Keeps the next numbers as they are, at an orderly end.
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        let group = {
+            let (ip, port) = self.keys.address;
+            Address { ip, port, scope: 0 }
+        };
+        let Some((requests, responses)) = self.groups.member(&group).map(|member| member.left()) else { return };
+        let Kept { epoch, requests: end, responses: other_end } = self.kept;
+        self.groups.leave(&group);
+        let next =
+            Kept { epoch, requests: end.saturating_sub(requests), responses: other_end.saturating_sub(responses) };
+        // If it cannot be written, the next start continues after the lease, as after a power cut.
+        let _ = self.keep(next);
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Returns the address of the group with its interface.
+fn multicast_of(settings: &MemberSettings, keys: &GroupKeys) -> Result<Group, MembershipError> {
+    let text = |ip| SocketAddr::from(Address { ip, port: 0, scope: 0 }).ip();
+    let (group, own) = (text(keys.address.0), text(keys.own_address));
+    let own = (own.is_ipv4() && group.is_ipv4()).then(|| own.to_string());
+    let interface = settings.interface.clone().or(own);
+    Ok(interface.map_or_else(|| group.to_string(), |interface| format!("{group}%{interface}")).parse()?)
+}
+
+/// Refuses parameters that give no member here.
+fn check(group: &str, keys: &GroupKeys) -> Result<(), MembershipError> {
+    let path = KeyPath::<NODES>::new(&keys.admission()).map_err(|why| of_group(group, why))?;
+    let master = path.master_secret::<HostCrypto>();
+    let mut crypto = HostCrypto::from_os().map_err(file_error(Path::new("the system gives no randomness")))?;
+    let made = Member::<0, 0>::new(&mut crypto, &keys.association(keys.epoch, &master), &Kept::default());
+    made.map(drop).map_err(|why| of_group(group, why))
+}
+
+fn of_group(group: &str, why: BadAssociation) -> MembershipError {
+    MembershipError::Association { group: group.to_owned(), why }
+}
+
+/// The text of a reservation. One number is for both kinds of records.
+fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
+    let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
+    Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }
+}
+
+/// The reservation in a text; `None` if it is of another group.
+fn kept_in(numbers: &Numbers, keys: &GroupKeys) -> Option<Kept> {
+    let epoch = numbers.with.strip_prefix("epoch ")?.strip_suffix(&format!(" of group {}", to_hex(&keys.group)))?;
+    Some(Kept { epoch: epoch.parse().ok()?, requests: numbers.next, responses: numbers.next })
+}
+
+fn lock(dir: &Path) -> Result<Locked, MembershipError> {
+    let path = dir.join(LOCK);
+    let file = private::open(File::options().write(true).create(true).truncate(false), &path);
+    Locked::new(file.map_err(file_error(&path))?).map_err(|error| match error {
+        TryLockError::WouldBlock => MembershipError::InUse { dir: dir.display().to_string() },
+        TryLockError::Error(source) => file_error(&path)(source),
+    })
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,151 @@
+use super::*;
+use crate::group::Memberships;
+use std::collections::HashSet;
+use tegmen::axiom::Suite;
+use tegmen::buf::Frame;
+use tegmen::secret::Secret;
+
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-member-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn settings() -> MemberSettings {
+    MemberSettings { group: "lamps".to_owned(), ..MemberSettings::default() }
+}
+
+fn keys(epoch: u16) -> GroupKeys {
+    GroupKeys {
+        group: [7; 16],
+        group_id: 1,
+        address: (Address::from(SocketAddr::from(([239, 255, 0, 1], 0))).ip, 5685),
+        suite: Suite::Ccm,
+        senders: 16,
+        sender_id: Some(0),
+        own_address: Address::from(SocketAddr::from(([127, 0, 0, 1], 0))).ip,
+        late: vec![1],
+        epoch,
+        chain: [epoch as u8; 32],
+        secret: Secret::new([epoch as u8 + 100; 32]),
+        randoms: [[1; 32], [2; 32]],
+        leaf: 2,
+        path: Zeroizing::new(vec![[3; 16], [4; 16]]),
+        controller: None,
+    }
+}
+
+/// Seals a request. Returns the epoch and the number of its record.
+fn seal(membership: &Membership) -> [u8; 8] {
+    use tegmen::node::Groups as _;
+    let (mut groups, mut storage) = (Memberships(vec![membership.clone()]), [0; 64]);
+    let group = *membership.address_of_group();
+    let mut frame = Frame::new(&mut storage, groups.overhead(&group).0);
+    frame.append(b"GET").unwrap();
+    groups.seal_request(&mut HostCrypto::from_os().unwrap(), &group, &mut frame).unwrap();
+    *frame.bytes()[3..].first_chunk().unwrap()
+}
+
+#[test]
+fn no_number_comes_twice_over_restarts_and_power_cuts() {
+    let scene = Scene::new("numbers");
+    let mut seen = HashSet::new();
+    let mut membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    for run in 0..6 {
+        for _ in 0..2 * LEASE + 3 {
+            assert!(seen.insert(seal(&membership)), "run {run}");
+        }
+        if run % 2 == 0 {
+            // As after kill -9: nothing is written at the end.
+            membership.abandon();
+        } else {
+            drop(membership);
+        }
+        membership = Membership::open(&scene.0).unwrap();
+        if run == 3 {
+            assert!(membership.catch_up(keys(5)).unwrap());
+        }
+    }
+    let wrong = membership.catch_up(keys(4)).unwrap_err();
+    assert!(matches!(wrong, MembershipError::OldController { ours: 5, theirs: 4, .. }), "{wrong}");
+    let other = GroupKeys { group: [8; 16], ..keys(6) };
+    assert!(matches!(membership.catch_up(other), Err(MembershipError::OtherGroup { .. })));
+    assert!(!membership.catch_up(keys(5)).unwrap(), "nothing is new");
+    assert!(seen.insert(seal(&membership)), "the numbers of the epoch go on");
+}
+
+#[test]
+fn an_orderly_end_loses_no_number() {
+    let scene = Scene::new("orderly");
+    let first = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    assert_eq!(seal(&first), [0, 2, 0, 0, 0, 0, 0, 0]);
+    drop(first);
+    assert_eq!(seal(&Membership::open(&scene.0).unwrap()), [0, 2, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn a_copy_and_lost_numbers_are_refused_and_an_old_file_asks_the_controller() {
+    let (scene, copy) = (Scene::new("copy"), Scene::new("copied"));
+    let membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    let old = std::fs::read(scene.0.join(MEMBER)).unwrap();
+    let busy = Membership::open(&scene.0).unwrap_err();
+    assert!(matches!(busy, MembershipError::InUse { .. }), "{busy}");
+    membership.catch_up(keys(3)).unwrap();
+    drop(membership);
+    std::fs::create_dir_all(&copy.0).unwrap();
+    for name in [MEMBER, NUMBERS] {
+        std::fs::copy(scene.0.join(name), copy.0.join(name)).unwrap();
+    }
+    let refused = Membership::open(&copy.0).unwrap_err();
+    assert!(refused.to_string().contains("is a copy"), "{refused}");
+    assert!(refused.to_string().contains("tegmen group join"), "{refused}");
+    // The file of the member is restored from a backup, and the numbers are not.
+    std::fs::write(scene.0.join(MEMBER), &old).unwrap();
+    let membership = Membership::open(&scene.0).unwrap();
+    assert_eq!((membership.epoch(), membership.lock().behind), (0, Some(Behind::OldFile)));
+    membership.catch_up(keys(3)).unwrap();
+    assert_eq!(seal(&membership), [0, 3, 0, 0, 0, 0, 0, 0], "no number of the epoch was used before");
+    drop(membership);
+    std::fs::remove_file(scene.0.join(NUMBERS)).unwrap();
+    let lost = Membership::open(&scene.0).unwrap_err();
+    assert!(lost.to_string().contains("numbers.toml is missing; the member could repeat nonces"), "{lost}");
+    // A new admission begins an epoch, so it needs no earlier numbers.
+    let membership = Membership::create(&scene.0, &settings(), keys(4)).unwrap();
+    assert_eq!(seal(&membership), [0, 4, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn an_evicted_member_sends_nothing_also_after_a_restart() {
+    let scene = Scene::new("evicted");
+    let membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    membership.evict().unwrap();
+    assert_eq!(membership.epoch(), 0);
+    drop(membership);
+    let membership = Membership::open(&scene.0).unwrap();
+    assert!(membership.is_evicted());
+    assert_eq!(membership.rekey(&mut HostCrypto::from_os().unwrap(), &[3; 83]), None);
+    assert_eq!(membership.epoch(), 0);
+}
+
+#[test]
+fn a_suite_that_the_host_does_not_have_and_a_file_of_others_are_refused() {
+    let scene = Scene::new("refused");
+    let plain = GroupKeys { suite: Suite::MacOnly, ..keys(2) };
+    let refused = Membership::create(&scene.0, &settings(), plain).unwrap_err();
+    assert!(refused.to_string().contains("ccm, ccm-8 or gcm"), "{refused}");
+    drop(Membership::create(&scene.0, &settings(), keys(3)).unwrap());
+    let file = scene.0.join(MEMBER);
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let exposed = Membership::open(&scene.0).unwrap_err();
+    assert!(exposed.to_string().contains("chmod 600"), "{exposed}");
+}
