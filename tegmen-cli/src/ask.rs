@@ -77,7 +77,7 @@ pub(crate) struct RequestArgs {
     verbose: bool,
 }
 
-fn content_format(text: &str) -> Result<u16, String> {
+pub(crate) fn content_format(text: &str) -> Result<u16, String> {
     formats::parse(text).ok_or_else(|| format!("a number, a media type, or one of {}", formats::names()))
 }
 

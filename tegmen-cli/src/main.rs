@@ -12,6 +12,7 @@ mod device;
 mod enrol;
 mod events;
 mod files;
+mod group;
 mod key;
 mod keys;
 mod lab;
@@ -97,6 +98,8 @@ enum Command {
     Device(device::Devices),
     /// Register this device at an access control server, with a one-time key.
     Enrol(enrol::Enrol),
+    /// Be a member of a protected group: join, send requests to all members, leave.
+    Group(Box<group::Group>),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),
     /// Follow what happens at an access control server: changes of devices, policy, revocations and keys.
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::Policy(policy) => policy.run(out),
         Command::Device(device) => device.run(out),
         Command::Enrol(enrol) => enrol.run(out),
+        Command::Group(group) => group.run(out),
         Command::Revoke(revoke) => revoke.run(out),
         Command::Events(events) => events.run(out),
         Command::Key(key) => key.run(out),

@@ -6,6 +6,7 @@ mod check;
 mod config_file;
 mod groups;
 mod interface;
+mod members;
 mod options;
 mod page;
 mod reload;
@@ -227,6 +228,7 @@ fn run(
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
         running.control_groups();
         running.administer().await?;
+        running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);
         let mut alive = std::pin::pin!(keep_alive(&shown, manager));
         manager.report(&format!("READY=1\nSTATUS={} resources", running.resources()));

@@ -21,8 +21,8 @@ impl Sections {
             made => made.err().unwrap_or_default(),
         };
         let addresses = &self.addresses;
-        if addresses.no_secure && !addresses.plain && self.keys.oscore.is_empty() {
-            let why = "it leaves nothing to serve without --plain or --oscore";
+        if addresses.no_secure && !addresses.plain && self.keys.oscore.is_empty() && self.groups.member.is_empty() {
+            let why = "it leaves nothing to serve without --plain, --oscore or --member";
             mistakes.push(Mistake::new("no-secure", why));
         }
         if self.access.store.is_some() && addresses.no_secure {

@@ -55,6 +55,11 @@ impl Groups {
                 "a group has one interface, and all others have one: remove the second one",
             ));
         }
+        for dir in self.member.iter().filter(|dir| !dir.is_dir()) {
+            let why = format!("{} is not a directory: make it with `tegmen group join`", dir.display());
+            mistakes.push(Mistake::new("member", why));
+        }
+        mistakes.extend(self.member_key().err().map(|why| Mistake::new("member-credentials", why)));
         let wrong_key = self.group_key.as_deref().and_then(|file| group_key(file).err());
         mistakes.extend(wrong_key.map(|failure| Mistake::new("group-key", failure.message)));
         mistakes

@@ -205,6 +205,16 @@ pub(super) struct Groups {
     /// Seconds in which a device joins a group once, after four times at once; 0 sets no limit. Each join begins an epoch.
     #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) join_interval: u64,
+    /// Answer requests to a group after Axiom with the membership in this directory, which `tegmen group join` made; may be
+    /// repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(super) member: Vec<PathBuf>,
+    /// Ask the controllers of the groups with the pre-shared key in this credentials file for the keys of an epoch that was missed.
+    #[arg(long, value_name = "FILE")]
+    pub(super) member_credentials: Option<PathBuf>,
+    /// The identity in --member-credentials. Default: the only one.
+    #[arg(long, value_name = "NAME", requires = "member_credentials")]
+    pub(super) member_identity: Option<String>,
 }
 
 #[derive(Args)]

@@ -2,6 +2,7 @@
 
 use super::access::{Role, Roles};
 use super::check::{Made, application};
+use super::members::Members;
 use super::options::Sections;
 use super::settings::{Settings, Values};
 use super::systemd::Sockets;
@@ -66,6 +67,7 @@ pub(super) struct Running {
     application: Resources,
     access: Option<Role>,
     groups: Option<groups::Role>,
+    pub(super) members: Members,
     /// The certificates of the interface for administrators, while it is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
@@ -106,7 +108,9 @@ impl Running {
         log.take_traces();
         let access = sections.access.open(&log)?;
         let groups = sections.groups.open(access.as_ref(), &log)?;
-        let config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
+        let members = sections.groups.members()?;
+        let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
+        config.memberships.clone_from(&members.memberships);
         let keys = config.trust.public_keys.clone();
         let application = application(&made, sections.limits.max_body);
         let mut builder = Server::with(config)
@@ -137,6 +141,7 @@ impl Running {
             application,
             access,
             groups,
+            members,
             admin: None,
             credentials,
             keys,

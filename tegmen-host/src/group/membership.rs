@@ -130,7 +130,10 @@ impl Membership {
         let wrong = |why| MembershipError::Numbers { dir: dir.display().to_string(), why };
         let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
         let kept = kept_in(&numbers, &keys).ok_or_else(|| wrong(format!("{NUMBERS} is of another group")))?;
-        Self::start(dir, lock, (file, keys), kept)
+        let membership = Self::start(dir, lock, (file, keys), kept)?;
+        // Messages of the controller may have come while no process heard them.
+        membership.lock().behind.get_or_insert(Behind::Started);
+        Ok(membership)
     }
 
     fn start(

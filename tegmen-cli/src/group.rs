@@ -1,0 +1,42 @@
+//! `tegmen group`: members of groups that Axiom protects. A member joins a group at its controller, sends requests to the group, and
+//! leaves. `tegmen serve --member` answers them.
+
+mod join;
+mod send;
+
+use crate::output::{Failure, Output};
+use clap::{Args, Subcommand};
+use std::path::Path;
+use std::process::ExitCode;
+use tegmen_host::group::Membership;
+
+#[derive(Args)]
+pub(crate) struct Group {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Join a group at its controller, and keep the membership in a directory.
+    Join(join::Join),
+    /// Send a request to a group, and print the answer of each member, and who is missing.
+    Send(send::Send),
+    /// Leave a group, and remove the directory of the membership.
+    Leave(join::Leave),
+}
+
+impl Group {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Join(join) => join.run(out),
+            Command::Send(send) => send.run(out),
+            Command::Leave(leave) => leave.run(out),
+        }
+    }
+}
+
+/// Opens the membership in a directory.
+fn open(state: &Path) -> Result<Membership, Failure> {
+    Membership::open(state).map_err(|error| Failure::usage(format!("--state: {error}")))
+}

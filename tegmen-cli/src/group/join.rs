@@ -1,0 +1,138 @@
+//! `tegmen group join` and `leave`.
+
+use super::open;
+use crate::connect::Connect;
+use crate::output::{Failure, Output, printable, runtime};
+use clap::Args;
+use serde_json::json;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tegmen_control::group::read_member_file;
+use tegmen_host::controller::{Controller, ControllerError, Joining};
+use tegmen_host::credentials::is_rule;
+use tegmen_host::group::{MemberSettings, Membership};
+use tegmen_host::uri::Uri;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tegmen group join coaps://controller.example/ace-group/lamps --state hall --credentials hall.toml\n  \
+    tegmen group join coaps://controller.example/ace-group/lamps --state switch --send --interface eth0 --credentials switch.toml\n  \
+    tegmen group join --file hall.member --state hall\n\n\
+    The responses of the member come from its address, so it has to be an address of this machine that no other member has.")]
+pub(crate) struct Join {
+    /// The group at its controller: coaps://host[:port]/ace-group/NAME.
+    #[arg(required_unless_present = "file")]
+    uri: Option<String>,
+    /// Take the keys of the member from this file, which the operator of the controller made, and do not ask the controller.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "address", "send", "no_listen"])]
+    file: Option<PathBuf>,
+    /// Keep the membership in this directory. Secret: anyone who reads it can read and forge messages of the group.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// The address of this machine that responses come from. Default: the one from which the controller is reached.
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// The network interface of the group, as eth0. Default: the one of the multicast route, for IPv4 that of the address.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Also send requests to the group.
+    #[arg(long)]
+    send: bool,
+    /// Do not answer requests.
+    #[arg(long, requires = "send")]
+    no_listen: bool,
+    /// Allow this to the members of the group, as 'PUT /light'; may be repeated. Default: everything.
+    #[arg(long, value_name = "RULE")]
+    allow: Vec<String>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tegmen group leave --state hall --credentials hall.toml")]
+pub(crate) struct Leave {
+    /// The directory of the membership.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// The failure of a controller to do what was asked: exit code 2 if nothing was sent.
+pub(super) fn failure(error: ControllerError) -> Failure {
+    match error {
+        ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
+        ControllerError::Unreachable { source, .. } => Failure::request(source),
+        other => Failure::new(other),
+    }
+}
+
+impl Join {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        if let Some(wrong) = self.allow.iter().find(|rule| !is_rule(rule)) {
+            return Err(Failure::usage(format!("--allow {wrong}: write it as 'PUT /light'")));
+        }
+        let allow = (!self.allow.is_empty()).then(|| self.allow.clone());
+        let settings = MemberSettings { interface: self.interface.clone(), allow, ..MemberSettings::default() };
+        let membership = match &self.file {
+            Some(file) => provisioned(file, &self.state, settings)?,
+            None => self.ask(&settings)?,
+        };
+        let (name, group, epoch) = (membership.name(), membership.group(), membership.epoch());
+        let (address, sender_id) = (membership.address(), membership.sender_id());
+        let answers = address.map_or_else(String::new, |address| format!(", answers from {address}"));
+        let sends = sender_id.map_or_else(String::new, |id| format!(", sends with the SenderID {id}"));
+        out.line(
+            || printable(&format!("Member of the group {name} at {group}, epoch {epoch}{answers}{sends}.")),
+            || json!({ "event": "joined", "group": name, "at": group, "epoch": epoch, "address": address, "sender_id": sender_id }),
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn ask(&self, settings: &MemberSettings) -> Result<Membership, Failure> {
+        let uri = self.uri.as_deref().unwrap_or_default();
+        let config = self.connect.config(&Uri::parse(uri).map_err(Failure::usage)?)?;
+        let controller = Controller::of_group(uri, config).map_err(failure)?;
+        let joining = Joining { address: self.address, listens: !self.no_listen, sends: self.send };
+        runtime()?.block_on(controller.join(&self.state, joining, settings)).map_err(failure)
+    }
+}
+
+/// Makes the membership of a file of the operator. The file is removed, because a second member with its keys would repeat nonces.
+fn provisioned(file: &PathBuf, state: &std::path::Path, settings: MemberSettings) -> Result<Membership, Failure> {
+    let member = read_member_file(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;
+    if state.join("member.toml").exists() {
+        let state = state.display();
+        return Err(Failure::usage(format!("--state: {state} has a membership already: name another directory")));
+    }
+    let settings = MemberSettings { group: member.group, controller: member.controller, ..settings };
+    let membership = Membership::create(state, &settings, member.keys).map_err(Failure::usage)?;
+    std::fs::remove_file(file).map_err(|error| {
+        Failure::new(format!(
+            "{}: {error}; the membership is made: remove this file, because a second member with its keys would repeat nonces",
+            file.display()
+        ))
+    })?;
+    Ok(membership)
+}
+
+impl Leave {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let membership = open(&self.state)?;
+        let name = membership.name().to_owned();
+        let uri = membership.settings().controller.ok_or_else(|| {
+            Failure::usage(format!("{name}: the membership names no controller: let its operator evict the member"))
+        })?;
+        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
+        let controller = Controller::of_group(&uri, config).map_err(failure)?;
+        match runtime()?.block_on(controller.leave(&membership)) {
+            // The controller evicted it before.
+            Ok(()) | Err(ControllerError::NotAMember(_)) => {}
+            Err(error) => return Err(failure(error)),
+        }
+        membership.remove().map_err(Failure::new)?;
+        out.line(|| printable(&format!("Left the group {name}.")), || json!({ "event": "left", "group": name }));
+        Ok(ExitCode::SUCCESS)
+    }
+}

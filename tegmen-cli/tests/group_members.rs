@@ -1,0 +1,144 @@
+//! Members of a group as processes: they join at the controller of a server, and a switch and its lamps talk over IPv4 multicast.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use operator::{furnish, runtime, secret};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tegmen_control::group::{Controller, GroupConfig};
+use tegmen_store::{Database, Options, SealingKey};
+use works::{Scene, Server};
+
+const CONTROLLER: &str = "serve --listen 127.0.0.1 --port 0 --store access.db --sealing-key sealing.key --policy policy.toml \
+    --audit audit.log --audit-key audit.pem --group-controller controller --group-key group.pem";
+const POLICY: &str = r#"[[rule]]
+subject = ["tag:display", "lamp"]
+publisher = "controller"
+allow = "POST /ace-group/lamps"
+
+[[rule]]
+subject = "display"
+publisher = "controller"
+allow = "POST /ace-group/lamps/requester"
+"#;
+
+/// Writes the files of an operator and of the devices, and creates the group.
+fn furnish_group(dir: &Path, group: &str) {
+    furnish(dir);
+    std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
+    secret(dir, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    for device in ["lamp", "mallory", "display"] {
+        let key = "07".repeat(16);
+        secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
+    }
+    let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
+    let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
+    let database = Database::open_with(&dir.join("access.db"), options).unwrap();
+    let controller = Controller::new(database, None).unwrap();
+    runtime().block_on(controller.create("lamps", GroupConfig::at(group.parse().unwrap()), &[])).unwrap();
+}
+
+/// The exit code of a command, its lines of JSON, and its lines on standard error.
+fn tegmen(dir: &Path, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let done = command.args(arguments.split_whitespace()).arg("--json").current_dir(dir).output().unwrap();
+    let lines = String::from_utf8(done.stdout).unwrap();
+    let objects = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (done.status.code(), objects, String::from_utf8(done.stderr).unwrap())
+}
+
+fn lamp(dir: &Path, device: &str) -> Server {
+    let options = format!(
+        "serve --no-secure --shards 1 --leisure 0.2 --value /light=off --member {device} --member-credentials {device}.toml"
+    );
+    let mut server = Server::spawn(dir, &options.split(' ').collect::<Vec<_>>(), 0);
+    server.wait_for("member of the group lamps at 239.255.78.1:20781");
+    // It asked its controller whether it missed an epoch while no process heard the messages.
+    server.wait_for("group lamps: ");
+    server
+}
+
+/// Asks the group. Returns the exit code, the members that answered, and those that are missing.
+fn send(dir: &Path, value: &str, options: &str) -> (Option<i32>, Vec<String>, Value) {
+    let command = format!(
+        "group send coap://239.255.78.1:20781/light -m PUT -e {value} --state switch --group-wait 2.5 {options}"
+    );
+    let (code, mut lines, said) = tegmen(dir, &command);
+    let summary = lines.pop().unwrap_or_else(|| panic!("{said}"));
+    let mut from: Vec<String> = lines.iter().map(|line| line["from"].as_str().unwrap().to_owned()).collect();
+    assert!(lines.iter().all(|line| line["code"] == "2.04"), "{lines:?}");
+    from.sort_unstable();
+    (code, from, summary)
+}
+
+#[test]
+fn members_join_answer_restart_and_leave() {
+    let scene = Scene::new("group-members");
+    let dir = &scene.0;
+    furnish_group(dir, "239.255.78.1:20781");
+    let controller = Server::spawn(dir, &CONTROLLER.split_whitespace().collect::<Vec<_>>(), 1);
+    let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
+    let join = |device: &str, state: &str, number: u8, options: &str| {
+        let command = "group join";
+        tegmen(
+            dir,
+            &format!(
+                "{command} {uri} --state {state} --address 127.0.78.{number} --credentials {device}.toml {options}"
+            ),
+        )
+    };
+    let (code, joined, said) = join("lamp", "lamp", 1, "");
+    assert_eq!(
+        (code, &joined[0]["address"], &joined[0]["sender_id"]),
+        (Some(0), &"127.0.78.1".into(), &Value::Null),
+        "{said}"
+    );
+    let (code, _, said) = join("lamp", "again", 1, "--send");
+    assert!(code == Some(1) && said.contains("the controller does not allow this"), "{said}");
+    let (code, _, said) = join("mallory", "mallory", 1, "");
+    assert!(code == Some(1) && said.contains("another member has the address"), "{said}");
+    assert_eq!(join("mallory", "mallory", 2, "").0, Some(0));
+    let (code, joined, said) = join("display", "switch", 9, "--send");
+    assert_eq!((code, &joined[0]["sender_id"]), (Some(0), &0.into()), "{said}");
+
+    // Both lamps slept while the switch joined.
+    let (first, mut second) = (lamp(dir, "lamp"), lamp(dir, "mallory"));
+    let (code, from, summary) = send(dir, "on", "--credentials display.toml");
+    assert_eq!((code, from), (Some(0), vec!["127.0.78.1".to_owned(), "127.0.78.2".to_owned()]), "{summary}");
+    assert_eq!(summary["missing"], Value::Array(vec![]));
+    second.wait_for("(group lamps) PUT /light: 2.04");
+
+    // One lamp ends like a power cut, and is missing. It starts again without a new admission.
+    let (code, _, said) = tegmen(dir, "group send coap://239.255.78.1:20781/light --state lamp");
+    assert!(code == Some(2) && said.contains("another process uses this membership"), "{said}");
+    drop(first);
+    let (code, from, summary) = send(dir, "off", "--no-catch-up");
+    assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.2".to_owned()], &vec!["127.0.78.1"].into()));
+    let first = lamp(dir, "lamp");
+    let (code, from, _) = send(dir, "on", "--no-catch-up");
+    assert_eq!((code, from.len()), (Some(0), 2), "the lamp asked for a proof first");
+
+    // It leaves. The other one stops, and nobody answers any more.
+    first.end();
+    let (code, left, said) = tegmen(dir, "group leave --state lamp --credentials lamp.toml");
+    assert_eq!((code, &left[0]["event"]), (Some(0), &"left".into()), "{said}");
+    assert!(!dir.join("lamp").exists());
+    second.end();
+    let (code, from, summary) = send(dir, "off", "--credentials display.toml");
+    assert_eq!((code, from.len(), summary["missing"].as_array().unwrap().len()), (Some(1), 0, 2));
+
+    // The controller is not there: the request is sent with a warning.
+    controller.end();
+    let wrong = "group send coap://239.255.78.2/light --state switch --credentials display.toml --handshake-timeout 1";
+    let (code, _, said) = tegmen(dir, wrong);
+    assert!(code == Some(2) && said.contains("the membership in the group lamps"), "{said}");
+    let (code, _, said) = tegmen(dir, &wrong.replace("78.2/", "78.1:20781/"));
+    assert!(code == Some(1) && said.contains("the request is sent in epoch"), "{said}");
+}
