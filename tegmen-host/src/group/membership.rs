@@ -85,6 +85,8 @@ pub(super) struct State {
     behind: Option<Behind>,
     /// Records of the current epoch that did not open since one did.
     not_opened: u32,
+    /// The last message that did not open. A message to this member alone and one to the group may change places on the way.
+    held: Option<Vec<u8>>,
     events: Option<MembershipSink>,
     is_closed: bool,
     _lock: Locked,
@@ -153,6 +155,7 @@ impl Membership {
             principal: Principal::NOBODY,
             behind: None,
             not_opened: 0,
+            held: None,
             events: None,
             is_closed: false,
             file,
@@ -254,7 +257,18 @@ impl Membership {
         if state.file.is_evicted {
             return None;
         }
-        let State { path, keys, .. } = &mut *state;
+        let rekeyed = self.open_message(&mut state, crypto, message)?;
+        match (rekeyed, state.held.take()) {
+            (Rekeyed::Nodes, Some(held)) => self.open_message(&mut state, crypto, &held).or(Some(rekeyed)),
+            (_, held) => {
+                state.held = if rekeyed == Rekeyed::Missed { Some(message.to_vec()) } else { held };
+                Some(rekeyed)
+            }
+        }
+    }
+
+    fn open_message(&self, state: &mut State, crypto: &mut HostCrypto, message: &[u8]) -> Option<Rekeyed> {
+        let State { path, keys, .. } = state;
         let rekeyed = path.open(crypto, keys.controller.as_deref(), message).ok()?;
         match rekeyed {
             Rekeyed::Nodes => {}
@@ -262,10 +276,10 @@ impl Membership {
                 Ok(()) => state.report(MembershipEvent::Rekeyed { epoch: state.keys.epoch }),
                 Err(error) => {
                     state.report(MembershipEvent::NotKept { problem: error.to_string() });
-                    self.fall_behind(&mut state, Behind::NotKept);
+                    self.fall_behind(state, Behind::NotKept);
                 }
             },
-            Rekeyed::Missed => self.fall_behind(&mut state, Behind::MissedMessage),
+            Rekeyed::Missed => self.fall_behind(state, Behind::MissedMessage),
         }
         Some(rekeyed)
     }
@@ -438,6 +452,7 @@ impl State {
         }
         self.behind = None;
         self.not_opened = 0;
+        self.held = None;
         Ok(())
     }
 

@@ -125,6 +125,30 @@ fn a_copy_and_lost_numbers_are_refused_and_an_old_file_asks_the_controller() {
 }
 
 #[test]
+fn messages_that_change_places_on_the_way_lead_to_the_next_epoch() {
+    use tegmen::axiom::rekey::{Place, link, seal_epoch, seal_node};
+    use tegmen::buf::Writer;
+    let scene = Scene::new("places");
+    let (group, next, mut crypto) = ([7; 16], Secret::new([42; 32]), HostCrypto::from_os().unwrap());
+    // The element of the chain of epoch 2 commits to the secret of epoch 3.
+    let chain = link::<HostCrypto>(&group, 3, &[9; 32], &next);
+    let membership = Membership::create(&scene.0, &settings(), GroupKeys { chain, ..keys(2) }).unwrap();
+    let (mut node, mut epoch) = ([0; 128], [0; 128]);
+    let (mut of_node, mut of_epoch) = (Writer::new(&mut node), Writer::new(&mut epoch));
+    let (leaf, root) = (Secret::new([3; 16]), Secret::new([5; 16]));
+    let place = Place { epoch: 3, under: 2, up: 1 };
+    seal_node(&mut crypto, &group, place, (&leaf, &root), None, &mut of_node).unwrap();
+    seal_epoch(&mut crypto, &group, (3, &[9; 32]), (&root, &next), &mut of_epoch).unwrap();
+    assert_eq!(membership.rekey(&mut crypto, of_epoch.written()), Some(Rekeyed::Missed));
+    assert_eq!(membership.lock().behind, Some(Behind::MissedMessage));
+    assert_eq!(membership.rekey(&mut crypto, of_node.written()), Some(Rekeyed::Epoch));
+    assert_eq!((membership.epoch(), membership.lock().behind), (3, None));
+    drop(membership);
+    let membership = Membership::open(&scene.0).unwrap();
+    assert_eq!((membership.epoch(), seal(&membership)), (3, [0, 3, 0, 0, 0, 0, 0, 0]), "the epoch is durable");
+}
+
+#[test]
 fn an_evicted_member_sends_nothing_also_after_a_restart() {
     let scene = Scene::new("evicted");
     let membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
