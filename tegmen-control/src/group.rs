@@ -7,6 +7,7 @@
 mod config;
 mod controller;
 mod departures;
+mod happened;
 mod joins;
 mod members;
 mod outbox;
@@ -18,9 +19,10 @@ mod sending;
 pub mod server;
 mod tree;
 
-pub use config::{GroupConfig, GroupError};
+pub use config::{GroupConfig, GroupError, SUITES};
 pub use controller::{Controller, Report};
 pub use departures::evict_departed;
+pub use happened::GroupHappened;
 pub use members::{Member, NewMember};
 pub use outbox::{GroupCounts, Outbox, Pace};
 pub use periodic::rekey_periodically;

@@ -50,24 +50,26 @@ impl GroupConfig {
     }
 }
 
-/// A suite by the name of its DTLS cipher suite.
+/// The suites of a group and their names.
+pub const SUITES: [(Suite, &str); 4] =
+    [(Suite::Ccm, "ccm"), (Suite::Ccm8, "ccm-8"), (Suite::Gcm, "gcm"), (Suite::MacOnly, "mac-only")];
+
+/// A suite by its name.
 mod suite_name {
+    use super::SUITES;
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
     use tegmen::axiom::Suite;
 
-    const NAMES: [(Suite, &str); 4] =
-        [(Suite::Ccm, "ccm"), (Suite::Ccm8, "ccm-8"), (Suite::Gcm, "gcm"), (Suite::MacOnly, "mac-only")];
-
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub(super) fn serialize<S: Serializer>(suite: &Suite, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = NAMES.iter().find(|(known, _)| known == suite).map_or("ccm", |(_, name)| name);
+        let name = SUITES.iter().find(|(known, _)| known == suite).map_or("ccm", |(_, name)| name);
         serializer.serialize_str(name)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
         let found = String::deserialize(deserializer)?;
-        let suite = NAMES.iter().find(|(_, name)| *name == found).map(|(suite, _)| *suite);
+        let suite = SUITES.iter().find(|(_, name)| *name == found).map(|(suite, _)| *suite);
         suite.ok_or_else(|| D::Error::custom("a suite is ccm, ccm-8, gcm or mac-only"))
     }
 }
@@ -95,6 +97,17 @@ pub enum GroupError {
         /// The name.
         member: String,
     },
+    /// The group has a member of this name.
+    #[error("the group {group} has a member {member}: evict it before you give it other keys")]
+    MemberTaken {
+        /// The group.
+        group: String,
+        /// The name.
+        member: String,
+    },
+    /// The group is not as the caller assumes.
+    #[error("the group {0} was changed: read it again")]
+    Outdated(String),
     /// Another member has the address.
     #[error(
         "{member} has the address {address} in this group: a listener has an address of its own, so evict one of the two"

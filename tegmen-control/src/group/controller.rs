@@ -11,7 +11,8 @@ use super::members::{Member, Members, NewMember};
 use super::outbox::Outbox;
 use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
-use super::tree::{Admitted, Change, KeyTree, Refused};
+use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused};
+use crate::access::ace::member_file::MemberFile;
 use crate::access::policy::OwnedParty;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
-use tegmen_host::group::groupcomm::{GroupKeys, address_bytes};
+use tegmen_host::group::groupcomm::{GROUPS, GroupKeys, address_bytes};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::Signer;
 use tegmen_store::clock::now_millis;
@@ -52,10 +53,36 @@ pub struct Report {
     pub epochs_left: usize,
     /// Those of them that are for evictions only.
     pub epochs_reserved: usize,
-    /// The members, by name.
+    /// The number of members.
+    pub size: usize,
+    /// Members, by name.
     pub members: Vec<(String, Member)>,
     /// The SenderIDs of controllers, by the name of the controller.
     pub replicas: Vec<(String, u8)>,
+    /// The number of SenderIDs in use.
+    pub sender_ids: usize,
+    /// The revision of the last change.
+    pub revision: Revision,
+}
+
+impl Report {
+    /// Returns what the group of this name lacks, each with the next step of the operator.
+    pub fn lacks(&self, name: &str) -> Vec<String> {
+        let space = 1_usize << self.config.levels.min(MAX_LEVELS);
+        let full = || Refused::Full.to_string();
+        let no_sender_id = || GroupError::NoSenderId(self.config.senders).to_string();
+        let full = (self.size >= space).then(full);
+        let no_sender_id = (self.sender_ids >= usize::from(self.config.senders)).then(no_sender_id);
+        few_epochs(name, self.epochs_left, self.epochs_reserved).into_iter().chain(full).chain(no_sender_id).collect()
+    }
+}
+
+/// Returns that a group has few epochs left, if that is so.
+fn few_epochs(name: &str, left: usize, reserved: usize) -> Option<String> {
+    let few = || {
+        format!("the group {name} has {left} more epochs, the last {reserved} for evictions only: create a new group")
+    };
+    (left <= reserved.saturating_mul(2)).then(few)
 }
 
 /// A group in memory, as its rows were at one revision.
@@ -162,7 +189,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let transaction = Transaction::default()
             .require(rows::name(name), Revision::ABSENT)
             .put(rows::name(name), rows::identity(&identity))
-            .put(Row::Head.key(&prefix), Head::value(&config, Begun { epoch: 1, since: now(), changed: None }, &seed))
+            .put(
+                Row::Head.key(&prefix),
+                Head::value((name, &config), Begun { epoch: 1, since: now(), changed: None }, &seed),
+            )
             .put(Row::Guard.key(&prefix), Value::Number(GUARD));
         match self.store.commit(transaction).await {
             Ok(_) => Ok(()),
@@ -178,26 +208,18 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`]. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
     pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
         check_member_name(&new.name)?;
-        self.change(group, |group, crypto| {
-            let known = group.members.get(&new.name);
-            group.members.check_address(&new.name, new.address)?;
-            let sender_id = match known.and_then(|member| member.sender_id) {
-                _ if !new.sends => None,
-                Some(id) => Some(id),
-                None => Some(group.members.free_sender_id(group.config.senders)?),
-            };
-            let change = match known {
-                Some(member) => group.tree.renew(crypto, member.leaf, new.checks_signatures)?,
-                None => group.tree.join(crypto, new.checks_signatures)?,
-            };
-            let member = Member {
-                leaf: change.leaf().ok_or(Refused::Full)?,
-                sender_id,
-                address: new.address,
-                checks_signatures: new.checks_signatures,
-                since: change.epoch,
-            };
-            Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), ..Step::default() })
+        self.change(group, |group, crypto| group.plan_admission(new, crypto)).await
+    }
+
+    /// Does the same as [`Self::admit`] for a member that is not one already.
+    ///
+    /// # Errors
+    /// As [`Self::admit`], and [`GroupError::MemberTaken`].
+    pub async fn add(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
+        check_member_name(&new.name)?;
+        self.change(group, |group, crypto| match group.members.get(&new.name) {
+            Some(_) => Err(GroupError::MemberTaken { group: group.name.clone(), member: new.name.clone() }),
+            None => group.plan_admission(new, crypto),
         })
         .await
     }
@@ -296,6 +318,67 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         .await
     }
 
+    /// Deletes a group. The controller knows none of its members from then on, and makes no message for them. A group that is created
+    /// under this name later has another identity and other secrets, so no number of the old one is used again. With `over`, the
+    /// group is deleted only if that is the [revision](Report::revision) of its last change.
+    ///
+    /// # Errors
+    /// [`GroupError`]. Nothing has changed, except perhaps after [`GroupError::Store`].
+    pub async fn delete(&self, group: &str, over: Option<Revision>) -> Result<(), GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.lock().await;
+        *place = None;
+        for _ in 0..PLANS {
+            let identity = self.identity(group).await?;
+            let prefix = rows::prefix(&identity);
+            let head = Row::Head.key(&prefix);
+            let entry = self.store.read(head.as_bytes(), None).await?.entry;
+            let at = entry.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?.changed;
+            if over.is_some_and(|over| over != at) {
+                return Err(GroupError::Outdated(group.to_owned()));
+            }
+            // Without its head a group is none: what is left of it is deleted afterwards.
+            let transaction = Transaction::default()
+                .require(head.as_str(), at)
+                .delete(rows::name(group))
+                .delete(head)
+                .delete(Row::Guard.key(&prefix))
+                .put(rows::deleted(&identity), Value::Plain(Vec::new()));
+            match self.store.commit(transaction).await {
+                Ok(_) => {
+                    // What a failure leaves, the next deletion deletes.
+                    let _ = self.clean().await;
+                    return Ok(());
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(GroupError::Changed(group.to_owned()))
+    }
+
+    /// Deletes all rows of deleted groups.
+    async fn clean(&self) -> Result<(), StoreError> {
+        let deleted = self.store.scan(Scan::of(rows::DELETED, PAGE)).await?;
+        for Entry { key, .. } in deleted.entries {
+            let Some(prefix) = rows::prefix_of_deleted(&key) else { continue };
+            loop {
+                let page = self.store.scan(Scan::of(prefix.as_str(), PAGE)).await?;
+                let delete = |rows: Transaction, entry: &Entry| rows.delete(entry.key.clone());
+                let commit = |rows: &[Entry]| self.store.commit(rows.iter().fold(Transaction::default(), delete));
+                let answers: Vec<_> = page.entries.chunks(BATCH).map(commit).collect();
+                for answer in answers {
+                    answer.await?;
+                }
+                if page.next.is_none() {
+                    break;
+                }
+            }
+            self.store.commit(Transaction::default().delete(key)).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the names of groups in their order, behind the name `after`, at most `most` of them.
     ///
     /// # Errors
@@ -348,17 +431,29 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// [`GroupError`].
     pub async fn show(&self, group: &str) -> Result<Report, GroupError> {
+        self.page(group, None, usize::MAX).await
+    }
+
+    /// Does the same as [`Self::show`], with members behind the name `after` in the order of their names, at most `most` of them.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.lock().await;
         let group = self.current(&mut place, group).await?;
+        let members = group.members.behind(after).take(most);
         Ok(Report {
             config: group.config,
             identity: *group.tree.group(),
             epoch: group.tree.epoch(),
             epochs_left: group.tree.epochs_left(),
             epochs_reserved: group.tree.epochs_reserved(),
-            members: group.members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect(),
+            size: group.members.len(),
+            members: members.map(|(name, member)| (name.to_owned(), member.clone())).collect(),
             replicas: group.members.replicas().map(|(name, id)| (name.to_owned(), id)).collect(),
+            sender_ids: group.members.sender_ids().count(),
+            revision: group.at,
         })
     }
 
@@ -401,6 +496,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
         })
+    }
+
+    /// Returns the file of a member with its [parameters](Self::parameters). `at` is the URI of the server of the controller, as
+    /// `coaps://HOST`, at which the member asks for an epoch that it missed.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub async fn member_file(&self, group: &str, member: &str, at: Option<&str>) -> Result<MemberFile, GroupError> {
+        let keys = self.parameters(group, member).await?;
+        let controller = at.map(|at| format!("{}/{GROUPS}/{group}", at.trim_end_matches('/')));
+        Ok(MemberFile { group: group.to_owned(), member: member.to_owned(), controller, keys })
     }
 
     /// Plans a change, makes it durable, and seals its messages.
@@ -477,7 +583,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         if let Some(group) = place.as_mut() {
             match self.follow(group).await {
                 Ok(()) => {}
-                Err(GroupError::Store(StoreError::Compacted { .. })) => *place = None,
+                // It is read again: history is gone, or there may be another group of this name.
+                Err(GroupError::Store(StoreError::Compacted { .. }) | GroupError::NoGroup(_)) => *place = None,
                 Err(error) => return Err(error),
             }
         }
@@ -527,7 +634,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             }
             next = scan.following(&page);
         }
-        let (Head { config, begun, seed }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
+        let (Head { config, begun, seed, .. }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
         if guard != Some(Value::Number(GUARD)) {
             return Err(GroupError::Restored(name.to_owned()));
         }
@@ -541,6 +648,29 @@ impl<S: Store, C: Crypto> Controller<S, C> {
 }
 
 impl Group {
+    /// Plans that a member is admitted, or gets new secrets if it is one already.
+    fn plan_admission<C: Crypto>(&self, new: &NewMember, crypto: &mut C) -> Result<Step, GroupError> {
+        let known = self.members.get(&new.name);
+        self.members.check_address(&new.name, new.address)?;
+        let sender_id = match known.and_then(|member| member.sender_id) {
+            _ if !new.sends => None,
+            Some(id) => Some(id),
+            None => Some(self.members.free_sender_id(self.config.senders)?),
+        };
+        let change = match known {
+            Some(member) => self.tree.renew(crypto, member.leaf, new.checks_signatures)?,
+            None => self.tree.join(crypto, new.checks_signatures)?,
+        };
+        let member = Member {
+            leaf: change.leaf().ok_or(Refused::Full)?,
+            sender_id,
+            address: new.address,
+            checks_signatures: new.checks_signatures,
+            since: change.epoch,
+        };
+        Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), ..Step::default() })
+    }
+
     fn member(&self, name: &str) -> Result<&Member, GroupError> {
         let no_member = || GroupError::NoMember { group: self.name.clone(), member: name.to_owned() };
         self.members.get(name).ok_or_else(no_member)
@@ -564,7 +694,7 @@ impl Group {
         if let Some((name, id)) = &step.replica {
             transaction = set(transaction, Row::Replica(name).key(&self.prefix), id.as_ref().map(rows::plain));
         }
-        transaction.put(head, Head::value(&self.config, begun, self.tree.seed()))
+        transaction.put(head, Head::value((&self.name, &self.config), begun, self.tree.seed()))
     }
 
     /// Takes a step that is durable.
@@ -601,13 +731,7 @@ impl Group {
     }
 
     fn warning(&self) -> Option<String> {
-        let (left, reserved) = (self.tree.epochs_left(), self.tree.epochs_reserved());
-        let name = &self.name;
-        (left <= reserved.saturating_mul(2)).then(|| {
-            format!(
-                "the group {name} has {left} more epochs, the last {reserved} for evictions only: create a new group"
-            )
-        })
+        few_epochs(&self.name, self.tree.epochs_left(), self.tree.epochs_reserved())
     }
 }
 

@@ -4,6 +4,7 @@ use super::config::GroupError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 /// A member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -53,6 +54,17 @@ impl Members {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Member)> {
         self.known.iter().map(|(name, member)| (name.as_str(), member))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The members behind a name, in the order of their names.
+    pub(super) fn behind(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &Member)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.known.range::<str, _>((begin, Bound::Unbounded));
+        behind.map(|(name, member)| (name.as_str(), member))
     }
 
     pub(super) fn replica(&self, name: &str) -> Option<u8> {

@@ -7,6 +7,7 @@
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a number that only the restore of a backup moves
+//! group/deleted/IDENTITY        nothing; other rows of a deleted group may be there yet
 //! ```
 //!
 //! A change writes the head, one row for each level of the tree, and the row of one member, in one transaction. Secrets of nodes that
@@ -25,6 +26,9 @@ use zeroize::Zeroizing;
 
 /// The beginning of the rows with names.
 pub(super) const NAMES: &str = "group/name/";
+
+/// The beginning of the rows of deleted groups.
+pub(super) const DELETED: &str = "group/deleted/";
 
 /// A row of one group, by the end of its key.
 pub(super) enum Row<'k> {
@@ -66,6 +70,17 @@ pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
+/// The key of the row of a deleted group.
+pub(super) fn deleted(identity: &GroupIdentity) -> String {
+    format!("{DELETED}{}", to_hex(identity))
+}
+
+/// The beginning of the keys of the group with a row of [`deleted`].
+pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
+    let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
+    Some(format!("group/{identity}/"))
+}
+
 /// The beginning of the keys of a group.
 pub(super) fn prefix(identity: &GroupIdentity) -> String {
     format!("group/{}/", to_hex(identity))
@@ -76,6 +91,7 @@ pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
 
 /// The head of a group.
 pub(super) struct Head {
+    pub(super) name: String,
     pub(super) config: GroupConfig,
     pub(super) begun: Begun,
     pub(super) seed: Secret<DIGEST_LEN>,
@@ -95,6 +111,8 @@ pub(super) struct Begun {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadRecord {
+    /// The name of the group, so that a reader of changes needs no other row.
+    name: String,
     config: GroupConfig,
     epoch: u16,
     #[serde(default)]
@@ -108,15 +126,16 @@ impl Head {
     pub(super) fn read(value: &Value) -> Result<Self, String> {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
-        let HeadRecord { config, epoch, since, changed } =
-            serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        Ok(Self { config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
+        let record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let HeadRecord { name, config, epoch, since, changed } = record;
+        Ok(Self { name, config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
     }
 
     /// Writes the row.
-    pub(super) fn value(config: &GroupConfig, begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
+    pub(super) fn value((name, config): (&str, &GroupConfig), begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
         let Begun { epoch, since, changed } = begun;
-        let text = serde_json::to_vec(&HeadRecord { config: *config, epoch, since, changed }).unwrap_or_default();
+        let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed };
+        let text = serde_json::to_vec(&record).unwrap_or_default();
         // It never outgrows this, so that no copy of the seed remains.
         let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(DIGEST_LEN)));
         bytes.extend_from_slice(&text);

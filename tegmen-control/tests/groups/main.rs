@@ -1,6 +1,7 @@
 //! The controller of groups on a database: power cuts at every transaction, two controllers, and bad input.
 
 mod crashes;
+mod deleted;
 mod departures;
 mod members;
 #[cfg(unix)]

@@ -63,6 +63,56 @@ fn a_listener_has_an_address_of_its_own() {
 }
 
 #[test]
+fn a_member_that_is_added_is_a_new_one() {
+    let scene = Scene::new("added");
+    let devices = Devices::new();
+    let controller = controller(&scene, &devices);
+    wait(controller.create(LAMPS, config(), &[member("hall", 1, false)])).unwrap();
+    let before = wait(controller.show(LAMPS)).unwrap();
+    let refused = wait(controller.add(LAMPS, &member("hall", 1, false))).unwrap_err();
+    assert!(matches!(refused, GroupError::MemberTaken { .. }), "{refused}");
+    assert!(refused.to_string().contains("evict it before"), "{refused}");
+    assert_eq!(wait(controller.show(LAMPS)).unwrap(), before, "no epoch began");
+    assert_eq!(wait(controller.add(LAMPS, &member("porch", 3, true))).unwrap().epoch, 2);
+}
+
+#[test]
+fn a_report_tells_what_a_group_lacks() {
+    let scene = Scene::new("lacks");
+    let devices = Devices::new();
+    let controller = controller(&scene, &devices);
+    let config = GroupConfig { levels: 1, senders: 1, last_epoch: 12, ..config() };
+    wait(controller.create(LAMPS, config, &[member("hall", 1, false)])).unwrap();
+    let lacks = || wait(controller.show(LAMPS)).unwrap().lacks(LAMPS);
+    assert_eq!(lacks(), Vec::<String>::new());
+    wait(controller.add(LAMPS, &member("switch", 3, true))).unwrap();
+    assert!(
+        matches!(lacks().as_slice(), [full, ids] if full.contains("full") && ids.contains("SenderIDs")),
+        "{:?}",
+        lacks()
+    );
+    while wait(controller.rekey(LAMPS)).unwrap().warning.is_none() {}
+    assert!(lacks()[0].contains("the group lamps has 2 more epochs, the last 1 for evictions only"), "{:?}", lacks());
+}
+
+#[test]
+fn members_are_shown_in_pages() {
+    let scene = Scene::new("pages");
+    let devices = Devices::new();
+    let controller = controller(&scene, &devices);
+    let members: Vec<NewMember> = (1..6).map(|host| member(&format!("m{host}"), host, host == 2)).collect();
+    wait(controller.create(LAMPS, config(), &members)).unwrap();
+    let names = |after: Option<&str>, most: usize| {
+        let report = wait(controller.page(LAMPS, after, most)).unwrap();
+        assert_eq!((report.size, report.sender_ids), (5, 1));
+        report.members.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, 2), ["m1", "m2"]);
+    assert_eq!(names(Some("m2"), 9), ["m3", "m4", "m5"]);
+    assert_eq!(names(Some("m5"), 9), Vec::<String>::new());
+}
+
+#[test]
 fn a_chain_near_its_end_warns_and_keeps_epochs_for_evictions() {
     let scene = Scene::new("chain");
     let devices = Devices::new();

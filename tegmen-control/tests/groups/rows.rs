@@ -52,4 +52,7 @@ fn a_group_of_a_restored_backup_is_refused() {
     assert!(matches!(&refused, GroupError::Restored(name) if name == LAMPS), "{refused}");
     assert!(refused.to_string().contains("create a new group"));
     wait(controller.create("lamps-2", config(), &[])).unwrap();
+    wait(controller.delete(LAMPS, None)).unwrap();
+    wait(controller.create(LAMPS, config(), &[])).unwrap();
+    assert_eq!(wait(controller.rekey(LAMPS)).unwrap().epoch, 2);
 }

@@ -43,7 +43,10 @@ pub async fn ask_group(
     on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
     let remote = group.at(port);
-    let socket = group.socket(None).and_then(UdpSocket::from_std).map_err(|source| ClientError::Unreachable { remote, source })?;
+    let socket = group
+        .socket(None)
+        .and_then(UdpSocket::from_std)
+        .map_err(|source| ClientError::Unreachable { remote, source })?;
     let mut asking = Asking::new(socket, (request, wait), (1, ()), on_reply)?;
     asking.ask_in_clear(remote).await?;
     while let Some((len, from)) = asking.receive().await {
@@ -94,7 +97,10 @@ pub async fn ask_members(
     let remote = group.at(port);
     let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let own = SocketAddr::new(membership.address().unwrap_or(any), port);
-    let socket = group.socket(Some(own)).and_then(UdpSocket::from_std).map_err(|error| ClientError::Bind(BindError::new(own, error)))?;
+    let socket = group
+        .socket(Some(own))
+        .and_then(UdpSocket::from_std)
+        .map_err(|error| ClientError::Bind(BindError::new(own, error)))?;
     let groups = Memberships(vec![membership.clone()]);
     let mut asking = Asking::new(socket, (request, wait), (1 + MAX_AGAIN, groups), on_reply)?;
     let expected = membership.expected();

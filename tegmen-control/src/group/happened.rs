@@ -1,0 +1,109 @@
+//! Changes of groups, as an operator follows them.
+
+use super::config::GroupConfig;
+use super::members::Member;
+use super::rows::{self, Head, NAMES, Row};
+use tegmen_store::store::Changed;
+
+/// A change of a group that an operator follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GroupHappened {
+    /// A group was created.
+    Created {
+        /// The group.
+        group: String,
+        /// Its configuration.
+        config: GroupConfig,
+    },
+    /// A group was deleted.
+    Deleted {
+        /// The group.
+        group: String,
+    },
+    /// A member was admitted, or got new secrets.
+    Admitted {
+        /// The group.
+        group: String,
+        /// The name of the member.
+        name: String,
+        /// The member.
+        member: Member,
+    },
+    /// A member left or was evicted.
+    Left {
+        /// The group.
+        group: String,
+        /// The name of the member.
+        name: String,
+    },
+    /// An epoch began.
+    Epoch {
+        /// The group.
+        group: String,
+        /// The epoch.
+        epoch: u16,
+        /// Further epochs.
+        epochs_left: u16,
+    },
+}
+
+impl GroupHappened {
+    /// The meaning of all changes of one revision. Rows of another kind, and those that cannot be read, have none. A change of a
+    /// member precedes the epoch that it began.
+    pub fn of(revision: &[Changed]) -> Vec<Self> {
+        let heads: Vec<(&str, Head)> = revision.iter().filter_map(head).collect();
+        let mut happened = Vec::new();
+        for (group, is_there) in revision.iter().filter_map(name) {
+            let group = group.to_owned();
+            match heads.iter().find(|(_, head)| head.name == group) {
+                Some((_, head)) if is_there => happened.push(Self::Created { group, config: head.config }),
+                None if !is_there => happened.push(Self::Deleted { group }),
+                _ => {}
+            }
+        }
+        let is_new = |group: &str| revision.iter().filter_map(name).any(|(name, _)| name == group);
+        for (prefix, head) in heads.iter().filter(|(_, head)| !is_new(&head.name)) {
+            happened.extend(changes(revision, prefix, head));
+        }
+        happened
+    }
+}
+
+/// The beginning of the keys of a group whose head was written, and the head.
+fn head(change: &Changed) -> Option<(&str, Head)> {
+    let prefix = std::str::from_utf8(&change.key).ok()?.strip_suffix("head")?;
+    prefix.strip_prefix("group/")?;
+    Some((prefix, Head::read(&change.entry.as_ref()?.value).ok()?))
+}
+
+/// The name of a group whose row was written or deleted, and true if it is there.
+fn name(change: &Changed) -> Option<(&str, bool)> {
+    let name = std::str::from_utf8(&change.key).ok()?.strip_prefix(NAMES)?;
+    Some((name, change.entry.is_some()))
+}
+
+/// The changes that one revision made in a group.
+fn changes(revision: &[Changed], prefix: &str, head: &Head) -> Vec<GroupHappened> {
+    let group = || head.name.clone();
+    let mut happened = Vec::new();
+    let mut begins_epoch = true;
+    for Changed { key, entry, .. } in revision {
+        match (Row::of(key, prefix), entry) {
+            (Some(Row::Member(name)), None) => {
+                happened.push(GroupHappened::Left { group: group(), name: name.to_owned() });
+            }
+            (Some(Row::Member(name)), Some(entry)) => {
+                let Ok(member) = rows::read(&entry.value) else { continue };
+                happened.push(GroupHappened::Admitted { group: group(), name: name.to_owned(), member });
+            }
+            // A controller gets its SenderID within an epoch.
+            (Some(Row::Replica(_)), Some(_)) => begins_epoch = false,
+            _ => {}
+        }
+    }
+    if begins_epoch {
+        let epochs_left = head.config.last_epoch.saturating_sub(head.begun.epoch);
+        happened.push(GroupHappened::Epoch { group: group(), epoch: head.begun.epoch, epochs_left });
+    }
+    happened
+}
