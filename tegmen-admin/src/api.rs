@@ -19,8 +19,10 @@ pub(crate) const STREAMS: usize = 32;
 pub(crate) struct Admitted {
     /// The path of its route.
     pub(crate) path: &'static str,
-    /// The parameter of the path, if it has one.
+    /// The first parameter of the path, if it has one.
     pub(crate) name: String,
+    /// The second one.
+    pub(crate) member: String,
     /// The query as it came.
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,

@@ -61,7 +61,7 @@ impl<S: Store> Api<S> {
             "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
             "info": {
                 "title": "Tegmen access control: administration",
-                "description": "Devices, policy, revocations and API keys of an access control server.",
+                "description": "Devices, policy, revocations, groups and API keys of an access control server.",
                 "version": env!("CARGO_PKG_VERSION"),
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             },

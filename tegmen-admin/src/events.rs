@@ -5,6 +5,7 @@
 //! server keeps no queue for a client: it asks the store for more when the client has read what it has.
 
 use crate::api::{Api, STREAMS};
+use crate::groups::messages::{ShownConfig, ShownMember};
 use crate::keys::{self, Listed};
 use crate::messages::ShownDevice;
 use crate::parts::{Sender, Since};
@@ -20,6 +21,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen_base::hex::to_hex;
+use tegmen_control::group::GroupHappened;
 use tegmen_control::state::Happened;
 use tegmen_store::store::answer::Answer;
 use tegmen_store::store::{Changed, Changes};
@@ -65,6 +67,30 @@ enum Change {
     KeyCreated { key: Listed },
     /// The API key of this ID was deleted.
     KeyDeleted { id: String },
+    /// A group was created, in epoch 1.
+    GroupCreated { group: String, config: ShownConfig },
+    /// A group was deleted.
+    GroupDeleted { group: String },
+    /// A member was admitted to a group, or got new secrets.
+    MemberAdmitted { group: String, member: ShownMember },
+    /// The member of this name left a group or was evicted.
+    MemberLeft { group: String, name: String },
+    /// An epoch of a group began, and this number of further ones is left.
+    EpochBegan { group: String, epoch: u16, epochs_left: u16 },
+}
+
+impl From<GroupHappened> for Change {
+    fn from(happened: GroupHappened) -> Self {
+        match happened {
+            GroupHappened::Created { group, config } => Self::GroupCreated { group, config: (&config).into() },
+            GroupHappened::Deleted { group } => Self::GroupDeleted { group },
+            GroupHappened::Admitted { group, name, member } => {
+                Self::MemberAdmitted { group, member: ShownMember::of(&name, &member) }
+            }
+            GroupHappened::Left { group, name } => Self::MemberLeft { group, name },
+            GroupHappened::Epoch { group, epoch, epochs_left } => Self::EpochBegan { group, epoch, epochs_left },
+        }
+    }
 }
 
 impl Change {
@@ -92,12 +118,11 @@ impl Batch {
     /// The events of changes in the order of their revisions.
     fn all(changes: &[Changed]) -> VecDeque<Event> {
         let mut batches: VecDeque<Self> = VecDeque::new();
-        for change in changes {
-            let Some(known) = Change::of(change) else { continue };
-            match batches.back_mut().filter(|batch| batch.revision == change.revision.0) {
-                Some(batch) => batch.changes.push(known),
-                None => batches.push_back(Self { revision: change.revision.0, changes: vec![known] }),
-            }
+        for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
+            let mut known: Vec<Change> = revision.iter().filter_map(Change::of).collect();
+            known.extend(GroupHappened::of(revision).into_iter().map(Change::from));
+            let number = revision.first().map(|change| change.revision.0).filter(|_| !known.is_empty());
+            batches.extend(number.map(|revision| Self { revision, changes: known }));
         }
         batches.iter().map(Self::event).collect()
     }
@@ -192,7 +217,7 @@ fn mark(at: Revision) -> Event {
 fn refused(error: StoreError) -> Problem {
     match error {
         StoreError::Compacted { .. } | StoreError::NotYet { .. } => {
-            let next = "list devices, policy, revocations and keys again, and follow without Last-Event-ID";
+            let next = "list devices, policy, revocations, keys and groups again, and follow without Last-Event-ID";
             Problem::new(Code::HistoryGone, format!("the store does not have the changes after Last-Event-ID: {next}"))
         }
         error => error.into(),

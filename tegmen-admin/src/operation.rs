@@ -142,7 +142,7 @@ async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
 ) -> Result<Reply, Problem> {
     let Some(key) = admitted.headers.get("idempotency-key") else { return make(admitted.by).await };
     let key = key.to_str().map_err(|_| Problem::malformed("an Idempotency-Key has visible ASCII characters"))?;
-    let content = [admitted.path.as_bytes(), &[0], &admitted.body[..]];
+    let content = [admitted.path.as_bytes(), &[0], admitted.name.as_bytes(), &[0], &admitted.body[..]];
     match replay::look_up(&store, &admitted.by.name, key, &content).await? {
         Err(kept) => Ok(Reply::of(kept)),
         Ok(first) => {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tegmen_base::hex::from_hex;
 use tegmen_store::{Revision, Store};
 
-/// Devices of a page, at most.
+/// Entries of a page, at most.
 const MAX_PAGE: usize = 1000;
 
 /// A part of a request.
@@ -51,12 +51,23 @@ impl<A: Part, B: Part, C: Part> Part for (A, B, C) {
     }
 }
 
-/// The parameter of the path. The document takes it from the path.
+/// The first parameter of the path. The document takes it from the path.
 pub(crate) struct Name(pub(crate) String);
 
 impl Part for Name {
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         Ok(Self(admitted.name.clone()))
+    }
+
+    fn describe(_: &mut Description<'_>) {}
+}
+
+/// The second parameter of the path.
+pub(crate) struct Member(pub(crate) String);
+
+impl Part for Member {
+    fn read(admitted: &Admitted) -> Result<Self, Problem> {
+        Ok(Self(admitted.member.clone()))
     }
 
     fn describe(_: &mut Description<'_>) {}

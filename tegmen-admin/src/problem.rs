@@ -5,6 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tegmen_control::group::{GroupError, Refused};
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::StoreError;
@@ -30,6 +31,10 @@ pub enum Code {
     UnknownSession,
     /// There is no key of this ID.
     UnknownKey,
+    /// There is no group of this name.
+    UnknownGroup,
+    /// The group has no member of this name.
+    UnknownMember,
     /// The path has other methods.
     NoMethod,
     /// The body did not come in time.
@@ -38,6 +43,10 @@ pub enum Code {
     NameTaken,
     /// Another device has this certificate or key.
     DigestTaken,
+    /// Another member of the group has this address.
+    AddressTaken,
+    /// The store of the group was restored from a backup.
+    GroupRestored,
     /// The first request with this `Idempotency-Key` has no known answer.
     IdempotencyKeyInUse,
     /// The store does not have the changes after `Last-Event-ID`.
@@ -50,6 +59,8 @@ pub enum Code {
     PolicyTooLong,
     /// No device can be so.
     InvalidDevice,
+    /// No group or member can be so.
+    InvalidGroup,
     /// The policy has a mistake.
     InvalidPolicy,
     /// The policy fails its own tests.
@@ -62,6 +73,8 @@ pub enum Code {
     TooManyFailures,
     /// The server has a fault.
     Internal,
+    /// The server controls no groups.
+    NoGroups,
     /// The store does not answer.
     StoreUnavailable,
     /// Too many clients follow the events.
@@ -74,6 +87,12 @@ pub enum Code {
     RevocationListFull,
     /// There are too many keys.
     TooManyKeys,
+    /// The group has as many members as it can have.
+    GroupFull,
+    /// All SenderIDs of the group are in use.
+    NoSenderId,
+    /// The group has no further epoch for this change.
+    NoEpochLeft,
 }
 
 impl Code {
@@ -88,28 +107,37 @@ impl Code {
             Self::NoOneTimeKey => (StatusCode::NOT_FOUND, "no-one-time-key"),
             Self::UnknownSession => (StatusCode::NOT_FOUND, "unknown-session"),
             Self::UnknownKey => (StatusCode::NOT_FOUND, "unknown-key"),
+            Self::UnknownGroup => (StatusCode::NOT_FOUND, "unknown-group"),
+            Self::UnknownMember => (StatusCode::NOT_FOUND, "unknown-member"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "no-method"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
             Self::NameTaken => (StatusCode::CONFLICT, "name-taken"),
             Self::DigestTaken => (StatusCode::CONFLICT, "digest-taken"),
+            Self::AddressTaken => (StatusCode::CONFLICT, "address-taken"),
+            Self::GroupRestored => (StatusCode::CONFLICT, "group-restored"),
             Self::IdempotencyKeyInUse => (StatusCode::CONFLICT, "idempotency-key-in-use"),
             Self::HistoryGone => (StatusCode::GONE, "history-gone"),
             Self::ChangedMeanwhile => (StatusCode::PRECONDITION_FAILED, "changed-meanwhile"),
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "too-long"),
             Self::PolicyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "policy-too-long"),
             Self::InvalidDevice => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-device"),
+            Self::InvalidGroup => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-group"),
             Self::InvalidPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-policy"),
             Self::PolicyFailsTests => (StatusCode::UNPROCESSABLE_ENTITY, "policy-fails-tests"),
             Self::IdempotencyKeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused"),
             Self::IfMatchMissing => (StatusCode::PRECONDITION_REQUIRED, "if-match-missing"),
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too-many-failures"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::NoGroups => (StatusCode::NOT_IMPLEMENTED, "no-groups"),
             Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
             Self::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too-many-streams"),
             Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable"),
             Self::NoRandom => (StatusCode::SERVICE_UNAVAILABLE, "no-random"),
             Self::RevocationListFull => (StatusCode::INSUFFICIENT_STORAGE, "revocation-list-full"),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, "too-many-keys"),
+            Self::GroupFull => (StatusCode::INSUFFICIENT_STORAGE, "group-full"),
+            Self::NoSenderId => (StatusCode::INSUFFICIENT_STORAGE, "no-sender-id"),
+            Self::NoEpochLeft => (StatusCode::INSUFFICIENT_STORAGE, "no-epoch-left"),
         }
     }
 
@@ -207,6 +235,28 @@ impl From<ServiceError> for Problem {
             ServiceError::Audit(error) => Self::new(Code::AuditUnavailable, error.to_string()),
             error @ ServiceError::UnknownSession(_) => Self::new(Code::UnknownSession, error.to_string()),
         }
+    }
+}
+
+impl From<GroupError> for Problem {
+    fn from(error: GroupError) -> Self {
+        let code = match &error {
+            GroupError::NoGroup(_) => Code::UnknownGroup,
+            GroupError::NoMember { .. } | GroupError::Refused(Refused::NoMember) => Code::UnknownMember,
+            GroupError::NameTaken(_) | GroupError::MemberTaken { .. } => Code::NameTaken,
+            GroupError::AddressTaken { .. } => Code::AddressTaken,
+            GroupError::Name(_) | GroupError::Config(_) => Code::InvalidGroup,
+            GroupError::NoSenderId(_) => Code::NoSenderId,
+            GroupError::Refused(Refused::Full) => Code::GroupFull,
+            GroupError::Refused(Refused::LastEpoch) => Code::NoEpochLeft,
+            GroupError::Restored(_) => Code::GroupRestored,
+            GroupError::Outdated(_) | GroupError::Changed(_) => Code::ChangedMeanwhile,
+            GroupError::Store(error) => return error.clone().into(),
+            GroupError::NotSigned | GroupError::Refused(Refused::NotSigned) | GroupError::Fault { .. } => {
+                Code::Internal
+            }
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::api::{Admitted, Api};
 use crate::description::Description;
 use crate::events;
+use crate::groups;
 use crate::handlers;
 use crate::keys::{Principal, Right};
 use crate::messages::Revoked;
@@ -189,11 +190,89 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// All operations on groups.
+fn group_operations<S: Store>() -> Vec<Operation<S>> {
+    const GROUPS: &str = "/v1/groups";
+    const GROUP: &str = "/v1/groups/{name}";
+    let (read, write) = (Scope::GroupsRead, Scope::GroupsWrite);
+    vec![
+        operation(
+            (Method::GET, GROUPS, read),
+            ("listGroups", "Lists groups in pages."),
+            reads(groups::list),
+            &[Code::NoGroups],
+        ),
+        operation(
+            (Method::POST, GROUPS, write),
+            ("createGroup", "Creates a group, with its first members and their files."),
+            creates(groups::new_group, groups::create),
+            &[
+                Code::NoGroups,
+                Code::NameTaken,
+                Code::AddressTaken,
+                Code::InvalidGroup,
+                Code::GroupFull,
+                Code::NoSenderId,
+                Code::AuditUnavailable,
+            ],
+        ),
+        operation(
+            (Method::GET, GROUP, read),
+            ("showGroup", "Shows a group with a page of its members, never its secrets."),
+            reads(groups::show),
+            &[Code::NoGroups, Code::UnknownGroup, Code::GroupRestored],
+        ),
+        operation(
+            (Method::DELETE, GROUP, write),
+            ("deleteGroup", "Deletes a group. One of the same name has other secrets."),
+            changes(Ok, groups::delete),
+            &[Code::NoGroups, Code::UnknownGroup],
+        ),
+        operation(
+            (Method::POST, "/v1/groups/{name}/rekey", write),
+            ("rekeyGroup", "Begins the next epoch with the same members."),
+            creates(Ok, groups::rekey),
+            &[Code::NoGroups, Code::UnknownGroup, Code::GroupRestored, Code::NoEpochLeft, Code::ChangedMeanwhile],
+        ),
+        operation(
+            (Method::POST, "/v1/groups/{name}/members", write),
+            ("addGroupMember", "Admits a member that its operator provisions with the file in the answer."),
+            creates(groups::new_member, groups::add_member),
+            &[
+                Code::NoGroups,
+                Code::UnknownGroup,
+                Code::GroupRestored,
+                Code::NameTaken,
+                Code::AddressTaken,
+                Code::InvalidGroup,
+                Code::GroupFull,
+                Code::NoSenderId,
+                Code::NoEpochLeft,
+                Code::ChangedMeanwhile,
+                Code::AuditUnavailable,
+            ],
+        ),
+        operation(
+            (Method::DELETE, "/v1/groups/{name}/members/{member}", write),
+            ("evictGroupMember", "Evicts a member: it opens nothing of the next epoch."),
+            changes(Ok, groups::evict_member),
+            &[
+                Code::NoGroups,
+                Code::UnknownGroup,
+                Code::UnknownMember,
+                Code::GroupRestored,
+                Code::NoEpochLeft,
+                Code::ChangedMeanwhile,
+            ],
+        ),
+    ]
+}
+
 /// The events.
 fn events<S: Store>() -> Operation<S> {
     operation(
         (Method::GET, "/v1/events", Scope::AuditRead),
-        ("followEvents", "Follows changes of devices, policy, revocations, sessions and keys."),
+        ("followEvents", "Follows changes of devices, policy, revocations, sessions, keys and groups."),
         streams(events::follow),
         &[Code::HistoryGone, Code::TooManyStreams],
     )
@@ -224,6 +303,7 @@ impl<S: Store> Api<S> {
         operations.extend(enrolments());
         operations.extend(policy());
         operations.extend(revocations_and_keys());
+        operations.extend(group_operations());
         operations.extend([events(), document()]);
         operations
     }
@@ -248,8 +328,10 @@ impl<S: Store> Api<S> {
                 });
                 match parameters {
                     Ok(parameters) => {
-                        let name = parameters.iter().next().map_or("", |(_, value)| value).to_owned();
-                        api.answer(&operation, name, request).await.unwrap_or_else(IntoResponse::into_response)
+                        let mut parameters = parameters.iter().map(|(_, value)| value.to_owned());
+                        let mut next = || parameters.next().unwrap_or_default();
+                        let names = (next(), next());
+                        api.answer(&operation, names, request).await.unwrap_or_else(IntoResponse::into_response)
                     }
                     Err(problem) => problem.into_response(),
                 }
@@ -264,7 +346,7 @@ impl<S: Store> Api<S> {
     async fn answer(
         self: Arc<Self>,
         operation: &Operation<S>,
-        name: String,
+        (name, member): (String, String),
         request: Request,
     ) -> Result<Response, Problem> {
         let Route { method, path, scope } = &operation.route;
@@ -285,7 +367,7 @@ impl<S: Store> Api<S> {
             tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await.map_err(too_slow)?.map_err(too_long)?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let peer = parts.extensions.get().cloned();
-        run(self, Admitted { path, name, query, headers: parts.headers, body, by, peer }).await
+        run(self, Admitted { path, name, member, query, headers: parts.headers, body, by, peer }).await
     }
 
     /// The sender, by its API key, or by its client certificate if it sends no key.

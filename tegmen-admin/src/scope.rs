@@ -28,11 +28,17 @@ pub enum Scope {
     /// Read what was done: the list of revoked tokens.
     #[serde(rename = "audit:read")]
     AuditRead,
+    /// Read groups and their members.
+    #[serde(rename = "groups:read")]
+    GroupsRead,
+    /// Create, rekey and delete groups, and add and evict members.
+    #[serde(rename = "groups:write")]
+    GroupsWrite,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::DevicesRead,
         Self::DevicesWrite,
         Self::PolicyRead,
@@ -40,6 +46,8 @@ impl Scope {
         Self::Revoke,
         Self::KeysWrite,
         Self::AuditRead,
+        Self::GroupsRead,
+        Self::GroupsWrite,
     ];
 
     /// The name, as requests and answers write it.
@@ -52,6 +60,8 @@ impl Scope {
             Self::Revoke => "revoke",
             Self::KeysWrite => "keys:write",
             Self::AuditRead => "audit:read",
+            Self::GroupsRead => "groups:read",
+            Self::GroupsWrite => "groups:write",
         }
     }
 }

@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;
 
-use common::{Scene, later, routes, token};
+use common::{Scene, filled, later, routes, token};
 use serde_json::{Value, json};
 use tegmen_admin::Scope;
 use tegmen_control::state::{AcceptedSession, Grounds};
@@ -35,6 +35,8 @@ fn right_body(method: &str, path: &str) -> Value {
             json!({ "hash": format!("01{}", "5a".repeat(32)), "expires": later(), "concerned": [] })
         }
         ("POST", "/v1/keys") => json!({ "name": "one", "scopes": ["keys:write"], "expires": later() - 100 }),
+        ("POST", "/v1/groups") => json!({ "name": "lamps", "address": "[ff15::1]:5684" }),
+        ("POST", "/v1/groups/{name}/members") => json!({ "member": { "name": "hall" } }),
         _ => Value::Null,
     }
 }
@@ -44,7 +46,7 @@ async fn an_admin_key_cannot_do_more_than_its_scope() {
     let scene = Scene::new("scope").await;
     let root = scene.first_key().await;
     for (route, scope) in routes() {
-        let path = route.path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef");
+        let path = filled(route.path);
         let body = right_body(route.method.as_str(), route.path);
         let others: Vec<&str> = Scope::ALL.iter().filter(|other| **other != scope).map(|scope| scope.name()).collect();
         let (id, key) = scene.key(&root, &others).await;
@@ -74,7 +76,7 @@ async fn the_bootstrap_token_creates_one_key_and_nothing_else() {
     let bootstrap = scene.bootstrap_token();
     let others = routes().into_iter().map(|(route, _)| route);
     for route in others.filter(|route| (route.method.as_str(), route.path) != ("POST", "/v1/keys")) {
-        let path = route.path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef");
+        let path = filled(route.path);
         let body = right_body(route.method.as_str(), route.path);
         let refused = scene.ask(route.method.as_str(), &path, Some(&bootstrap), &[("if-match", "*")], &body).await;
         assert_eq!(refused.status, 403, "{} {path}", route.method);

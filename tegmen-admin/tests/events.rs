@@ -69,10 +69,16 @@ async fn each_kind_of_change_is_an_event_and_no_event_has_a_secret() {
     let id = created.body["id"].as_str().unwrap();
     ask("DELETE", &format!("/v1/keys/{id}"), Value::Null).await;
     ask("DELETE", "/v1/devices/a", Value::Null).await;
+    let switch = json!({ "member": { "name": "switch", "sends": true } });
+    ask("POST", "/v1/groups", json!({ "name": "lamps", "address": "[ff15::1]:5684", "last_epoch": 9 })).await;
+    ask("POST", "/v1/groups/lamps/members", switch).await;
+    ask("DELETE", "/v1/groups/lamps/members/switch", Value::Null).await;
+    ask("POST", "/v1/groups/lamps/rekey", Value::Null).await;
+    ask("DELETE", "/v1/groups/lamps", Value::Null).await;
     let row = |digits: &str| format!("access/revoked/01{}", digits.repeat(32));
     // Both in one transaction, as at their end: one event.
     scene.store.commit(Transaction::default().delete(row("5a")).delete(row("5b"))).await.unwrap();
-    let expected: [&[(&str, &str, Value)]; 9] = [
+    let expected: [&[(&str, &str, Value)]; 14] = [
         &[("device-added", "/device/tags", json!(["x"]))],
         &[("device-changed", "/device/tags", json!(["y"]))],
         &[("policy-applied", "/file", json!("p"))],
@@ -81,6 +87,11 @@ async fn each_kind_of_change_is_an_event_and_no_event_has_a_secret() {
         &[("key-created", "/key/id", json!(id))],
         &[("key-deleted", "/id", json!(id))],
         &[("device-removed", "/name", json!("a"))],
+        &[("group-created", "/config/address", json!("[ff15::1]:5684"))],
+        &[("member-admitted", "/member/sender_id", json!(0)), ("epoch-began", "/epochs_left", json!(7))],
+        &[("member-left", "/name", json!("switch")), ("epoch-began", "/epoch", json!(3))],
+        &[("epoch-began", "/group", json!("lamps"))],
+        &[("group-deleted", "/group", json!("lamps"))],
         &[
             ("revocation-expired", "/hash", json!(format!("01{}", "5a".repeat(32)))),
             ("revocation-expired", "/hash", json!(format!("01{}", "5b".repeat(32)))),

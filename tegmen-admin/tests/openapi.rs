@@ -4,7 +4,7 @@
 mod common;
 
 use common::document::{DOCUMENT, mistakes, operation, target};
-use common::{Scene, later};
+use common::{Scene, filled, later};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tegmen_admin::Api;
@@ -65,7 +65,7 @@ fn a_body_that_its_schema_does_not_have_is_a_mistake() {
 async fn the_document_has_the_routes_of_the_router_and_no_others() {
     let scene = Scene::new("document").await;
     for path in DOCUMENT["paths"].as_object().unwrap().keys() {
-        let address = path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef");
+        let address = filled(path);
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let answer = scene.ask(method, &address, None, &[], &Value::Null).await;
             match operation(method, &address) {
@@ -91,6 +91,8 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
     let token = json!({ "hash": format!("01{}", "5a".repeat(32)), "expires": later(), "concerned": ["a"] });
     let key = json!({ "name": "one", "scopes": ["revoke"], "expires": later() - 100 });
     let enrolment = json!({ "name": "b", "tags": ["x"], "kind": "protokey", "expires": later() - 100 });
+    let hall = json!({ "name": "hall", "address": "10.0.0.1" });
+    let group = json!({ "name": "lamps", "address": "[ff15::1]:5684", "members": [hall], "controller": "coaps://a" });
     let steps = [
         ("POST", "/v1/devices", device),
         ("GET", "/v1/devices?limit=1", Value::Null),
@@ -110,6 +112,13 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
         ("DELETE", "/v1/devices/a", Value::Null),
         ("POST", "/v1/keys", key),
         ("GET", "/v1/keys", Value::Null),
+        ("POST", "/v1/groups", group),
+        ("GET", "/v1/groups?limit=1", Value::Null),
+        ("POST", "/v1/groups/lamps/members", json!({ "member": { "name": "switch", "sends": true } })),
+        ("GET", "/v1/groups/lamps?limit=1", Value::Null),
+        ("POST", "/v1/groups/lamps/rekey", Value::Null),
+        ("DELETE", "/v1/groups/lamps/members/switch", Value::Null),
+        ("DELETE", "/v1/groups/lamps", Value::Null),
         ("GET", "/v1/events", Value::Null),
         ("GET", "/v1/openapi.json", Value::Null),
     ];

@@ -13,10 +13,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen_admin::{Api, ClientCertificates, Route, Scope, Tls, serve};
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::group::Controller;
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, State};
 use tegmen_store::{Database, Options, Revision, SealingKey, Store, Transaction};
-use tegmen_trust::x509::signer::SoftwareKey;
+use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -42,10 +43,16 @@ pub(crate) fn routes() -> Vec<(Route, Scope)> {
     Api::<Database>::routes().into_iter().filter_map(|route| route.scope.map(|scope| (route, scope))).collect()
 }
 
+/// The path of a route with names in place of its parameters.
+pub(crate) fn filled(path: &str) -> String {
+    path.replace("{name}", "nobody").replace("{id}", "0123456789abcdef").replace("{member}", "nobody")
+}
+
 pub(crate) struct Scene {
     dir: PathBuf,
     pub(crate) store: Database,
     pub(crate) service: Arc<Service<Database>>,
+    pub(crate) groups: Arc<Controller<Database>>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
@@ -103,10 +110,12 @@ impl Scene {
         let state = State::open(store.clone(), Bounds::default(), Box::new(|_| ())).await.unwrap();
         let pair = KeyPair::generate().unwrap();
         let signer = Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).unwrap());
+        let groups = Arc::new(Controller::new(store.clone(), Some(Arc::clone(&signer) as Arc<dyn Signer>)).unwrap());
         let audit = AuditLog::open(&dir.join("audit.log"), signer, AuditBounds::default()).unwrap();
         let service = Arc::new(Service::new(state, audit).unwrap());
-        let (api, written) = Api::open(Arc::clone(&service), store.clone(), &dir.join("bootstrap")).await.unwrap();
+        let (mut api, written) = Api::open(Arc::clone(&service), store.clone(), &dir.join("bootstrap")).await.unwrap();
         assert!(written);
+        api.groups = (!name.ends_with("without-groups")).then(|| Arc::clone(&groups));
         let pair = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
         let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
@@ -139,7 +148,7 @@ impl Scene {
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, receiver, Arc::new(api)));
         let server = (certificate.der().clone(), key);
-        Self { dir, store, service, address, client, roots, clients, certified, server, tls }
+        Self { dir, store, service, groups, address, client, roots, clients, certified, server, tls }
     }
 
     /// From now on the client has this certificate.

@@ -23,6 +23,8 @@ pub enum Kind {
     Policy,
     /// A device was added or changed.
     Device,
+    /// A group was created, changed or deleted.
+    Group,
     /// A key of the interface for administrators was created or deleted.
     Key,
     /// The server or its log started, or the log could not be written for some time.

@@ -1,0 +1,340 @@
+//! The bodies of requests and answers about groups.
+
+use crate::problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use tegmen_base::hex::to_hex;
+use tegmen_control::access::ace::member_file::MemberFile;
+use tegmen_control::group::{GroupConfig, Member, NewMember, Report, SUITES};
+
+/// Most members that one request creates a group with.
+const MOST: usize = 256;
+/// The names of suites.
+const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];
+/// The hexadecimal digits of a file.
+const FILE: &str = "^([0-9a-f]{2})+$";
+/// The URI of the server of a controller.
+const CONTROLLER: &str = "^coaps://[^/]+/?$";
+
+/// A group to be created.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewGroup")]
+pub(crate) struct Wanted {
+    /// The name of the group: 1 to 64 letters, digits, dots, hyphens and underscores.
+    name: String,
+    /// The multicast address and the port of the group, as `[ff15::1]:5684`.
+    #[schemars(with = "String")]
+    address: SocketAddr,
+    /// Protection of the records.
+    #[serde(default = "suite")]
+    #[schemars(extend("enum" = NAMES))]
+    suite: String,
+    /// The number of the group in the header of a response.
+    #[serde(default = "group_id")]
+    group_id: u8,
+    /// The group has space for 2^`levels` members.
+    #[serde(default = "levels")]
+    #[schemars(range(min = 1, max = 23))]
+    levels: u8,
+    /// The last epoch. Each change begins an epoch.
+    #[serde(default = "last_epoch")]
+    #[schemars(range(min = 2))]
+    last_epoch: u16,
+    /// The most SenderIDs at the same time.
+    #[serde(default = "senders")]
+    #[schemars(range(min = 1, max = 256))]
+    senders: u16,
+    /// The first members, at most 256. The answer has their files, all of epoch 1.
+    #[serde(default)]
+    members: Vec<WantedMember>,
+    /// The URI of the server of the controller, as `coaps://HOST`, for the files of members.
+    #[schemars(extend("pattern" = CONTROLLER))]
+    controller: Option<String>,
+}
+
+/// The configuration that a group has unless the request has another one.
+fn usual() -> GroupConfig {
+    GroupConfig::at(SocketAddr::from(([0; 16], 0)))
+}
+
+fn suite() -> String {
+    suite_name(&usual()).to_owned()
+}
+
+fn group_id() -> u8 {
+    usual().group_id
+}
+
+fn levels() -> u8 {
+    usual().levels
+}
+
+fn last_epoch() -> u16 {
+    usual().last_epoch
+}
+
+fn senders() -> u16 {
+    usual().senders
+}
+
+fn suite_name(config: &GroupConfig) -> &'static str {
+    SUITES.iter().find(|(suite, _)| *suite == config.suite).map_or("", |(_, name)| name)
+}
+
+/// A group to be created, whose form is right.
+pub(crate) struct Creation {
+    pub(crate) name: String,
+    pub(crate) config: GroupConfig,
+    pub(crate) members: Vec<NewMember>,
+    pub(crate) controller: Option<String>,
+}
+
+impl Wanted {
+    pub(crate) fn check(self) -> Result<Creation, Problem> {
+        let Self { name, address, suite, group_id, levels, last_epoch, senders, members, controller } = self;
+        let known = SUITES.iter().find(|(_, known)| *known == suite);
+        let (suite, _) = known.ok_or_else(|| invalid("suite is ccm, ccm-8, gcm or mac-only"))?;
+        if members.len() > MOST {
+            return Err(invalid("a request has at most 256 members: add the others afterwards"));
+        }
+        let config = GroupConfig { group_id, address, suite: *suite, levels, last_epoch, senders };
+        let members = members.into_iter().map(NewMember::from).collect();
+        Ok(Creation { name, config, members, controller: check_controller(controller)? })
+    }
+}
+
+/// A member to be admitted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "GroupMember")]
+pub(crate) struct WantedMember {
+    /// The name of the member.
+    name: String,
+    /// The IP address that its responses come from; none for a member that does not listen.
+    #[schemars(with = "Option<String>")]
+    address: Option<IpAddr>,
+    /// True if it sends requests.
+    #[serde(default)]
+    sends: bool,
+    /// False for a member that does not check signatures: it gets each rekey message alone.
+    #[serde(default = "yes")]
+    checks_signatures: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl From<WantedMember> for NewMember {
+    fn from(wanted: WantedMember) -> Self {
+        let WantedMember { name, address, sends, checks_signatures } = wanted;
+        Self { name, address, sends, checks_signatures }
+    }
+}
+
+/// A member to be added.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewGroupMember")]
+pub(crate) struct Added {
+    /// The member.
+    member: WantedMember,
+    /// The URI of the server of the controller, as `coaps://HOST`, for the file of the member.
+    #[schemars(extend("pattern" = CONTROLLER))]
+    controller: Option<String>,
+}
+
+impl Added {
+    pub(crate) fn check(self) -> Result<(NewMember, Option<String>), Problem> {
+        Ok((self.member.into(), check_controller(self.controller)?))
+    }
+}
+
+fn invalid(why: &str) -> Problem {
+    Problem::new(Code::InvalidGroup, why)
+}
+
+/// Checks the form of a URI; a member resolves its host.
+fn check_controller(uri: Option<String>) -> Result<Option<String>, Problem> {
+    let is_right = |uri: &String| {
+        let host = uri.strip_prefix("coaps://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        host.is_some_and(|host| (1..=255).contains(&host.len()) && !host.contains(['/', '?', '#', '@', ' ']))
+    };
+    let wrong =
+        || invalid("controller is the URI of the server of the controller, as coaps://HOST or coaps://HOST:PORT");
+    uri.map(|uri| is_right(&uri).then_some(uri).ok_or_else(wrong)).transpose()
+}
+
+/// A member of a group.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ShownGroupMember")]
+pub(crate) struct ShownMember {
+    name: String,
+    /// Its leaf in the key tree.
+    leaf: u32,
+    /// Its SenderID, if it sends requests.
+    sender_id: Option<u8>,
+    /// The IP address that its responses come from, if it listens.
+    address: Option<String>,
+    /// False for a member that gets each rekey message alone.
+    checks_signatures: bool,
+    /// The epoch that began when it was admitted.
+    since: u16,
+}
+
+impl ShownMember {
+    pub(crate) fn of(name: &str, member: &Member) -> Self {
+        let Member { leaf, sender_id, address, checks_signatures, since } = *member;
+        let address = address.map(|address| address.to_string());
+        Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since }
+    }
+}
+
+/// The SenderID of a controller.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GroupController")]
+struct ShownController {
+    name: String,
+    sender_id: u8,
+}
+
+/// The configuration of a group, which stays as it was created.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GroupConfiguration")]
+pub(crate) struct ShownConfig {
+    /// The multicast address and the port.
+    address: String,
+    #[schemars(extend("enum" = NAMES))]
+    suite: &'static str,
+    /// The number of the group in the header of a response.
+    group_id: u8,
+    /// The most members.
+    space: u32,
+    /// The most SenderIDs at the same time.
+    senders: u16,
+    /// The last epoch.
+    last_epoch: u16,
+}
+
+impl From<&GroupConfig> for ShownConfig {
+    fn from(config: &GroupConfig) -> Self {
+        let GroupConfig { group_id, address, levels, last_epoch, senders, .. } = *config;
+        let space = 1_u32.checked_shl(levels.into()).unwrap_or(u32::MAX);
+        Self { address: address.to_string(), suite: suite_name(config), group_id, space, senders, last_epoch }
+    }
+}
+
+/// A group, without its secrets.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Group")]
+pub(crate) struct ShownGroup {
+    name: String,
+    /// The identity of the group in hexadecimal digits. No other group has it, also after this one is deleted.
+    identity: String,
+    config: ShownConfig,
+    /// The current epoch.
+    epoch: u16,
+    /// Further epochs.
+    epochs_left: usize,
+    /// Those of them that are for evictions only.
+    epochs_reserved: usize,
+    /// The number of members.
+    size: usize,
+    /// The number of SenderIDs in use.
+    sender_ids: usize,
+    /// Controllers that send to the group.
+    controllers: Vec<ShownController>,
+    /// Shortages of the group, each with the next step.
+    lacks: Vec<String>,
+    /// A page of members in the order of their names.
+    members: Vec<ShownMember>,
+    /// The cursor of the next page; null on the last page.
+    next: Option<String>,
+}
+
+impl ShownGroup {
+    /// The group with at most `most` members of a report.
+    pub(crate) fn of(name: &str, report: &Report, most: usize) -> Self {
+        let members: Vec<_> =
+            report.members.iter().take(most).map(|(name, member)| ShownMember::of(name, member)).collect();
+        let last = members.last().filter(|_| report.members.len() > most);
+        let next = last.map(|member| to_hex(member.name.as_bytes()));
+        let controllers = report.replicas.iter();
+        let controllers =
+            controllers.map(|(name, id)| ShownController { name: name.clone(), sender_id: *id }).collect();
+        Self {
+            name: name.to_owned(),
+            identity: to_hex(&report.identity),
+            config: (&report.config).into(),
+            epoch: report.epoch,
+            epochs_left: report.epochs_left,
+            epochs_reserved: report.epochs_reserved,
+            size: report.size,
+            sender_ids: report.sender_ids,
+            controllers,
+            lacks: report.lacks(name),
+            members,
+            next,
+        }
+    }
+}
+
+/// A page of groups in the order of their names.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Groups")]
+pub(crate) struct ShownGroups {
+    /// The names of the groups.
+    pub(crate) groups: Vec<String>,
+    /// The cursor of the next page; null on the last page.
+    pub(crate) next: Option<String>,
+}
+
+/// The file with which a member is provisioned.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MemberFile")]
+pub(crate) struct ShownFile {
+    /// The name of the member.
+    member: String,
+    /// The bytes of the file in hexadecimal digits.
+    #[schemars(extend("pattern" = FILE))]
+    file: String,
+}
+
+impl From<&MemberFile> for ShownFile {
+    fn from(file: &MemberFile) -> Self {
+        Self { member: file.member.clone(), file: to_hex(&file.encode()) }
+    }
+}
+
+/// A group that was created.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CreatedGroup")]
+pub(crate) struct Created {
+    pub(crate) group: ShownGroup,
+    /// The files of the first members. A repetition of the request gets none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<Vec<ShownFile>>,
+}
+
+/// A member that was added.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AddedGroupMember")]
+pub(crate) struct NewlyAdded {
+    pub(crate) member: ShownMember,
+    pub(crate) rekeyed: Rekeyed,
+    /// The file of the member. A repetition of the request gets none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<Vec<ShownFile>>,
+}
+
+/// The epoch that a change has begun.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Rekeyed")]
+pub(crate) struct Rekeyed {
+    /// The epoch.
+    pub(crate) epoch: u16,
+    /// The reason why the operator has to do something for the group, and the next step.
+    pub(crate) warning: Option<String>,
+}
