@@ -9,7 +9,6 @@ use tegmen::axiom::Suite;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 use tegmen::secret::Secret;
-use tegmen_control::access::ace::member_file::MemberFile;
 use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
 use tegmen_control::access::ace::{
     Aif, Claims, Confirmation, CoseKey, CreationHints, ErrorCode, ErrorResponse, Hint, IntrospectionRequest,
@@ -18,6 +17,7 @@ use tegmen_control::access::ace::{
 use tegmen_fuzz::duel::{recorded_handshake, step};
 use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
 use tegmen_host::group::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_host::group::member_file::MemberFile;
 use tegmen_lowpan::fragment::Fragments;
 use tegmen_lowpan::frame::{self, LinkAddress, PanId};
 use tegmen_lowpan::ip::headers;

@@ -1,7 +1,6 @@
 //! Messages of ACE, and policy files.
 
 use std::fmt::Debug;
-use tegmen_control::access::ace::member_file::MemberFile;
 use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
 use tegmen_control::access::ace::{
     Aif, Claims, ConnectionRequest, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse,
@@ -10,6 +9,7 @@ use tegmen_control::access::ace::{
 use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
 use tegmen_control::access::protokey::SessionIdentity;
 use tegmen_host::group::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_host::group::member_file::MemberFile;
 
 /// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {

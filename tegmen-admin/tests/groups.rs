@@ -6,7 +6,7 @@ mod common;
 use common::{Answer, Scene};
 use serde_json::{Value, json};
 use tegmen_base::hex::from_hex;
-use tegmen_control::access::ace::member_file::MemberFile;
+use tegmen_control::group::MemberFile;
 
 /// A request about groups by the first key.
 struct Operator {

@@ -2,7 +2,7 @@
 //!
 //! A [`KeyTree`] has the keys of one group, and makes the messages that replace them. A [`Controller`] keeps groups in a store:
 //! it creates them, admits and evicts members, and begins epochs. [`send()`] sends its messages, and [`server`] serves it over CoAP
-//! after RFC 9594. A member that an operator provisions reads its keys by [`read_member_file`].
+//! after RFC 9594. A member that an operator provisions reads its keys by [`MemberFile::open`].
 
 mod config;
 mod controller;
@@ -12,7 +12,6 @@ mod joins;
 mod members;
 mod outbox;
 mod periodic;
-mod provisioned;
 mod rekeying;
 mod rows;
 mod sending;
@@ -26,9 +25,9 @@ pub use happened::GroupHappened;
 pub use members::{Member, NewMember};
 pub use outbox::{GroupCounts, Outbox, Pace};
 pub use periodic::rekey_periodically;
-pub use provisioned::{MemberFileError, read_member_file};
 pub use rekeying::{Outgoing, Rekeying};
 pub use sending::{Sending, send};
+pub use tegmen_host::group::member_file::MemberFile;
 pub use tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, RekeyMessage};
 
 /// The identity of a group: 16 random bytes.

@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod file;
 pub mod groupcomm;
+pub mod member_file;
 mod membership;
 mod memberships;
 

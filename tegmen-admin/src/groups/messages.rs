@@ -5,8 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen_base::hex::to_hex;
-use tegmen_control::access::ace::member_file::MemberFile;
-use tegmen_control::group::{GroupConfig, Member, NewMember, Report, SUITES};
+use tegmen_control::group::{GroupConfig, Member, MemberFile, NewMember, Report, SUITES};
 
 /// Most members that one request creates a group with.
 const MOST: usize = 256;

@@ -8,9 +8,9 @@ use serde_json::json;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tegmen_control::group::read_member_file;
 use tegmen_host::controller::{Controller, ControllerError, Joining};
 use tegmen_host::credentials::is_rule;
+use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::group::{MemberSettings, Membership};
 use tegmen_host::uri::Uri;
 
@@ -101,7 +101,7 @@ impl Join {
 
 /// Makes the membership of a file of the operator. The file is removed, because a second member with its keys would repeat nonces.
 fn provisioned(file: &PathBuf, state: &std::path::Path, settings: MemberSettings) -> Result<Membership, Failure> {
-    let member = read_member_file(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;
+    let member = MemberFile::open(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;
     if state.join("member.toml").exists() {
         let state = state.display();
         return Err(Failure::usage(format!("--state: {state} has a membership already: name another directory")));

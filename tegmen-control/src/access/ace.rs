@@ -12,7 +12,6 @@ mod error;
 mod hints;
 mod introspection;
 mod key;
-pub mod member_file;
 mod scope;
 mod token;
 pub mod trl;

@@ -4,8 +4,7 @@ use super::world::{Counting, Devices, Keys, LAMPS, Scene, config, member, wait};
 use std::os::unix::fs::PermissionsExt;
 use tegmen::axiom::Rekeyed;
 use tegmen_control::access::ace::Malformed;
-use tegmen_control::access::ace::member_file::{MemberFile, NotAMemberFile};
-use tegmen_control::group::{MemberFileError, read_member_file};
+use tegmen_host::group::member_file::{MemberFile, MemberFileError, NotAMemberFile};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::Signer as _;
 
@@ -30,7 +29,7 @@ fn a_member_continues_from_its_file() {
     let path = scene.0.join("switch.member");
     std::fs::write(&path, file.encode()).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let read = read_member_file(&path).unwrap();
+    let read = MemberFile::open(&path).unwrap();
     assert_eq!((read.group.as_str(), read.member.as_str()), (LAMPS, "switch"));
     assert_eq!(read.controller.as_deref(), Some("coaps://controller.example/ace-group/lamps"));
     assert_eq!((read.keys.epoch, read.keys.sender_id, read.keys.late.as_slice()), (2, Some(1), &[0][..]));
@@ -49,7 +48,7 @@ fn a_file_that_others_can_read_or_that_is_something_else_is_refused() {
     let refused = |content: &[u8], mode: u32| {
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-        read_member_file(&path).err().unwrap()
+        MemberFile::open(&path).err().unwrap()
     };
     let right = file(&scene).0.encode();
     let exposed = refused(&right, 0o640);
@@ -65,7 +64,7 @@ fn a_file_that_others_can_read_or_that_is_something_else_is_refused() {
     // Of a later version nothing but the number is read.
     assert_eq!(not(b"\xd9\xd9\xf7\xa2\x00\x02\x01\x07"), NotAMemberFile::Version(2));
     assert_eq!(not(b"\xd9\xd9\xf7\xa1\x01\x61a"), NotAMemberFile::Malformed(Malformed::Missing(0)));
-    assert!(matches!(read_member_file(&scene.0.join("none")), Err(MemberFileError::System(..))));
+    assert!(matches!(MemberFile::open(&scene.0.join("none")), Err(MemberFileError::System(..))));
 }
 
 #[test]
