@@ -1,12 +1,12 @@
-//! Attacks on a group, each by its name.
+//! Attacks on a group, each by its name. Each one succeeds against a member of the paper or a mutant, and fails against ours.
 
 use crate::group::{
     Group, Heard, address, draw, hear_request, hear_response, request, response, try_request, try_response, tsn_of,
 };
+use crate::paper::{Outcome, Paper, reveal};
 use tegmen::address::Address;
 use tegmen::axiom::{BadAssociation, Kept, Member, Proof, SealRefused, Suite};
-use tegmen::crypto::hash::HmacKey;
-use tegmen::crypto::{RustCrypto, hmac};
+use tegmen::crypto::RustCrypto;
 use tegmen::cx::Discard;
 
 type Light = Member<4, 4>;
@@ -32,6 +32,11 @@ fn a_replayed_request_is_refused() {
     let (crypto, group) = (&mut scene().0, scene().1);
     let (mut sender, mut listener) = (informed(&group, crypto, 1), informed(&group, crypto, 3));
     let sent: Vec<_> = (0..3).map(|number| request(&mut sender, crypto, &[number])).collect();
+    // The mutant remembers no numbers, and delivers a request as often as it comes.
+    let mut mutant = Paper::mutant(&group, 3, |it| it.forgets_numbers = true);
+    for _ in 0..3 {
+        assert_eq!(mutant.hear_request(&sent[1]), Outcome::Delivered(vec![1]));
+    }
     for number in [1, 0, 2] {
         let (_, heard) = hear_request(&mut listener, crypto, &sent[number]).unwrap();
         assert_eq!(heard.fresh(), [number as u8]);
@@ -51,6 +56,11 @@ fn a_replayed_request_is_refused() {
 #[test]
 fn a_response_replayed_to_another_sender_is_refused() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // The mutants have one key towards all senders: the second takes the response to the first for its own.
+    let [mut listener, mut two] = [3, 2].map(|number| Paper::mutant(&group, number, |it| it.has_one_key = true));
+    let answer = listener.response((1, address(1)), b"!");
+    assert_eq!(two.hear_response(&address(3), &answer), Outcome::Delivered(b"!".to_vec()));
+
     let (mut one, mut two) = (informed(&group, crypto, 1), informed(&group, crypto, 2));
     let mut listener = informed(&group, crypto, 3);
     let asked = request(&mut one, crypto, b"?");
@@ -65,37 +75,36 @@ fn a_response_replayed_to_another_sender_is_refused() {
     assert_eq!(hear_response(&mut one, crypto, &address(3), &answer).err(), Some(Discard::Replayed));
 }
 
-/// A response of the MAC-only suite from the address of member 3 to sender 1, with the first number, under the individual key
-/// that this secret gives.
-fn mac_only_response(group: &Group, secret: &[&[u8]], content: &[u8]) -> Vec<u8> {
-    let mut key = [0; 32];
-    HmacKey::new::<RustCrypto>(secret).prf::<RustCrypto>(&[b"key derivation", &address(3).ip, &[1]], &mut key);
-    let number = [0, 1, group.group_id, 0, 0, 0, 0, 0];
-    let (kind, len) = ([23, 0xfe, 0xfd], (content.len() as u16).to_be_bytes());
-    let code = hmac::<RustCrypto, 32>(&[&key], &[&number, &kind, &len, content]);
-    let body = (content.len() as u16 + 32).to_be_bytes();
-    [&kind[..], &number, &body, content, &code].concat()
-}
-
 #[test]
-fn hole_1_an_outsider_cannot_make_a_response_of_the_mac_only_suite() {
+fn hole_1_a_response_forged_by_an_outsider_is_refused() {
     let (crypto, group) = (&mut scene().0, Group::new(Suite::MacOnly));
+    // The outsider has no key. With the paper's secret, which is empty where there is no cipher, it needs none.
+    let nothing = Group { master_secret: [0; 48], client_random: [0; 32], server_random: [0; 32], ..group.clone() };
+    let forged = Paper::new(&nothing, 3).response((1, address(1)), b"the door is closed");
+    let delivered = Outcome::Delivered(b"the door is closed".to_vec());
+    assert_eq!(Paper::new(&group, 1).hear_response(&address(3), &forged), delivered);
+
     let mut sender = group.member::<32>(crypto, 1);
-    // With the paper's secret, which is empty where there is no cipher, anybody can.
-    let forged = mac_only_response(&group, &[], b"open the door");
     assert_eq!(hear_response(&mut sender, crypto, &address(3), &forged).err(), Some(Discard::NotAuthentic));
-    // The same bytes under the keys of the group are right, so the forgery fails because of its secret alone.
-    let mut block = [0; 64];
-    let seed: [&[u8]; 3] = [b"key expansion", &group.server_random, &group.client_random];
-    HmacKey::new::<RustCrypto>(&[&group.master_secret]).prf::<RustCrypto>(&seed, &mut block);
-    let true_one = mac_only_response(&group, &[&block], b"open the door");
-    let heard = hear_response(&mut sender, crypto, &address(3), &true_one).unwrap();
-    assert_eq!(heard.unverified().0, b"open the door");
+    // The forgery fails because of its secret alone: with the keys of the group, the same bytes are right.
+    let genuine = Paper::mutant(&group, 3, |it| it.has_secret = true).response((1, address(1)), b"the door is closed");
+    let heard = hear_response(&mut sender, crypto, &address(3), &genuine).unwrap();
+    assert_eq!(heard.unverified().0, b"the door is closed");
 }
 
 #[test]
 fn hole_2_two_listeners_behind_one_address_are_a_clash() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // By the paper two listeners behind one address use one key and one nonce, and nobody notices: the sender drops the second
+    // response, and an outsider has the difference of the contents.
+    let contents: [&[u8]; 2] = [b"it is 19 C", b"it is 23 C"];
+    let answers = contents.map(|content| Paper::new(&group, 3).response((1, address(1)), content));
+    let mut sender = Paper::new(&group, 1);
+    assert_eq!(sender.hear_response(&address(3), &answers[0]), Outcome::Delivered(contents[0].to_vec()));
+    assert_eq!(sender.hear_response(&address(3), &answers[1]), Outcome::Dropped);
+    assert!(reveal([&answers[0], &answers[1]], contents));
+
+    // The controller refuses the second listener. Where there are two all the same, the first response of the second shows it.
     let mut sender = informed(&group, crypto, 1);
     let mut twins = [informed(&group, crypto, 3), informed(&group, crypto, 3)];
     let asked = request(&mut sender, crypto, b"?");
@@ -107,9 +116,6 @@ fn hole_2_two_listeners_behind_one_address_are_a_clash() {
     });
     let (_, number) = hear_response(&mut sender, crypto, &address(3), &answers[0]).unwrap().unverified();
     sender.accept::<RustCrypto>(number, Proof::AnswerTo(tsn_of(&asked))).unwrap();
-    // From another port nobody is a listener, so nobody can seem to be two.
-    let elsewhere = Address { port: 40_000, ..address(3) };
-    assert_eq!(hear_response(&mut sender, crypto, &elsewhere, &answers[1]).err(), Some(Discard::UnknownPeer));
     // A replay is none, however often it comes, and a forgery is none.
     for _ in 0..3 {
         assert_eq!(hear_response(&mut sender, crypto, &address(3), &answers[0]).err(), Some(Discard::Replayed));
@@ -119,6 +125,31 @@ fn hole_2_two_listeners_behind_one_address_are_a_clash() {
     }
     let heard = hear_response(&mut sender, crypto, &address(3), &answers[1]);
     assert!(matches!(heard, Ok(Heard::Clash)), "{heard:?}");
+}
+
+#[test]
+fn hole_2_a_response_from_another_port_is_refused() {
+    let (crypto, group) = (&mut scene().0, scene().1);
+    let elsewhere = Address { port: 40_000, ..address(3) };
+    // A program beside the listener, with keys of the group, answers from another port of its address. The mutant reports two
+    // listeners behind one address, so that the controller begins an epoch as often as the program likes.
+    let mut program = Paper::new(&group, 3);
+    let forged = program.response((1, address(1)), b"not the listener");
+    let mut mutant = Paper::mutant(&group, 1, |it| it.finds_twins = true);
+    let genuine = Paper::new(&group, 3).response((1, address(1)), b"the listener");
+    assert_eq!(mutant.hear_response(&address(3), &genuine), Outcome::Delivered(b"the listener".to_vec()));
+    assert_eq!(mutant.hear_response(&elsewhere, &forged), Outcome::Clash);
+
+    let (mut sender, mut listener) = (informed(&group, crypto, 1), informed(&group, crypto, 3));
+    let asked = request(&mut sender, crypto, b"?");
+    let (from, _) = hear_request(&mut listener, crypto, &asked).unwrap();
+    let answer = response(&mut listener, crypto, from, b"!");
+    assert_eq!(hear_response(&mut sender, crypto, &elsewhere, &forged).err(), Some(Discard::UnknownPeer));
+    let (_, number) = hear_response(&mut sender, crypto, &address(3), &answer).unwrap().unverified();
+    sender.accept::<RustCrypto>(number, Proof::AnswerTo(tsn_of(&asked))).unwrap();
+    for record in [&forged, &answer] {
+        assert_eq!(hear_response(&mut sender, crypto, &elsewhere, record).err(), Some(Discard::UnknownPeer));
+    }
 }
 
 #[test]
@@ -140,6 +171,12 @@ fn hole_2_a_link_local_listener_is_on_the_link_of_the_group() {
 #[test]
 fn hole_3_response_numbers_never_come_back() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // By the paper an outsider delivers a request from another address. The listener makes a second state with the same key.
+    let mut listener = Paper::new(&group, 3);
+    let contents: [&[u8]; 2] = [b"closed", b"opened"];
+    let answers = [1, 77].map(|host| listener.response((1, address(host)), contents[usize::from(host == 77)]));
+    assert!(reveal([&answers[0], &answers[1]], contents));
+
     let (mut one, mut two) = (informed(&group, crypto, 1), informed(&group, crypto, 2));
     let mut listener = informed(&group, crypto, 3);
     let mut numbers = Vec::new();
@@ -166,9 +203,13 @@ fn hole_4_a_late_joiner_delivers_no_two_old_records() {
     let (crypto, group) = (&mut scene().0, scene().1);
     let mut sender = informed(&group, crypto, 1);
     let old: Vec<_> = (0..5).map(|number| request(&mut sender, crypto, &[number])).collect();
+    // The paper drops the first one, and delivers the second, however old it is.
+    let mut mutant = Paper::mutant(&group, 3, |it| it.was_here = false);
+    assert_eq!(mutant.hear_request(&old[0]), Outcome::Dropped);
+    assert_eq!(mutant.hear_request(&old[1]), Outcome::Delivered(vec![1]));
+
     let mut joiner = group.member::<16>(crypto, 3);
     for record in old.iter().chain(&old) {
-        // The paper drops the first one, and delivers what is newer.
         hear_request(&mut joiner, crypto, record).unwrap().1.unverified();
     }
     // With the number of the controller, none of them comes as far.
@@ -296,7 +337,7 @@ fn a_reboot_lets_no_replay_in_and_repeats_no_number() {
 }
 
 #[test]
-fn an_epoch_never_goes_back() {
+fn an_epoch_is_not_rolled_back() {
     let (crypto, group) = (&mut scene().0, scene().1);
     let next = group.next();
     let mut member = informed(&group, crypto, 1);
@@ -310,8 +351,16 @@ fn an_epoch_never_goes_back() {
     for wrong in [&group, &next, &next.next().next()] {
         assert_eq!(member.rekey(crypto, &wrong.association(1)).err(), Some(BadAssociation::Epoch));
     }
+    // An attacker who resets a member gives it the association of an old epoch, with records of that time. The mutant has no
+    // durable epoch, and delivers them.
+    let old = request(&mut informed(&group, crypto, 2), crypto, b"open");
+    let mut mutant: Light = Member::new(crypto, &group.association(1), &Kept::default()).unwrap();
+    mutant.know_sender::<RustCrypto>(2, 0).unwrap();
+    mutant.extend(&mutant.reserve(1, 0));
+    assert_eq!(hear_request(&mut mutant, crypto, &old).unwrap().1.fresh(), b"open");
     let back = Member::<4, 4>::new(crypto, &group.association(1), &kept);
     assert_eq!(back.err(), Some(BadAssociation::Epoch));
+    assert_eq!(hear_request(&mut member, crypto, &old).err(), Some(Discard::UnknownPeer));
     let mut last = group.clone();
     last.epoch = u16::MAX;
     let mut member = last.member::<16>(crypto, 1);
@@ -320,11 +369,17 @@ fn an_epoch_never_goes_back() {
 }
 
 #[test]
-fn an_evicted_member_reads_nothing_and_is_not_heard() {
+fn an_evicted_member_with_all_old_keys_reads_nothing_and_is_not_heard() {
     let (crypto, group) = (&mut scene().0, scene().1);
     let (mut sender, mut evicted) = (informed(&group, crypto, 1), informed(&group, crypto, 2));
     let mut listener = informed(&group, crypto, 3);
     let before = request(&mut evicted, crypto, b"in time");
+    // A group whose epoch changes, and not its secret: the evicted member reads and sends as before.
+    let renumbered = Group { epoch: 2, ..group.clone() };
+    let [mut mutant, mut posing] = [3, 2].map(|number| Paper::new(&renumbered, number));
+    assert_eq!(mutant.hear_request(&posing.request(b"let me in")), Outcome::Delivered(b"let me in".to_vec()));
+    assert_eq!(posing.hear_request(&mutant.request(b"secret")), Outcome::Delivered(b"secret".to_vec()));
+
     let next = group.next();
     for (number, member) in [(1, &mut sender), (3, &mut listener)] {
         member.rekey(crypto, &next.association(number)).unwrap();
@@ -346,6 +401,14 @@ fn an_evicted_member_reads_nothing_and_is_not_heard() {
 #[test]
 fn hole_6_two_senders_with_one_sender_id_are_a_clash() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // By the paper only a sender finds it, and only if it listens, too. A listener drops the second request.
+    let contents: [&[u8]; 2] = [b"ours  ", b"theirs"];
+    let sent = contents.map(|content| Paper::new(&group, 1).request(content));
+    let mut listener = Paper::new(&group, 3);
+    assert_eq!(listener.hear_request(&sent[0]), Outcome::Delivered(contents[0].to_vec()));
+    assert_eq!(listener.hear_request(&sent[1]), Outcome::Dropped);
+    assert!(reveal([&sent[0], &sent[1]], contents));
+
     let (mut first, mut second) = (informed(&group, crypto, 1), informed(&group, crypto, 1));
     let mut listener = informed(&group, crypto, 3);
     let (ours, theirs) = (request(&mut first, crypto, b"ours"), request(&mut second, crypto, b"theirs"));
@@ -364,6 +427,11 @@ fn hole_6_two_senders_with_one_sender_id_are_a_clash() {
 #[test]
 fn hole_6_a_replay_of_our_own_record_is_no_clash() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // By the paper a sender takes its own request for that of another sender, and gets another SenderID each time.
+    let mut sender = Paper::new(&group, 1);
+    let ours = sender.request(b"ours");
+    assert_eq!(sender.hear_request(&ours), Outcome::Clash);
+
     let mut sender = informed(&group, crypto, 1);
     let mut sent = Vec::new();
     for number in 0..30 {
@@ -394,14 +462,19 @@ fn garbage_cannot_silence_a_group() {
     let (crypto, group) = (&mut scene().0, Group::new(Suite::Ccm8));
     let (mut sender, mut listener) = (informed(&group, crypto, 1), informed(&group, crypto, 3));
     let pattern = request(&mut sender, crypto, b"off");
+    // The mutant has the limit of a session with 8-byte tags. An outsider needs a thousand datagrams to end the group.
+    let mut mutant = Paper::mutant(&group, 3, |it| it.tries = Some(1 << 10));
     for number in 1..5000u32 {
         let mut garbage = pattern.clone();
         garbage[7..11].copy_from_slice(&number.to_be_bytes());
         garbage.copy_within(3..11, 13);
         garbage[22] ^= number as u8;
+        assert_eq!(mutant.hear_request(&garbage), Outcome::Dropped);
         assert_eq!(hear_request(&mut listener, crypto, &garbage).err(), Some(Discard::NotAuthentic));
         assert!(hear_response(&mut sender, crypto, &address(3), &garbage).is_err());
     }
+    assert_eq!(mutant.hear_request(&pattern), Outcome::Dropped, "the mutant is silent");
+    assert_eq!(Paper::new(&group, 3).hear_request(&pattern), Outcome::Delivered(b"off".to_vec()));
     let (from, heard) = hear_request(&mut listener, crypto, &pattern).unwrap();
     assert_eq!(heard.fresh(), b"off");
     let answer = response(&mut listener, crypto, from, b"done");
@@ -409,8 +482,15 @@ fn garbage_cannot_silence_a_group() {
 }
 
 #[test]
-fn a_key_seals_no_more_than_its_share() {
+fn no_tsn_is_used_beyond_the_limit() {
     let (crypto, group) = (&mut scene().0, scene().1);
+    // By the paper a member trusts the controller to begin an epoch in time. Its number is 0 again after the last one.
+    let contents: [&[u8]; 2] = [b"the first", b"2^40 more"];
+    let mut sender = Paper::new(&group, 1);
+    let first = sender.request(contents[0]);
+    sender.next = 1 << 40;
+    assert!(reveal([&first, &sender.request(contents[1])], contents));
+
     let share = (1 << 23) / 4;
     let kept = Kept { epoch: 1, requests: share - 1, responses: (1 << 23) - 1 };
     let mut member: Light = Member::new(crypto, &group.association(1), &kept).unwrap();

@@ -5,6 +5,7 @@
 mod attacks;
 mod group;
 mod nodes;
+mod paper;
 #[path = "../world/recorder.rs"]
 mod recorder;
 mod records;
