@@ -1,6 +1,7 @@
 //! Power cuts at every transaction of a controller.
 
-use super::world::{Counting, Devices, LAMPS, Moment, Recording, Scene, config, member, wait};
+use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
+use crate::recorder::Recording;
 use tegmen_control::group::{Controller, GroupError};
 use tegmen_store::StoreError;
 

@@ -6,6 +6,8 @@ mod departures;
 mod members;
 #[cfg(unix)]
 mod provisioned;
+#[path = "../recorder/mod.rs"]
+mod recorder;
 mod refusals;
 mod rows;
 mod sending;

@@ -1,8 +1,10 @@
 //! Bad input has a defined answer, and a message that names the next step.
 
-use super::world::{Counting, Devices, LAMPS, Recording, Scene, config, member, wait};
+use super::world::{Counting, Devices, LAMPS, Scene, config, member, wait};
+use crate::recorder::Recording;
 use std::sync::Arc;
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Refused};
+use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{SignError, SignatureScheme, Signer};
 
 /// A key that is in use elsewhere.
@@ -139,7 +141,11 @@ fn an_eviction_is_made_also_while_nothing_can_be_signed() {
     let scene = Scene::new("unsigned");
     let mut devices = Devices::new();
     let store = Counting::new(scene.database(), None);
-    let busy = Controller::with(store.clone(), Some(Arc::new(Busy)), Recording::new(&devices.seals));
+    let busy = Controller::with(
+        store.clone(),
+        Some(Arc::new(Busy)),
+        Recording::new(&devices.seals, HostCrypto::from_os().unwrap()),
+    );
     let members: Vec<NewMember> = (1..8).map(|host| member(&format!("m{host}"), host, false)).collect();
     wait(busy.create(LAMPS, config(), &members)).unwrap();
     let signing = devices.controller(store);

@@ -1,13 +1,13 @@
 //! A controller on a database in a file, its members, those that it evicted, and a record of all that was sealed.
 
-use std::collections::{BTreeMap, HashMap};
+use crate::recorder::{Recording, Seals};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::axiom::{KeyPath, Rekeyed};
-use tegmen::crypto::{Crypto, NotAuthentic, SignatureScheme, Unsupported};
 use tegmen_control::group::{Controller, GroupConfig, NewMember, Rekeying};
 use tegmen_store::store::answer::Answer;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
@@ -18,71 +18,6 @@ use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 /// The group of the tests.
 pub(crate) const LAMPS: &str = "lamps";
 pub(crate) type Keys = KeyPath<8>;
-/// The content that each key and nonce has sealed.
-pub(crate) type Seals = Arc<Mutex<HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>>>;
-
-/// A provider that finds a key and a nonce with two contents.
-pub(crate) struct Recording {
-    crypto: HostCrypto,
-    seals: Seals,
-}
-
-impl Recording {
-    pub(crate) fn new(seals: &Seals) -> Self {
-        Self { crypto: HostCrypto::from_os().unwrap(), seals: Arc::clone(seals) }
-    }
-}
-
-impl Crypto for Recording {
-    type Aead = <HostCrypto as Crypto>::Aead;
-    const AES_128_CCM: Self::Aead = HostCrypto::AES_128_CCM;
-
-    fn seal(
-        &mut self,
-        aead: Self::Aead,
-        key: &[u8],
-        nonce: &[u8],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &mut [u8],
-    ) -> Result<(), Unsupported> {
-        let content = [aad, body].concat();
-        let before = self.seals.lock().unwrap().insert((key.to_vec(), nonce.to_vec()), content.clone());
-        assert!(before.is_none_or(|before| before == content), "a key and a nonce have two contents");
-        self.crypto.seal(aead, key, nonce, aad, body, tag)
-    }
-
-    fn open(
-        &mut self,
-        aead: Self::Aead,
-        key: &[u8],
-        nonce: &[u8],
-        aad: &[u8],
-        body: &mut [u8],
-        tag: &[u8],
-    ) -> Result<(), NotAuthentic> {
-        self.crypto.open(aead, key, nonce, aad, body, tag)
-    }
-
-    fn verify(
-        &mut self,
-        scheme: SignatureScheme,
-        public_key: &[u8],
-        digest: &[u8; 32],
-        signature: &[u8],
-    ) -> Result<(), NotAuthentic> {
-        self.crypto.verify(scheme, public_key, digest, signature)
-    }
-
-    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
-        HostCrypto::sha256_compress(state, blocks);
-    }
-
-    fn random(&mut self, out: &mut [u8]) {
-        self.crypto.random(out);
-    }
-}
-
 /// The time of a power cut, relative to a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moment {
@@ -226,7 +161,7 @@ impl Devices {
 
     pub(crate) fn controller<S: Store>(&self, store: S) -> Controller<S, Recording> {
         let signer = Arc::clone(&self.signer) as Arc<dyn Signer>;
-        Controller::with(store, Some(signer), Recording::new(&self.seals))
+        Controller::with(store, Some(signer), Recording::new(&self.seals, HostCrypto::from_os().unwrap()))
     }
 
     /// A device gets its parameters.
@@ -261,6 +196,7 @@ impl Devices {
             }
             assert_eq!(keys.epoch(), rekeying.epoch, "a member misses nothing");
         }
+        assert_eq!(self.seals.lock().unwrap().repeated, 0, "a key and a nonce have two contents");
         let report = wait(controller.show(LAMPS)).unwrap();
         assert_eq!(report.epoch, rekeying.epoch);
         let of_members = report.members.iter().filter_map(|(name, member)| Some((name, member.sender_id?)));

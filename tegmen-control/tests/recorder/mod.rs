@@ -1,0 +1,81 @@
+//! A provider that sees every key and nonce.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tegmen::crypto::{Crypto, NotAuthentic, SignatureScheme, Unsupported};
+use tegmen_trust::provider::HostCrypto;
+
+/// All that was sealed by the providers of a world.
+#[derive(Default)]
+pub(crate) struct Sealed {
+    /// The content that each key and nonce has sealed.
+    contents: HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
+    /// Times that a key and a nonce had another content. It must be 0 at the end.
+    pub(crate) repeated: usize,
+}
+
+pub(crate) type Seals = Arc<Mutex<Sealed>>;
+
+/// A provider that counts where a key and a nonce have two contents. The same content again is a retransmission.
+pub(crate) struct Recording {
+    crypto: HostCrypto,
+    seals: Seals,
+}
+
+impl Recording {
+    pub(crate) fn new(seals: &Seals, crypto: HostCrypto) -> Self {
+        Self { crypto, seals: Arc::clone(seals) }
+    }
+}
+
+impl Crypto for Recording {
+    type Aead = <HostCrypto as Crypto>::Aead;
+    const AES_128_CCM: Self::Aead = HostCrypto::AES_128_CCM;
+    const AES_128_GCM: Option<Self::Aead> = HostCrypto::AES_128_GCM;
+
+    fn seal(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        let content = [aad, body].concat();
+        let seals = &mut *self.seals.lock().unwrap();
+        let before = seals.contents.insert((key.to_vec(), nonce.to_vec()), content.clone());
+        seals.repeated += usize::from(before.is_some_and(|before| before != content));
+        self.crypto.seal(aead, key, nonce, aad, body, tag)
+    }
+
+    fn open(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.crypto.open(aead, key, nonce, aad, body, tag)
+    }
+
+    fn verify(
+        &mut self,
+        scheme: SignatureScheme,
+        public_key: &[u8],
+        digest: &[u8; 32],
+        signature: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.crypto.verify(scheme, public_key, digest, signature)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        HostCrypto::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.crypto.random(out);
+    }
+}
