@@ -296,6 +296,7 @@ step_cluster() {
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
 step_long() {
     TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} step_seeds
+    TEGMEN_SEEDS=${TEGMEN_SEEDS:-100000} TEGMEN_DEPTH=6 cargo test --release --locked -p tegmen-control --test group -- --nocapture
     TEGMEN_FUZZ_SECONDS=${TEGMEN_FUZZ_SECONDS:-360} step_fuzz
     fuzz/run.sh merge
 }
