@@ -145,7 +145,7 @@ impl<const KEY: usize> Script<KEY> {
         end.member.extend(&end.kept);
         let content = [&self.number.to_be_bytes()[..], &challenge, &end.answers.to_be_bytes()].concat();
         let mut storage = [0; 80];
-        let mut frame = Frame::new(&mut storage, end.member.headroom());
+        let mut frame = Frame::new(&mut storage, end.member.overhead().0);
         frame.append(&content).expect("it fits");
         let sealed = match to {
             None => end.member.seal_request(&mut self.crypto, &mut frame),
