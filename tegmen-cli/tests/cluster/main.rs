@@ -16,8 +16,11 @@ mod network;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/operator.rs"]
 mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/process.rs"]
 mod process;
+#[path = "../works/server_files.rs"]
+mod server_files;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../works/mod.rs"]
 mod works;
@@ -30,10 +33,9 @@ use processes::{Member, REPLICAS, Replica, leader};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tegmen_host::hex::to_hex;
-use works::Scene;
+use works::{Scene, said};
 
 /// Time after which a replica that hears nothing from the store grants nothing (docs/access.md).
 const LEASE: Duration = Duration::from_secs(10);
@@ -330,12 +332,6 @@ impl Cut {
             "given_1_s_after_healing": self.given(records, self.healed + HEALING, self.replica).count(),
         })
     }
-}
-
-/// Standard output of a program.
-fn said(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The results of requests, by their subject.

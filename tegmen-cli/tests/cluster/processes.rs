@@ -2,8 +2,9 @@
 
 use crate::administrator::Administrator;
 use crate::network::{Network, Switch};
-use crate::operator::{POLICY, secret};
+use crate::operator::POLICY;
 use crate::process::{Process, wait};
+use crate::server_files::ServerFiles;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -99,36 +100,16 @@ impl Replica {
     pub(crate) fn new(number: u8, dir: &Path) -> Self {
         let host = REPLICAS[usize::from(number) - 1];
         let dir = dir.join(host);
-        std::fs::create_dir_all(&dir).unwrap();
-        secret(&dir, "sealing.key", &"4".repeat(64));
-        secret(&dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate =
-            rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-        secret(&dir, "admin.key", &key.serialize_pem());
-        std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
-        std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
-        let replica = Self { host, dir, process: None, number };
-        std::fs::write(replica.dir.join("tegmen.toml"), replica.config()).unwrap();
-        replica
+        let address = Switch::Front.address(Self::host_number(number)).into();
+        let more = "[log]\nlog-level = \"error\"\n";
+        let files = ServerFiles { listen: address, admin: address, store: &Member::store(), policy: POLICY, more };
+        files.write(&dir);
+        Self { host, dir, process: None, number }
     }
 
     /// Its number at both switches.
     pub(crate) const fn host_number(number: u8) -> u8 {
         10 + number
-    }
-
-    fn config(&self) -> String {
-        let address = Switch::Front.address(Self::host_number(self.number));
-        format!(
-            "[addresses]\nlisten = [\"{address}\"]\n\n\
-             [access]\nstore = \"{}\"\nsealing-key = \"sealing.key\"\npolicy = \"policy.toml\"\n\
-             audit = \"audit.log\"\naudit-key = \"audit.pem\"\n\n\
-             [admin]\nadmin = \"{address}:8443\"\nadmin-cert = \"admin.pem\"\nadmin-cert-key = \"admin.key\"\n\
-             bootstrap = \"bootstrap\"\n\n\
-             [log]\nlog-level = \"error\"\n",
-            Member::store()
-        )
     }
 
     /// Where it serves CoAP.

@@ -84,6 +84,12 @@ impl Server {
     }
 }
 
+/// Standard output of a program.
+pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// A client of plain CoAP, byte by byte.
 pub(crate) struct Plain {
     socket: UdpSocket,
