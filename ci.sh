@@ -14,6 +14,7 @@
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
+#   ./ci.sh groups          a group of twenty processes, with losses, evictions and a killed controller; needs root, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
 #   ./ci.sh bench           the benchmarks beside every peer, results in bench/results/
@@ -278,19 +279,33 @@ step_power() {
     cargo test --locked --quiet -p tegmen-store --test power -- --nocapture
 }
 
+# may_unshare STEP: fails with the line to type if namespaces of the network cannot be made.
+may_unshare() {
+    [ "$(id -u)" = 0 ] || { echo "namespaces of the network need root; type: sudo ./ci.sh $1" >&2; return 1; }
+    unshare --net true || {
+        echo "this root may not make namespaces of the network; in a container of Docker, type this on its host:" \
+            "docker run --privileged --rm -v \"\$PWD:/tegmen\" -w /tegmen IMAGE ./ci.sh $1" >&2
+        return 1
+    }
+}
+
 # The driver of etcd, with processes of etcd that the test starts. Then three members of etcd and two access control servers in
 # namespaces of the network, which only root can make: kills and partitions under load; writes target/cluster.json. Not of the
 # gate: the tests wait until leases of seconds end. Four minutes after the build.
 step_cluster() {
     need etcd-server iproute2 curl
-    [ "$(id -u)" = 0 ] || { echo "namespaces of the network need root; type: sudo ./ci.sh cluster" >&2; return 1; }
-    unshare --net true || {
-        echo "this root may not make namespaces of the network; in a container of Docker, type this on its host:" \
-            "docker run --privileged --rm -v \"\$PWD:/tegmen\" -w /tegmen IMAGE ./ci.sh cluster" >&2
-        return 1
-    }
+    may_unshare cluster || return 1
     cargo test --locked --quiet -p tegmen-store --features etcd --test etcd -- --include-ignored --test-threads 1
     cargo test --locked --quiet -p tegmen-cli --test cluster -- --include-ignored --nocapture
+}
+
+# A controller, twenty lamps and two senders in namespaces of the network, which only root can make: members join and are evicted, a
+# fifth of the datagrams is lost, and the controller is killed; writes target/groups.json. Not of the gate: members wait for
+# answers that were lost. Four minutes after the build.
+step_groups() {
+    need iproute2 iptables curl
+    may_unshare groups || return 1
+    cargo test --locked --quiet -p tegmen-cli --test field -- --include-ignored --nocapture
 }
 
 # An hour of fuzzing in all, 100,000 seeds, and what fuzzing found new added to the committed corpus.
@@ -353,7 +368,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster decisions red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS

@@ -30,6 +30,10 @@ impl Process {
         command.stdout(log.try_clone().unwrap()).stderr(log);
         Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
 }
 
 impl Drop for Process {

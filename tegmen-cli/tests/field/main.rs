@@ -1,0 +1,291 @@
+//! Twenty lamps, a switch, and a controller, each a process on a host of its own, over IPv6 multicast: members join and are evicted,
+//! the group is rekeyed, a fifth of all datagrams is lost, and the controller is killed twice. An evicted lamp runs on, and an
+//! evicted sender sends on.
+//!
+//! `./ci.sh groups` runs it and leaves the counts in `target/groups.json`. It needs root for the namespaces of the network, and the
+//! programs `ip`, `ip6tables` and `curl`. `TEGMEN_GROUPS_SEED` sets other times.
+#![cfg(target_os = "linux")]
+
+mod processes;
+
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../works/administrator.rs"]
+mod administrator;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../works/network.rs"]
+mod network;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../works/operator.rs"]
+mod operator;
+#[path = "../works/process.rs"]
+mod process;
+#[path = "../works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../works/mod.rs"]
+mod works;
+
+use network::{Network, Switch};
+use processes::{Controller, DEADLINE, HOST, Lamp, Sender};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use works::{Scene, said};
+
+/// Lamps at the beginning.
+const LAMPS: u8 = 20;
+/// Percent of the datagrams that come to a host.
+const LOSS: u8 = 20;
+
+/// A lamp that is not a member any more.
+struct Evicted {
+    lamp: Lamp,
+    /// What it showed when its eviction was acknowledged.
+    light: String,
+}
+
+struct Field {
+    controller: Controller,
+    lamps: Vec<Lamp>,
+    evicted: Vec<Evicted>,
+    switch: Sender,
+    /// Sends with the keys that it had when it was evicted.
+    thief: Sender,
+    /// True while the thief is a member.
+    is_member: bool,
+    // Behind the programs, so that none is left when its host disappears.
+    network: Network,
+    scene: Scene,
+    seed: u64,
+    values: u32,
+    loss: u8,
+    epoch: u64,
+    rounds: Vec<Value>,
+    /// Answers of evicted lamps, and requests of the evicted sender that a lamp answered or executed.
+    accepted: usize,
+    /// Requests of the evicted sender.
+    attempts: usize,
+    /// Lamps whose process ended.
+    ended: usize,
+}
+
+impl Field {
+    fn start(seed: u64) -> Self {
+        let scene = Scene::new("field");
+        let mut network = Network::new("groups", &[Switch::Field]);
+        let devices = (1..=LAMPS + 1).map(|number| (Lamp::name(number), "lamp"));
+        let senders = ["switch", "thief"].map(|name| (name.to_owned(), "sender"));
+        let devices: Vec<_> = devices.chain(senders).collect();
+        let controller = Controller::start(&mut network, &scene.0, &devices);
+        let switch = Sender::join(&mut network, &scene.0, "switch", 50);
+        let thief = Sender::join(&mut network, &scene.0, "thief", 51);
+        let lamps = (1..=LAMPS).map(|number| Lamp::start(&mut network, &scene.0, number)).collect();
+        Self {
+            controller,
+            lamps,
+            evicted: Vec::new(),
+            switch,
+            thief,
+            is_member: true,
+            network,
+            scene,
+            seed,
+            values: 0,
+            loss: 0,
+            epoch: 0,
+            rounds: Vec::new(),
+            accepted: 0,
+            attempts: 0,
+            ended: 0,
+        }
+    }
+
+    /// A number below `below`.
+    fn draw(&mut self, below: u64) -> u64 {
+        // SplitMix64.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    fn value(&mut self, by: &str) -> String {
+        self.values += 1;
+        format!("{by}-{}", self.values)
+    }
+
+    /// Sends requests until each member has answered one of them, after a change. Returns the members that answered the first.
+    fn prove(&mut self, change: &str) -> usize {
+        let begin = Instant::now();
+        let current: BTreeSet<IpAddr> = self.lamps.iter().map(|lamp| lamp.address).collect();
+        let (mut answered, mut requests, mut answers, mut repeated) = (BTreeSet::new(), 0, 0, 0);
+        let mut first = 0;
+        while !current.is_subset(&answered) {
+            let silent: Vec<_> = current.difference(&answered).collect();
+            assert!(begin.elapsed() < DEADLINE, "after the change '{change}' these members do not answer: {silent:?}");
+            let value = self.value("switch");
+            let asked = self.switch.put(&self.network, &value, true);
+            self.accepted += asked.answered.difference(&current).count();
+            if requests == 0 {
+                first = asked.answered.len();
+            }
+            (requests, answers) = (requests + 1, answers + asked.answered.len());
+            repeated += asked.repeated;
+            answered.extend(asked.answered);
+        }
+        self.rounds.push(json!({
+            "change": change, "loss_percent": self.loss, "epoch": self.controller.show().0, "members": current.len(),
+            "requests": requests, "answers": answers, "answers_to_first": first, "answers_repeated": repeated,
+            "ms_until_all_answered": begin.elapsed().as_millis() as u64,
+        }));
+        self.examine(change);
+        first
+    }
+
+    /// Lets the evicted sender try, and looks at all processes.
+    fn examine(&mut self, change: &str) {
+        let (epoch, members) = self.controller.show();
+        assert!(epoch > self.epoch, "{change}: the epoch {epoch} comes after {}", self.epoch);
+        self.epoch = epoch;
+        let lamps = self.lamps.iter().map(|lamp| lamp.name.clone());
+        let senders = ["switch", "thief"].map(str::to_owned).into_iter().take(1 + usize::from(self.is_member));
+        assert_eq!(members, lamps.chain(senders).collect(), "{change}");
+        if !self.is_member {
+            let value = self.value("thief");
+            self.attempts += 1;
+            self.accepted += self.thief.put(&self.network, &value, false).answered.len();
+            let shown: Vec<_> = self.lamps.iter().map(|lamp| lamp.light(&self.network)).collect();
+            self.accepted += shown.iter().filter(|light| **light == value).count();
+            assert!(shown.iter().all(|light| light.starts_with("switch-") || *light == value), "{shown:?}");
+        }
+        for Evicted { lamp, light } in &mut self.evicted {
+            self.ended += usize::from(!lamp.is_running());
+            self.accepted += usize::from(lamp.light(&self.network) != *light);
+        }
+        for lamp in &mut self.lamps {
+            self.ended += usize::from(!lamp.is_running());
+        }
+        assert_eq!(self.ended, 0, "{change}: a lamp ended, and would have to start again");
+    }
+
+    /// Loses datagrams at each host from now on.
+    fn lose(&mut self) {
+        let lamps = self.lamps.iter().map(|lamp| lamp.name.as_str());
+        lamps.chain([HOST, "switch"]).for_each(|host| self.network.lose(host, LOSS));
+        self.loss = LOSS;
+    }
+
+    fn join(&mut self, number: u8) {
+        let lamp = Lamp::start(&mut self.network, &self.scene.0, number);
+        self.network.lose(&lamp.name, self.loss);
+        self.lamps.push(lamp);
+    }
+
+    /// Asks the controller for an eviction. `None` if it does not answer.
+    fn ask_to_evict(&self, name: &str) -> Option<u16> {
+        let path = format!("/v1/groups/lamps/members/{name}");
+        Some(self.controller.administrator().ask("DELETE", &path, None)?.status)
+    }
+
+    /// Evicts a lamp. It runs on.
+    fn evict(&mut self, number: u8) {
+        assert_eq!(self.ask_to_evict(&Lamp::name(number)), Some(200));
+        self.set_aside(number);
+    }
+
+    fn set_aside(&mut self, number: u8) {
+        let place = self.lamps.iter().position(|lamp| lamp.name == Lamp::name(number)).unwrap();
+        let lamp = self.lamps.remove(place);
+        let light = lamp.light(&self.network);
+        self.evicted.push(Evicted { lamp, light });
+    }
+
+    fn rekey(&self) {
+        let answer = self.controller.administrator().ask("POST", "/v1/groups/lamps/rekey", None).expect("an answer");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
+    /// Evicts the thief, and kills the controller meanwhile. Returns if the eviction was acknowledged, and if it was made.
+    fn evict_the_thief_with_a_kill(&mut self) -> (bool, bool) {
+        let millis = Duration::from_millis(self.draw(150));
+        let administrator = self.controller.administrator();
+        let asking = std::thread::spawn(move || administrator.ask("DELETE", "/v1/groups/lamps/members/thief", None));
+        std::thread::sleep(millis);
+        self.controller.kill();
+        let is_acknowledged = asking.join().unwrap().is_some_and(|answer| answer.status == 200);
+        self.controller.start_again(&self.network);
+        let is_made = !self.controller.show().1.contains("thief");
+        assert!(is_made || !is_acknowledged, "an eviction was acknowledged and is lost");
+        if !is_made {
+            assert_eq!(self.ask_to_evict("thief"), Some(200));
+        }
+        self.is_member = false;
+        (is_acknowledged, is_made)
+    }
+
+    /// Disables a device, so that the controller evicts it.
+    fn disable(&mut self, number: u8) {
+        let name = Lamp::name(number);
+        let path = format!("/v1/devices/{name}");
+        let answer = self.controller.administrator().ask("PATCH", &path, Some(&json!({ "disabled": true })));
+        assert_eq!(answer.expect("an answer").status, 204);
+        process::wait("eviction of a disabled device", || (!self.controller.show().1.contains(&name)).then_some(()));
+        self.set_aside(number);
+    }
+}
+
+#[test]
+#[ignore = "it needs root and some minutes: ./ci.sh groups"]
+fn members_hear_each_change_and_evicted_ones_nothing() {
+    let seed = std::env::var("TEGMEN_GROUPS_SEED").map_or(1, |text| text.parse().expect("a number"));
+    let begin = Instant::now();
+    let mut field = Field::start(seed);
+    let all = field.prove("20 lamps joined");
+    assert_eq!(all, usize::from(LAMPS), "without losses all lamps answer the first request");
+    let value = field.value("switch");
+    let heard = field.thief.put(&field.network, &value, true).answered.len();
+    assert_eq!(heard, usize::from(LAMPS), "the lamps answer the thief while it is a member");
+
+    field.lose();
+    field.join(LAMPS + 1);
+    field.prove("a lamp joined");
+    field.evict(3);
+    field.prove("a lamp was evicted");
+    field.rekey();
+    field.prove("rekeyed");
+    let (is_acknowledged, is_made) = field.evict_the_thief_with_a_kill();
+    field.prove("the controller was killed while it evicted a sender");
+    field.evict(7);
+    field.prove("another lamp was evicted");
+    field.controller.kill();
+    field.controller.start_again(&field.network);
+    field.rekey();
+    field.prove("the controller was killed, and rekeyed");
+    field.disable(11);
+    field.prove("the device of a lamp was disabled");
+
+    let report = json!({
+        "seed": seed,
+        "commit": said("git", &["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=-modified"]),
+        "versions": {
+            "tegmen": said(env!("CARGO_BIN_EXE_tegmen"), &["--version"]),
+            "kernel": said("uname", &["-r"]),
+        },
+        "seconds": begin.elapsed().as_secs(),
+        "rounds": field.rounds,
+        "controller_killed": 2,
+        "eviction_during_kill": { "acknowledged": is_acknowledged, "made_before_kill": is_made },
+        "evicted": { "lamps": field.evicted.len(), "senders": 1, "requests_of_evicted_sender": field.attempts },
+        "accepted_of_evicted_or_executed_by_evicted": field.accepted,
+        "lamps_that_ended": field.ended,
+    });
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = target.parent().unwrap_or(&target).join("groups.json");
+    std::fs::write(&file, format!("{report:#}\n")).unwrap();
+    println!("{report:#}\n{}", file.display());
+    assert_eq!(field.accepted, 0, "an evicted member read or was heard");
+    assert!(field.attempts >= 4 && field.evicted.len() == 3);
+}
