@@ -15,6 +15,7 @@ use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{Kind, Record};
 use tegmen_control::group::{self, Controller, GroupError, NewMember, Rekeying};
 use tegmen_control::service::ServiceError;
+use tegmen_control::state::StateError;
 use tegmen_store::Store;
 
 /// The controller, if the server has one.
@@ -43,6 +44,35 @@ async fn made<S: Store>(
     }
 }
 
+/// Refuses a member that is no device of the server, or a disabled one. The controller evicts such members.
+async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Problem> {
+    let refused = |code, why: &str, verb: &str| {
+        let next = format!("{verb} it by tegmen device {verb} {member}");
+        Err(Problem::new(code, format!("{member} is {why}, and the controller evicts such a member: {next}")))
+    };
+    match api.service.state().find(member).await {
+        Ok((device, _)) if device.disabled => refused(Code::DeviceDisabled, "a disabled device", "enable"),
+        Ok(_) => Ok(()),
+        Err(StateError::Unknown(_)) => refused(Code::UnknownDevice, "no device of this server", "add"),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Evicts a member that its device left while it was admitted: nobody else evicts it, because it was no member then. Returns the
+/// refusal.
+async fn left_meanwhile<S: Store>(api: &Api<S>, group: &str, member: &str) -> Result<Option<Problem>, Problem> {
+    match check_device(api, member).await {
+        Ok(()) => Ok(None),
+        Err(left) if [Code::DeviceDisabled, Code::UnknownDevice].contains(&left.code) => {
+            match controller(api)?.evict(group, member).await {
+                Ok(_) | Err(GroupError::NotSigned | GroupError::NoMember { .. }) => Ok(Some(left)),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
 pub(crate) async fn list<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<ShownGroups>, Problem> {
     let after = page.after.map(String::from_utf8).transpose().map_err(|_| wrong_cursor())?;
     let mut groups = controller(&api)?.list(after.as_deref(), page.most.saturating_add(1)).await?;
@@ -64,12 +94,17 @@ pub(crate) async fn create<S: Store>(
     let (controller, audit) = (controller(&api)?, api.service.audit());
     audit.is_writable().map_err(ServiceError::from)?;
     let Creation { name, config, members, controller: at } = new;
+    for member in &members {
+        check_device(&api, &member.name).await?;
+    }
     controller.create(&name, config, &members).await?;
-    let report = controller.page(&name, None, members.len()).await?;
     let mut files = Vec::with_capacity(members.len());
     for member in &members {
         files.push(ShownFile::from(&controller.member_file(&name, &member.name, at.as_deref()).await?));
+        // The file of a member that has left is useless.
+        left_meanwhile(&api, &name, &member.name).await?;
     }
+    let report = controller.page(&name, None, members.len()).await?;
     let message = format!("the group {name} was created at {} with {} members", config.address, members.len());
     audit.write(record(by, "created", message)).await.map_err(ServiceError::from)?;
     let group = ShownGroup::of(&name, &report, members.len());
@@ -123,10 +158,14 @@ pub(crate) async fn add_member<S: Store>(
 ) -> Result<Once<reply::Created<NewlyAdded>>, Problem> {
     let (controller, audit) = (controller(&api)?, api.service.audit());
     audit.is_writable().map_err(ServiceError::from)?;
+    check_device(&api, &new.name).await?;
     let rekeyed = made(controller, &group, controller.add(&group, &new).await).await?;
     let message = format!("{} was admitted to the group {group} in the epoch {}", new.name, rekeyed.epoch);
     audit.write(record(by, "admitted", message)).await.map_err(ServiceError::from)?;
     let file = controller.member_file(&group, &new.name, at.as_deref()).await?;
+    if let Some(left) = left_meanwhile(&api, &group, &new.name).await? {
+        return Err(left);
+    }
     let NewMember { name, address, checks_signatures, .. } = new;
     let (leaf, sender_id, since) = (file.keys.leaf, file.keys.sender_id, rekeyed.epoch);
     let member = ShownMember::of(&name, &group::Member { leaf, sender_id, address, checks_signatures, since });

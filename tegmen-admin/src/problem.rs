@@ -43,6 +43,8 @@ pub enum Code {
     NameTaken,
     /// Another device has this certificate or key.
     DigestTaken,
+    /// The device is disabled.
+    DeviceDisabled,
     /// Another member of the group has this address.
     AddressTaken,
     /// The store of the group was restored from a backup.
@@ -113,6 +115,7 @@ impl Code {
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
             Self::NameTaken => (StatusCode::CONFLICT, "name-taken"),
             Self::DigestTaken => (StatusCode::CONFLICT, "digest-taken"),
+            Self::DeviceDisabled => (StatusCode::CONFLICT, "device-disabled"),
             Self::AddressTaken => (StatusCode::CONFLICT, "address-taken"),
             Self::GroupRestored => (StatusCode::CONFLICT, "group-restored"),
             Self::IdempotencyKeyInUse => (StatusCode::CONFLICT, "idempotency-key-in-use"),

@@ -208,7 +208,9 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
             creates(groups::new_group, groups::create),
             &[
                 Code::NoGroups,
+                Code::UnknownDevice,
                 Code::NameTaken,
+                Code::DeviceDisabled,
                 Code::AddressTaken,
                 Code::InvalidGroup,
                 Code::GroupFull,
@@ -241,8 +243,10 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
             &[
                 Code::NoGroups,
                 Code::UnknownGroup,
+                Code::UnknownDevice,
                 Code::GroupRestored,
                 Code::NameTaken,
+                Code::DeviceDisabled,
                 Code::AddressTaken,
                 Code::InvalidGroup,
                 Code::GroupFull,

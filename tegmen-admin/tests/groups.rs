@@ -31,6 +31,15 @@ impl Operator {
         created
     }
 
+    /// Adds devices of the server, which may be members.
+    async fn devices(&self, names: &[&str]) {
+        for name in names {
+            let device = json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
+            let added = self.scene.ask("POST", "/v1/devices", Some(&self.key), &[], &device).await;
+            assert_eq!(added.status, 201, "{added:?}");
+        }
+    }
+
     async fn add(&self, member: Value) -> Answer {
         self.ask("POST", "/lamps/members", &[], json!({ "member": member })).await
     }
@@ -58,6 +67,7 @@ fn group(last_epoch: u16) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_is_provisioned_with_a_file_that_is_shown_once() {
     let operator = Operator::new("groups-file").await;
+    operator.devices(&["hall"]).await;
     operator.create(group(100)).await;
     let once = [("idempotency-key", "hall")];
     let hall =
@@ -87,17 +97,17 @@ async fn a_member_is_provisioned_with_a_file_that_is_shown_once() {
     assert_eq!(keys.controller, known.controller);
     let rekeyed = operator.ask("POST", "/lamps/rekey", &[], Value::Null).await;
     assert_eq!((rekeyed.status, &rekeyed.body["epoch"]), (200, &json!(3)));
-    let audit = operator.scene.audit();
     for line in
         ["the group lamps was created", "hall was admitted to the group lamps in the epoch 2", "began the epoch 3"]
     {
-        assert!(audit.contains(line), "{line}: {audit}");
+        operator.scene.audited(line).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_is_shown_in_pages_changed_and_deleted() {
     let operator = Operator::new("groups-show").await;
+    operator.devices(&["lamp-1", "lamp-2", "lamp-3", "lamp-4", "lamp-5"]).await;
     let members: Vec<Value> =
         (1..=5).map(|host| json!({ "name": format!("lamp-{host}"), "address": format!("10.0.0.{host}") })).collect();
     let wanted = json!({ "name": "lamps", "address": "[ff15::1]:5684", "suite": "ccm-8", "members": members });
@@ -137,12 +147,13 @@ async fn a_group_is_shown_in_pages_changed_and_deleted() {
     operator.refused("GET", "/lamps", Value::Null, (404, "unknown-group"), "create it").await;
     let again = operator.create(group(100)).await;
     assert_ne!(again.body["group"]["identity"], shown.body["identity"]);
-    assert!(operator.scene.audit().contains("the group lamps was deleted"));
+    operator.scene.audited("the group lamps was deleted").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
     let operator = Operator::new("groups-refused").await;
+    operator.devices(&["a", "b", "1", "2", "3", "4", "5", "hall", "porch", "attic", "cellar", "stairs"]).await;
     let create = async |body, expected, words: &str| operator.refused("POST", "", body, expected, words).await;
     let with = |field: &str, value: Value| {
         let mut group = group(100);
@@ -183,7 +194,6 @@ async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
     add(json!({ "name": "hall" }), (409, "name-taken"), "evict it before").await;
     add(json!({ "name": "porch", "address": "::ffff:10.0.0.1" }), (409, "address-taken"), "hall has the address").await;
     add(json!({ "name": "porch", "sends": true }), (507, "no-sender-id"), "evict a member that sends").await;
-    add(json!({ "name": "tag:porch" }), invalid, "").await;
     for name in ["porch", "attic", "cellar"] {
         assert_eq!(operator.add(json!({ "name": name })).await.status, 201);
     }
@@ -207,6 +217,32 @@ async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
     let evicted = operator.ask("DELETE", "/lamps/members/hall", &[], Value::Null).await;
     assert!(evicted.body["warning"].as_str().unwrap().contains("create a new group"), "{evicted:?}");
     add(json!({ "name": "stairs" }), (507, "no-epoch-left"), "create a new group").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_is_an_enabled_device() {
+    let operator = Operator::new("groups-device").await;
+    let unknown = (404, "unknown-device");
+    let mut wanted = group(100);
+    wanted["members"] = json!([{ "name": "hall" }]);
+    operator.refused("POST", "", wanted.clone(), unknown, "add it by tegmen device add hall").await;
+    operator.create(group(100)).await;
+    let hall = json!({ "member": { "name": "hall" } });
+    operator.refused("POST", "/lamps/members", hall.clone(), unknown, "add it by tegmen device add hall").await;
+    operator.devices(&["hall"]).await;
+    let disable = async |disabled: bool| {
+        let change = json!({ "disabled": disabled });
+        let any = [("if-match", "*")];
+        let changed = operator.scene.ask("PATCH", "/v1/devices/hall", Some(&operator.key), &any, &change).await;
+        assert_eq!(changed.status, 204, "{changed:?}");
+    };
+    disable(true).await;
+    let disabled = (409, "device-disabled");
+    operator.refused("POST", "/lamps/members", hall.clone(), disabled, "tegmen device enable hall").await;
+    wanted["name"] = json!("valves");
+    operator.refused("POST", "", wanted, disabled, "tegmen device enable hall").await;
+    disable(false).await;
+    assert_eq!(operator.ask("POST", "/lamps/members", &[], hall).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]

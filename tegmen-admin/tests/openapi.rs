@@ -93,6 +93,7 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
     let enrolment = json!({ "name": "b", "tags": ["x"], "kind": "protokey", "expires": later() - 100 });
     let hall = json!({ "name": "hall", "address": "10.0.0.1" });
     let group = json!({ "name": "lamps", "address": "[ff15::1]:5684", "members": [hall], "controller": "coaps://a" });
+    let shared = |name: &str| json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
     let steps = [
         ("POST", "/v1/devices", device),
         ("GET", "/v1/devices?limit=1", Value::Null),
@@ -112,6 +113,8 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
         ("DELETE", "/v1/devices/a", Value::Null),
         ("POST", "/v1/keys", key),
         ("GET", "/v1/keys", Value::Null),
+        ("POST", "/v1/devices", shared("hall")),
+        ("POST", "/v1/devices", shared("switch")),
         ("POST", "/v1/groups", group),
         ("GET", "/v1/groups?limit=1", Value::Null),
         ("POST", "/v1/groups/lamps/members", json!({ "member": { "name": "switch", "sends": true } })),

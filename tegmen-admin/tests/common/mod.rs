@@ -214,6 +214,15 @@ impl Scene {
         std::fs::read_to_string(self.dir.join("audit.log")).unwrap()
     }
 
+    /// Waits until the audit log has this text: most lines are written after the answer.
+    pub(crate) async fn audited(&self, text: &str) {
+        let end = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !self.audit().contains(text) {
+            assert!(tokio::time::Instant::now() < end, "{text}: {}", self.audit());
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
     pub(crate) async fn revision(&self) -> Revision {
         self.store.read(b"none", None).await.unwrap().at
     }
