@@ -68,6 +68,20 @@ impl Admin {
         self.exchange(method, path, bytes)
     }
 
+    /// Calls a function with each page of what the server gives in pages.
+    pub(crate) fn pages(&self, path: &str, mut each: impl FnMut(Value)) -> Result<(), Failure> {
+        let mut after = String::new();
+        loop {
+            let page = self.send(Method::GET, &format!("{path}?limit=1000{after}"))?;
+            let next = page["next"].as_str().map(|next| format!("&after={next}"));
+            each(page);
+            match next {
+                Some(next) => after = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Begins a request with the key.
     fn request(&self, method: &Method, path: &str) -> Result<Builder, Failure> {
         let (_, authority) = self.host()?;
@@ -81,6 +95,15 @@ impl Admin {
     }
 
     fn exchange(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
+        runtime()?.block_on(self.exchange_on(method, path, body))
+    }
+
+    /// Reads what is at a path. The inner failure is that of a server that refuses it.
+    pub(crate) async fn read(&self, path: &str) -> Result<Value, Failure> {
+        self.exchange_on(Method::GET, path, Zeroizing::default()).await
+    }
+
+    async fn exchange_on(&self, method: Method, path: &str, body: Zeroizing<Vec<u8>>) -> Result<Value, Failure> {
         let mut request = self.request(&method, path)?;
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -90,11 +113,8 @@ impl Admin {
             request = request.header(IF_MATCH, "*");
         }
         let request = request.body(Full::new(Bytes::from_owner(body))).map_err(Failure::new)?;
-        let answer = runtime()?.block_on(async {
-            let late = |_| self.unanswered(&method, &format!("nothing came within {} s", PATIENCE.as_secs()));
-            tokio::time::timeout(PATIENCE, self.ask(request)).await.map_err(late)?
-        });
-        let (status, body) = answer?;
+        let late = |_| self.unanswered(&method, &format!("nothing came within {} s", PATIENCE.as_secs()));
+        let (status, body) = tokio::time::timeout(PATIENCE, self.ask(request)).await.map_err(late)??;
         if !status.is_success() {
             return Err(self.refused(status, &body));
         }
@@ -233,31 +253,39 @@ pub(crate) fn secret(file: &Path, option: &str) -> Result<Zeroizing<String>, Fai
     read_secret(file).map_err(|why| Failure::usage(format!("{option}: {why}")))
 }
 
-/// Creates what the server shows once, and writes the secret to a file that must not exist. `undo` names the command that takes
-/// back what was created under a name, in case that the secret cannot be written.
-pub(crate) fn save_once(
-    output: &Path,
-    create: impl FnOnce() -> Result<(String, Zeroizing<String>), Failure>,
-    undo: impl FnOnce(&str) -> String,
-) -> Result<String, Failure> {
-    let file = output.display();
-    if output.exists() {
-        return Err(Failure::usage(format!("--output: {file} exists: remove it, or name another file")));
+/// Creates what the server shows once, and writes the secrets to files that must not exist, one each. `undo` names the command
+/// that takes back what was created, in case that a secret cannot be written.
+pub(crate) fn save_once<T, K: AsRef<[u8]>>(
+    outputs: &[PathBuf],
+    create: impl FnOnce() -> Result<(T, Vec<K>), Failure>,
+    undo: impl FnOnce(&T) -> String,
+) -> Result<T, Failure> {
+    if let Some(file) = outputs.iter().find(|output| output.exists()) {
+        return Err(Failure::usage(format!("--output: {} exists: remove it, or name another file", file.display())));
     }
+    let remove = || outputs.iter().for_each(|output| drop(std::fs::remove_file(output)));
     // A key that cannot be written would be lost.
-    files::write(output, b"", Readers::Owner)?;
-    let (name, key) = create().inspect_err(|_| drop(std::fs::remove_file(output)))?;
-    files::write(output, key.as_bytes(), Readers::Owner)
-        .map_err(|failure| Failure::new(format!("{}; the key is lost: {}", failure.message, undo(&name))))?;
-    Ok(name)
+    let empty = |output: &PathBuf| files::write(output, b"", Readers::Owner);
+    let made = outputs.iter().try_for_each(empty).and_then(|()| create());
+    let (made, keys) = made.inspect_err(|_| remove())?;
+    let mut write = outputs.iter().zip(&keys).map(|(output, key)| files::write(output, key.as_ref(), Readers::Owner));
+    match write.find_map(Result::err) {
+        Some(failure) => Err(Failure::new(format!("{}; the key is lost: {}", failure.message, undo(&made)))),
+        None => Ok(made),
+    }
 }
 
 /// The name and the key in the answer of a server that shows a key once.
-pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Zeroizing<String>), Failure> {
+pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<Zeroizing<String>>), Failure> {
     match (created[name].take(), created["key"].take()) {
-        (Value::String(name), Value::String(key)) => Ok((name, Zeroizing::new(key))),
+        (Value::String(name), Value::String(key)) => Ok((name, vec![Zeroizing::new(key)])),
         _ => Err(Failure::new("the server answered without a key: compare the URL")),
     }
+}
+
+/// Calls a function with each entry of a list that the server gives in pages.
+pub(crate) fn pages(admin: &Admin, list: &str, mut each: impl FnMut(&Value)) -> Result<(), Failure> {
+    admin.pages(&format!("/v1/{list}"), |page| page[list].as_array().into_iter().flatten().for_each(&mut each))
 }
 
 /// A time in seconds since 1970, as text.

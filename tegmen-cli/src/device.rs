@@ -1,6 +1,6 @@
 //! `tegmen device`: the devices of an access control server, over its HTTPS interface.
 
-use crate::admin::{Admin, after, done, rfc3339_of, save_once, secret, segment, shown_once};
+use crate::admin::{Admin, after, done, pages, rfc3339_of, save_once, secret, segment, shown_once};
 use crate::ca::read_certificate;
 use crate::output::{Failure, Output, printable};
 use clap::{Args, Subcommand, ValueEnum};
@@ -223,26 +223,15 @@ impl Expect {
         let body =
             json!({ "name": named.name, "tags": tags, "kind": kind, "expires": after(hours.saturating_mul(3600)) });
         let create = || shown_once(named.admin.send_body(Method::POST, "/v1/enrolments", &body)?, "name");
-        let name = save_once(&output, create, |name| format!("create another by tegmen device expect {name}"))?;
+        let name = save_once(std::slice::from_ref(&output), create, |name| {
+            format!("create another by tegmen device expect {name}")
+        })?;
         let file = output.display();
         out.line(
             || printable(&format!("Created a one-time key for {name}, and wrote it to {file} (mode 600).")),
             || json!({ "event": "expected", "name": name, "file": file.to_string() }),
         );
         Ok(())
-    }
-}
-
-/// Calls a function with each entry of a list that the server gives in pages.
-fn pages(admin: &Admin, list: &str, mut each: impl FnMut(&Value)) -> Result<(), Failure> {
-    let mut after = String::new();
-    loop {
-        let page = admin.send(Method::GET, &format!("/v1/{list}?limit=1000{after}"))?;
-        page[list].as_array().into_iter().flatten().for_each(&mut each);
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return Ok(()),
-        }
     }
 }
 

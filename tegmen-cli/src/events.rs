@@ -5,11 +5,12 @@ mod stream;
 use crate::admin::{Admin, refusal};
 use crate::device::describe as device;
 use crate::key::describe as key;
+use crate::members::{describe, describe_member as member, missing, path};
 use crate::output::{Failure, Output, printable, runtime};
 use crate::serve::ended;
 use clap::Args;
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use stream::{Event, Events};
@@ -51,6 +52,56 @@ struct Printed {
     left: Option<u64>,
     /// True if the server has answered.
     began: bool,
+    /// The group whose changes alone are wanted.
+    watched: Option<Watched>,
+}
+
+/// A group that is followed.
+struct Watched {
+    name: String,
+    /// True if something has happened since the group was read.
+    is_stale: bool,
+    /// True if the group has been shown.
+    is_shown: bool,
+    /// Its shortages when it was read.
+    lacks: Vec<String>,
+}
+
+impl Watched {
+    /// Notes a change. Returns false for one of something else.
+    fn takes(&mut self, change: &Value) -> bool {
+        let is_its = change["group"] == self.name.as_str();
+        if is_its {
+            self.is_stale = change["change"] != "group-deleted";
+        }
+        is_its
+    }
+
+    /// Reads the group, and prints it the first time. Later it prints what the group has begun to lack.
+    async fn refresh(&mut self, admin: &Admin, out: Output) -> Result<(), Failure> {
+        let mut group = admin.read(&format!("{}?limit=1", path(&self.name))).await?;
+        self.is_stale = false;
+        let lacks: Vec<String> = group["lacks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|lack| lack.as_str().map(str::to_owned))
+            .collect();
+        if !self.is_shown {
+            self.is_shown = true;
+            // Members are many; tegmen group show lists them.
+            if let Some(fields) = group.as_object_mut() {
+                fields.retain(|field, _| field != "members" && field != "next");
+            }
+            out.line(|| describe(&group), || group.clone());
+        } else {
+            for lack in lacks.iter().filter(|lack| !self.lacks.contains(lack)) {
+                out.line(|| printable(&missing(lack)), || json!({ "group": self.name, "lacks": lack }));
+            }
+        }
+        self.lacks = lacks;
+        Ok(())
+    }
 }
 
 impl Printed {
@@ -62,11 +113,17 @@ impl Printed {
             let text = |field: &str| data[field].as_str().unwrap_or_default();
             return match text("code") {
                 "resume" => Ok(Some(Over::Resume)),
+                "history-gone" if self.forget() => Ok(Some(Over::Resume)),
                 "store-unavailable" => Ok(Some(Over::Lost(text("detail").to_owned()))),
                 code => Err(refusal(text("detail"), code)),
             };
         }
+        let mut is_over = false;
         for change in data["changes"].as_array().into_iter().flatten() {
+            if self.watched.as_mut().is_some_and(|watched| !watched.takes(change)) {
+                continue;
+            }
+            is_over |= self.watched.is_some() && change["change"] == "group-deleted";
             let object = || {
                 let mut object = change.clone();
                 if let Some(fields) = object.as_object_mut() {
@@ -83,7 +140,28 @@ impl Printed {
             }
         }
         self.last = event.id.or(self.last.take());
-        Ok(None)
+        Ok(is_over.then_some(Over::Enough))
+    }
+
+    /// Forgets where the events ended, if a group is watched that can be read again. Returns true then.
+    fn forget(&mut self) -> bool {
+        let Some(watched) = self.watched.as_mut().filter(|_| self.last.take().is_some()) else { return false };
+        (watched.is_stale, watched.is_shown) = (true, false);
+        self.out.failure(&Failure::new("changes were missed: the group is shown again"));
+        true
+    }
+
+    /// True if the watched group has been shown.
+    fn has_shown(&self) -> bool {
+        self.watched.as_ref().is_some_and(|watched| watched.is_shown)
+    }
+
+    /// Reads the watched group again, if something has happened.
+    async fn refresh(&mut self, admin: &Admin) -> Result<(), Failure> {
+        match self.watched.as_mut().filter(|watched| watched.is_stale) {
+            Some(watched) => watched.refresh(admin, self.out).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -99,6 +177,13 @@ fn text(change: &Value) -> String {
         "token-revoked" | "revocation-expired" => field("hash").to_owned(),
         "key-created" => key(&change["key"]),
         "key-deleted" => field("id").to_owned(),
+        "group-created" => {
+            format!("{} at {}", field("group"), change["config"]["address"].as_str().unwrap_or_default())
+        }
+        "group-deleted" => field("group").to_owned(),
+        "member-admitted" => format!("{} {}", field("group"), member(&change["member"])),
+        "member-left" => format!("{} {}", field("group"), field("name")),
+        "epoch-began" => format!("{} {}, {} more", field("group"), change["epoch"], change["epochs_left"]),
         _ => change.to_string(),
     };
     printable(&format!("{kind} {what}"))
@@ -107,14 +192,24 @@ fn text(change: &Value) -> String {
 impl Follow {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let Self { after, count, admin } = self;
-        let mut printed = Printed { out, last: after.map(|after| after.to_string()), left: count, began: false };
-        runtime()?.block_on(async {
-            tokio::select! {
-                () = ended() => Ok(ExitCode::SUCCESS),
-                outcome = follow(&admin, &mut printed) => outcome.map(|()| ExitCode::SUCCESS),
-            }
-        })
+        let last = after.map(|after| after.to_string());
+        until_the_end(&admin, Printed { out, last, left: count, began: false, watched: None })
     }
+}
+
+/// Prints a group, and then its changes, at most `count`.
+pub(crate) fn watch(admin: &Admin, name: String, count: Option<u64>, out: Output) -> Result<ExitCode, Failure> {
+    let watched = Some(Watched { name, is_stale: true, is_shown: false, lacks: Vec::new() });
+    until_the_end(admin, Printed { out, last: None, left: count, began: false, watched })
+}
+
+fn until_the_end(admin: &Admin, mut printed: Printed) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(async {
+        tokio::select! {
+            () = ended() => Ok(ExitCode::SUCCESS),
+            outcome = follow(admin, &mut printed) => outcome.map(|()| ExitCode::SUCCESS),
+        }
+    })
 }
 
 /// Follows the events over one connection after the other.
@@ -139,6 +234,7 @@ async fn follow(admin: &Admin, printed: &mut Printed) -> Result<(), Failure> {
 /// Prints the events of one connection.
 async fn connection(admin: &Admin, printed: &mut Printed) -> Result<Over, Failure> {
     let (_connection, mut body) = match admin.follow(printed.last.as_deref()).await {
+        Ok(Err(_)) if printed.forget() => return Ok(Over::Resume),
         Ok(opened) => opened?,
         // A server that answered before may be away for a while.
         Err(failure) if printed.began => return Ok(Over::Lost(failure.message)),
@@ -153,7 +249,13 @@ async fn connection(admin: &Admin, printed: &mut Printed) -> Result<Over, Failur
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
         };
         for event in events.read(&bytes).map_err(Failure::new)? {
-            if let Some(over) = printed.take(event)? {
+            let over = printed.take(event)?;
+            // The stream has begun, so no change is between this and the next event.
+            if let Err(failure) = printed.refresh(admin).await {
+                // A server that answered before may be away for a while.
+                return if printed.has_shown() { Ok(Over::Lost(failure.message)) } else { Err(failure) };
+            }
+            if let Some(over) = over {
                 return Ok(over);
             }
         }

@@ -1,7 +1,8 @@
-//! `tegmen group`: members of groups that Axiom protects. A member joins a group at its controller, sends requests to the group, and
-//! leaves. `tegmen serve --member` answers them.
+//! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts members. A member
+//! joins a group at its controller, sends requests to the group, and leaves. `tegmen serve --member` answers them.
 
 mod join;
+mod operator;
 mod send;
 
 use crate::output::{Failure, Output};
@@ -18,6 +19,8 @@ pub(crate) struct Group {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Operator(operator::Command),
     /// Join a group at its controller, and keep the membership in a directory.
     Join(join::Join),
     /// Send a request to a group, and print the answer of each member, and who is missing.
@@ -29,6 +32,7 @@ enum Command {
 impl Group {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
+            Command::Operator(command) => command.run(out),
             Command::Join(join) => join.run(out),
             Command::Send(send) => send.run(out),
             Command::Leave(leave) => leave.run(out),

@@ -77,7 +77,7 @@ impl Create {
         let Self { name, scopes, days, output, admin } = self;
         let body = json!({ "name": name, "scopes": scopes, "expires": after(days.saturating_mul(86_400)) });
         let create = || shown_once(admin.send_body(Method::POST, "/v1/keys", &body)?, "id");
-        let id = save_once(&output, create, |id| format!("remove it by tegmen key remove {id}"))?;
+        let id = save_once(std::slice::from_ref(&output), create, |id| format!("remove it by tegmen key remove {id}"))?;
         let file = output.display();
         out.line(
             || format!("Created the key {id}, and wrote it to {file} (mode 600)."),

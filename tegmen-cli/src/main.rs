@@ -18,6 +18,7 @@ mod keys;
 mod lab;
 mod log;
 mod map;
+mod members;
 mod observe;
 mod oscore;
 mod output;
@@ -98,11 +99,11 @@ enum Command {
     Device(device::Devices),
     /// Register this device at an access control server, with a one-time key.
     Enrol(enrol::Enrol),
-    /// Be a member of a protected group: join, send requests to all members, leave.
+    /// Create protected groups, add and evict their members; join a group, send requests to all its members, and leave it.
     Group(Box<group::Group>),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),
-    /// Follow what happens at an access control server: changes of devices, policy, revocations and keys.
+    /// Follow what happens at an access control server: changes of devices, policy, revocations, groups and keys.
     Events(events::Follow),
     /// Create, list and remove the API keys of an access control server.
     Key(key::Key),

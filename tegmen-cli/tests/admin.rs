@@ -1,9 +1,12 @@
 //! The interface for administrators that `tegmen serve` runs, with curl and the commands of `tegmen` as its clients.
 #![cfg(target_os = "linux")]
 
+#[path = "works/commands.rs"]
+mod commands;
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use commands::{ALL, OPTIONS, Operator, furnish};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::BufRead as _;
@@ -11,23 +14,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use works::{Scene, Server};
-
-const OPTIONS: &str = "--store access.db --sealing-key sealing.key --audit audit.log --audit-key audit.pem --admin 127.0.0.1:0 \
-                       --admin-cert admin.pem --admin-cert-key admin.key --bootstrap bootstrap --json";
-
-fn furnish(dir: &Path) {
-    let secret = |name: &str, text: &str| {
-        std::fs::write(dir.join(name), text).unwrap();
-        std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
-    };
-    secret("sealing.key", &"4".repeat(64));
-    secret("audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    let key = rcgen::KeyPair::generate().unwrap();
-    let names = vec!["localhost".to_owned()];
-    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    secret("admin.key", &key.serialize_pem());
-    std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
-}
 
 /// Status and body of one request.
 fn curl(dir: &Path, port: u16, path: &str, key: &str, body: Option<&str>) -> (u16, serde_json::Value) {
@@ -110,45 +96,6 @@ fn a_key_of_the_interface_that_others_can_read_is_refused() {
     assert_eq!(checked.status.code(), Some(2), "{text}");
     assert!(text.contains("--admin-cert-key: admin.key has mode 644"), "{text}");
 }
-
-/// The commands of an operator, with the files of a scene.
-struct Operator<'s> {
-    dir: &'s Path,
-    server: String,
-}
-
-impl Operator<'_> {
-    /// A command without a key.
-    fn command(&self, arguments: &str) -> Command {
-        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
-        tegmen.args(arguments.split_whitespace()).current_dir(self.dir);
-        tegmen.env("TEGMEN_SERVER", &self.server).env("TEGMEN_CA", "admin.pem");
-        tegmen
-    }
-
-    /// Exit code and output of a command with a key.
-    fn run(&self, key: &str, arguments: &str) -> (i32, String) {
-        let output = self.command(arguments).env("TEGMEN_KEY_FILE", key).output().unwrap();
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
-        (output.status.code().unwrap(), text)
-    }
-
-    /// Output of a command that succeeds.
-    fn succeeds(&self, key: &str, arguments: &str) -> String {
-        let (code, text) = self.run(key, arguments);
-        assert_eq!(code, 0, "{arguments}: {text}");
-        text
-    }
-
-    /// A command that fails with this exit code and these words.
-    fn fails(&self, key: &str, arguments: &str, expected: i32, words: &str) {
-        let (code, text) = self.run(key, arguments);
-        assert!(code == expected && text.contains(words), "{arguments}: {code}: {text}");
-    }
-}
-
-const ALL: &str = "--scope keys:write --scope devices:write --scope devices:read --scope policy:read --scope policy:write \
-                   --scope revoke --scope audit:read";
 
 #[test]
 fn an_operator_changes_the_server_by_commands() {

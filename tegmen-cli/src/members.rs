@@ -1,0 +1,57 @@
+//! Groups of a controller and their members, as text.
+
+use crate::admin::segment;
+use crate::output::printable;
+use serde_json::Value;
+
+/// The path of a group.
+pub(crate) fn path(name: &str) -> String {
+    format!("/v1/groups/{}", segment(name))
+}
+
+/// A group with its members and what it lacks, a line each.
+pub(crate) fn describe(group: &Value) -> String {
+    let (name, config) = (group["name"].as_str().unwrap_or_default(), &group["config"]);
+    let text = |field: &str| config[field].as_str().unwrap_or_default();
+    let mut lines = vec![
+        format!(
+            "{name}: epoch {}, {} more, the last {} for evictions only",
+            group["epoch"], group["epochs_left"], group["epochs_reserved"]
+        ),
+        format!(
+            "  {} {} GroupID {}, {} of {} members, {} of {} SenderIDs",
+            text("address"),
+            text("suite"),
+            config["group_id"],
+            group["size"],
+            config["space"],
+            group["sender_ids"],
+            config["senders"]
+        ),
+    ];
+    let entries = |field: &str| group[field].as_array().into_iter().flatten();
+    lines.extend(entries("members").map(|member| format!("  {}", describe_member(member))));
+    lines.extend(entries("controllers").map(|controller| {
+        format!(
+            "  {}: controller, SenderID {}",
+            controller["name"].as_str().unwrap_or_default(),
+            controller["sender_id"]
+        )
+    }));
+    lines.extend(entries("lacks").filter_map(Value::as_str).map(missing));
+    lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A line about something that a group lacks.
+pub(crate) fn missing(lack: &str) -> String {
+    format!("  missing: {lack}")
+}
+
+/// A member in one line.
+pub(crate) fn describe_member(member: &Value) -> String {
+    let address = member["address"].as_str().map_or_else(String::new, |address| format!(" at {address},"));
+    let sends = member["sender_id"].as_u64().map_or_else(String::new, |id| format!(" SenderID {id},"));
+    let alone = if member["checks_signatures"] == false { " checks no signatures," } else { "" };
+    let name = member["name"].as_str().unwrap_or_default();
+    format!("{name}:{address}{sends}{alone} leaf {}, since epoch {}", member["leaf"], member["since"])
+}

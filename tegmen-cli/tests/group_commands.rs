@@ -1,0 +1,164 @@
+//! The commands of an operator for the groups of a server.
+#![cfg(target_os = "linux")]
+
+#[path = "works/commands.rs"]
+mod commands;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/process.rs"]
+mod process;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use commands::{ALL, OPTIONS, Operator, furnish, secret};
+use process::wait;
+use serde_json::Value;
+use std::io::BufRead as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use tegmen_host::group::member_file::MemberFile;
+use works::{Scene, Server};
+
+/// A server with these further options and some devices, and a first key in the file root.key.
+fn server<'s>(scene: &'s Scene, further: &str) -> (Server, Operator<'s>) {
+    furnish(&scene.0);
+    secret(&scene.0, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    secret(&scene.0, "device.key", &"07".repeat(16));
+    let server = Server::start(&scene.0, &OPTIONS.split(' ').chain(further.split(' ')).collect::<Vec<_>>(), 2);
+    let operator = Operator { dir: &scene.0, server: format!("https://localhost:{}", server.addresses[1].port()) };
+    operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    for device in ["switch", "hall", "porch", "attic"] {
+        operator.succeeds("root.key", &format!("device add {device} --kind shared-key --secret-file device.key"));
+    }
+    (server, operator)
+}
+
+const GROUPS: &str = "--group-controller controller --group-key group.pem";
+
+fn member(dir: &Path, file: &str) -> MemberFile {
+    MemberFile::open(&dir.join(file)).unwrap()
+}
+
+#[test]
+fn an_operator_provisions_members_and_evicts_them() {
+    let scene = Scene::new("group-commands");
+    let (_server, operator) = server(&scene, GROUPS);
+    let created = operator.succeeds(
+        "root.key",
+        "group create lamps --address [ff15::1]:5684 --levels 3 --senders 1 --sender switch --listener hall=10.0.0.1 \
+         --controller coaps://controller.example --output-dir members",
+    );
+    assert!(
+        created.contains("lamps: epoch 1, 65534 more") && created.contains("  hall: at 10.0.0.1, leaf 9"),
+        "{created}"
+    );
+    assert!(created.contains("missing: all 1 SenderIDs"), "{created}");
+    let (switch, hall) = (member(&scene.0, "members/switch.member"), member(&scene.0, "members/hall.member"));
+    assert_eq!((switch.keys.epoch, switch.keys.sender_id, hall.keys.sender_id), (1, Some(0), None));
+    assert_eq!(hall.controller.as_deref(), Some("coaps://controller.example/ace-group/lamps"));
+
+    let add = "group add lamps porch --address 10.0.0.2 --output porch.member";
+    let added = operator.succeeds("root.key", add);
+    assert!(added.contains("Added to lamps in the epoch 2: porch: at 10.0.0.2, leaf 10, since epoch 2"), "{added}");
+    assert!(added.contains("without --controller"), "{added}");
+    assert_eq!(member(&scene.0, "porch.member").keys.epoch, 2);
+    assert_eq!(scene.0.join("porch.member").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let keys = std::fs::read(scene.0.join("porch.member")).unwrap();
+    operator.fails("root.key", add, 2, "porch.member exists");
+    operator.fails("root.key", "group add lamps porch --address 10.0.0.2 --output other.member", 1, "(name-taken)");
+    operator.fails("root.key", "group add lamps attic --address 10.0.0.2 --output other.member", 1, "(address-taken)");
+    operator.fails("root.key", "group add lamps attic --sends --output other.member", 1, "(no-sender-id)");
+    operator.fails("root.key", "group add lamps attic --output other.member", 2, "--address");
+    let unknown = "cellar is no device of this server";
+    operator.fails("root.key", "group add lamps cellar --address 10.0.0.3 --output other.member", 1, unknown);
+    operator.fails("root.key", "group add lamps cellar --sends --output other.member", 1, "tegmen device add cellar");
+    operator.fails("root.key", "group add lights attic --sends --output other.member", 1, "(unknown-group)");
+    assert!(!scene.0.join("other.member").exists());
+    assert_eq!(std::fs::read(scene.0.join("porch.member")).unwrap(), keys);
+
+    let shown = operator.succeeds("root.key", "group show lamps");
+    assert!(shown.contains("[ff15::1]:5684 ccm GroupID 1, 3 of 8 members, 1 of 1 SenderIDs"), "{shown}");
+    assert!(shown.contains("  switch: SenderID 0, leaf 8, since epoch 1"), "{shown}");
+    let (code, removed) = operator.run("root.key", "group remove lamps switch nobody hall");
+    assert!(code == 1 && removed.contains("(unknown-member)"), "{removed}");
+    assert!(removed.contains("Evicted switch from lamps, which is in the epoch 3."), "{removed}");
+    assert!(removed.contains("Evicted hall from lamps, which is in the epoch 4."), "the others are evicted: {removed}");
+    assert_eq!(operator.succeeds("root.key", "group rekey lamps"), "The group lamps is in the epoch 5.\n");
+    let shown: Value = serde_json::from_str(&operator.succeeds("root.key", "group show lamps --json")).unwrap();
+    assert_eq!(
+        (&shown["epoch"], &shown["members"][0]["name"], &shown["size"]),
+        (&5.into(), &"porch".into(), &1.into())
+    );
+    assert_eq!(operator.succeeds("root.key", "group list"), "lamps\n");
+
+    operator.succeeds("root.key", "group delete lamps");
+    operator.fails("root.key", "group delete lamps", 1, "(unknown-group)");
+    operator.fails("root.key", "group rekey lamps", 1, "create it");
+    assert_eq!(operator.succeeds("root.key", "group list"), "");
+    for line in ["porch was admitted to the group lamps", "switch was evicted", "the group lamps was deleted"] {
+        // The line may be written after the answer.
+        wait(line, || std::fs::read_to_string(scene.0.join("audit.log")).unwrap().contains(line).then_some(()));
+    }
+}
+
+#[test]
+fn mistakes_of_an_operator_are_named_before_anything_is_created() {
+    let scene = Scene::new("group-mistakes");
+    let (_server, operator) = server(&scene, GROUPS);
+    let create = "group create lamps --address [ff15::1]:5684";
+    operator.fails("root.key", &format!("{create} --listener hall --output-dir members"), 2, "NAME=IP");
+    operator.fails("root.key", &format!("{create} --sender hall"), 2, "--output-dir");
+    operator.fails("root.key", &format!("{create} --sender ../hall --output-dir members"), 2, "no name of a file");
+    operator.fails("root.key", &format!("{create} --levels 24"), 2, "24");
+    operator.fails("root.key", "group create lamps --address 10.0.0.1:5684", 1, "multicast");
+    operator.fails("root.key", &format!("{create} --controller lamps.example"), 1, "coaps://HOST");
+    // Two members with one name would have one file.
+    operator.fails("root.key", &format!("{create} --sender hall --sender hall --output-dir members"), 1, "once");
+    assert_eq!(std::fs::read_dir(scene.0.join("members")).unwrap().count(), 0);
+    operator.succeeds("root.key", "key create reader --scope groups:read --days 30 --output reader.key");
+    operator.fails("reader.key", create, 1, "(scope-missing)");
+    operator.fails("reader.key", "group watch lamps", 1, "needs the scope audit:read");
+    operator.fails("root.key", "group watch lamps", 1, "(unknown-group)");
+}
+
+#[test]
+fn a_server_without_groups_names_its_option() {
+    let scene = Scene::new("group-none");
+    let (_server, operator) = server(&scene, "--log-level info");
+    operator.fails("root.key", "group list", 1, "set group-controller in the section [groups]");
+}
+
+#[test]
+fn a_group_is_watched_until_it_is_deleted() {
+    let scene = Scene::new("group-watch");
+    let (_server, operator) = server(&scene, GROUPS);
+    operator.succeeds("root.key", "group create lamps --address [ff15::1]:5684 --levels 1 --last-epoch 20");
+    operator.succeeds("root.key", "group create valves --address [ff15::2]:5684");
+    let mut watch = operator.command("group watch lamps");
+    let mut watch = watch.env("TEGMEN_KEY_FILE", "root.key").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut reads = |expected: &[&str]| {
+        for line in expected {
+            assert_eq!(lines.next().as_deref(), Some(*line));
+        }
+    };
+    reads(&[
+        "lamps: epoch 1, 19 more, the last 2 for evictions only",
+        "  [ff15::1]:5684 ccm GroupID 1, 0 of 2 members, 0 of 16 SenderIDs",
+    ]);
+    operator.succeeds("root.key", "group add lamps hall --address 10.0.0.1 --output hall.member");
+    reads(&["member-admitted lamps hall: at 10.0.0.1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more"]);
+    operator.succeeds("root.key", "group rekey valves");
+    operator.succeeds("root.key", "group add lamps switch --sends --output switch.member");
+    reads(&[
+        "member-admitted lamps switch: SenderID 0, leaf 3, since epoch 3",
+        "epoch-began lamps 3, 17 more",
+        "  missing: the group is full; create another group with more levels",
+    ]);
+    operator.succeeds("root.key", "group remove lamps hall");
+    reads(&["member-left lamps hall", "epoch-began lamps 4, 16 more"]);
+    operator.succeeds("root.key", "group delete lamps");
+    reads(&["group-deleted lamps"]);
+    assert_eq!(lines.next(), None);
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}

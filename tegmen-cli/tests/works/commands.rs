@@ -1,0 +1,65 @@
+//! An operator with the commands of `tegmen`, and the files of a server with the interface for administrators.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The options of the server.
+pub(crate) const OPTIONS: &str = "--store access.db --sealing-key sealing.key --audit audit.log --audit-key audit.pem --admin 127.0.0.1:0 \
+     --admin-cert admin.pem --admin-cert-key admin.key --bootstrap bootstrap --json";
+
+pub(crate) fn secret(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).unwrap();
+    std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+/// Writes the files of the server.
+pub(crate) fn furnish(dir: &Path) {
+    secret(dir, "sealing.key", &"4".repeat(64));
+    secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["localhost".to_owned()];
+    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    secret(dir, "admin.key", &key.serialize_pem());
+    std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
+}
+
+/// The commands of an operator, with the files of a scene.
+pub(crate) struct Operator<'s> {
+    pub(crate) dir: &'s Path,
+    pub(crate) server: String,
+}
+
+impl Operator<'_> {
+    /// A command without a key.
+    pub(crate) fn command(&self, arguments: &str) -> Command {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        tegmen.args(arguments.split_whitespace()).current_dir(self.dir);
+        tegmen.env("TEGMEN_SERVER", &self.server).env("TEGMEN_CA", "admin.pem");
+        tegmen
+    }
+
+    /// Exit code and output of a command with a key.
+    pub(crate) fn run(&self, key: &str, arguments: &str) -> (i32, String) {
+        let output = self.command(arguments).env("TEGMEN_KEY_FILE", key).output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    }
+
+    /// Output of a command that succeeds.
+    pub(crate) fn succeeds(&self, key: &str, arguments: &str) -> String {
+        let (code, text) = self.run(key, arguments);
+        assert_eq!(code, 0, "{arguments}: {text}");
+        text
+    }
+
+    /// A command that fails with this exit code and these words.
+    pub(crate) fn fails(&self, key: &str, arguments: &str, expected: i32, words: &str) {
+        let (code, text) = self.run(key, arguments);
+        assert!(code == expected && text.contains(words), "{arguments}: {code}: {text}");
+    }
+}
+
+/// The options of a key with all scopes.
+pub(crate) const ALL: &str = "--scope keys:write --scope devices:write --scope devices:read --scope policy:read --scope policy:write \
+     --scope revoke --scope audit:read --scope groups:read --scope groups:write";
