@@ -165,6 +165,14 @@ fn axiom() -> io::Result<()> {
     write("axiom_member", "evicted", &evicted)?;
     let pairwise = [&[4, 2, 8, 0x19][..], &hear(0, 8).collect::<Vec<_>>(), &[0x27, 7, 3, 0, 2, 1, 2, 3, 4]].concat();
     write("axiom_member", "pairwise", &pairwise)?;
+    // Members that send and listen are admitted until the group is full. One is evicted, one joins again at the other controller, a
+    // controller starts again, one gets a SenderID, devices hear everything and catch up.
+    let admitted = [0, 0x00, 8, 0x21, 16, 0x42, 24, 0x64, 32, 0x80];
+    let heard: Vec<u8> = (0..6).flat_map(|device| (0..8).flat_map(move |at| [device << 3 | 5, at])).collect();
+    let script = [&[0, 30][..], &admitted, &[10, 0x88, 0x21, 0x84, 4, 3], &heard, &[6, 14, 6, 7, 15, 23]].concat();
+    write("axiom_controller", "signed", &script)?;
+    write("axiom_controller", "pairwise", &[&[1, 30][..], &admitted, &[10, 3, 18, 0x83], &heard].concat())?;
+    write("axiom_controller", "last-epoch", &[0, 2, 0, 0, 3, 3, 3, 3, 2, 3])?;
     write(
         "axiom_member",
         "forged",
