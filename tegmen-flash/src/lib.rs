@@ -132,12 +132,12 @@ impl<F: Flash> Kept<F> {
     }
 }
 
-fn record(value: u64) -> [u8; RECORD_LEN] {
-    let mut record = [0; RECORD_LEN];
+/// Returns the record of a number. The first record in page A, when an image with keys that were never used is written to a
+/// device, lets it [open](Kept::open) what it keeps, and never [begin again](Kept::format).
+pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
-    let [i, j, k, l] = crc32(&value.to_le_bytes()).to_le_bytes();
-    record.copy_from_slice(&[a, b, c, d, e, f, g, h, i, j, k, l]);
-    record
+    let [i, j, k, l] = crc32(value).to_le_bytes();
+    [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
 /// The highest valid number of a page.
@@ -172,16 +172,14 @@ fn places<F: Flash>() -> impl Iterator<Item = usize> {
     (0..F::PAGE_LEN).step_by(RECORD_LEN).filter(|at| at.saturating_add(RECORD_LEN) <= F::PAGE_LEN)
 }
 
-/// CRC-32 of IEEE 802.3, bit by bit: eight bytes a lease are few.
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
-        }
+/// CRC-32 of IEEE 802.3 over the bytes from the lowest, bit by bit: eight bytes a lease are few.
+const fn crc32(value: u64) -> u32 {
+    let (mut rest, mut bits) = (value ^ u32::MAX as u64, u64::BITS);
+    while bits > 0 {
+        rest = rest >> 1 ^ if rest & 1 == 1 { 0xedb8_8320 } else { 0 };
+        bits = bits.wrapping_sub(1);
     }
-    !crc
+    !(rest as u32)
 }
 
 #[cfg(test)]

@@ -98,3 +98,9 @@ fn empty_or_damaged_pages_are_lost_and_never_zero() {
     kept.flash.pages[0][0] = 0;
     assert_eq!(Kept::open(kept.into_flash()).err(), Some(Lost));
 }
+
+#[test]
+fn a_record_has_the_number_and_its_crc_32() {
+    // From zlib.
+    assert_eq!(record(0x0123_4567_89ab_cdef), [0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x47, 0xe2, 0x3b, 0x44]);
+}
