@@ -94,10 +94,9 @@ impl<F: Flash> Kept<F> {
     /// # Errors
     /// [`Lost`].
     pub fn open(flash: F) -> Result<Self, Lost> {
-        let (in_a, in_b) = (newest(&flash, Page::A), newest(&flash, Page::B));
-        let page = if in_b > in_a { Page::B } else { Page::A };
-        let value = in_a.max(in_b).ok_or(Lost)?;
-        let at = first_erased(&flash, page);
+        let (in_a, in_b) = (scan(&flash, Page::A), scan(&flash, Page::B));
+        let (page, (newest, at)) = if in_b.0 > in_a.0 { (Page::B, in_b) } else { (Page::A, in_a) };
+        let value = newest.ok_or(Lost)?;
         Ok(Self { flash, page, at, value })
     }
 
@@ -140,36 +139,27 @@ pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// The highest valid number of a page.
-fn newest<F: Flash>(flash: &F, page: Page) -> Option<u64> {
-    let mut newest = None;
+/// Returns the highest valid number of a page, and the place behind the last record that is not erased.
+#[inline(never)]
+fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
+    let (mut newest, mut free, mut at) = (None, 0, 0_usize);
     let mut bytes = [0; RECORD_LEN];
-    for at in places::<F>() {
+    loop {
+        let end = at.saturating_add(RECORD_LEN);
+        if end > F::PAGE_LEN {
+            return (newest, free);
+        }
         flash.read(page, at, &mut bytes);
+        at = end;
+        if bytes != [0xff; RECORD_LEN] {
+            free = end;
+        }
         let &[a, b, c, d, e, f, g, h, ..] = &bytes;
         let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         if bytes == record(value) {
             newest = newest.max(Some(value));
         }
     }
-    newest
-}
-
-/// The place behind the last that is not erased.
-fn first_erased<F: Flash>(flash: &F, page: Page) -> usize {
-    let mut bytes = [0; RECORD_LEN];
-    let mut free = 0;
-    for at in places::<F>() {
-        flash.read(page, at, &mut bytes);
-        if bytes != [0xff; RECORD_LEN] {
-            free = at.saturating_add(RECORD_LEN);
-        }
-    }
-    free
-}
-
-fn places<F: Flash>() -> impl Iterator<Item = usize> {
-    (0..F::PAGE_LEN).step_by(RECORD_LEN).filter(|at| at.saturating_add(RECORD_LEN) <= F::PAGE_LEN)
 }
 
 /// CRC-32 of IEEE 802.3 over the bytes from the lowest, bit by bit: eight bytes a lease are few.
