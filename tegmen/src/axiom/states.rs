@@ -76,11 +76,11 @@ impl Seen {
         if tsn.wrapping_add(1) == self.next() && known != 0 && known != fingerprint {
             return open().map(|_| Opened::Clash);
         }
-        let mut window = self.window();
-        let fresh = window.fresh(tsn).map_err(|_| Discard::Replayed)?;
+        if self.window().fresh(tsn).is_err() {
+            return Err(Discard::Replayed);
+        }
         let content = open()?;
-        fresh.accept();
-        self.keep(&window, tsn, fingerprint);
+        self.accept(tsn, fingerprint)?;
         Ok(Opened::Fresh(content))
     }
 
