@@ -377,9 +377,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
                 Some(state) => state.seen.accept(tsn, fingerprint),
                 None => {
                     let sender = self.sender_id.ok_or(Discard::UnknownPeer)?;
-                    let place = self.listeners.iter_mut().find(|state| !state.seen.is_taken());
+                    let place = self.listeners.iter_mut().find(|state| !state.seen.is_taken()).ok_or(Discard::NoRoom)?;
                     let key = self.keys.individual::<C>(&address, sender);
-                    *place.ok_or(Discard::NoRoom)? = ListenerState { seen, key, address };
+                    *place = ListenerState { seen, key, address };
                     Ok(())
                 }
             },
