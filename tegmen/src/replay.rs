@@ -33,7 +33,7 @@ impl ReplayWindow {
     }
 
     /// A window from what [`Self::parts`] gave.
-    pub const fn from_parts((next, seen): (u64, u64)) -> Self {
+    pub(crate) const fn from_parts((next, seen): (u64, u64)) -> Self {
         Self { next, seen }
     }
 
@@ -68,6 +68,13 @@ impl ReplayWindow {
     /// How far below the highest accepted number, and so the position of its bit.
     const fn age(&self, sequence: u64) -> u64 {
         self.next.wrapping_sub(sequence).wrapping_sub(1)
+    }
+}
+
+/// The inverse of [`ReplayWindow::parts`].
+impl From<(u64, u64)> for ReplayWindow {
+    fn from(parts: (u64, u64)) -> Self {
+        Self::from_parts(parts)
     }
 }
 

@@ -182,7 +182,7 @@ fn lock(dir: &Path) -> Result<Locked, ContextError> {
 /// The context that goes on with these numbers.
 fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
-        (file.parameters(), numbers.window.map(|window| ReplayWindow::from_parts(window.into())));
+        (file.parameters(), numbers.window.map(|window| ReplayWindow::from(<(u64, u64)>::from(window))));
     match (numbers.id_context(), window) {
         (Some((id_context, settled)), window) => {
             let parameters = Parameters { id_context: Some(&id_context), ..parameters };
