@@ -62,6 +62,15 @@ pub(super) struct GroupKeys<const KEY: usize> {
 }
 
 impl<const KEY: usize> GroupKeys<KEY> {
+    pub(super) const fn none() -> Self {
+        Self {
+            request: Secret::zeroed(),
+            request_iv: [0; IV_LEN],
+            response: Secret::zeroed(),
+            response_iv: [0; IV_LEN],
+        }
+    }
+
     /// Derives the key block (RFC 5246, section 6.3): client key, server key and, with a cipher, client IV, server IV.
     ///
     /// # Errors
@@ -75,12 +84,7 @@ impl<const KEY: usize> GroupKeys<KEY> {
         let seed: [&[u8]; 3] = [b"key expansion", *server_random, *client_random];
         HmacKey::new::<C>(&[*master_secret]).prf::<C>(&seed, block.expose_mut());
         let reader = &mut Reader::new(block.expose());
-        let mut made = Self {
-            request: Secret::zeroed(),
-            request_iv: [0; IV_LEN],
-            response: Secret::zeroed(),
-            response_iv: [0; IV_LEN],
-        };
+        let mut made = Self::none();
         *made.response.expose_mut() = reader.array().map_err(|_| BadAssociation::Suite)?;
         *made.request.expose_mut() = reader.array().map_err(|_| BadAssociation::Suite)?;
         if suite.encrypts() {

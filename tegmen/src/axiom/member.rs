@@ -86,6 +86,29 @@ impl From<Full> for SealRefused {
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
+    /// A member of no group, which refuses everything before [`Self::begin`]. All its bytes are zero: in a static it takes no flash
+    /// memory, and it is never on the stack, however many states it has.
+    pub const EMPTY: Self = Self {
+        requests: Lease::resume(0),
+        responses: Lease::resume(0),
+        first: 0,
+        proving: 0,
+        forgotten: 0,
+        keys: GroupKeys::none(),
+        challenge: [0; CHALLENGE_LEN],
+        sent: [0; SENT],
+        group: Address { ip: [0; 16], port: 0, scope: 0 },
+        address: [0; 16],
+        limit: 0,
+        epoch: 0,
+        suite: Suite::Ccm,
+        group_id: 0,
+        sender_id: None,
+        is_kept: false,
+        senders: [const { SenderState::none() }; SENDERS],
+        listeners: [const { ListenerState::none() }; LISTENERS],
+    };
+
     /// A member in the epoch of `association`. `kept` is what was made durable last in this group, or the default.
     ///
     /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
@@ -95,35 +118,24 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// # Errors
     /// [`BadAssociation`]; [`BadAssociation::Epoch`] if `kept` is of a later epoch.
     pub fn new<C: Crypto>(crypto: &mut C, association: &Association<'_>, kept: &Kept) -> Result<Self, BadAssociation> {
-        let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
-        if epoch == 0 || epoch < kept.epoch {
-            return Err(BadAssociation::Epoch);
-        }
-        let restarts = epoch == kept.epoch;
-        let (requests, responses) = if restarts { (kept.requests, kept.responses) } else { (0, 0) };
-        let senders = if senders == 0 { MAX_SENDERS } else { senders.into() };
-        let mut challenge = [0; CHALLENGE_LEN];
-        crypto.random(&mut challenge);
-        Ok(Self {
-            requests: Lease::resume(requests),
-            responses: Lease::resume(responses),
-            first: requests,
-            proving: requests,
-            forgotten: if restarts { u64::MAX } else { 0 },
-            keys: GroupKeys::derive::<C>(association)?,
-            challenge,
-            sent: [0; SENT],
-            group,
-            address,
-            limit: MAX_SEALED.checked_div(senders).unwrap_or(0),
-            epoch,
-            suite,
-            group_id,
-            sender_id,
-            is_kept: restarts,
-            senders: [const { SenderState::none() }; SENDERS],
-            listeners: [const { ListenerState::none() }; LISTENERS],
-        })
+        let mut made = Self::EMPTY;
+        made.begin(crypto, association, kept)?;
+        Ok(made)
+    }
+
+    /// Becomes in place what [`Self::new`] returns.
+    ///
+    /// # Errors
+    /// As [`Self::new`]. The member is then as before.
+    pub fn begin<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        association: &Association<'_>,
+        kept: &Kept,
+    ) -> Result<(), BadAssociation> {
+        self.enter(crypto, association, kept)?;
+        self.senders.iter_mut().for_each(|state| *state = SenderState::none());
+        Ok(())
     }
 
     /// Continues in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
@@ -138,13 +150,40 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         if self.epoch.checked_add(1) != Some(association.epoch) || association.group_id != self.group_id {
             return Err(BadAssociation::Epoch);
         }
-        let mut next = Self::new(crypto, association, &Kept::default())?;
-        for (state, known) in next.senders.iter_mut().zip(self.senders.iter().filter(|state| state.seen.is_taken())) {
-            state.id = known.id;
+        self.enter(crypto, association, &Kept::default())?;
+        for state in self.senders.iter_mut().filter(|state| state.seen.is_taken()) {
             state.seen = Seen::nothing();
-            state.key = next.keys.individual::<C>(&next.address, known.id);
+            state.key = self.keys.individual::<C>(&self.address, state.id);
         }
-        *self = next;
+        Ok(())
+    }
+
+    /// Enters an epoch: all but the states of senders is that of [`Self::new`] then.
+    fn enter<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        association: &Association<'_>,
+        kept: &Kept,
+    ) -> Result<(), BadAssociation> {
+        let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
+        if epoch == 0 || epoch < kept.epoch {
+            return Err(BadAssociation::Epoch);
+        }
+        self.keys = GroupKeys::derive::<C>(association)?;
+        let restarts = epoch == kept.epoch;
+        let (requests, responses) = if restarts { (kept.requests, kept.responses) } else { (0, 0) };
+        let senders = if senders == 0 { MAX_SENDERS } else { senders.into() };
+        self.requests = Lease::resume(requests);
+        self.responses = Lease::resume(responses);
+        (self.first, self.proving) = (requests, requests);
+        self.forgotten = if restarts { u64::MAX } else { 0 };
+        crypto.random(&mut self.challenge);
+        self.sent = [0; SENT];
+        (self.group, self.address) = (group, address);
+        self.limit = MAX_SEALED.checked_div(senders).unwrap_or(0);
+        (self.epoch, self.suite, self.group_id, self.sender_id) = (epoch, suite, group_id, sender_id);
+        self.is_kept = restarts;
+        self.listeners.iter_mut().for_each(|state| *state = ListenerState::none());
         Ok(())
     }
 
@@ -160,7 +199,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
 
     /// Allows the numbers of a reservation, which was just made durable. One of another epoch changes nothing.
     pub const fn extend(&mut self, kept: &Kept) {
-        if kept.epoch == self.epoch {
+        if kept.epoch == self.epoch && kept.epoch != 0 {
             self.requests.extend(kept.requests);
             self.responses.extend(kept.responses);
             self.is_kept = true;
@@ -377,7 +416,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
                 Some(state) => state.seen.accept(tsn, fingerprint),
                 None => {
                     let sender = self.sender_id.ok_or(Discard::UnknownPeer)?;
-                    let place = self.listeners.iter_mut().find(|state| !state.seen.is_taken()).ok_or(Discard::NoRoom)?;
+                    let place =
+                        self.listeners.iter_mut().find(|state| !state.seen.is_taken()).ok_or(Discard::NoRoom)?;
                     let key = self.keys.individual::<C>(&address, sender);
                     *place = ListenerState { seen, key, address };
                     Ok(())

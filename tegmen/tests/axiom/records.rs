@@ -3,7 +3,7 @@
 use crate::group::{self, Group, PORT, hear_request, hear_response, try_request, try_response};
 use proptest::prelude::*;
 use tegmen::address::Address;
-use tegmen::axiom::{BadAssociation, Kept, Member, Suite};
+use tegmen::axiom::{BadAssociation, Kept, Member, SealRefused, Suite};
 use tegmen::crypto::{Compact, RustCrypto};
 use tegmen::cx::Discard;
 
@@ -115,6 +115,38 @@ fn epoch_0_is_none_of_a_group() {
     group.epoch = 0;
     let member = Member::<1, 1>::new(&mut crypto(), &group.association(1), &Kept::default());
     assert_eq!(member.err(), Some(BadAssociation::Epoch));
+}
+
+#[test]
+fn a_member_of_no_group_refuses_everything_and_begins_as_a_new_one() {
+    let (crypto, group) = (&mut crypto(), Group::new(Suite::Ccm));
+    let mut sender = group.member::<16>(crypto, 1);
+    let request = try_request(&mut sender, crypto, b"on").unwrap();
+    let mut empty = Member::<4, 4>::EMPTY;
+    empty.extend(&empty.reserve(9, 9));
+    assert_eq!(empty.left(), (0, 0));
+    assert_eq!(try_request(&mut empty, crypto, b"on"), Err(SealRefused::NotASender));
+    let mut in_epoch_0 = request.clone();
+    in_epoch_0[4] = 0;
+    for request in [&request, &in_epoch_0] {
+        assert!(hear_request(&mut empty, crypto, request).is_err());
+    }
+
+    let mut wrong = group.clone();
+    wrong.epoch = 0;
+    assert_eq!(empty.begin(crypto, &wrong.association(2), &Kept::default()), Err(BadAssociation::Epoch));
+    empty.begin(crypto, &group.association(2), &Kept::default()).unwrap();
+    empty.extend(&empty.reserve(9, 9));
+    empty.know_sender::<RustCrypto>(1, 0).unwrap();
+    let (from, heard) = hear_request(&mut empty, crypto, &request).unwrap();
+    assert_eq!(heard.fresh(), b"on");
+    let response = try_response(&mut empty, crypto, from, b"done").unwrap();
+    assert_eq!(hear_response(&mut sender, crypto, &group::address(2), &response).unwrap().unverified().0, b"done");
+
+    // What it knew of others is gone when it begins again.
+    empty.begin(crypto, &group.association(2), &empty.reserve(0, 0)).unwrap();
+    let next = try_request(&mut sender, crypto, b"off").unwrap();
+    assert_eq!(hear_request(&mut empty, crypto, &next).unwrap().1.unverified().0, b"off");
 }
 
 /// A request and a response of a group, and whether a change of their bytes is found.
