@@ -10,6 +10,7 @@
 
 pub mod board;
 pub mod clock;
+pub mod flash;
 pub mod leds;
 pub mod measure;
 pub mod mote;
