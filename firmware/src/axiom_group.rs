@@ -1,0 +1,112 @@
+//! The group of the images that are provisioned: the parameters that its controller gives to a member, compiled in. **A product has
+//! others in each device.**
+
+use tegmen::address::Address;
+use tegmen::axiom::{Admission, Association, Kept, Suite};
+
+/// The parameters of a member.
+pub struct Provisioning {
+    /// The security association of the epoch, without the secret, which follows from [`Self::admission`].
+    pub association: Association<'static>,
+    /// The secrets of the member.
+    pub admission: Admission<'static>,
+    /// SenderIDs whose numbers begin with 0 in the epoch.
+    pub senders: &'static [u8],
+}
+
+/// The parameters of the listener.
+pub const fn listener() -> Provisioning {
+    Provisioning {
+        association: association(None, LISTENER),
+        admission: admission(FIRST_LEAF, &LISTENER_PATH),
+        senders: &[SENDER_ID],
+    }
+}
+
+/// The parameters of the sender.
+pub const fn sender() -> Provisioning {
+    Provisioning {
+        association: association(Some(SENDER_ID), SENDER),
+        admission: admission(FIRST_LEAF + 1, &SENDER_PATH),
+        senders: &[],
+    }
+}
+
+const fn association(sender_id: Option<u8>, last: u8) -> Association<'static> {
+    Association {
+        group_id: 1,
+        group: ADDRESS,
+        suite: Suite::Ccm,
+        epoch: EPOCH,
+        senders: 4,
+        sender_id,
+        address: member(last).ip,
+        master_secret: &[0; 48],
+        client_random: &[3; 32],
+        server_random: &[4; 32],
+    }
+}
+
+const fn admission(leaf: u32, path: &'static [[u8; 16]; LEVELS]) -> Admission<'static> {
+    Admission { group: &GROUP, epoch: EPOCH, chain: &CHAIN, secret: &[2; 32], leaf, path }
+}
+
+/// The address of a member, with the port of the group.
+pub const fn member(last: u8) -> Address {
+    Address { ip: [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, last], port: ADDRESS.port, scope: 0 }
+}
+
+/// The last byte of the address of the sender.
+pub const SENDER: u8 = 1;
+/// The last byte of the address of the listener.
+pub const LISTENER: u8 = 2;
+/// All nodes of the realm (RFC 7346): of private use, on the port of CoAP.
+pub const ADDRESS: Address =
+    Address { ip: [0xff, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x8a], port: 5684, scope: 0 };
+
+/// The identity of the group.
+pub const GROUP: [u8; 16] = [1; 16];
+/// Levels of the tree of the group, of at most 256 members.
+pub const LEVELS: usize = 9;
+/// The leaf of the listener. That of the sender is the next one.
+pub const FIRST_LEAF: u32 = 1 << (LEVELS - 1);
+
+const SENDER_ID: u8 = 7;
+const EPOCH: u16 = 1;
+const LISTENER_PATH: [[u8; 16]; LEVELS] = path(1);
+const SENDER_PATH: [[u8; 16]; LEVELS] = path(0);
+
+/// The secrets from a leaf to the root.
+const fn path(leaf: u8) -> [[u8; 16]; LEVELS] {
+    let mut path = [[leaf; 16]; LEVELS];
+    let mut level = 1;
+    while level < LEVELS {
+        path[level] = [level as u8 + 1; 16];
+        level += 1;
+    }
+    path
+}
+
+/// h(1), from which h(2) and so the secret of epoch 2 are checked: the element before `[6; 32]`, with the secret `[5; 32]`.
+const CHAIN: [u8; 32] = [
+    0x7d, 0xc8, 0xd9, 0x5b, 0x4e, 0x95, 0xdc, 0x01, 0x6f, 0x82, 0xee, 0x90, 0x08, 0xa2, 0xc4, 0xeb, 0xef, 0x3d, 0xee,
+    0xa1, 0x81, 0x5b, 0x22, 0x58, 0xe3, 0x46, 0x77, 0x5f, 0x69, 0xdd, 0xaf, 0x2d,
+];
+
+/// Returns a reservation as one number that only rises: the epoch in 16 bits, the ends of requests and responses in 24 bits each.
+/// A key seals at most 2^23 records.
+pub const fn packed(kept: &Kept) -> u64 {
+    let Kept { epoch, requests, responses } = kept;
+    (*epoch as u64) << 48 | limited(*requests) << 24 | limited(*responses)
+}
+
+/// The inverse of [`packed`].
+pub const fn unpacked(kept: u64) -> Kept {
+    Kept { epoch: (kept >> 48) as u16, requests: kept >> 24 & MAX_NUMBER, responses: kept & MAX_NUMBER }
+}
+
+const fn limited(number: u64) -> u64 {
+    if number < MAX_NUMBER { number } else { MAX_NUMBER }
+}
+
+const MAX_NUMBER: u64 = (1 << 24) - 1;
