@@ -4,8 +4,8 @@
 //! [`run`] builds every image of `firmware/` once for each crypto provider (`build`), reads the ELF (`elf`, `panics`),
 //! executes the measuring ones under QEMU with the counting plugin (`emulate`), refuses an image that links what it must not
 //! (`absent`), writes `target/footprint.json` and
-//! compares the numbers with `firmware/budget.toml` (`budget`). Numbers repeat to the digit with one compiler, so it
-//! is always the distribution's; `target/footprint.meta.json` says which.
+//! compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`). Numbers repeat to the digit
+//! with one compiler, so it is always the distribution's; `target/footprint.meta.json` says which.
 
 mod absent;
 mod budget;
@@ -15,11 +15,13 @@ mod elf;
 mod emulate;
 mod lines;
 mod panics;
+mod relations;
 
 use budget::Budget;
 pub use components::Bytes;
 use elf::Image;
 pub use panics::PanicPlace;
+use relations::Relation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +41,7 @@ pub struct Options {
 pub enum Verdict {
     /// Nothing grew, or the budget was updated.
     WithinBudget,
-    /// Something grew; what, was printed.
+    /// Something grew, or a relation among images does not hold; what, was printed.
     OverBudget,
 }
 
@@ -86,6 +88,15 @@ pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
         }
     } else {
         print!("{}", Table(&footprints));
+    }
+    let relations = relations::of(&footprints)?;
+    let hold = relations.iter().all(Relation::holds);
+    if !options.json {
+        print!("{}", relations::Table(&relations));
+    }
+    if !hold {
+        eprint!("above a limit that no budget raises:\n{}", relations::Table(&relations));
+        return Ok(Verdict::OverBudget);
     }
 
     let budget_file = project.join("firmware/budget.toml");
@@ -241,6 +252,8 @@ pub enum Error {
         /// The file and the line of the instruction.
         at: String,
     },
+    /// An image, or the size that one names, is missing for the relations among images.
+    NoRelation(&'static str, &'static str),
     /// The budget cannot be understood.
     Budget(String),
     /// The result cannot be expressed as JSON.
@@ -258,6 +271,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: never reached the operation {operation}", image.display())
             }
             Self::Linked { image, at } => write!(f, "{image} must not link {at}"),
+            Self::NoRelation(image, what) => write!(f, "relations among images: {what} of {image} is missing"),
             Self::Budget(what) => write!(f, "firmware/budget.toml: {what}"),
             Self::Json(what) => f.write_str(what),
         }
