@@ -8,7 +8,7 @@ use crate::parts::{Body, Member, Name, Over, Paging, wrong_cursor};
 use crate::problem::{Code, Problem};
 use crate::reply::{self, Done, Once, Shown, Tagged};
 use messages::{
-    Added, Created, Creation, NewlyAdded, Rekeyed, ShownFile, ShownGroup, ShownGroups, ShownMember, Wanted,
+    Added, Created, Creation, ListedGroup, NewlyAdded, Rekeyed, ShownFile, ShownGroup, ShownGroups, ShownMember, Wanted,
 };
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
@@ -75,10 +75,21 @@ async fn left_meanwhile<S: Store>(api: &Api<S>, group: &str, member: &str) -> Re
 
 pub(crate) async fn list<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<ShownGroups>, Problem> {
     let after = page.after.map(String::from_utf8).transpose().map_err(|_| wrong_cursor())?;
-    let mut groups = controller(&api)?.list(after.as_deref(), page.most.saturating_add(1)).await?;
-    let has_more = groups.len() > page.most;
-    groups.truncate(page.most);
-    let next = groups.last().filter(|_| has_more).map(|name| to_hex(name.as_bytes()));
+    let controller = controller(&api)?;
+    let mut names = controller.list(after.as_deref(), page.most.saturating_add(1)).await?;
+    let has_more = names.len() > page.most;
+    names.truncate(page.most);
+    let next = names.last().filter(|_| has_more).map(|name| to_hex(name.as_bytes()));
+    let mut groups = Vec::with_capacity(names.len());
+    for name in names {
+        match controller.epochs(&name).await {
+            // It was deleted meanwhile.
+            Err(GroupError::NoGroup(_)) => {}
+            // The others are listed all the same.
+            Err(fault @ GroupError::Fault { .. }) => groups.push(ListedGroup::unreadable(name, &fault)),
+            epochs => groups.push(ListedGroup::of(name, epochs?)),
+        }
+    }
     Ok(Shown(ShownGroups { groups, next }))
 }
 

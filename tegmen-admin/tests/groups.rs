@@ -118,10 +118,11 @@ async fn a_group_is_shown_in_pages_changed_and_deleted() {
         operator.create(json!({ "name": name, "address": "239.1.1.1:5684" })).await;
     }
     let page = operator.ask("GET", "?limit=2", &[], Value::Null).await;
-    assert_eq!(page.body["groups"], json!(["a", "b"]));
+    let listed = |name: &str| json!({ "name": name, "epoch": 1, "epochs_left": 65_534, "warning": null });
+    assert_eq!(page.body["groups"], json!([listed("a"), listed("b")]));
     let next = page.body["next"].as_str().unwrap();
     let page = operator.ask("GET", &format!("?limit=2&after={next}"), &[], Value::Null).await;
-    assert_eq!((&page.body["groups"], &page.body["next"]), (&json!(["lamps"]), &Value::Null));
+    assert_eq!((&page.body["groups"], &page.body["next"]), (&json!([listed("lamps")]), &Value::Null));
     let (mut names, mut path) = (Vec::new(), "/lamps?limit=2".to_owned());
     let tag = loop {
         let page = operator.ask("GET", &path, &[], Value::Null).await;
@@ -214,6 +215,11 @@ async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
         warned += usize::from(rekeyed.body["warning"].is_string());
     }
     assert!(warned > 0);
+    let listed = operator.ask("GET", "", &[], Value::Null).await;
+    let warning = listed.body["groups"][0]["warning"].as_str().unwrap();
+    assert!(warning.contains("2 more epochs") && warning.contains("create a new group"), "{warning}");
+    let shown = operator.ask("GET", "/lamps", &[], Value::Null).await;
+    assert_eq!(shown.body["lacks"][0], warning);
     let evicted = operator.ask("DELETE", "/lamps/members/hall", &[], Value::Null).await;
     assert!(evicted.body["warning"].as_str().unwrap().contains("create a new group"), "{evicted:?}");
     add(json!({ "name": "stairs" }), (507, "no-epoch-left"), "create a new group").await;

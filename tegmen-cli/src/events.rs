@@ -5,7 +5,7 @@ mod stream;
 use crate::admin::{Admin, refusal};
 use crate::device::describe as device;
 use crate::key::describe as key;
-use crate::members::{describe, describe_member as member, missing, path};
+use crate::members::{describe, describe_member as member, path, warning};
 use crate::output::{Failure, Output, printable, runtime};
 use crate::serve::ended;
 use clap::Args;
@@ -96,7 +96,7 @@ impl Watched {
             out.line(|| describe(&group), || group.clone());
         } else {
             for lack in lacks.iter().filter(|lack| !self.lacks.contains(lack)) {
-                out.line(|| printable(&missing(lack)), || json!({ "group": self.name, "lacks": lack }));
+                out.line(|| printable(&warning(lack)), || json!({ "group": self.name, "lacks": lack }));
             }
         }
         self.lacks = lacks;
@@ -183,7 +183,7 @@ fn text(change: &Value) -> String {
         "group-deleted" => field("group").to_owned(),
         "member-admitted" => format!("{} {}", field("group"), member(&change["member"])),
         "member-left" => format!("{} {}", field("group"), field("name")),
-        "epoch-began" => format!("{} {}, {} more", field("group"), change["epoch"], change["epochs_left"]),
+        "epoch-began" => format!("{} {}, {} more epochs", field("group"), change["epoch"], change["epochs_left"]),
         _ => change.to_string(),
     };
     printable(&format!("{kind} {what}"))

@@ -15,7 +15,7 @@ pub(crate) fn describe(group: &Value) -> String {
     let text = |field: &str| config[field].as_str().unwrap_or_default();
     let mut lines = vec![
         format!(
-            "{name}: epoch {}, {} more, the last {} for evictions only",
+            "{name}: epoch {}, {} more epochs, the last {} for evictions only",
             group["epoch"], group["epochs_left"], group["epochs_reserved"]
         ),
         format!(
@@ -38,13 +38,24 @@ pub(crate) fn describe(group: &Value) -> String {
             controller["sender_id"]
         )
     }));
-    lines.extend(entries("lacks").filter_map(Value::as_str).map(missing));
+    lines.extend(entries("lacks").filter_map(Value::as_str).map(warning));
     lines.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A line about something that a group lacks.
-pub(crate) fn missing(lack: &str) -> String {
-    format!("  missing: {lack}")
+/// A group of a list, and its warning.
+pub(crate) fn describe_listed(group: &Value) -> String {
+    let name = group["name"].as_str().unwrap_or_default();
+    let first = match group["epoch"].as_u64() {
+        Some(epoch) => format!("{name}: epoch {epoch}, {} more epochs", group["epochs_left"]),
+        None => name.to_owned(),
+    };
+    let lines = std::iter::once(first).chain(group["warning"].as_str().map(warning));
+    lines.map(|line| printable(&line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A line with a warning about a group.
+pub(crate) fn warning(text: &str) -> String {
+    format!("  warning: {text}")
 }
 
 /// A member in one line.

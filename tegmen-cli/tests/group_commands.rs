@@ -49,10 +49,10 @@ fn an_operator_provisions_members_and_evicts_them() {
          --controller coaps://controller.example --output-dir members",
     );
     assert!(
-        created.contains("lamps: epoch 1, 65534 more") && created.contains("  hall: at 10.0.0.1, leaf 9"),
+        created.contains("lamps: epoch 1, 65534 more epochs") && created.contains("  hall: at 10.0.0.1, leaf 9"),
         "{created}"
     );
-    assert!(created.contains("missing: all 1 SenderIDs"), "{created}");
+    assert!(created.contains("warning: all 1 SenderIDs"), "{created}");
     let (switch, hall) = (member(&scene.0, "members/switch.member"), member(&scene.0, "members/hall.member"));
     assert_eq!((switch.keys.epoch, switch.keys.sender_id, hall.keys.sender_id), (1, Some(0), None));
     assert_eq!(hall.controller.as_deref(), Some("coaps://controller.example/ace-group/lamps"));
@@ -89,7 +89,7 @@ fn an_operator_provisions_members_and_evicts_them() {
         (&shown["epoch"], &shown["members"][0]["name"], &shown["size"]),
         (&5.into(), &"porch".into(), &1.into())
     );
-    assert_eq!(operator.succeeds("root.key", "group list"), "lamps\n");
+    assert_eq!(operator.succeeds("root.key", "group list"), "lamps: epoch 5, 65530 more epochs\n");
 
     operator.succeeds("root.key", "group delete lamps");
     operator.fails("root.key", "group delete lamps", 1, "(unknown-group)");
@@ -99,6 +99,41 @@ fn an_operator_provisions_members_and_evicts_them() {
         // The line may be written after the answer.
         wait(line, || std::fs::read_to_string(scene.0.join("audit.log")).unwrap().contains(line).then_some(()));
     }
+}
+
+#[test]
+fn a_group_that_is_full_or_near_its_last_epoch_is_told() {
+    let scene = Scene::new("group-shortage");
+    let (_server, operator) = server(&scene, GROUPS);
+    operator.succeeds("root.key", "group create lamps --address [ff15::1]:5684 --levels 1 --last-epoch 9");
+    for device in ["hall", "porch"] {
+        let added =
+            operator.succeeds("root.key", &format!("group add lamps {device} --sends --output {device}.member"));
+        assert!(!added.contains("Warning"), "{added}");
+    }
+    let attic = "group add lamps attic --sends --output attic.member";
+    operator.fails("root.key", attic, 1, "the group is full; create another group with more levels (group-full)");
+    for epoch in 4..=6 {
+        let rekeyed = operator.succeeds("root.key", "group rekey lamps");
+        assert_eq!(rekeyed, format!("The group lamps is in the epoch {epoch}.\n"));
+    }
+    assert_eq!(operator.succeeds("root.key", "group list"), "lamps: epoch 6, 3 more epochs\n");
+    let few = "the group lamps has 2 more epochs, the last 1 for evictions only: create a new group";
+    let evicted = operator.succeeds("root.key", "group remove lamps porch");
+    assert!(evicted.contains(&format!("Warning: {few}")), "{evicted}");
+    let listed = operator.succeeds("root.key", "group list");
+    assert_eq!(listed, format!("lamps: epoch 7, 2 more epochs\n  warning: {few}\n"));
+    let shown = operator.succeeds("root.key", "group show lamps");
+    assert!(shown.contains(&format!("  warning: {few}")), "{shown}");
+    operator.succeeds("root.key", "group rekey lamps");
+    operator.fails("root.key", "group rekey lamps", 1, "create a new group (no-epoch-left)");
+    operator.fails("root.key", attic, 1, "create a new group (no-epoch-left)");
+    assert!(!scene.0.join("attic.member").exists());
+    // The last epoch is for an eviction.
+    operator.succeeds("root.key", "group remove lamps hall");
+    let (code, listed) = operator.run("root.key", "group list --json");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((code, &listed["epoch"], &listed["epochs_left"]), (0, &9.into(), &0.into()));
 }
 
 #[test]
@@ -143,20 +178,20 @@ fn a_group_is_watched_until_it_is_deleted() {
         }
     };
     reads(&[
-        "lamps: epoch 1, 19 more, the last 2 for evictions only",
+        "lamps: epoch 1, 19 more epochs, the last 2 for evictions only",
         "  [ff15::1]:5684 ccm GroupID 1, 0 of 2 members, 0 of 16 SenderIDs",
     ]);
     operator.succeeds("root.key", "group add lamps hall --address 10.0.0.1 --output hall.member");
-    reads(&["member-admitted lamps hall: at 10.0.0.1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more"]);
+    reads(&["member-admitted lamps hall: at 10.0.0.1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more epochs"]);
     operator.succeeds("root.key", "group rekey valves");
     operator.succeeds("root.key", "group add lamps switch --sends --output switch.member");
     reads(&[
         "member-admitted lamps switch: SenderID 0, leaf 3, since epoch 3",
-        "epoch-began lamps 3, 17 more",
-        "  missing: the group is full; create another group with more levels",
+        "epoch-began lamps 3, 17 more epochs",
+        "  warning: the group is full; create another group with more levels",
     ]);
     operator.succeeds("root.key", "group remove lamps hall");
-    reads(&["member-left lamps hall", "epoch-began lamps 4, 16 more"]);
+    reads(&["member-left lamps hall", "epoch-began lamps 4, 16 more epochs"]);
     operator.succeeds("root.key", "group delete lamps");
     reads(&["group-deleted lamps"]);
     assert_eq!(lines.next(), None);

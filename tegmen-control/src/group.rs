@@ -19,7 +19,7 @@ pub mod server;
 mod tree;
 
 pub use config::{GroupConfig, GroupError, SUITES};
-pub use controller::{Controller, Report};
+pub use controller::{Controller, Epochs, Report};
 pub use departures::evict_departed;
 pub use happened::GroupHappened;
 pub use members::{Member, NewMember};

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen_base::hex::to_hex;
-use tegmen_control::group::{GroupConfig, Member, MemberFile, NewMember, Report, SUITES};
+use tegmen_control::group::{Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SUITES};
 
 /// Most members that one request creates a group with.
 const MOST: usize = 256;
@@ -280,12 +280,34 @@ impl ShownGroup {
     }
 }
 
+/// A group in a list.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ListedGroup {
+    name: String,
+    /// The current epoch; null if the group cannot be read.
+    epoch: Option<u16>,
+    /// Further epochs; null if the group cannot be read.
+    epochs_left: Option<u16>,
+    /// The warning that few epochs are left, or that the group cannot be read, with the next step.
+    warning: Option<String>,
+}
+
+impl ListedGroup {
+    pub(crate) fn of(name: String, Epochs { current, left, warning }: Epochs) -> Self {
+        Self { name, epoch: Some(current), epochs_left: Some(left), warning }
+    }
+
+    pub(crate) fn unreadable(name: String, error: &GroupError) -> Self {
+        Self { name, epoch: None, epochs_left: None, warning: Some(error.to_string()) }
+    }
+}
+
 /// A page of groups in the order of their names.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Groups")]
 pub(crate) struct ShownGroups {
-    /// The names of the groups.
-    pub(crate) groups: Vec<String>,
+    /// The groups.
+    pub(crate) groups: Vec<ListedGroup>,
     /// The cursor of the next page; null on the last page.
     pub(crate) next: Option<String>,
 }

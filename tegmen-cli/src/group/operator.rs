@@ -2,7 +2,7 @@
 
 use crate::admin::{Admin, done, pages, save_once, segment};
 use crate::events::watch;
-use crate::members::{describe, describe_member, path};
+use crate::members::{describe, describe_listed, describe_member, path};
 use crate::output::{Failure, Output, printable};
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -41,7 +41,7 @@ pub(super) enum Command {
     },
     /// Begin the next epoch with the same members.
     Rekey(Named),
-    /// List the names of all groups.
+    /// List all groups, and warn of those with few epochs left.
     List {
         #[command(flatten)]
         admin: Admin,
@@ -180,10 +180,9 @@ impl Command {
                 out.line(|| printable(&text), || with(&rekeyed, "rekeyed", &named.name));
                 warn(&rekeyed, out);
             }
-            Self::List { admin } => pages(&admin, "groups", |name| {
-                let name = name.as_str().unwrap_or_default();
-                out.line(|| printable(name), || json!({ "name": name }));
-            })?,
+            Self::List { admin } => {
+                pages(&admin, "groups", |group| out.line(|| describe_listed(group), || group.clone()))?;
+            }
             Self::Show(named) => {
                 let group = named.show()?;
                 out.line(|| describe(&group), || group.clone());

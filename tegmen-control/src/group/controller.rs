@@ -11,7 +11,7 @@ use super::members::{Member, Members, NewMember};
 use super::outbox::Outbox;
 use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
-use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused};
+use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, reserved};
 use crate::access::policy::OwnedParty;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -75,6 +75,17 @@ impl Report {
         let no_sender_id = (self.sender_ids >= usize::from(self.config.senders)).then(no_sender_id);
         few_epochs(name, self.epochs_left, self.epochs_reserved).into_iter().chain(full).chain(no_sender_id).collect()
     }
+}
+
+/// The epochs of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Epochs {
+    /// The current epoch.
+    pub current: u16,
+    /// Further epochs.
+    pub left: u16,
+    /// The warning that few are left, with the next step of the operator.
+    pub warning: Option<String>,
 }
 
 /// Returns that a group has few epochs left, if that is so.
@@ -250,12 +261,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// As [`Self::admit`].
     pub async fn rekey_after(&self, group: &str, age: Duration) -> Result<Option<Rekeying>, GroupError> {
         let is_young = |since: u64| now().saturating_sub(since) < age.as_secs();
-        // The head alone, so that a group stays where it is until its time.
-        let prefix = rows::prefix(&self.identity(group).await?);
-        let row = Row::Head.key(&prefix);
-        let head = self.store.read(row.as_bytes(), None).await?.entry;
-        let head = head.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?;
-        if is_young(Head::read(&head.value).map_err(|why| GroupError::Fault { key: row, why })?.begun.since) {
+        if is_young(self.head(group).await?.begun.since) {
             return Ok(None);
         }
         let rekeying = self.change(group, |group, _| match is_young(group.since) {
@@ -388,6 +394,26 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let page = self.store.scan(Scan { after, ..Scan::of(rows::NAMES, most) }).await?;
         let name = |entry: Entry| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::NAMES)?.to_owned());
         Ok(page.entries.into_iter().filter_map(name).collect())
+    }
+
+    /// Returns the epochs of a group, which this does not load.
+    ///
+    /// # Errors
+    /// [`GroupError::NoGroup`], [`GroupError::Fault`] or [`GroupError::Store`].
+    pub async fn epochs(&self, group: &str) -> Result<Epochs, GroupError> {
+        let Head { config, begun, .. } = self.head(group).await?;
+        let left = config.last_epoch.saturating_sub(begun.epoch);
+        let reserved = reserved(usize::from(config.last_epoch).saturating_add(1));
+        Ok(Epochs { current: begun.epoch, left, warning: few_epochs(group, left.into(), reserved) })
+    }
+
+    /// Reads the head alone, so that a group stays where it is.
+    async fn head(&self, group: &str) -> Result<Head, GroupError> {
+        let prefix = rows::prefix(&self.identity(group).await?);
+        let row = Row::Head.key(&prefix);
+        let head = self.store.read(row.as_bytes(), None).await?.entry;
+        let head = head.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?;
+        Head::read(&head.value).map_err(|why| GroupError::Fault { key: row, why })
     }
 
     /// Returns the names of all groups.

@@ -202,7 +202,7 @@ impl KeyTree {
     /// Returns how many epochs at the end of the hash chain are for evictions only, a tenth of all: members that join and leave
     /// cannot use up those that an eviction needs.
     pub const fn epochs_reserved(&self) -> usize {
-        self.chain.len() / 10
+        reserved(self.chain.len())
     }
 
     /// Returns the master secret of the current epoch, for the association of the controller's own member.
@@ -405,6 +405,11 @@ impl KeyTree {
             |root| written(None, |out| seal_epoch(crypto, &self.group, (self.epoch, chain), (root, secret), out));
         self.nodes.get(&1).map(seal).transpose()
     }
+}
+
+/// The epochs of a hash chain with this number of elements that are for evictions only.
+pub(super) const fn reserved(elements: usize) -> usize {
+    elements / 10
 }
 
 /// The nodes from a leaf to the root.
