@@ -22,7 +22,7 @@ const SENDERS: u16 = 3;
 /// Steps of one script. Each commits and signs.
 const STEPS: usize = 24;
 
-/// What lasts for longer than a script.
+/// The database, the key and the runtime that all scripts use.
 struct Bench {
     runtime: Runtime,
     database: Database,

@@ -42,7 +42,7 @@ const LOSS: u8 = 20;
 /// A lamp that is not a member any more.
 struct Evicted {
     lamp: Lamp,
-    /// What it showed when its eviction was acknowledged.
+    /// The value of its resource when its eviction was acknowledged.
     light: String,
 }
 

@@ -141,7 +141,7 @@ impl Lamp {
         Self { name, address: Switch::Field.address_v6(number).into(), process }
     }
 
-    /// What it shows, as its own host reads it in clear.
+    /// Returns the value of its resource, which its own host reads in clear.
     pub(crate) fn light(&self, network: &Network) -> String {
         let mut command = network.command(&self.name, env!("CARGO_BIN_EXE_tegmen"));
         let done = command.args(["get", "coap://127.0.0.1/light"]).output().unwrap();
