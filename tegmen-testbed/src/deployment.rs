@@ -123,7 +123,7 @@ pub struct Traffic {
     pub reboot_after: Option<f64>,
     /// Losses of memory at random.
     pub reboots: Option<Reboots>,
-    /// The other way round: node 0 asks all nodes at once, every `period_s`, and each answers.
+    /// The other way round: node 0 asks all nodes, every `period_s`, and each answers.
     pub group: Option<Group>,
 }
 
@@ -156,6 +156,16 @@ pub struct Group {
     /// Members answer at a random time within this number of seconds.
     #[serde(default = "five")]
     pub leisure_s: f64,
+    /// Node 0 asks each member alone, one after the other.
+    #[serde(default)]
+    pub each: bool,
+    /// Bytes of the tag of a record of a protected group: 16, or 8.
+    #[serde(default = "sixteen")]
+    pub tag: u8,
+}
+
+fn sixteen() -> u8 {
+    16
 }
 
 /// DEFAULT_LEISURE (RFC 7252, section 4.8), in seconds.
@@ -183,6 +193,8 @@ pub struct Stack {
     pub rejects_duplicates: bool,
     /// The radio hears nothing while it waits to send.
     pub deaf: bool,
+    /// The MAC acknowledges each frame that goes to one node.
+    pub acknowledgements: bool,
 }
 
 impl Default for Stack {
@@ -196,6 +208,7 @@ impl Default for Stack {
             hop_limit: 64,
             rejects_duplicates: true,
             deaf: false,
+            acknowledgements: true,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The stack of a node above the radio: the real CoAP node of the core, and the cost of each call. Its
 //! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
 
+mod group;
 mod objects;
 mod protection;
 mod script;
 
+pub use group::{Asking, GroupNode};
 pub use protection::Protection;
 pub use script::{Exchange, Script, Turn};
 
@@ -52,6 +54,26 @@ pub enum Wish {
     Served,
     /// The node answered with a challenge, because it had lost its state for the sender.
     Challenged,
+    /// A member answered a request to its group.
+    Heard {
+        /// The time of the request.
+        made: Instant,
+        /// The address of the member.
+        member: Address,
+    },
+    /// The node that asks a group reached a milestone.
+    Noted(Milestone),
+}
+
+/// A milestone of the node that asks a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Milestone {
+    /// It has opened a session with one more member.
+    Opened,
+    /// It has opened the sessions that a request needs.
+    Connected,
+    /// All members have answered a request.
+    Answered,
 }
 
 /// A node that makes readings, or takes them.
@@ -60,6 +82,10 @@ pub trait Mote {
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>);
     /// A datagram came.
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>);
+    /// A datagram came to the address of a group, which is the local end of `path`.
+    fn receive_group(&mut self, now: Instant, path: &Path, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
+        let _ = (now, path, datagram, wishes);
+    }
     /// Time has passed.
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>);
     /// When to call [`Self::poll`].
@@ -188,16 +214,16 @@ impl<const PEERS: usize> Node<PEERS> {
         let cx = &mut self.environment.at(now);
         let id = match (self.server, self.setup.protection) {
             (Some(id), _) => id,
-            (None, Protection::Coap | Protection::CoapProtected | Protection::Oscore) => {
-                let Ok(id) = self.node.endpoint.plain(cx, &path, Rank::Ours) else { return };
-                self.server = Some(id);
-                id
-            }
             (None, Protection::CoapDtls) => {
                 if self.node.endpoint.peers.find(&path, Phase::Handshaking).is_none() {
                     let _ = self.node.endpoint.connect(cx, &path);
                 }
                 return;
+            }
+            (None, _) => {
+                let Ok(id) = self.node.endpoint.plain(cx, &path, Rank::Ours) else { return };
+                self.server = Some(id);
+                id
             }
         };
         self.readings.pop_front();

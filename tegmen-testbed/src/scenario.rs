@@ -5,10 +5,12 @@ mod group;
 
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
-use crate::mote::{Exchange, HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Script, Setup, Wish};
+use crate::mote::{
+    Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Node, Protection, SMALL_HUB, Script, Setup, Wish,
+};
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
-use crate::sim::{Captured, Micros, Network, NodeId, Radio, Told};
+use crate::sim::{Activity, Captured, Micros, Network, NodeId, Radio, Told};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -64,17 +66,74 @@ pub struct Outcome {
 /// # Panics
 /// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
 pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
-    let mut world = World::new(deployment, protection, seed, |node, nodes, setup| match node {
-        0 if nodes > SMALL_HUB + 1 => Box::new(Node::<HUB>::new(seed, node, setup)),
-        0 => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
-        _ => Box::new(Node::<LEAF>::new(seed, node, setup)),
-    });
+    let (mut world, mut frames) = (world_of(deployment, protection, seed), Vec::new());
     if capture {
         world.network.start_capture();
     }
     world.go();
-    let frames = world.network.take_capture();
+    if capture {
+        frames = world.network.take_capture();
+    }
     (world.outcome(), frames)
+}
+
+/// The run of a deployment in which node 0 asks a group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupRun {
+    /// The result.
+    pub outcome: Outcome,
+    /// The milestones of node 0.
+    pub noted: Vec<Noted>,
+    /// The frames that were on the air.
+    pub frames: Vec<Captured>,
+    /// Datagrams of DTLS handshakes that were sent.
+    pub handshakes: u64,
+}
+
+/// Runs a deployment in which node 0 asks a group.
+///
+/// # Panics
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> GroupRun {
+    let mut world = world_of(deployment, protection, seed);
+    world.network.start_capture();
+    world.go();
+    let (frames, noted) = (world.network.take_capture(), std::mem::take(&mut world.noted));
+    GroupRun { handshakes: world.handshakes, noted, frames, outcome: world.outcome() }
+}
+
+/// The nodes of a deployment, with their stacks.
+fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
+    let asking = deployment.traffic.group.map(Asking::from);
+    World::new(deployment, protection, seed, |node, addresses, setup| -> Box<dyn Mote> {
+        let is_large = addresses.len() > SMALL_HUB + 1;
+        let makers = deployment.makers(addresses.len());
+        match (node, asking) {
+            (0, Some(asking)) => {
+                let members: Vec<Address> = makers.iter().map(|member| addresses[*member]).collect();
+                match is_large {
+                    true => Box::new(GroupNode::<HUB, HUB>::new(seed, node, setup, asking, &members)),
+                    false => Box::new(GroupNode::<SMALL_HUB, SMALL_HUB>::new(seed, node, setup, asking, &members)),
+                }
+            }
+            (_, Some(asking)) => Box::new(GroupNode::<LEAF, 1>::new(seed, node, setup, asking, &[])),
+            (0, None) if is_large => Box::new(Node::<HUB>::new(seed, node, setup)),
+            (0, None) => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
+            (_, None) => Box::new(Node::<LEAF>::new(seed, node, setup)),
+        }
+    })
+}
+
+/// A milestone of the node that asks a group, and the account of all nodes then. The radio's part is counted a millisecond
+/// later, so that the acknowledgement of the last frame is in it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Noted {
+    /// The milestone.
+    pub milestone: Milestone,
+    /// The time at which the processor of the node was done.
+    pub at: Micros,
+    /// Of each node: the activity of its radio, and the time and the instructions of its processor.
+    pub nodes: Vec<(Activity, Micros, u64)>,
 }
 
 /// Runs an exchange once, between the node of a deployment that makes readings, which begins, and node 0.
@@ -94,12 +153,15 @@ struct World<'s> {
     network: Network,
     stations: Vec<Station>,
     contexts: Vec<Context>,
+    addresses: Vec<Address>,
     makers: Vec<NodeId>,
     costs: Costs,
     cycles: f64,
     platform: Platform,
-    /// Requests to the group: when, and who has answered.
-    asked: Vec<(Micros, Vec<bool>)>,
+    /// Milestones, of which the last ones wait for the account of the radio.
+    noted: Vec<Noted>,
+    is_accounted: usize,
+    handshakes: u64,
     outcome: Outcome,
 }
 
@@ -111,7 +173,7 @@ struct Station {
     link: LinkAddress,
     routes: Vec<Route>,
     traffic: Stream,
-    leisure: Stream,
+    relaying: Stream,
     reboots: Stream,
     /// Somebody is farther away from node 0 than it, over it: what is flooded goes on.
     relays: bool,
@@ -182,13 +244,13 @@ impl Station {
     fn new(
         deployment: &Deployment,
         layout: &Layout<'_>,
-        (node, nodes): (NodeId, usize),
+        (node, all): (NodeId, &[Address]),
         (protection, costs): (Protection, Costs),
         seed: u64,
-        made: &impl Fn(NodeId, usize, Setup) -> Box<dyn Mote>,
+        made: &impl Fn(NodeId, &[Address], Setup) -> Box<dyn Mote>,
     ) -> Self {
         let Deployment { stack, traffic, .. } = deployment;
-        let address = Address { ip: layout.ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
+        let (address, nodes) = (all[node], all.len());
         let setup = Setup {
             local: address,
             protection,
@@ -199,13 +261,13 @@ impl Station {
         };
         let speaks = if traffic.group.is_some() { node == 0 } else { deployment.makers(nodes).contains(&node) };
         Self {
-            mote: made(node, nodes, setup),
+            mote: made(node, all, setup),
             interface: Interface::new(),
             address,
             link: layout.addresses[node],
             routes: layout.routes(node),
             traffic: Stream::new(seed, node, Purpose::Traffic),
-            leisure: Stream::new(seed, node, Purpose::Leisure),
+            relaying: Stream::new(seed, node, Purpose::Leisure),
             reboots: Stream::new(seed, node, Purpose::Reboots),
             relays: layout.parents.iter().skip(1).any(|parent| *parent == node),
             later: Vec::new(),
@@ -228,28 +290,29 @@ enum Later {
     Forward(LinkAddress, Vec<u8>),
     /// Somebody else's flooded frame.
     Relay(Vec<u8>),
-    /// An answer to a group's request, to this address.
-    Answer(Address, Vec<u8>),
 }
 
 impl<'s> World<'s> {
-    /// `made` makes the stack of a node, of a number of nodes.
+    /// `made` makes the stack of a node, of nodes with these addresses.
     fn new(
         deployment: &'s Deployment,
         protection: Protection,
         seed: u64,
-        made: impl Fn(NodeId, usize, Setup) -> Box<dyn Mote>,
+        made: impl Fn(NodeId, &[Address], Setup) -> Box<dyn Mote>,
     ) -> Self {
         let links = deployment.links().expect("a checked deployment");
         let parents = deployment.parents(&links).expect("a checked deployment");
         let nodes = links.nodes();
         let stack = &deployment.stack;
         let layout = Layout { stack, parents, addresses: (0..nodes).map(|node| link_of(stack, node)).collect() };
-        let radio = Radio { rejects_duplicates: stack.rejects_duplicates, deaf: stack.deaf, ..Radio::STANDARD };
+        let Stack { rejects_duplicates, deaf, acknowledgements: acknowledges, .. } = *stack;
+        let radio = Radio { rejects_duplicates, deaf, acknowledges, ..Radio::STANDARD };
         let network = Network::with_addresses(seed, radio, links, &layout.addresses);
         let costs = Costs::of_budget();
+        let address_of = |node| Address { ip: layout.ip_of(node), port: stack.ports[usize::from(node == 0)], scope: 0 };
+        let all: Vec<Address> = (0..nodes).map(address_of).collect();
         let stations =
-            (0..nodes).map(|node| Station::new(deployment, &layout, (node, nodes), (protection, costs), seed, &made));
+            (0..nodes).map(|node| Station::new(deployment, &layout, (node, &all), (protection, costs), seed, &made));
         let contexts = match stack.addresses {
             Prefix::Context => vec![Context { id: 0, prefix: PREFIX, len: 64 }],
             _ => Vec::new(),
@@ -257,13 +320,16 @@ impl<'s> World<'s> {
         Self {
             deployment,
             stations: stations.collect(),
+            addresses: all,
             network,
             contexts,
             makers: deployment.makers(nodes),
             costs,
             cycles: deployment.mote.cycles_per_instruction,
             platform: Platform::find(&deployment.mote.platform).expect("a checked deployment"),
-            asked: Vec::new(),
+            noted: Vec::new(),
+            is_accounted: 0,
+            handshakes: 0,
             outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
         }
     }
@@ -291,6 +357,7 @@ impl<'s> World<'s> {
                 Told::Alarm { node, token: LEAVE } => self.leave(node),
                 Told::Alarm { node, token: POLL } => self.poll(node),
                 Told::Alarm { node, token: LATER } => self.now_due(node),
+                Told::Alarm { token: ACCOUNT, .. } => self.account(),
                 Told::Alarm { node, token } => self.move_to(node, token - MOVE),
                 Told::Received { node, from, payload } => self.receive(node, from, &payload),
                 Told::Sent { .. } => {}
@@ -324,12 +391,9 @@ impl<'s> World<'s> {
             let pause = period - period / 4 + station.traffic.below(period / 2 + 1);
             self.network.alarm(node, self.network.now() + pause, READ);
         }
-        if self.deployment.traffic.group.is_some() {
-            return self.ask_group();
-        }
         let mut wishes = Vec::new();
         station.mote.read(now, to, &mut wishes);
-        self.outcome.made += 1;
+        self.outcome.made += if self.deployment.traffic.group.is_some() { self.makers.len() as u64 } else { 1 };
         self.fulfil(node, wishes);
     }
 
@@ -392,6 +456,7 @@ impl<'s> World<'s> {
         self.work(node, instructions, datagrams);
         let station = &mut self.stations[node];
         let working = station.busy_until - self.network.now();
+        let mut noted = Vec::new();
         for wish in wishes {
             match wish {
                 Wish::Send { to, datagram } => {
@@ -414,6 +479,15 @@ impl<'s> World<'s> {
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),
                 Wish::Challenged => self.outcome.challenges += 1,
+                Wish::Heard { made, member } => {
+                    let Some(member) = self.addresses.iter().position(|address| *address == member) else { continue };
+                    self.outcome.answered += 1;
+                    let delay = now.since(made).as_micros() as Micros + working;
+                    self.outcome.delays.push(delay);
+                    self.outcome.first_try.push(delay);
+                    self.outcome.by_node[member].push(delay);
+                }
+                Wish::Noted(milestone) => noted.push((milestone, self.network.now() + working)),
                 Wish::GivenUp | Wish::Served => {}
             }
         }
@@ -424,15 +498,34 @@ impl<'s> World<'s> {
             station.alarm = Some(next);
             self.network.alarm(node, next, POLL);
         }
+        for (milestone, at) in noted {
+            let account = |station: &Station| (Activity::default(), station.cpu, station.instructions);
+            self.noted.push(Noted { milestone, at, nodes: self.stations.iter().map(account).collect() });
+            self.network.alarm(node, self.network.now() + ACKNOWLEDGED_AFTER, ACCOUNT);
+        }
+    }
+
+    /// Adds the account of the radios to the oldest milestone that waits for it.
+    fn account(&mut self) {
+        let Some(noted) = self.noted.get_mut(self.is_accounted) else { return };
+        self.is_accounted += 1;
+        for (node, (activity, ..)) in noted.nodes.iter_mut().enumerate() {
+            *activity = self.network.activity(node);
+        }
     }
 
     /// A datagram leaves the node.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
+        // The content type of its first record (RFC 5246, section 6.2.1): change_cipher_spec or handshake.
+        self.handshakes += u64::from(matches!(datagram.first(), Some(20 | 22)));
         let path = Path { local: self.stations[node].address, remote: to };
         let Ok(headers) = ip::headers(&path, self.deployment.stack.hop_limit, &datagram) else { return };
         let mut packet = headers.to_vec();
         packet.extend(datagram);
+        if to.ip[0] == 0xff {
+            return self.flood(node, &packet);
+        }
         let routes = &self.stations[node].routes;
         if let Some(next) = next_hop(routes, &to.ip) {
             self.send(node, next, &packet);
@@ -462,19 +555,13 @@ impl<'s> World<'s> {
             Some(Arrived::Here(packet)) => {
                 let Ok(Datagram { path, payload }) = Datagram::parse(packet) else { return };
                 let received = self.costs.receive_of(payload.len());
-                if let Some(group) = self.deployment.traffic.group {
-                    let payload = payload.to_vec();
-                    self.work(node, received, 1);
-                    match node {
-                        0 => self.hear_member(&path.remote, &payload),
-                        _ => self.answer_group(node, group, path.remote, &payload),
-                    }
-                } else {
-                    let mut wishes = Vec::new();
-                    station.mote.receive(now, path.remote, payload, &mut wishes);
-                    self.work(node, received, 1);
-                    self.fulfil(node, wishes);
+                let mut wishes = Vec::new();
+                match path.local.ip[0] {
+                    0xff => station.mote.receive_group(now, &path, payload, &mut wishes),
+                    _ => station.mote.receive(now, path.remote, payload, &mut wishes),
                 }
+                self.work(node, received, 1);
+                self.fulfil(node, wishes);
             }
             Some(Arrived::On(next, packet)) => {
                 let (len, packet) = (packet.len().saturating_sub(ip::HEADROOM), packet.to_vec());
@@ -504,10 +591,6 @@ impl<'s> World<'s> {
                 self.network.send(node, LinkAddress::BROADCAST, &payload);
             }
             Later::Forward(next, packet) => self.send(node, next, &packet),
-            Later::Answer(to, datagram) => {
-                self.stations[node].leaving.push_back((to, datagram));
-                self.leave(node);
-            }
         }
     }
 
@@ -551,8 +634,12 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// Something is due that was to be sent later.
 const LATER: u64 = 4;
+/// The radio has acknowledged the last frame before a milestone.
+const ACCOUNT: u64 = 5;
 /// A change of address: the first in the deployment's list.
-const MOVE: u64 = 5;
+const MOVE: u64 = 6;
+/// The longest time from the end of a frame to the end of its acknowledgement, rounded up.
+const ACKNOWLEDGED_AFTER: Micros = 1000;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
 

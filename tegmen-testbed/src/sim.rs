@@ -198,7 +198,8 @@ impl Network {
     pub fn send(&mut self, node: NodeId, to: LinkAddress, payload: &[u8]) -> Option<u64> {
         let station = self.stations.get_mut(node)?;
         station.sequence = station.sequence.wrapping_add(1);
-        let header = frame::Header::data(PAN, station.address, to, station.sequence);
+        let mut header = frame::Header::data(PAN, station.address, to, station.sequence);
+        header.acknowledge &= self.radio.acknowledges;
         let mut out = [0; frame::MAX_LEN];
         let psdu = frame::write(&header, payload, &mut out).ok()?;
         let ticket = self.next_ticket;

@@ -1,4 +1,13 @@
 use super::*;
+use std::cell::Cell;
+use tegmen::address::{Address, Path};
+use tegmen::axiom::{Association, Kept, Member, Suite};
+use tegmen::crypto::{Compact, Crypto, NotAuthentic, Unsupported};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, Both, Config, Records};
+use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::identity::Principal;
+use tegmen::time::Instant;
 
 #[test]
 fn the_budget_has_what_is_needed() {
@@ -19,3 +28,132 @@ fn instructions_take_their_time() {
     assert_eq!(micros(16_000, 1.0, 16_000_000), 1_000);
     assert_eq!(micros(16_000, 1.3, 16_000_000), 1_300);
 }
+
+/// The provider of motes, which counts the blocks that its SHA-256 compresses.
+struct Counting(Compact);
+
+thread_local! {
+    static BLOCKS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Crypto for Counting {
+    type Aead = <Compact as Crypto>::Aead;
+    const AES_128_CCM: Self::Aead = Compact::AES_128_CCM;
+
+    fn seal(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &mut [u8],
+    ) -> Result<(), Unsupported> {
+        self.0.seal(aead, key, nonce, aad, body, tag)
+    }
+
+    fn open(
+        &mut self,
+        aead: Self::Aead,
+        key: &[u8],
+        nonce: &[u8],
+        aad: &[u8],
+        body: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        self.0.open(aead, key, nonce, aad, body, tag)
+    }
+
+    fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
+        BLOCKS.set(BLOCKS.get() + blocks.len() as u64);
+        Compact::sha256_compress(state, blocks);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.0.random(out);
+    }
+}
+
+/// Blocks since the last call.
+fn blocks() -> u64 {
+    BLOCKS.replace(0)
+}
+
+struct End {
+    endpoint: Endpoint<PeerArray<(), 1, 1, 400, 1400>, Both>,
+    environment: Environment<Counting>,
+    path: Path,
+    established: bool,
+    blocks: u64,
+}
+
+impl End {
+    fn new(last: u8) -> Self {
+        let address =
+            |last| Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 };
+        let mut environment = Environment::new(Counting(Compact::new([last; 32])));
+        let endpoint = Endpoint::new(&mut environment.at(NOW), PeerArray::new(), Config::default());
+        let path = Path { local: address(last), remote: address(3 - last) };
+        Self { endpoint, environment, path, established: false, blocks: 0 }
+    }
+
+    /// Takes a datagram, or only does what is due. Returns the datagrams that this sends.
+    fn turn(&mut self, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
+        blocks();
+        let mut sent = Vec::new();
+        let mut records = Records::new(&mut datagram);
+        let mut is_polled = false;
+        loop {
+            let (mut out, cx) = ([0; 600], &mut self.environment.at(NOW));
+            let event = match is_polled {
+                false => self.endpoint.handle(cx, &self.path, &mut records, &mut out),
+                true => self.endpoint.poll(cx, &mut out),
+            };
+            match event {
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => sent.push(out[..len.into()].to_vec()),
+                Some(Event::Need(id)) => {
+                    let answer = Answer::Psk { identity: b"one", key: &[1; 16], principal: Principal(1) };
+                    let event = self.endpoint.resume(&mut self.environment.at(NOW), id, answer);
+                    self.established |= matches!(event, Some(Event::Established(_)));
+                }
+                Some(event) => self.established |= matches!(event, Event::Established(_)),
+                None if is_polled => break,
+                None => is_polled = true,
+            }
+        }
+        self.blocks += blocks();
+        sent
+    }
+}
+
+#[test]
+fn the_key_of_a_listener_takes_its_share_of_a_handshake() {
+    let mut ends = [End::new(1), End::new(2)];
+    let path = ends[0].path;
+    ends[0].endpoint.connect(&mut ends[0].environment.at(NOW), &path).unwrap();
+    let mut flying = ends[0].turn(Vec::new());
+    for receiver in (0..20).map(|turn| 1 - turn % 2) {
+        flying = flying.into_iter().flat_map(|datagram| ends[receiver].turn(datagram)).collect();
+    }
+    assert!(ends.iter().all(|end| end.established));
+    assert_eq!(ends[0].blocks, CLIENT_COMPRESSIONS);
+
+    let association = Association {
+        group_id: 1,
+        group: ends[0].path.local,
+        suite: Suite::Ccm,
+        epoch: 1,
+        senders: 1,
+        sender_id: None,
+        address: ends[0].path.local.ip,
+        master_secret: &[1; 48],
+        client_random: &[2; 32],
+        server_random: &[3; 32],
+    };
+    let mut member = Member::<1, 0>::new(&mut ends[0].environment.crypto, &association, &Kept::default()).unwrap();
+    blocks();
+    member.know_sender::<Counting>(0, 0).unwrap();
+    assert_eq!(blocks(), DERIVE_COMPRESSIONS);
+}
+
+const NOW: Instant = Instant::from_micros(1);

@@ -97,17 +97,33 @@ impl Deployment {
 
     fn check_group(&self) -> Result<(), Fault> {
         let traffic = &self.traffic;
-        let Some(group) = traffic.group else { return Ok(()) };
+        let protections = &self.stack.protections;
+        let Some(group) = traffic.group else {
+            let only_groups = protections.iter().find(|name| name.is_in_group());
+            return require(only_groups.is_none(), "stack", "protections", || {
+                format!("protections: {} is for a group", only_groups.map_or("", |name| name.name()))
+            });
+        };
         require((0.0..=1e6).contains(&group.leisure_s), "traffic", "group", || {
             "group: leisure_s is seconds, 0 at least, 1e6 at most".into()
         })?;
-        let is_get = traffic.payload == 0 && traffic.reboot_after.is_none();
-        require(is_get && traffic.readings <= u32::from(u16::MAX), "traffic", "group", || {
-            "group: it is asked with GET: payload = 0, 65535 readings at most, no reboot_after".into()
+        require([8, 16].contains(&group.tag), "traffic", "group", || "group: tag is 8 or 16 bytes".into())?;
+        require(traffic.reboot_after.is_none(), "traffic", "group", || "group: not with reboot_after".into())?;
+        require(self.moves.is_empty(), "moves", "node", || "moves: not with a group".into())?;
+        require(self.stack.ports[0] == self.stack.ports[1], "stack", "ports", || {
+            "ports: the nodes of a group have one port".into()
         })?;
-        require(self.stack.protections == [Protection::Coap], "stack", "protections", || {
-            "protections: nothing protects what a group is asked: protections = [\"coap\"]".into()
-        })
+        let fits =
+            |name: &Protection| Protection::OF_GROUPS.contains(name) && (group.each || *name != Protection::CoapDtls);
+        require(
+            protections.iter().all(fits) && !(group.each && protections.iter().any(|name| name.is_in_group())),
+            "stack",
+            "protections",
+            || {
+                "protections: of a group that is asked at once coap, axiom and axiom+dtls; with each = true coap and coap+dtls"
+                .into()
+            },
+        )
     }
 
     fn check_hops(&self, links: &Links) -> Result<(), Fault> {

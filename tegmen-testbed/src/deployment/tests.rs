@@ -199,13 +199,23 @@ fn moves_are_of_nodes_that_are_there() {
 }
 
 #[test]
-fn a_group_is_asked_without_protection() {
-    let group = GOOD.replace("payload = 10", "payload = 0\ngroup = { leisure_s = 2.5 }");
-    let open = format!("{group}[stack]\nprotections = [\"coap\"]\n");
-    let plan = Plan::parse("plan.toml", &open).unwrap();
-    assert_eq!(plan.cases[0].deployment.traffic.group, Some(Group { leisure_s: 2.5 }));
-    let protected = wrong(&format!("{group}[stack]\nports = [5683, 5683]\n"));
-    assert_eq!((protected.line, protected.what.contains("[\"coap\"]")), (Some(10), true), "{protected}");
-    let put = wrong(&open.replace("payload = 0", "payload = 1"));
-    assert_eq!((put.line, put.what.contains("payload = 0")), (Some(9), true), "{put}");
+fn a_group_has_protections_of_its_own() {
+    let group = GOOD.replace("payload = 10", "payload = 10\ngroup = { leisure_s = 2.5 }");
+    let with =
+        |protections: &str, ports: &str| format!("{group}[stack]\nprotections = {protections}\nports = {ports}\n");
+    let plan = Plan::parse("plan.toml", &with("[\"coap\", \"axiom\", \"axiom+dtls\"]", "[5683, 5683]")).unwrap();
+    assert_eq!(plan.cases[0].deployment.traffic.group, Some(Group { leisure_s: 2.5, each: false, tag: 16 }));
+    let each = group.replace("2.5", "2.5, each = true, tag = 8");
+    Plan::parse("plan.toml", &format!("{each}[stack]\nprotections = [\"coap\", \"coap+dtls\"]\n")).unwrap();
+    for (text, what) in [
+        (with("[\"coap+dtls\"]", "[5683, 5683]"), "each = true coap and coap+dtls"),
+        (with("[\"oscore\"]", "[5683, 5683]"), "axiom+dtls"),
+        (with("[\"coap\"]", "[5683, 5684]"), "one port"),
+        (with("[\"coap\"]", "[5683, 5683]").replace("2.5", "2.5, tag = 12"), "8 or 16"),
+        (format!("{each}[stack]\nprotections = [\"axiom\"]\n"), "each = true coap and coap+dtls"),
+        (format!("{GOOD}[stack]\nprotections = [\"axiom\"]\n"), "axiom is for a group"),
+    ] {
+        let wrong = wrong(&text);
+        assert!(wrong.line.is_some() && wrong.what.contains(what), "{wrong}");
+    }
 }

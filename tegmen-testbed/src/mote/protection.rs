@@ -15,11 +15,20 @@ pub enum Protection {
     /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
     #[serde(rename = "oscore")]
     Oscore,
+    /// Requests to a group with the keys of the group, and responses with keys that Axiom derives from these.
+    #[serde(rename = "axiom")]
+    Axiom,
+    /// Requests to a group with the keys of the group, and responses over a DTLS session with each member
+    /// (draft-keoh-dice-multicast-security).
+    #[serde(rename = "axiom+dtls")]
+    AxiomDtls,
 }
 
 impl Protection {
-    /// All that there are.
+    /// The protections of readings.
     pub const ALL: [Self; 4] = [Self::Coap, Self::CoapProtected, Self::CoapDtls, Self::Oscore];
+    /// The protections of a group that is asked.
+    pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
     /// The protections of a plan that names none. A protection that leaves readings unprotected has to be named.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
@@ -30,12 +39,24 @@ impl Protection {
             Self::CoapProtected => "coap-protected",
             Self::CoapDtls => "coap+dtls",
             Self::Oscore => "oscore",
+            Self::Axiom => "axiom",
+            Self::AxiomDtls => "axiom+dtls",
         }
+    }
+
+    /// True if a group is asked over a session with each member, or its members answer over one.
+    pub const fn has_sessions(self) -> bool {
+        matches!(self, Self::CoapDtls | Self::AxiomDtls)
+    }
+
+    /// True if the keys of a group protect requests.
+    pub const fn is_in_group(self) -> bool {
+        matches!(self, Self::Axiom | Self::AxiomDtls)
     }
 
     /// True if requests are protected, and with them the readings.
     pub const fn protects_readings(self) -> bool {
-        matches!(self, Self::CoapDtls | Self::Oscore)
+        matches!(self, Self::CoapDtls | Self::Oscore | Self::Axiom | Self::AxiomDtls)
     }
 
     /// The firmware image that shows what a client of this protection takes of a mote's memory.
@@ -43,7 +64,8 @@ impl Protection {
         match self {
             // There is none with coap-protected: it takes AES besides.
             Self::Coap | Self::CoapProtected => "coap",
-            Self::CoapDtls => "dtls_psk_client",
+            // There is none yet with groups, which have the records of DTLS.
+            Self::CoapDtls | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
             // Both ends of a context in one.
             Self::Oscore => "oscore",
         }

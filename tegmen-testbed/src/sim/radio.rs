@@ -22,6 +22,8 @@ pub struct Radio {
     pub forgets_interference: bool,
     /// The radio hears nothing from the start of a medium access to its end, as the AT86RF231 in its extended mode.
     pub deaf: bool,
+    /// Frames to one node ask for an acknowledgement.
+    pub acknowledges: bool,
 }
 
 impl Radio {
@@ -34,6 +36,7 @@ impl Radio {
         rejects_duplicates: false,
         forgets_interference: false,
         deaf: false,
+        acknowledges: true,
     };
 
     /// The defaults of the standard, and bit errors as the model lr-wpan of ns-3 draws them.

@@ -1,0 +1,68 @@
+//! The application of a node of a group: a member serves its resource, and node 0 keeps the responses that came.
+
+use super::{Protection, RESOURCE, Setup};
+use std::collections::VecDeque;
+use tegmen::address::{Address, Path};
+use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::{Authorized, Code, Handler, MessageRef, RequestId, Response};
+use tegmen::identity::{Identity, PeerId};
+use tegmen::node::{self, DeferredRequest, Reply};
+
+pub(super) struct Application {
+    setup: Setup,
+    /// Requests that were served since they were counted.
+    pub(super) served: u32,
+    /// Tokens of requests to the group that are answered over a session.
+    pub(super) deferred: Vec<Vec<u8>>,
+    /// Responses to requests to the group, and the members.
+    pub(super) heard: VecDeque<(RequestId, Address)>,
+    /// Ends of requests to one member; true if there is a response.
+    pub(super) replies: VecDeque<(RequestId, bool)>,
+}
+
+impl Application {
+    pub(super) const fn new(setup: Setup) -> Self {
+        Self { setup, served: 0, deferred: Vec::new(), heard: VecDeque::new(), replies: VecDeque::new() }
+    }
+}
+
+impl node::Application for Application {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&Anybody, self))
+    }
+
+    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
+        self.deferred.push(request.message.token().to_vec());
+    }
+
+    fn on_reply(&mut self, _: PeerId, request: RequestId, reply: Reply<'_>) {
+        let is_answered = match reply {
+            Reply::Response(response) => response.code().is_success(),
+            Reply::Acknowledged => return,
+            Reply::Cut(_) | Reply::Reset | Reply::TimedOut | Reply::NotSent(_) | Reply::Refused { .. } => false,
+        };
+        self.replies.push_back((request, is_answered));
+    }
+
+    fn on_member_response(&mut self, request: RequestId, (path, _): (&Path, Identity), response: &MessageRef<'_>) {
+        if response.code().is_success() {
+            self.heard.push_back((request, path.remote));
+        }
+    }
+}
+
+impl Handler for Application {
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.served += 1;
+        if !request.message().path_is(RESOURCE) {
+            return Err(Code::NOT_FOUND);
+        }
+        if self.setup.protection == Protection::AxiomDtls {
+            response.defer();
+            return Ok(());
+        }
+        response.set_code(Code::CHANGED);
+        let payload = vec![0x24; self.setup.response];
+        if payload.is_empty() { Ok(()) } else { response.payload(&payload) }
+    }
+}
