@@ -7,6 +7,7 @@ pub mod agreement;
 pub mod blink;
 mod ends;
 pub mod handshakes;
+mod messages;
 pub mod objects;
 pub mod report;
 pub mod two_way;

@@ -30,6 +30,18 @@ pub struct Exchange {
     pub timeout: Duration,
 }
 
+impl Exchange {
+    /// The exchange of these datagrams: those that one node sends one after the other are a turn. Each comes with a mark that
+    /// differs for the two nodes, and with the time that its sender needs before, of which the longest one of a turn counts.
+    pub fn of(datagrams: Vec<(bool, Vec<u8>, Micros)>, timeout: Duration) -> Self {
+        let turns = datagrams.chunk_by(|one, next| one.0 == next.0).map(|turn| Turn {
+            datagrams: turn.iter().map(|(_, bytes, _)| bytes.clone()).collect(),
+            pause: turn.iter().map(|(.., pause)| *pause).max().unwrap_or(0),
+        });
+        Self { turns: turns.collect(), timeout }
+    }
+}
+
 /// One node of an exchange.
 pub struct Script {
     exchange: Exchange,

@@ -12,14 +12,14 @@ use crate::cost::{self, CYCLES_PER_INSTRUCTION};
 use crate::deployment::{Deployment, Plan};
 use crate::figure::{Figure, Source};
 use crate::interval::{self, Mean};
-use crate::mote::{Exchange, Turn};
+use crate::mote::Exchange;
 use crate::papers::ends::{self, Sent, Session};
+use crate::papers::messages::{self, message, request};
 use crate::parallel;
 use crate::platform::Platform;
 use crate::scenario::{self, Outcome};
 use crate::sim::Micros;
-use tegmen::buf::Frame;
-use tegmen::coap::{BuildError, Builder, Code, MessageType, OptionNumber};
+use tegmen::coap::{Code, MessageType, OptionNumber};
 use tegmen::time::Duration;
 
 /// The messages of access control, as the product writes them. This crate does not depend on that part of the product.
@@ -108,12 +108,9 @@ struct Flow {
 
 impl Flow {
     fn new(name: &'static str, steps: &[Step], timeout: Duration) -> Self {
-        let turns = steps.chunk_by(|one, next| one.by_publisher == next.by_publisher).map(|steps| Turn {
-            datagrams: steps.iter().map(|step| step.bytes.clone()).collect(),
-            pause: steps.iter().map(|step| step.pause).max().unwrap_or(0),
-        });
         let by_publisher = steps.first().is_some_and(|step| step.by_publisher);
-        Self { name, by_publisher, exchange: Exchange { turns: turns.collect(), timeout } }
+        let datagrams = steps.iter().map(|step| (step.by_publisher, step.bytes.clone(), step.pause)).collect();
+        Self { name, by_publisher, exchange: Exchange::of(datagrams, timeout) }
     }
 
     fn datagrams(&self) -> impl Iterator<Item = &Vec<u8>> {
@@ -189,33 +186,11 @@ fn handshake_micros(image: &str, end: &str) -> Micros {
     cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], opal.clock_hz)
 }
 
-fn request(code: Code, path: &str, content_format: Option<u16>, payload: &[u8]) -> Vec<u8> {
-    message(MessageType::Confirmable, code, |message| {
-        message.path(path)?;
-        if let Some(format) = content_format {
-            message.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
-        }
-        message.payload(payload)
-    })
-}
-
 fn response(code: Code, max_age: Option<u32>) -> Vec<u8> {
     message(MessageType::Acknowledgement, code, |message| match max_age {
         Some(seconds) => message.uint(OptionNumber::MAX_AGE, seconds),
         None => Ok(()),
     })
-}
-
-fn message(
-    kind: MessageType,
-    code: Code,
-    write: impl FnOnce(&mut Builder<'_, '_>) -> std::result::Result<(), BuildError>,
-) -> Vec<u8> {
-    let mut storage = [0; 1152];
-    let mut frame = Frame::new(&mut storage, 0);
-    let built = Builder::new(&mut frame, kind, code, 1, &[1, 2]).and_then(|mut message| write(&mut message));
-    built.expect("a short message");
-    frame.finish().to_vec()
 }
 
 /// One run of a flow. In the simulation the end that begins is the last node of the chain.
@@ -246,13 +221,7 @@ fn counted(flow: &Flow) -> Vec<Figure> {
 /// The messages that pass on the Internet.
 fn internet(messages: &Messages) -> Vec<Figure> {
     let coap = |path, payload: &[u8]| request(Code::POST, path, Some(ACE_CBOR), payload).len();
-    let answer = |payload: &[u8]| {
-        message(MessageType::Acknowledgement, Code::CREATED, |message| {
-            message.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into())?;
-            message.payload(payload)
-        })
-        .len()
-    };
+    let answer = |payload: &[u8]| messages::answer(Code::CREATED, ACE_CBOR, payload).len();
     [
         (FIRST_CONTACT, "introspection_request", coap("introspect", &messages.introspection[0])),
         (FIRST_CONTACT, "introspection_response", answer(&messages.introspection[1])),
