@@ -156,6 +156,7 @@ pub struct Image {
     /// The deepest use of its stack, in bytes.
     pub stack: u64,
     operations: toml::Table,
+    sizes: toml::Table,
 }
 
 impl Image {
@@ -164,13 +165,19 @@ impl Image {
         let budget = budget();
         let image = budget.get(name)?.get(PROVIDER)?;
         let stack = image.get("stack")?.as_integer()? as u64;
-        let operations = image.get("operations").and_then(toml::Value::as_table).cloned().unwrap_or_default();
-        Some(Self { memory: Memory::of_image(name)?, stack, operations })
+        let table = |name| image.get(name).and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        let (operations, sizes) = (table("operations"), table("sizes"));
+        Some(Self { memory: Memory::of_image(name)?, stack, operations, sizes })
     }
 
     /// The instructions of an operation.
     pub fn operation(&self, name: &str) -> Option<u64> {
         self.operations.get(name)?.as_integer().map(|instructions| instructions as u64)
+    }
+
+    /// The size of a type, in bytes.
+    pub fn size(&self, name: &str) -> Option<u64> {
+        self.sizes.get(name)?.as_integer().map(|bytes| bytes as u64)
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Source {
     Simulated,
     /// Instructions and memory of firmware images, counted under QEMU.
     Counted,
+    /// The time that this machine took. It is not the same each time.
+    Measured,
 }
 
 impl Source {
@@ -26,6 +28,7 @@ impl Source {
             Self::Built => "built",
             Self::Simulated => "simulated",
             Self::Counted => "counted",
+            Self::Measured => "measured",
         }
     }
 }
@@ -100,6 +103,39 @@ impl Figure {
         Self::new(id, Some(paper), None, unit, format!("not measured: {why}"))
     }
 
+    /// A figure that must be at least `bound`. `cause` is the known reason if it is less; without one the figure differs.
+    pub fn at_least(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
+        Self::bounded(id, paper, ours, ours >= bound, &format!("at least {bound}"), unit, cause)
+    }
+
+    /// A figure that must be at most `bound`.
+    pub fn at_most(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
+        Self::bounded(id, paper, ours, ours <= bound, &format!("at most {bound}"), unit, cause)
+    }
+
+    fn bounded(
+        id: String,
+        paper: Option<f64>,
+        ours: f64,
+        holds: bool,
+        bound: &str,
+        unit: &'static str,
+        cause: &str,
+    ) -> Self {
+        let verdict = match (holds, cause) {
+            (true, _) => format!("{HOLDS}: {bound}"),
+            (false, "") => DIFFERS.to_owned(),
+            (false, _) => format!("{MISSED}: {bound} was the aim; {cause}"),
+        };
+        Self::new(id, paper, Some(ours), unit, verdict)
+    }
+
+    /// A conclusion of the paper, as 1 if it holds for this stack. `what` is the range in which it holds, or the reason why it does not.
+    pub fn conclusion(id: String, holds: bool, what: &str) -> Self {
+        let verdict = format!("{}: {what}", if holds { HOLDS } else { HOLDS_NOT });
+        Self::new(id, Some(1.0), Some(f64::from(u8::from(holds))), "assertion", verdict)
+    }
+
     /// Something that must hold, as 1 if it does.
     pub fn holds(id: String, holds: bool, what: &str) -> Self {
         let verdict = if holds { format!("holds: {what}") } else { DIFFERS.to_owned() };
@@ -138,7 +174,8 @@ pub fn all_of(source: Source, figures: Vec<Figure>) -> impl Iterator<Item = Figu
 }
 
 /// Classes of verdicts, in the order of the report's first table.
-pub const CLASSES: [&str; 8] = [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", "not measured", DIFFERS];
+pub const CLASSES: [&str; 10] =
+    [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", "not measured", MISSED, HOLDS_NOT, DIFFERS];
 
 /// The class of a verdict: its place in [`CLASSES`].
 pub fn class(verdict: &str) -> usize {
@@ -175,6 +212,10 @@ pub const WITHIN: &str = "within";
 pub const HOLDS: &str = "holds";
 /// The paper's figure follows from its other figures. It has no value of ours.
 pub const CONSISTENT: &str = "paper agrees with itself";
+/// An aim of this project was not reached, for a cause that is known.
+pub const MISSED: &str = "missed";
+/// The paper's conclusion does not hold for this stack.
+pub const HOLDS_NOT: &str = "does not hold";
 /// The figures should agree, and do not.
 pub const DIFFERS: &str = "differs";
 /// The paper contradicts itself; what fits follows.

@@ -68,6 +68,8 @@ pub enum Wish {
 /// A milestone of the node that asks a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Milestone {
+    /// A request is to be made.
+    Asked,
     /// It has opened a session with one more member.
     Opened,
     /// It has opened the sessions that a request needs.

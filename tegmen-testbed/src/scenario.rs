@@ -88,6 +88,8 @@ pub struct GroupRun {
     pub frames: Vec<Captured>,
     /// Datagrams of DTLS handshakes that were sent.
     pub handshakes: u64,
+    /// The energy of node 0.
+    pub sender: Energy,
 }
 
 /// Runs a deployment in which node 0 asks a group.
@@ -99,7 +101,8 @@ pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> 
     world.network.start_capture();
     world.go();
     let (frames, noted) = (world.network.take_capture(), std::mem::take(&mut world.noted));
-    GroupRun { handshakes: world.handshakes, noted, frames, outcome: world.outcome() }
+    let sender = world.platform.energy(&world.network.activity(0), world.stations[0].cpu, world.network.now());
+    GroupRun { handshakes: world.handshakes, sender, noted, frames, outcome: world.outcome() }
 }
 
 /// The nodes of a deployment, with their stacks.
@@ -130,6 +133,8 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
 pub struct Noted {
     /// The milestone.
     pub milestone: Milestone,
+    /// The time of the milestone.
+    pub begun: Micros,
     /// The time at which the processor of the node was done.
     pub at: Micros,
     /// Of each node: the activity of its radio, and the time and the instructions of its processor.
@@ -500,7 +505,12 @@ impl<'s> World<'s> {
         }
         for (milestone, at) in noted {
             let account = |station: &Station| (Activity::default(), station.cpu, station.instructions);
-            self.noted.push(Noted { milestone, at, nodes: self.stations.iter().map(account).collect() });
+            self.noted.push(Noted {
+                milestone,
+                begun: self.network.now(),
+                at,
+                nodes: self.stations.iter().map(account).collect(),
+            });
             self.network.alarm(node, self.network.now() + ACKNOWLEDGED_AFTER, ACCOUNT);
         }
     }

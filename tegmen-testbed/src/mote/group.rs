@@ -429,6 +429,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
 
 impl<const PEERS: usize, const MEMBERS: usize> Mote for GroupNode<PEERS, MEMBERS> {
     fn read(&mut self, now: Instant, _: Address, wishes: &mut Vec<Wish>) {
+        wishes.push(Wish::Noted(Milestone::Asked));
         self.made.push_back(now);
         self.begin(now);
         self.poll(now, wishes);
