@@ -1,6 +1,7 @@
 //! `tegmen lab`: runs the experiments of the papers, and measures the motes.
 
 mod messages;
+mod rekeying;
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
@@ -14,7 +15,7 @@ use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::papers::two_way::{self, architecture};
-use tegmen_testbed::papers::{agreement, blink, handshakes, objects, report};
+use tegmen_testbed::papers::{agreement, axiom, blink, handshakes, objects, report};
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
@@ -191,6 +192,11 @@ const PLANS: &[Plan] = &[
         run: run_architecture,
     },
     Plan {
+        name: "axiom",
+        about: "secure groups: five schemes, the first transaction and later ones, memory, sizes, losses and rekeying (Axiom, tables I and II, figures 7 to 12)",
+        run: run_axiom,
+    },
+    Plan {
         name: "ns3-agreement",
         about: "the radio and MAC of the simulator beside the model lr-wpan of ns-3, case by case",
         run: run_agreement,
@@ -244,6 +250,20 @@ fn run_architecture(out: Output) -> ExitCode {
     };
     let progress = Progress::new();
     let figures = architecture::figures(&messages, architecture::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
+}
+
+fn run_axiom(out: Output) -> ExitCode {
+    let rekeying = match rekeying::rekeying() {
+        Ok(rekeying) => rekeying,
+        Err(failure) => {
+            out.failure(&failure);
+            return ExitCode::from(2);
+        }
+    };
+    let progress = Progress::new();
+    let figures = axiom::figures(&rekeying, axiom::FULL, |done, all| progress.set(done, all));
     progress.end();
     print_figures(out, &figures)
 }
@@ -449,7 +469,8 @@ fn write_report(out: Output, deployments: &[PathBuf], folder: &Path, kept: &Kept
     let progress = Progress::new();
     kept.say_when_stopped(out, &progress.done, &progress.all);
     let messages = messages::messages().map_err(Failure::io)?;
-    let file = report::write(folder, &store, &commit(), u64::MAX, (&plans, &messages), |what, done, all| {
+    let inputs = (&plans[..], &messages, &rekeying::rekeying()?);
+    let file = report::write(folder, &store, &commit(), u64::MAX, inputs, |what, done, all| {
         progress.begin(what);
         progress.set(done, all);
     });

@@ -4,6 +4,7 @@
 //! nothing of it.
 
 pub mod agreement;
+pub mod axiom;
 pub mod blink;
 mod ends;
 pub mod handshakes;

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use tegmen_testbed::papers::axiom::{Change, Eviction, Joining, Rekeying, Repair};
 use tegmen_testbed::papers::report;
 use tegmen_testbed::papers::two_way::architecture::Messages;
 use tegmen_testbed::plans;
@@ -40,7 +41,16 @@ fn the_report_opens_from_disk_with_all_its_plots() {
         upload: vec![6; 200],
         revoked: vec![7; 40],
     };
-    let inputs = (plans.as_slice(), &messages);
+    let change = Change { messages: vec![vec![1; 95]; 3], milliseconds: 1.0 };
+    let eviction = Eviction { members: 4, key_tree: change.clone(), point_to_point: change.clone() };
+    let repair = Repair { loss: 5, members: 999, messages: 11, missed: vec![(1, 98)], missed_point_to_point: 50 };
+    let rekeying = Rekeying {
+        evictions: vec![eviction],
+        joining: Joining { session: [vec![1; 60], vec![2; 300]], messages: change.messages },
+        repairs: vec![repair],
+        answer: vec![3; 400],
+    };
+    let inputs = (plans.as_slice(), &messages, &rekeying);
     let page = report::write(&folder, &Store::none(), "test", 1, inputs, |_, _, _| {}).expect("a report");
     let html = std::fs::read_to_string(&page).expect("the page");
     for outside in ["http://", "https://", "<script", "@import", "src="] {

@@ -13,9 +13,10 @@ fn a_report_has_a_section_for_each_paper() {
     let effort = architecture::Effort { seeds: 1 };
     two_way_architecture(&mut report, &architecture::figures(&architecture::tests::messages(), effort, |_, _| {}))
         .unwrap();
+    axiom(&mut report, &axiom::tests::FIGURES).unwrap();
     let effort = objects::delay::Effort { readings: 30, seeds: 1 };
     objects_delay(&mut report, &objects::delay::figures(effort, |_, _| {})).unwrap();
-    assert_eq!(report.body.matches("<svg").count(), 8);
+    assert_eq!(report.body.matches("<svg").count(), 15);
     let matrix = report.matrix();
     let row = |paper: &str, table: &str| {
         let row = report.counts.iter().find(|counted| counted.paper == paper && counted.table == table).unwrap();

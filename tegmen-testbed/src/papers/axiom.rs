@@ -1,0 +1,192 @@
+//! The plan `axiom`: the paper on secure groups, figure by figure. The figures of the paper are in `data/axiom.toml`.
+//!
+//! Five schemes ask a group, each with the node of the core on every mote and the same request: plain CoAP to each member and to
+//! all at once, DTLS to each member, the scheme of draft-keoh-dice-multicast-security, and Axiom. The links, the lengths of
+//! payloads and the time of the operating system were set on plain CoAP alone, before the other schemes ran (`plans/axiom.toml`).
+
+mod conclusions;
+mod controller;
+mod growth;
+mod rekeying;
+mod state;
+mod tables;
+mod transaction;
+mod unicast;
+
+pub use controller::{Change, Eviction, Joining, Rekeying, Repair};
+
+use crate::deployment::{Deployment, Plan};
+use crate::figure::Figure;
+use crate::mote::Protection;
+use crate::parallel;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use transaction::{Case, Transaction};
+use unicast::Unicast;
+
+/// The number of runs, and the sizes of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Runs of each case with three listeners; the paper has 20.
+    pub seeds: u64,
+    /// Runs of each larger group.
+    pub seeds_of_large: u64,
+    /// The numbers of listeners.
+    pub listeners: &'static [usize],
+}
+
+/// The effort of the command.
+pub const FULL: Effort = Effort { seeds: 20, seeds_of_large: 10, listeners: &[1, 2, 3, 5, 9, 19, 39, 79, 126, 254] };
+
+/// Returns all figures of the plan. `rekeying` is what the controller of the product does. Calls `done` with the number of finished
+/// runs and of all runs.
+pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let paper = paper();
+    let cases = Case::all(effort);
+    let jobs: Vec<(Case, u64)> =
+        cases.iter().flat_map(|case| (1..=case.seeds(effort)).map(move |seed| (*case, seed))).collect();
+    let all = jobs.len();
+    let runs = parallel::each(&jobs, |(case, seed)| case.run(*seed), |n| done(n, all));
+    let mut results = Results::default();
+    for ((case, _), run) in jobs.iter().zip(runs) {
+        results.0.entry(*case).or_default().push(run);
+    }
+    let unicast = Unicast::of(rekeying, UNICAST_RUNS.min(10 * effort.seeds));
+    let mut figures = tables::figures(&paper, &results);
+    figures.extend(transaction::figures(&results));
+    figures.extend(state::figures(&paper));
+    figures.extend(growth::figures(&results, rekeying, &unicast, effort));
+    figures.extend(rekeying::figures(rekeying, &unicast));
+    figures.extend(conclusions::figures(&paper, (rekeying, &unicast), &results, effort));
+    figures
+}
+
+/// A scheme of the paper, section 8.1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Scheme {
+    /// A plain request to each listener, one after the other.
+    CoapUni,
+    /// A plain request to all.
+    CoapMul,
+    /// A session with each listener, and a request over each.
+    UniUni,
+    /// A request under the keys of the group, and responses over a session with each listener (draft-keoh).
+    MulUni,
+    /// Axiom.
+    MulMul,
+}
+
+impl Scheme {
+    const ALL: [Self; 5] = [Self::CoapUni, Self::CoapMul, Self::UniUni, Self::MulUni, Self::MulMul];
+    /// Those that Axiom replaces.
+    const WITH_HANDSHAKES: [Self; 2] = [Self::UniUni, Self::MulUni];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::CoapUni => "coap_uni",
+            Self::CoapMul => "coap_mul",
+            Self::UniUni => "uni_uni",
+            Self::MulUni => "mul_uni",
+            Self::MulMul => "mul_mul",
+        }
+    }
+
+    const fn protection(self) -> Protection {
+        match self {
+            Self::CoapUni | Self::CoapMul => Protection::Coap,
+            Self::UniUni => Protection::CoapDtls,
+            Self::MulUni => Protection::AxiomDtls,
+            Self::MulMul => Protection::Axiom,
+        }
+    }
+
+    /// True if each listener is asked alone.
+    const fn asks_each(self) -> bool {
+        matches!(self, Self::CoapUni | Self::UniUni)
+    }
+
+    const fn has_handshakes(self) -> bool {
+        self.protection().has_sessions()
+    }
+}
+
+/// The runs of each case.
+#[derive(Default)]
+struct Results(BTreeMap<Case, Vec<Transaction>>);
+
+impl Results {
+    fn of(&self, case: Case) -> &[Transaction] {
+        self.0.get(&case).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The figures of the paper.
+#[derive(Deserialize)]
+struct Paper {
+    table1: BTreeMap<String, Times>,
+    figure10: Longer,
+    table2: BTreeMap<String, BTreeMap<String, Energies>>,
+    figures11and12: BTreeMap<String, f64>,
+    memory: PaperMemory,
+}
+
+/// Seconds of a scheme in table I.
+#[derive(Deserialize)]
+struct Times {
+    #[serde(default)]
+    handshakes: Vec<f64>,
+    exchange: f64,
+}
+
+impl Times {
+    fn all(&self) -> f64 {
+        self.handshakes.iter().sum::<f64>() + self.exchange
+    }
+}
+
+/// Ratios of the times of transactions (figure 10).
+#[derive(Deserialize)]
+struct Longer {
+    uni_uni_over_mul_mul: f64,
+    mul_uni_over_mul_mul: f64,
+    coap_mul_over_coap_uni: f64,
+}
+
+/// Millijoules of a scheme in table II: of the processor, of sending and of receiving.
+#[derive(Deserialize)]
+struct Energies {
+    keys: Option<[f64; 3]>,
+    exchange: [f64; 3],
+}
+
+impl Energies {
+    fn all(&self) -> f64 {
+        self.keys.iter().flatten().chain(&self.exchange).sum()
+    }
+}
+
+#[derive(Deserialize)]
+struct PaperMemory {
+    rom_more_than_mul_uni: BTreeMap<String, f64>,
+    ram_less_than_mul_uni: BTreeMap<String, f64>,
+    listeners_that_fill_32_kb: BTreeMap<String, f64>,
+}
+
+fn paper() -> Paper {
+    toml::from_str(include_str!("../../data/axiom.toml")).expect("the file is part of the program, and a test reads it")
+}
+
+/// The experiment of the paper, as `plans/axiom.toml` sets it.
+fn deployment() -> Deployment {
+    let plan = Plan::parse("axiom", include_str!("../../plans/axiom.toml"));
+    let plan = plan.expect("the plan is part of the program, and a test reads it");
+    plan.cases.into_iter().next().expect("a plan has a case").deployment
+}
+
+/// Runs of each exchange of one node.
+const UNICAST_RUNS: u64 = 200;
+/// Listeners of the paper.
+const LISTENERS: usize = 3;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,415 @@
+//! One case of the plan: the first transaction of a group, and one more exchange.
+
+use super::{Effort, LISTENERS, Results, Scheme, deployment};
+use crate::cost::{self, Costs};
+use crate::deployment::{Group, Loss};
+use crate::figure::Figure;
+use crate::interval::{self, Mean};
+use crate::mote::Milestone;
+use crate::platform::{Energy, Platform};
+use crate::scenario::{GroupRun, Noted, run_group};
+use crate::sim::{Activity, Captured, Micros};
+
+/// The parameters of a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Case {
+    pub(super) scheme: Scheme,
+    pub(super) load: Load,
+    /// Bytes of the tags of records of the group.
+    pub(super) tag: u8,
+    /// The MAC acknowledges frames to one node.
+    pub(super) acknowledges: bool,
+    /// Listeners wait before they answer, as in the paper.
+    pub(super) leisure: bool,
+    pub(super) listeners: usize,
+    /// The share of frames that links lose, in percent.
+    pub(super) loss: u8,
+}
+
+/// The payloads of request and response.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Load {
+    /// As long as those of the paper seem to be: see `plans/axiom.toml`.
+    Paper,
+    /// A lamp is switched: `on`, and an empty response.
+    Light,
+}
+
+impl Load {
+    pub(super) const ALL: [Self; 2] = [Self::Paper, Self::Light];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Light => "light",
+        }
+    }
+}
+
+impl Case {
+    /// The experiment of the paper with a scheme.
+    pub(super) const fn paper(scheme: Scheme) -> Self {
+        let load = Load::Paper;
+        Self { scheme, load, tag: 8, acknowledges: true, leisure: true, listeners: LISTENERS, loss: 0 }
+    }
+
+    /// The case with this tag, if its scheme has records of the group.
+    const fn with_tag(self, tag: u8) -> Self {
+        if self.scheme.protection().is_in_group() { Self { tag, ..self } } else { self }
+    }
+
+    /// All cases of the plan, each once.
+    pub(super) fn all(effort: Effort) -> Vec<Self> {
+        let mut cases = Vec::new();
+        for scheme in Scheme::ALL {
+            let paper = Self::paper(scheme);
+            for acknowledges in [true, false] {
+                for (load, tag) in Load::ALL.into_iter().flat_map(|load| TAGS.map(|tag| (load, tag))) {
+                    let case = Self { load, acknowledges, ..paper }.with_tag(tag);
+                    cases.extend([case, Self { leisure: false, ..case }]);
+                }
+                cases.extend(LOSSES.iter().map(|loss| Self { acknowledges, loss: *loss, ..paper }));
+            }
+            cases.extend(effort.listeners.iter().map(|listeners| Self { listeners: *listeners, ..paper }));
+        }
+        cases.sort_unstable();
+        cases.dedup();
+        cases
+    }
+
+    pub(super) fn seeds(&self, effort: Effort) -> u64 {
+        if self.listeners == LISTENERS { effort.seeds } else { effort.seeds_of_large }
+    }
+
+    /// One run: two requests, of which the first needs the sessions.
+    pub(super) fn run(&self, seed: u64) -> Transaction {
+        let mut deployment = deployment();
+        deployment.network.nodes = Some(self.listeners);
+        deployment.network.loss = Loss::Every(f64::from(self.loss) / 100.0);
+        deployment.stack.acknowledgements = self.acknowledges;
+        if self.load == Load::Light {
+            [deployment.traffic.payload, deployment.traffic.response] = LIGHT;
+        }
+        let leisure_s = deployment.traffic.group.map_or(0.0, |group| group.leisure_s);
+        // As many responses for each second as with three listeners (RFC 7252, section 8.2).
+        let leisure_s = if self.leisure { leisure_s * self.listeners as f64 / LISTENERS as f64 } else { 0.0 };
+        deployment.traffic.group = Some(Group { leisure_s, each: self.scheme.asks_each(), tag: self.tag });
+        Transaction::of(self, &run_group(&deployment, self.scheme.protection(), seed))
+    }
+}
+
+/// A part of a run: until the sessions are open, or from there to the last response.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Part {
+    pub(super) seconds: f64,
+    pub(super) frames: f64,
+    pub(super) bytes: f64,
+    /// Of the sender.
+    pub(super) sender: Energy,
+    /// Of a listener, in the mean.
+    pub(super) listener: Energy,
+}
+
+/// The result of one run.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Transaction {
+    /// Seconds of each handshake.
+    pub(super) handshakes: Vec<f64>,
+    /// Keys: handshakes, or keys that are derived.
+    pub(super) keys: Part,
+    /// The first exchange of request and responses, without the keys; `None` if a response is missing.
+    pub(super) exchange: Option<Part>,
+    /// The second exchange; `None` if a response is missing, in either.
+    pub(super) later: Option<Part>,
+    /// Responses, and how many there are if each listener answers both requests.
+    pub(super) answered: (u64, u64),
+    /// Frames, bytes and the energies of sender and listener of both, whether all responses came or not.
+    pub(super) total: Part,
+    pub(super) sessions: u64,
+    pub(super) handshake_datagrams: u64,
+}
+
+impl Transaction {
+    fn of(case: &Case, run: &GroupRun) -> Self {
+        let nothing = Noted {
+            milestone: Milestone::Asked,
+            begun: 0,
+            at: 0,
+            nodes: vec![(Activity::default(), 0, 0); case.listeners + 1],
+        };
+        let mut times = run.noted.iter();
+        let asked = times.next().unwrap_or(&nothing);
+        let mut before = asked.begun;
+        let mut handshakes = Vec::new();
+        let (mut parts, mut from) = (Vec::new(), (&nothing, asked.begun));
+        let mut keys = None;
+        for noted in times {
+            match noted.milestone {
+                Milestone::Asked => from.1 = noted.begun,
+                Milestone::Opened => {
+                    handshakes.push((noted.at - before) as f64 / 1e6);
+                    before = noted.at;
+                }
+                Milestone::Connected => {
+                    keys = Some(part(&run.frames, from, noted));
+                    from = (noted, noted.at);
+                }
+                Milestone::Answered => {
+                    parts.push(part(&run.frames, from, noted));
+                    from = (noted, noted.at);
+                }
+            }
+        }
+        let asks = run.noted.iter().filter(|noted| noted.milestone == Milestone::Asked).count();
+        // If the first exchange has no end, the account of the second has no beginning.
+        let is_first = run.noted.iter().rposition(|noted| noted.milestone == Milestone::Asked)
+            > run.noted.iter().position(|noted| noted.milestone == Milestone::Answered);
+        let mut parts = parts.into_iter();
+        let mut exchange = parts.next().filter(|_| asks == 2 && is_first);
+        let later = exchange.as_ref().and(parts.next());
+        let keys = keys.unwrap_or_else(|| derived(case, exchange.as_mut()));
+        let outcome = &run.outcome;
+        let total = Part {
+            seconds: 0.0,
+            frames: outcome.frames as f64,
+            bytes: outcome.bytes as f64,
+            sender: run.sender,
+            listener: outcome.energy,
+        };
+        Self {
+            handshakes,
+            keys,
+            exchange,
+            later,
+            answered: (outcome.answered, outcome.made),
+            total,
+            sessions: outcome.sessions,
+            handshake_datagrams: run.handshakes,
+        }
+    }
+
+    /// Keys and exchange together; `None` if a response is missing.
+    pub(super) fn first(&self) -> Option<Part> {
+        let Part { seconds, frames, bytes, sender, listener } = self.exchange.as_ref()?;
+        Some(Part {
+            seconds: self.keys.seconds + seconds,
+            frames: self.keys.frames + frames,
+            bytes: self.keys.bytes + bytes,
+            sender: sum(&self.keys.sender, sender),
+            listener: sum(&self.keys.listener, listener),
+        })
+    }
+}
+
+/// The part between a milestone, whose time counts from `since`, and another.
+fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
+    // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
+    let start = if from.at == 0 { 0 } else { from.begun + 1000 };
+    let sent = frames.iter().filter(|frame| (start..to.begun + 1000).contains(&frame.at));
+    let (count, bytes) = sent.fold((0, 0), |(count, bytes), frame| (count + 1, bytes + frame.psdu.len()));
+    let platform = platform();
+    let energies: Vec<Energy> = to
+        .nodes
+        .iter()
+        .zip(&from.nodes)
+        .map(|((now, cpu, _), (then, cpu_then, _))| {
+            let activity = Activity {
+                sending: now.sending - then.sending,
+                receiving: now.receiving - then.receiving,
+                overhearing: now.overhearing - then.overhearing,
+                ..*now
+            };
+            platform.energy(&activity, cpu - cpu_then, to.at - since)
+        })
+        .collect();
+    let n = energies.len().saturating_sub(1).max(1) as f64;
+    let listeners = energies.iter().skip(1).fold(Energy::default(), |all, one| sum(&all, one));
+    Part {
+        seconds: (to.at - since) as f64 / 1e6,
+        frames: f64::from(count),
+        bytes: bytes as f64,
+        sender: energies.first().copied().unwrap_or_default(),
+        listener: scaled(&listeners, 1.0 / n),
+    }
+}
+
+/// The keys that Axiom derives in the first exchange, which are taken out of it.
+fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
+    let mut keys = Part::default();
+    let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
+    let (platform, deployment) = (platform(), deployment());
+    // The core derives the key of a listener to open its first response, and again to keep it with its state.
+    for (times, of_keys, of_exchange) in [
+        (2 * case.listeners as u64, &mut keys.sender, &mut exchange.sender),
+        (1, &mut keys.listener, &mut exchange.listener),
+    ] {
+        let instructions = times * Costs::of_budget().derive;
+        let micros = cost::micros(instructions, deployment.mote.cycles_per_instruction, platform.clock_hz);
+        of_keys.cpu_uj = platform.cpu_active_mw * micros as f64 / 1e3;
+        of_exchange.cpu_uj -= of_keys.cpu_uj;
+    }
+    keys
+}
+
+fn sum(one: &Energy, other: &Energy) -> Energy {
+    Energy {
+        cpu_uj: one.cpu_uj + other.cpu_uj,
+        tx_uj: one.tx_uj + other.tx_uj,
+        rx_uj: one.rx_uj + other.rx_uj,
+        overheard_uj: one.overheard_uj + other.overheard_uj,
+        rx_always_on_uj: one.rx_always_on_uj + other.rx_always_on_uj,
+    }
+}
+
+fn scaled(energy: &Energy, by: f64) -> Energy {
+    Energy {
+        cpu_uj: energy.cpu_uj * by,
+        tx_uj: energy.tx_uj * by,
+        rx_uj: energy.rx_uj * by,
+        overheard_uj: energy.overheard_uj * by,
+        rx_always_on_uj: energy.rx_always_on_uj * by,
+    }
+}
+
+fn platform() -> Platform {
+    Platform::find("cc2538").expect("a platform of the file")
+}
+
+/// A quantity of a part, with the aim for its ratio.
+pub(super) struct Quantity {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    /// The least ratio of a scheme with handshakes to Axiom.
+    pub(super) aim: f64,
+    pub(super) of: fn(&Part) -> f64,
+}
+
+pub(super) const QUANTITIES: [Quantity; 4] = [
+    Quantity { name: "frames", unit: "frames", aim: 5.0, of: |part| part.frames },
+    Quantity { name: "bytes", unit: "bytes", aim: 8.0, of: |part| part.bytes },
+    Quantity { name: "sender_energy", unit: "mJ", aim: 6.5, of: |part| part.sender.radio_by_frame() / 1e3 },
+    Quantity { name: "listener_energy", unit: "mJ", aim: 4.5, of: |part| part.listener.radio_by_frame() / 1e3 },
+];
+
+impl Results {
+    /// The mean of a number of a case over its runs, and how many have it.
+    pub(super) fn mean(&self, case: Case, of: impl Fn(&Transaction) -> Option<f64>) -> (Mean, u64) {
+        let values: Vec<f64> = self.of(case).iter().filter_map(of).collect();
+        (interval::mean(&values), values.len() as u64)
+    }
+
+    /// A figure of a case, from the runs that have it.
+    pub(super) fn figure(
+        &self,
+        (id, case): (String, Case),
+        paper: Option<f64>,
+        unit: &'static str,
+        why: &str,
+        of: impl Fn(&Transaction) -> Option<f64>,
+    ) -> Option<Figure> {
+        let (mean, n) = self.mean(case, of);
+        (n > 0).then(|| Figure::shown(id, paper, mean.mean, unit, why).sampled(n, self.of(case).len() as u64, &mean))
+    }
+}
+
+/// The first transaction and the exchange after it, of every scheme, and how many times less Axiom takes.
+pub(super) fn figures(results: &Results) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for load in Load::ALL {
+        for (acknowledges, name) in ACKNOWLEDGES {
+            for tag in TAGS {
+                let of = |scheme| Case { load, acknowledges, ..Case::paper(scheme) }.with_tag(tag);
+                let group = format!("{}/{name}/tag_{tag}", load.name());
+                let cases = Scheme::ALL.map(of).into_iter().filter(|case| case.tag == tag);
+                figures.extend(cases.flat_map(|case| amounts(results, &group, case)));
+                for other in Scheme::WITH_HANDSHAKES {
+                    figures.extend(ratios(results, &group, of(other), of(Scheme::MulMul)));
+                }
+            }
+        }
+    }
+    figures.push(no_handshake(results));
+    figures
+}
+
+/// Frames, bytes, energies and times of a scheme.
+fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
+    let name = case.scheme.name();
+    let why = "runs in which each listener answered; energy of processor and radio, which receives for frames alone";
+    let mut figures = Vec::new();
+    for (which, part) in PARTS {
+        for Quantity { name: quantity, unit, of, .. } in QUANTITIES {
+            let id = format!("{which}/{group}/{name}/{quantity}");
+            figures.extend(results.figure((id, case), None, unit, why, |run| part(run).as_ref().map(of)));
+        }
+        for (role, of) in ROLES {
+            let id = format!("{which}/{group}/{name}/{role}_energy_always_on");
+            let millijoules = |run: &Transaction| part(run).map(|part| of(&part).radio_always_on() / 1e3);
+            let why =
+                "runs in which each listener answered; energy of processor and radio, which receives all the time";
+            figures.extend(results.figure((id, case), None, "mJ", why, millijoules));
+        }
+        for (leisure, with) in [(true, "time"), (false, "time_without_leisure")] {
+            let (id, case) = (format!("{which}/{group}/{name}/{with}"), Case { leisure, ..case });
+            figures.extend(results.figure((id, case), None, "s", why, |run| part(run).map(|part| part.seconds)));
+        }
+    }
+    figures
+}
+
+/// Ratios of the first transaction with handshakes to that with Axiom.
+fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figure> {
+    let amount = |case, of: fn(&Part) -> f64| results.mean(case, |run| run.first().as_ref().map(of));
+    QUANTITIES
+        .iter()
+        .map(|Quantity { name, aim, of, .. }| {
+            let ratio =
+                |change: fn(Case) -> Case| amount(change(other), *of).0.mean / amount(change(axiom), *of).0.mean;
+            let id = format!("ratio/{group}/{name}/{}_over_mul_mul", other.scheme.name());
+            let (ours, n) = (ratio(|case| case), amount(other, *of).1);
+            let figure = Figure::at_least(id, None, ours, *aim, "times", &causes(axiom, ratio));
+            figure.sampled(n, results.of(other).len() as u64, &Mean { mean: ours, interval: None })
+        })
+        .collect()
+}
+
+/// The differences of a case from the one in which Axiom saves most, each with the ratio that there is without it.
+fn causes(axiom: Case, ratio: impl Fn(fn(Case) -> Case) -> f64) -> String {
+    let mut causes = Vec::new();
+    if axiom.load == Load::Paper {
+        let ratio = ratio(|case| Case { load: Load::Light, ..case });
+        let traffic = deployment().traffic;
+        causes.push(format!(
+            "{} and {} bytes of payload in request and response are the same in all schemes, and with {} and {} bytes it is {ratio:.1} \
+             times",
+            traffic.payload, traffic.response, LIGHT[0], LIGHT[1]
+        ));
+    }
+    if axiom.tag != TAGS[0] {
+        let ratio = ratio(|case| case.with_tag(TAGS[0]));
+        causes.push(format!("with tags of {} bytes, as in the paper, it is {ratio:.1} times", TAGS[0]));
+    }
+    causes.join("; ")
+}
+
+fn no_handshake(results: &Results) -> Figure {
+    let axiom = || results.0.iter().filter(|(case, _)| case.scheme == Scheme::MulMul).flat_map(|(_, runs)| runs);
+    let none = axiom().all(|run| run.handshake_datagrams == 0 && run.sessions == 0);
+    let what = format!("no datagram of a handshake and no session in {} runs of Axiom", axiom().count());
+    Figure::holds("handshakes/mul_mul/none".into(), none, &what).of(crate::figure::Source::Simulated)
+}
+
+/// The energy of one of the two ends.
+pub(super) type OfRole = fn(&Part) -> Energy;
+pub(super) const ROLES: [(&str, OfRole); 2] = [("sender", |part| part.sender), ("listener", |part| part.listener)];
+
+/// The part of a run that is shown.
+type Shown = fn(&Transaction) -> Option<Part>;
+const PARTS: [(&str, Shown); 2] = [("first", Transaction::first), ("later", |run| run.later.clone())];
+pub(super) const ACKNOWLEDGES: [(bool, &str); 2] = [(true, "acknowledged"), (false, "unacknowledged")];
+/// Bytes of payload of request and response with [`Load::Light`].
+const LIGHT: [usize; 2] = [2, 0];
+/// Bytes of the tags of records of the group: those of the paper, and the default.
+const TAGS: [u8; 2] = [8, 16];
+/// Percent of frames that are lost.
+pub(super) const LOSSES: [u8; 3] = [5, 10, 20];
