@@ -69,6 +69,8 @@ struct Field {
     attempts: usize,
     /// Lamps whose process ended.
     ended: usize,
+    /// The time from the request for an eviction to its acknowledgement.
+    eviction: Duration,
 }
 
 impl Field {
@@ -99,6 +101,7 @@ impl Field {
             accepted: 0,
             attempts: 0,
             ended: 0,
+            eviction: Duration::ZERO,
         }
     }
 
@@ -192,7 +195,9 @@ impl Field {
 
     /// Evicts a lamp. It runs on.
     fn evict(&mut self, number: u8) {
+        let begin = Instant::now();
         assert_eq!(self.ask_to_evict(&Lamp::name(number)), Some(200));
+        self.eviction = begin.elapsed();
         self.set_aside(number);
     }
 
@@ -208,12 +213,13 @@ impl Field {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Evicts the thief, and kills the controller meanwhile. Returns if the eviction was acknowledged, and if it was made.
+    /// Evicts the thief, and kills the controller within the time that the last eviction took. Returns if the eviction was acknowledged, and if it was made.
     fn evict_the_thief_with_a_kill(&mut self) -> (bool, bool) {
-        let millis = Duration::from_millis(self.draw(150));
+        let micros = u64::try_from(self.eviction.as_micros()).unwrap();
+        let time = Duration::from_micros(self.draw(micros));
         let administrator = self.controller.administrator();
         let asking = std::thread::spawn(move || administrator.ask("DELETE", "/v1/groups/lamps/members/thief", None));
-        std::thread::sleep(millis);
+        std::thread::sleep(time);
         self.controller.kill();
         let is_acknowledged = asking.join().unwrap().is_some_and(|answer| answer.status == 200);
         self.controller.start_again(&self.network);
