@@ -4,11 +4,18 @@
 #[path = "works/commands.rs"]
 mod commands;
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
-use commands::{ALL, OPTIONS, Operator, furnish};
+use commands::{ALL, OPTIONS, Operator};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use server_files::write_keys;
 use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -39,7 +46,7 @@ fn curl(dir: &Path, port: u16, path: &str, key: &str, body: Option<&str>) -> (u1
 #[test]
 fn the_first_key_adds_a_device_over_https() {
     let scene = Scene::new("admin");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
     let port = server.addresses[1].port();
     let file = scene.0.join("bootstrap");
@@ -69,7 +76,7 @@ fn the_first_key_adds_a_device_over_https() {
 #[test]
 fn an_interface_without_its_files_is_refused_before_the_server_starts() {
     let scene = Scene::new("admin-wrong");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     let mut check = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let check =
         check.args(["serve", "--value", "/a=1", "--check-config", "--admin", "127.0.0.1:0", "--bootstrap", "no/token"]);
@@ -86,7 +93,7 @@ fn an_interface_without_its_files_is_refused_before_the_server_starts() {
 #[test]
 fn a_key_of_the_interface_that_others_can_read_is_refused() {
     let scene = Scene::new("admin-exposed");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     std::fs::set_permissions(scene.0.join("admin.key"), PermissionsExt::from_mode(0o644)).unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let check =
@@ -100,7 +107,7 @@ fn a_key_of_the_interface_that_others_can_read_is_refused() {
 #[test]
 fn an_operator_changes_the_server_by_commands() {
     let scene = Scene::new("admin-commands");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
     let operator = Operator { dir: &scene.0, server: format!("https://localhost:{}", server.addresses[1].port()) };
     let created = operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
@@ -179,7 +186,7 @@ fn cutter(port: u16) -> (u16, std::sync::mpsc::Sender<()>) {
 #[test]
 fn events_are_followed_over_a_connection_that_is_cut() {
     let scene = Scene::new("admin-events");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
     let port = server.addresses[1].port();
     let operator = Operator { dir: &scene.0, server: format!("https://localhost:{port}") };
@@ -227,7 +234,7 @@ fn events_are_followed_over_a_connection_that_is_cut() {
 #[test]
 fn a_command_sends_its_key_to_no_other_server() {
     let scene = Scene::new("admin-other");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     let server = Server::start(&scene.0, &OPTIONS.split_whitespace().collect::<Vec<_>>(), 2);
     let port = server.addresses[1].port();
     let at = |server: String| Operator { dir: &scene.0, server };
@@ -251,7 +258,7 @@ fn a_command_sends_its_key_to_no_other_server() {
 #[test]
 fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
     let scene = Scene::new("admin-lost");
-    furnish(&scene.0);
+    write_keys(&scene.0);
     std::fs::write(scene.0.join("root.key"), "a key").unwrap();
     std::fs::set_permissions(scene.0.join("root.key"), PermissionsExt::from_mode(0o600)).unwrap();
     let certificate = CertificateDer::from_pem_file(scene.0.join("admin.pem")).unwrap();
@@ -302,7 +309,7 @@ fn hang_up(server: &mut Server) -> String {
 fn client_certificates_have_roles_and_a_hangup_changes_them_with_the_certificate_of_the_interface() {
     let scene = Scene::new("admin-certified");
     let dir = &scene.0;
-    furnish(dir);
+    write_keys(dir);
     let alice = client(dir, "operators.pem", "alice");
     client(dir, "more.pem", "carol");
     client(dir, "other.pem", "bob");
@@ -334,7 +341,7 @@ fn client_certificates_have_roles_and_a_hangup_changes_them_with_the_certificate
     operator.succeeds("root.key", "device list");
 
     let before = read("admin.pem");
-    furnish(dir);
+    write_keys(dir);
     configure("editor");
     let line = hang_up(&mut server);
     assert!(line.contains("\"changed\":[\"admin-client\"]"), "{line}");

@@ -4,14 +4,22 @@
 #[path = "works/commands.rs"]
 mod commands;
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/process.rs"]
 mod process;
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
-use commands::{ALL, OPTIONS, Operator, furnish, secret};
+use commands::{ALL, OPTIONS, Operator};
+use operator::secret;
 use process::wait;
 use serde_json::Value;
+use server_files::write_keys;
 use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -21,7 +29,7 @@ use works::{Scene, Server};
 
 /// A server with these further options and some devices, and a first key in the file root.key.
 fn server<'s>(scene: &'s Scene, further: &str) -> (Server, Operator<'s>) {
-    furnish(&scene.0);
+    write_keys(&scene.0);
     secret(&scene.0, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
     secret(&scene.0, "device.key", &"07".repeat(16));
     let server = Server::start(&scene.0, &OPTIONS.split(' ').chain(further.split(' ')).collect::<Vec<_>>(), 2);

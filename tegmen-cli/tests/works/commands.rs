@@ -1,28 +1,11 @@
-//! An operator with the commands of `tegmen`, and the files of a server with the interface for administrators.
+//! An operator with the commands of `tegmen`.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The options of the server.
+/// The options of the server, which has the keys of `server_files`.
 pub(crate) const OPTIONS: &str = "--store access.db --sealing-key sealing.key --audit audit.log --audit-key audit.pem --admin 127.0.0.1:0 \
      --admin-cert admin.pem --admin-cert-key admin.key --bootstrap bootstrap --json";
-
-pub(crate) fn secret(dir: &Path, name: &str, text: &str) {
-    std::fs::write(dir.join(name), text).unwrap();
-    std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
-}
-
-/// Writes the files of the server.
-pub(crate) fn furnish(dir: &Path) {
-    secret(dir, "sealing.key", &"4".repeat(64));
-    secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    let key = rcgen::KeyPair::generate().unwrap();
-    let names = vec!["localhost".to_owned()];
-    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    secret(dir, "admin.key", &key.serialize_pem());
-    std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
-}
 
 /// The commands of an operator, with the files of a scene.
 pub(crate) struct Operator<'s> {

@@ -4,6 +4,16 @@ use crate::operator::secret;
 use std::net::IpAddr;
 use std::path::Path;
 
+/// Writes the keys of a server and of its interface for administrators.
+pub(crate) fn write_keys(dir: &Path) {
+    secret(dir, "sealing.key", &"4".repeat(64));
+    secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    secret(dir, "admin.key", &key.serialize_pem());
+    std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
+}
+
 /// A server to be configured.
 pub(crate) struct ServerFiles<'a> {
     /// Where it serves CoAP.
@@ -20,13 +30,7 @@ impl ServerFiles<'_> {
     /// Makes a directory with the keys, the policy, and `tegmen.toml`.
     pub(crate) fn write(&self, dir: &Path) {
         std::fs::create_dir_all(dir).unwrap();
-        secret(dir, "sealing.key", &"4".repeat(64));
-        secret(dir, "audit.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate =
-            rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-        secret(dir, "admin.key", &key.serialize_pem());
-        std::fs::write(dir.join("admin.pem"), certificate.pem()).unwrap();
+        write_keys(dir);
         std::fs::write(dir.join("policy.toml"), self.policy).unwrap();
         std::fs::write(dir.join("tegmen.toml"), self.config()).unwrap();
     }
