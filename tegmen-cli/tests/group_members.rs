@@ -2,13 +2,21 @@
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/commands.rs"]
+mod commands;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/operator.rs"]
 mod operator;
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use commands::{ALL, Operator};
 use operator::{furnish, runtime, secret};
 use serde_json::Value;
+use server_files::write_keys;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -29,8 +37,11 @@ publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
 
-/// Writes the files of an operator and of the devices, and creates the group.
-fn furnish_group(dir: &Path, group: &str) {
+/// The group of one test, and that of the other one.
+const GROUPS: [&str; 2] = ["239.255.78.1:20781", "239.255.78.2:20782"];
+
+/// Writes the files of an operator and of the devices.
+fn furnish_group(dir: &Path) {
     furnish(dir);
     std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
     secret(dir, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
@@ -38,6 +49,10 @@ fn furnish_group(dir: &Path, group: &str) {
         let key = "07".repeat(16);
         secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
     }
+}
+
+/// Creates the group at a server that does not run.
+fn create(dir: &Path, group: &str) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
     let database = Database::open_with(&dir.join("access.db"), options).unwrap();
@@ -54,22 +69,21 @@ fn tegmen(dir: &Path, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
     (done.status.code(), objects, String::from_utf8(done.stderr).unwrap())
 }
 
-fn lamp(dir: &Path, device: &str) -> Server {
+fn lamp(dir: &Path, device: &str, group: &str) -> Server {
     let options = format!(
         "serve --no-secure --shards 1 --leisure 0.2 --value /light=off --member {device} --member-credentials {device}.toml"
     );
     let mut server = Server::spawn(dir, &options.split(' ').collect::<Vec<_>>(), 0);
-    server.wait_for("member of the group lamps at 239.255.78.1:20781");
+    server.wait_for(&format!("member of the group lamps at {group}"));
     // It asked its controller whether it missed an epoch while no process heard the messages.
     server.wait_for("group lamps: ");
     server
 }
 
 /// Asks the group. Returns the exit code, the members that answered, and those that are missing.
-fn send(dir: &Path, value: &str, options: &str) -> (Option<i32>, Vec<String>, Value) {
-    let command = format!(
-        "group send coap://239.255.78.1:20781/light -m PUT -e {value} --state switch --group-wait 2.5 {options}"
-    );
+fn send((dir, group): (&Path, &str), value: &str, options: &str) -> (Option<i32>, Vec<String>, Value) {
+    let command =
+        format!("group send coap://{group}/light -m PUT -e {value} --state switch --group-wait 2.5 {options}");
     let (code, mut lines, said) = tegmen(dir, &command);
     let summary = lines.pop().unwrap_or_else(|| panic!("{said}"));
     let mut from: Vec<String> = lines.iter().map(|line| line["from"].as_str().unwrap().to_owned()).collect();
@@ -82,7 +96,9 @@ fn send(dir: &Path, value: &str, options: &str) -> (Option<i32>, Vec<String>, Va
 fn members_join_answer_restart_and_leave() {
     let scene = Scene::new("group-members");
     let dir = &scene.0;
-    furnish_group(dir, "239.255.78.1:20781");
+    let group = GROUPS[0];
+    furnish_group(dir);
+    create(dir, group);
     let controller = Server::spawn(dir, &CONTROLLER.split_whitespace().collect::<Vec<_>>(), 1);
     let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
     let join = |device: &str, state: &str, number: u8, options: &str| {
@@ -109,8 +125,8 @@ fn members_join_answer_restart_and_leave() {
     assert_eq!((code, &joined[0]["sender_id"]), (Some(0), &0.into()), "{said}");
 
     // Both lamps slept while the switch joined.
-    let (first, mut second) = (lamp(dir, "lamp"), lamp(dir, "mallory"));
-    let (code, from, summary) = send(dir, "on", "--credentials display.toml");
+    let (first, mut second) = (lamp(dir, "lamp", group), lamp(dir, "mallory", group));
+    let (code, from, summary) = send((dir, group), "on", "--credentials display.toml");
     assert_eq!((code, from), (Some(0), vec!["127.0.78.1".to_owned(), "127.0.78.2".to_owned()]), "{summary}");
     assert_eq!(summary["missing"], Value::Array(vec![]));
     second.wait_for("(group lamps) PUT /light: 2.04");
@@ -119,10 +135,10 @@ fn members_join_answer_restart_and_leave() {
     let (code, _, said) = tegmen(dir, "group send coap://239.255.78.1:20781/light --state lamp");
     assert!(code == Some(2) && said.contains("another process uses this membership"), "{said}");
     drop(first);
-    let (code, from, summary) = send(dir, "off", "--no-catch-up");
+    let (code, from, summary) = send((dir, group), "off", "--no-catch-up");
     assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.2".to_owned()], &vec!["127.0.78.1"].into()));
-    let first = lamp(dir, "lamp");
-    let (code, from, _) = send(dir, "on", "--no-catch-up");
+    let first = lamp(dir, "lamp", group);
+    let (code, from, _) = send((dir, group), "on", "--no-catch-up");
     assert_eq!((code, from.len()), (Some(0), 2), "the lamp asked for a proof first");
 
     // It leaves. The other one stops, and nobody answers any more.
@@ -131,7 +147,7 @@ fn members_join_answer_restart_and_leave() {
     assert_eq!((code, &left[0]["event"]), (Some(0), &"left".into()), "{said}");
     assert!(!dir.join("lamp").exists());
     second.end();
-    let (code, from, summary) = send(dir, "off", "--credentials display.toml");
+    let (code, from, summary) = send((dir, group), "off", "--credentials display.toml");
     assert_eq!((code, from.len(), summary["missing"].as_array().unwrap().len()), (Some(1), 0, 2));
 
     // The controller is not there: the request is sent with a warning.
@@ -141,4 +157,49 @@ fn members_join_answer_restart_and_leave() {
     assert!(code == Some(2) && said.contains("the membership in the group lamps"), "{said}");
     let (code, _, said) = tegmen(dir, &wrong.replace("78.2/", "78.1:20781/"));
     assert!(code == Some(1) && said.contains("the request is sent in epoch"), "{said}");
+}
+
+#[test]
+fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
+    let scene = Scene::new("group-files");
+    let (dir, group) = (&scene.0, GROUPS[1]);
+    furnish_group(dir);
+    write_keys(dir);
+    let options = format!(
+        "{CONTROLLER} --group-interface 127.0.0.1 --admin 127.0.0.1:0 --admin-cert admin.pem --admin-cert-key admin.key \
+         --bootstrap bootstrap"
+    );
+    let controller = Server::spawn(dir, &options.split_whitespace().collect::<Vec<_>>(), 2);
+    let operator = Operator { dir, server: format!("https://localhost:{}", controller.addresses[1].port()) };
+    operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    operator.succeeds("root.key", &format!("group create lamps --address {group}"));
+    for (device, options) in [("lamp", "127.0.78.1"), ("mallory", "127.0.78.2"), ("display", "127.0.78.9 --sends")] {
+        let uri = format!("--controller coaps://{}", controller.addresses[0]);
+        let add = format!("group add lamps {device} --address {options} {uri} --output {device}.member");
+        operator.succeeds("root.key", &add);
+    }
+    for (device, state) in [("lamp", "lamp"), ("mallory", "mallory"), ("display", "switch")] {
+        let file = format!("{device}.member");
+        std::fs::copy(dir.join(&file), dir.join("copy.member")).unwrap();
+        let (code, joined, said) = tegmen(dir, &format!("group join --file {file} --state {state}"));
+        assert_eq!(
+            (code, &joined[0]["event"], &joined[0]["group"]),
+            (Some(0), &"joined".into(), &"lamps".into()),
+            "{said}"
+        );
+        assert!(!dir.join(&file).exists(), "a second member with its keys would repeat nonces");
+        let (code, _, said) = tegmen(dir, &format!("group join --file copy.member --state {state}"));
+        assert!(code == Some(2) && said.contains("has a membership already"), "{said}");
+    }
+
+    // The file of the lamp is of the epoch 2, and the group is in the epoch 4.
+    let (_first, mut second) = (lamp(dir, "lamp", group), lamp(dir, "mallory", group));
+    let (code, from, summary) = send((dir, group), "on", "--credentials display.toml");
+    assert_eq!((code, from), (Some(0), vec!["127.0.78.1".to_owned(), "127.0.78.2".to_owned()]), "{summary}");
+    operator.succeeds("root.key", "group remove lamps mallory");
+    second.wait_for("the controller has evicted this member");
+    let (code, from, summary) = send((dir, group), "off", "--credentials display.toml");
+    assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.1".to_owned()], &vec!["127.0.78.2"].into()));
+    let shown = operator.succeeds("root.key", "group show lamps --json");
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 2);
 }
