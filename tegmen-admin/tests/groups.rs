@@ -71,7 +71,7 @@ async fn a_member_is_provisioned_with_a_file_that_is_shown_once() {
     operator.create(group(100)).await;
     let once = [("idempotency-key", "hall")];
     let hall =
-        json!({ "member": { "name": "hall", "address": "10.0.0.1", "sends": true }, "controller": "coaps://a:5684/" });
+        json!({ "member": { "name": "hall", "address": "fd00::1", "sends": true }, "controller": "coaps://a:5684/" });
     let added = operator.ask("POST", "/lamps/members", &once, hall.clone()).await;
     assert_eq!((added.status, &added.body["rekeyed"]), (201, &json!({ "epoch": 2, "warning": null })), "{added:?}");
     let provisioned = file(&added, 0);
@@ -109,7 +109,7 @@ async fn a_group_is_shown_in_pages_changed_and_deleted() {
     let operator = Operator::new("groups-show").await;
     operator.devices(&["lamp-1", "lamp-2", "lamp-3", "lamp-4", "lamp-5"]).await;
     let members: Vec<Value> =
-        (1..=5).map(|host| json!({ "name": format!("lamp-{host}"), "address": format!("10.0.0.{host}") })).collect();
+        (1..=5).map(|host| json!({ "name": format!("lamp-{host}"), "address": format!("fd00::{host}") })).collect();
     let wanted = json!({ "name": "lamps", "address": "[ff15::1]:5684", "suite": "ccm-8", "members": members });
     let created = operator.create(wanted).await;
     assert_eq!(created.body["files"].as_array().unwrap().len(), 5);
@@ -174,7 +174,7 @@ async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
     )
     .await;
     create(
-        with("members", json!([{ "name": "a", "address": "10.0.0.1" }, { "name": "b", "address": "10.0.0.1" }])),
+        with("members", json!([{ "name": "a", "address": "fd00::1" }, { "name": "b", "address": "fd00::1" }])),
         (409, "address-taken"),
         "a has the address",
     )
@@ -188,12 +188,13 @@ async fn a_refusal_about_groups_has_a_code_and_the_next_step() {
     create(with("level", json!(1)), (400, "malformed"), "unknown").await;
     operator.create(group(20)).await;
     create(group(20), (409, "name-taken"), "another name").await;
-    assert_eq!(operator.add(json!({ "name": "hall", "address": "10.0.0.1", "sends": true })).await.status, 201);
+    assert_eq!(operator.add(json!({ "name": "hall", "address": "fd00::1", "sends": true })).await.status, 201);
     let add = async |member, expected, words: &str| {
         operator.refused("POST", "/lamps/members", json!({ "member": member }), expected, words).await;
     };
     add(json!({ "name": "hall" }), (409, "name-taken"), "evict it before").await;
-    add(json!({ "name": "porch", "address": "::ffff:10.0.0.1" }), (409, "address-taken"), "hall has the address").await;
+    add(json!({ "name": "porch", "address": "fd00::1" }), (409, "address-taken"), "hall has the address").await;
+    add(json!({ "name": "porch", "address": "10.0.0.1" }), invalid, "of the same family").await;
     add(json!({ "name": "porch", "sends": true }), (507, "no-sender-id"), "evict a member that sends").await;
     for name in ["porch", "attic", "cellar"] {
         assert_eq!(operator.add(json!({ "name": name })).await.status, 201);

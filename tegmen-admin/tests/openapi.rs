@@ -91,7 +91,7 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
     let token = json!({ "hash": format!("01{}", "5a".repeat(32)), "expires": later(), "concerned": ["a"] });
     let key = json!({ "name": "one", "scopes": ["revoke"], "expires": later() - 100 });
     let enrolment = json!({ "name": "b", "tags": ["x"], "kind": "protokey", "expires": later() - 100 });
-    let hall = json!({ "name": "hall", "address": "10.0.0.1" });
+    let hall = json!({ "name": "hall", "address": "fd00::1" });
     let group = json!({ "name": "lamps", "address": "[ff15::1]:5684", "members": [hall], "controller": "coaps://a" });
     let shared = |name: &str| json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
     let steps = [

@@ -53,11 +53,11 @@ fn an_operator_provisions_members_and_evicts_them() {
     let (_server, operator) = server(&scene, GROUPS);
     let created = operator.succeeds(
         "root.key",
-        "group create lamps --address [ff15::1]:5684 --levels 3 --senders 1 --sender switch --listener hall=10.0.0.1 \
+        "group create lamps --address [ff15::1]:5684 --levels 3 --senders 1 --sender switch --listener hall=fd00::1 \
          --controller coaps://controller.example --output-dir members",
     );
     assert!(
-        created.contains("lamps: epoch 1, 65534 more epochs") && created.contains("  hall: at 10.0.0.1, leaf 9"),
+        created.contains("lamps: epoch 1, 65534 more epochs") && created.contains("  hall: at fd00::1, leaf 9"),
         "{created}"
     );
     assert!(created.contains("warning: all 1 SenderIDs"), "{created}");
@@ -65,20 +65,21 @@ fn an_operator_provisions_members_and_evicts_them() {
     assert_eq!((switch.keys.epoch, switch.keys.sender_id, hall.keys.sender_id), (1, Some(0), None));
     assert_eq!(hall.controller.as_deref(), Some("coaps://controller.example/ace-group/lamps"));
 
-    let add = "group add lamps porch --address 10.0.0.2 --output porch.member";
+    let add = "group add lamps porch --address fd00::2 --output porch.member";
     let added = operator.succeeds("root.key", add);
-    assert!(added.contains("Added to lamps in the epoch 2: porch: at 10.0.0.2, leaf 10, since epoch 2"), "{added}");
+    assert!(added.contains("Added to lamps in the epoch 2: porch: at fd00::2, leaf 10, since epoch 2"), "{added}");
     assert!(added.contains("without --controller"), "{added}");
     assert_eq!(member(&scene.0, "porch.member").keys.epoch, 2);
     assert_eq!(scene.0.join("porch.member").metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let keys = std::fs::read(scene.0.join("porch.member")).unwrap();
     operator.fails("root.key", add, 2, "porch.member exists");
-    operator.fails("root.key", "group add lamps porch --address 10.0.0.2 --output other.member", 1, "(name-taken)");
-    operator.fails("root.key", "group add lamps attic --address 10.0.0.2 --output other.member", 1, "(address-taken)");
+    operator.fails("root.key", "group add lamps porch --address fd00::2 --output other.member", 1, "(name-taken)");
+    operator.fails("root.key", "group add lamps attic --address fd00::2 --output other.member", 1, "(address-taken)");
+    operator.fails("root.key", "group add lamps attic --address 10.0.0.2 --output other.member", 1, "same family");
     operator.fails("root.key", "group add lamps attic --sends --output other.member", 1, "(no-sender-id)");
     operator.fails("root.key", "group add lamps attic --output other.member", 2, "--address");
     let unknown = "cellar is no device of this server";
-    operator.fails("root.key", "group add lamps cellar --address 10.0.0.3 --output other.member", 1, unknown);
+    operator.fails("root.key", "group add lamps cellar --address fd00::3 --output other.member", 1, unknown);
     operator.fails("root.key", "group add lamps cellar --sends --output other.member", 1, "tegmen device add cellar");
     operator.fails("root.key", "group add lights attic --sends --output other.member", 1, "(unknown-group)");
     assert!(!scene.0.join("other.member").exists());
@@ -189,8 +190,8 @@ fn a_group_is_watched_until_it_is_deleted() {
         "lamps: epoch 1, 19 more epochs, the last 2 for evictions only",
         "  [ff15::1]:5684 ccm GroupID 1, 0 of 2 members, 0 of 16 SenderIDs",
     ]);
-    operator.succeeds("root.key", "group add lamps hall --address 10.0.0.1 --output hall.member");
-    reads(&["member-admitted lamps hall: at 10.0.0.1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more epochs"]);
+    operator.succeeds("root.key", "group add lamps hall --address fd00::1 --output hall.member");
+    reads(&["member-admitted lamps hall: at fd00::1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more epochs"]);
     operator.succeeds("root.key", "group rekey valves");
     operator.succeeds("root.key", "group add lamps switch --sends --output switch.member");
     reads(&[

@@ -74,7 +74,7 @@ async fn connect(server: &Server, device: &str) -> Session {
 }
 
 async fn join(session: &Session, group: &str, sends: bool) -> Response {
-    let control_uri = Some("coap://127.0.0.1/ace-group/lamps/node".to_owned());
+    let control_uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
     let request = JoinRequest { group: group.to_owned(), sends, control_uri, checks_signatures: true };
     let path = format!("/ace-group/{group}");
     session.post(&path, &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()

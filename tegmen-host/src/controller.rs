@@ -39,7 +39,8 @@ pub enum ControllerError {
     /// The controller refuses.
     #[error(
         "the controller does not allow this for the group {group} ({code}): there is no such group, the policy does not allow \
-         it, or another member has the address; the log of the controller has the cause"
+         it, another member has the address, or the address is not of the family of the group, IPv4 or IPv6; the log of \
+         the controller has the cause"
     )]
     Forbidden {
         /// The name of the group.

@@ -48,6 +48,16 @@ impl GroupConfig {
         }
         Ok(())
     }
+
+    /// Checks that a member with this address gets requests to the address of the group, and answers their senders.
+    pub(super) fn check_address(&self, member: &str, address: Option<IpAddr>) -> Result<(), GroupError> {
+        match address.map(|address| address.to_canonical()) {
+            Some(address) if address.is_ipv4() != self.address.is_ipv4() => {
+                Err(GroupError::OtherFamily { member: member.to_owned(), address, group: self.address })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The suites of a group and their names.
@@ -117,6 +127,18 @@ pub enum GroupError {
         address: IpAddr,
         /// The member that has it.
         member: String,
+    },
+    /// A member listens at an address of the other family than the group.
+    #[error(
+        "{member} has the address {address}, and the group is at {group}: give it an address of the same family, IPv4 or IPv6"
+    )]
+    OtherFamily {
+        /// The member.
+        member: String,
+        /// Its address.
+        address: IpAddr,
+        /// The address of the group.
+        group: SocketAddr,
     },
     /// All SenderIDs are in use.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]

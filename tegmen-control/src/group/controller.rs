@@ -677,6 +677,7 @@ impl Group {
     /// Plans that a member is admitted, or gets new secrets if it is one already.
     fn plan_admission<C: Crypto>(&self, new: &NewMember, crypto: &mut C) -> Result<Step, GroupError> {
         let known = self.members.get(&new.name);
+        self.config.check_address(&new.name, new.address)?;
         self.members.check_address(&new.name, new.address)?;
         let sender_id = match known.and_then(|member| member.sender_id) {
             _ if !new.sends => None,
@@ -807,6 +808,7 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
     let mut members = Members::default();
     for (leaf, new) in (first..).zip(new) {
         check_member_name(&new.name)?;
+        config.check_address(&new.name, new.address)?;
         members.check_address(&new.name, new.address)?;
         let sender_id = if new.sends { Some(members.free_sender_id(config.senders)?) } else { None };
         if leaf >= first.saturating_mul(2) {

@@ -333,7 +333,8 @@ impl<S: Store> GroupServer<S> {
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)
             | GroupError::Name(_)
-            | GroupError::AddressTaken { .. } => Reply::new(Code::FORBIDDEN),
+            | GroupError::AddressTaken { .. }
+            | GroupError::OtherFamily { .. } => Reply::new(Code::FORBIDDEN),
             _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER),
         }
     }

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use super::server::{SHARED_KEY, World};
-use super::world::config;
+use super::world::{config, member};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_control::group::GroupConfig;
+use tegmen_control::group::{GroupConfig, NewMember};
 use tegmen_host::client::{AskedMembers, ClientConfig, Request, ask_members};
 use tegmen_host::controller::{Controller, ControllerError, Joining, Pace};
 use tegmen_host::group::{MemberSettings, Membership, MembershipError};
@@ -216,7 +216,8 @@ async fn a_member_that_missed_an_epoch_catches_up_by_itself() {
     hall.wait_for(&format!("the controller gave the keys of epoch {}", rekeying.epoch)).await;
     assert_eq!(switch(&oven, "on").await.0.len(), 1);
     // Messages of nodes are lost: that of the epoch does not open.
-    let rekeying = network.world.controller.admit("lamps", &super::world::member("attic", 77, false)).await.unwrap();
+    let attic = NewMember { address: None, ..member("attic", 77, false) };
+    let rekeying = network.world.controller.admit("lamps", &attic).await.unwrap();
     network.world.sent.lock().unwrap().extend(rekeying.messages);
     network.send_all(|message| message[0] != 3);
     hall.wait_for("a message of the controller was missed").await;

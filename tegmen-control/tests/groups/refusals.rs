@@ -57,11 +57,29 @@ fn a_listener_has_an_address_of_its_own() {
     wait(controller.create(LAMPS, config(), &[member("hall", 1, false)])).unwrap();
     let refused = wait(controller.admit(LAMPS, &member("porch", 1, false))).unwrap_err();
     assert!(matches!(&refused, GroupError::AddressTaken { member, .. } if member == "hall"), "{refused}");
-    let mapped = NewMember { address: Some("::ffff:10.0.0.1".parse().unwrap()), ..member("porch", 1, false) };
-    assert!(matches!(wait(controller.admit(LAMPS, &mapped)), Err(GroupError::AddressTaken { .. })), "the same address");
     wait(controller.admit(LAMPS, &member("hall", 1, true))).unwrap();
     wait(controller.evict(LAMPS, "hall")).unwrap();
     wait(controller.admit(LAMPS, &member("porch", 1, false))).unwrap();
+}
+
+#[test]
+fn a_listener_has_an_address_of_the_family_of_its_group() {
+    let scene = Scene::new("family");
+    let devices = Devices::new();
+    let controller = controller(&scene, &devices);
+    let at =
+        |name: &str, address: &str| NewMember { address: Some(address.parse().unwrap()), ..member(name, 1, false) };
+    let is_other = |refused: Result<_, GroupError>| matches!(refused, Err(GroupError::OtherFamily { .. }));
+    assert!(is_other(wait(controller.create(LAMPS, config(), &[at("hall", "10.0.0.1")]))));
+    wait(controller.create(LAMPS, config(), &[])).unwrap();
+    for address in ["10.0.0.1", "::ffff:10.0.0.1"] {
+        assert!(is_other(wait(controller.admit(LAMPS, &at("hall", address))).map(drop)), "{address}");
+    }
+    let fourth = GroupConfig { address: "239.1.1.1:5684".parse().unwrap(), ..config() };
+    wait(controller.create("fourth", fourth, &[at("hall", "10.0.0.1")])).unwrap();
+    assert!(is_other(wait(controller.admit("fourth", &at("porch", "fd00::1"))).map(drop)));
+    let mapped = wait(controller.admit("fourth", &at("porch", "::ffff:10.0.0.1")));
+    assert!(matches!(mapped, Err(GroupError::AddressTaken { .. })), "the same address");
 }
 
 #[test]

@@ -116,8 +116,10 @@ fn member(name: &str, address: &str, checks_signatures: bool) -> NewMember {
     NewMember { name: name.to_owned(), address: Some(address.parse().unwrap()), sends: false, checks_signatures }
 }
 
-fn three() -> [NewMember; 3] {
-    [member("hall", "fd00::1", true), member("porch", "fd00::2", true), member("attic", "fd00::3", true)]
+/// Three members of a group at this address.
+fn three(at: SocketAddr) -> [NewMember; 3] {
+    let net = if at.is_ipv4() { "10.0.0." } else { "fd00::" };
+    [("hall", 1), ("porch", 2), ("attic", 3)].map(|(name, host)| member(name, &format!("{net}{host}"), true))
 }
 
 async fn keys(controller: &Controller<Database>, name: &str) -> Keys {
@@ -161,7 +163,7 @@ async fn members_hear_each_change_and_hear_it_again_and_an_evicted_one_opens_not
     let (scene, signer, listener) = (Scene::new("sending"), software_key(), Arc::new(Listener::new()));
     let running = start(&scene, &signer, sending(2, Duration::from_millis(100), "127.0.0.1"));
     let at = listener.at(GROUP);
-    running.controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three()).await.unwrap();
+    running.controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
     let (mut hall, mut attic) = (keys(&running.controller, "hall").await, keys(&running.controller, "attic").await);
     running.controller.rekey(LAMPS).await.unwrap();
     let first = hear(&listener, &mut hall, &signer, 2).await;
@@ -193,7 +195,7 @@ async fn a_controller_that_was_killed_sends_the_last_change_again() {
     let (mut hall, mut porch) = {
         // It is killed before it sends.
         let (controller, _) = controller(&scene, &signer);
-        controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three()).await.unwrap();
+        controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
         let members = (keys(&controller, "hall").await, keys(&controller, "porch").await);
         controller.evict(LAMPS, "attic").await.unwrap();
         members
@@ -242,7 +244,7 @@ async fn messages_go_over_ipv6_by_the_interface() {
     let (scene, signer, listener) = (Scene::new("ipv6"), software_key(), Arc::new(listener));
     let running = start(&scene, &signer, sending(0, Duration::ZERO, &interface));
     let config = GroupConfig { address: listener.at(GROUP_V6), ..config() };
-    running.controller.create(LAMPS, config, &three()).await.unwrap();
+    running.controller.create(LAMPS, config, &three(config.address)).await.unwrap();
     let mut hall = keys(&running.controller, "hall").await;
     running.controller.evict(LAMPS, "attic").await.unwrap();
     hear(&listener, &mut hall, &signer, 2).await;
@@ -257,7 +259,7 @@ async fn an_interface_that_is_not_there_does_not_stop_an_eviction() {
     let running = start(&scene, &signer, interfaces);
     let controller = &running.controller;
     for name in [LAMPS, "doors"] {
-        controller.create(name, GroupConfig { address: at, ..config() }, &three()).await.unwrap();
+        controller.create(name, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
     }
     controller.evict(LAMPS, "attic").await.unwrap();
     assert_eq!(controller.show(LAMPS).await.unwrap().members.len(), 2);

@@ -2,7 +2,7 @@
 
 use crate::recorder::{Recording, Seals};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,9 +135,9 @@ pub(crate) fn config() -> GroupConfig {
     GroupConfig { levels: 3, last_epoch: 100, senders: 4, ..GroupConfig::at("[ff15::1]:5684".parse().unwrap()) }
 }
 
-/// A member that listens at 10.0.0.`host`, and checks signatures unless `host` is even.
+/// A member that listens at fd00::`host`, and checks signatures unless `host` is even.
 pub(crate) fn member(name: &str, host: u8, sends: bool) -> NewMember {
-    let address = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)));
+    let address = Some(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())));
     NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1 }
 }
 
