@@ -163,11 +163,15 @@ impl NewKey {
         }
         match &by.right {
             Right::FirstKey(_) => Ok(()),
-            Right::Scopes(scopes, end) if self.scopes.is_subset(scopes) && self.expires <= *end => Ok(()),
-            Right::Scopes(..) => Err(Problem::new(
+            Right::Scopes(scopes, _) if !self.scopes.is_subset(scopes) => Err(Problem::new(
                 Code::MoreThanOwnScope,
-                "a key creates keys with its own scopes and no later end: ask an administrator who has more",
+                "a key creates keys with its own scopes alone: ask an administrator who has more",
             )),
+            Right::Scopes(_, end) if self.expires > *end => Err(Problem::new(
+                Code::MoreThanOwnScope,
+                "a key creates no key that ends after itself: set an earlier end (--days of tegmen key create)",
+            )),
+            Right::Scopes(..) => Ok(()),
         }
     }
 }

@@ -62,11 +62,14 @@ async fn an_admin_key_cannot_do_more_than_its_scope() {
     }
     // A key gives no other key more than it has: neither a scope nor a later end.
     let (_, key) = scene.key(&root, &["keys:write"]).await;
-    for (scopes, expires) in [(json!(["keys:write", "revoke"]), later() - 100), (json!(["keys:write"]), later() + 100)]
-    {
+    for (scopes, expires, next) in [
+        (json!(["keys:write", "revoke"]), later() - 100, "ask an administrator"),
+        (json!(["keys:write"]), later() + 100, "set an earlier end"),
+    ] {
         let body = json!({ "name": "more", "scopes": scopes, "expires": expires });
         let refused = scene.ask("POST", "/v1/keys", Some(&key), &[], &body).await;
         assert_eq!((refused.status, refused.code()), (403, "more-than-own-scope"));
+        assert!(refused.body["detail"].as_str().unwrap().contains(next), "{refused:?}");
     }
 }
 
@@ -221,6 +224,16 @@ async fn a_session_is_revoked_by_its_identity() {
         token: Some(token.clone()),
     };
     scene.service.state().bind(&session, &Grounds::default(), later() - 3600).await.unwrap();
+    // The rows in memory follow the store.
+    let is_known = || {
+        let sessions = scene.service.state().view().sessions(|known, _| known.as_str() == session.identity);
+        !sessions.is_empty()
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_known() {
+        assert!(std::time::Instant::now() < end, "the view does not have the session");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     let body = json!({ "session": session.identity });
     let revoked = scene.ask("POST", "/v1/revocations", Some(&root), &[], &body).await;
     assert_eq!((revoked.status, &revoked.body), (201, &body));
