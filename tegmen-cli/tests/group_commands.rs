@@ -76,12 +76,12 @@ fn an_operator_provisions_members_and_evicts_them() {
     operator.fails("root.key", "group add lamps porch --address fd00::2 --output other.member", 1, "(name-taken)");
     operator.fails("root.key", "group add lamps attic --address fd00::2 --output other.member", 1, "(address-taken)");
     operator.fails("root.key", "group add lamps attic --address 10.0.0.2 --output other.member", 1, "same family");
-    operator.fails("root.key", "group add lamps attic --sends --output other.member", 1, "(no-sender-id)");
+    operator.fails("root.key", "group add lamps attic --send --output other.member", 1, "(no-sender-id)");
     operator.fails("root.key", "group add lamps attic --output other.member", 2, "--address");
     let unknown = "cellar is no device of this server";
     operator.fails("root.key", "group add lamps cellar --address fd00::3 --output other.member", 1, unknown);
-    operator.fails("root.key", "group add lamps cellar --sends --output other.member", 1, "tegmen device add cellar");
-    operator.fails("root.key", "group add lights attic --sends --output other.member", 1, "(unknown-group)");
+    operator.fails("root.key", "group add lamps cellar --send --output other.member", 1, "tegmen device add cellar");
+    operator.fails("root.key", "group add lights attic --send --output other.member", 1, "(unknown-group)");
     assert!(!scene.0.join("other.member").exists());
     assert_eq!(std::fs::read(scene.0.join("porch.member")).unwrap(), keys);
 
@@ -116,11 +116,10 @@ fn a_group_that_is_full_or_near_its_last_epoch_is_told() {
     let (_server, operator) = server(&scene, GROUPS);
     operator.succeeds("root.key", "group create lamps --address [ff15::1]:5684 --levels 1 --last-epoch 9");
     for device in ["hall", "porch"] {
-        let added =
-            operator.succeeds("root.key", &format!("group add lamps {device} --sends --output {device}.member"));
+        let added = operator.succeeds("root.key", &format!("group add lamps {device} --send --output {device}.member"));
         assert!(!added.contains("Warning"), "{added}");
     }
-    let attic = "group add lamps attic --sends --output attic.member";
+    let attic = "group add lamps attic --send --output attic.member";
     operator.fails("root.key", attic, 1, "the group is full; create another group with more levels (group-full)");
     for epoch in 4..=6 {
         let rekeyed = operator.succeeds("root.key", "group rekey lamps");
@@ -193,7 +192,7 @@ fn a_group_is_watched_until_it_is_deleted() {
     operator.succeeds("root.key", "group add lamps hall --address fd00::1 --output hall.member");
     reads(&["member-admitted lamps hall: at fd00::1, leaf 2, since epoch 2", "epoch-began lamps 2, 18 more epochs"]);
     operator.succeeds("root.key", "group rekey valves");
-    operator.succeeds("root.key", "group add lamps switch --sends --output switch.member");
+    operator.succeeds("root.key", "group add lamps switch --send --output switch.member");
     reads(&[
         "member-admitted lamps switch: SenderID 0, leaf 3, since epoch 3",
         "epoch-began lamps 3, 17 more epochs",

@@ -173,7 +173,7 @@ fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
     let operator = Operator { dir, server: format!("https://localhost:{}", controller.addresses[1].port()) };
     operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
     operator.succeeds("root.key", &format!("group create lamps --address {group}"));
-    for (device, options) in [("lamp", "127.0.78.1"), ("mallory", "127.0.78.2"), ("display", "127.0.78.9 --sends")] {
+    for (device, options) in [("lamp", "127.0.78.1"), ("mallory", "127.0.78.2"), ("display", "127.0.78.9 --send")] {
         let uri = format!("--controller coaps://{}", controller.addresses[0]);
         let add = format!("group add lamps {device} --address {options} {uri} --output {device}.member");
         operator.succeeds("root.key", &add);

@@ -46,7 +46,7 @@ pub(super) enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Show a group, its members, and what it lacks. Its secrets are never shown.
+    /// Show a group, its members, and warnings. Its secrets are never shown.
     Show(Named),
     /// Print a group, and then its changes as they come. Ctrl-C ends it.
     #[command(after_help = "The key needs the scopes groups:read and audit:read.")]
@@ -154,11 +154,11 @@ pub(super) struct Add {
     /// Name of the member.
     member: String,
     /// The address that its responses come from, if it answers requests. No other member has it.
-    #[arg(long, value_name = "IP", required_unless_present = "sends")]
+    #[arg(long, value_name = "IP", required_unless_present = "send")]
     address: Option<IpAddr>,
     /// The member sends requests.
     #[arg(long)]
-    sends: bool,
+    send: bool,
     #[command(flatten)]
     provision: Provision,
     /// Write the keys to this file, which must not exist.
@@ -275,11 +275,11 @@ impl Create {
 
 impl Add {
     fn run(self, out: Output) -> Result<(), Failure> {
-        let Self { name, member, address, sends, provision, output, admin } = self;
+        let Self { name, member, address, send, provision, output, admin } = self;
         let wanted = json!({
             "name": member,
             "address": address,
-            "sends": sends,
+            "sends": send,
             "checks_signatures": !provision.without_signatures,
         });
         let body = json!({ "member": wanted, "controller": provision.controller });
@@ -310,7 +310,7 @@ impl Provision {
     /// Reminds the operator of the URI, if files have none.
     fn remind(&self, has_files: bool, out: Output) {
         if has_files && self.controller.is_none() {
-            out.text("A member of a file without --controller cannot get the keys of an epoch that it missed.");
+            out.text("A file without --controller names no server: a member with it cannot get the keys of an epoch that it missed.");
         }
     }
 }
