@@ -43,7 +43,8 @@ fn the_report_opens_from_disk_with_all_its_plots() {
     };
     let change = Change { messages: vec![vec![1; 95]; 3], milliseconds: 1.0 };
     let eviction = Eviction { members: 4, key_tree: change.clone(), point_to_point: change.clone() };
-    let repair = Repair { loss: 5, members: 999, messages: 11, missed: vec![(1, 98)], missed_point_to_point: 50 };
+    let repair =
+        Repair { loss: 5, members: 999, messages: 11, missed: vec![(1, 98), (4, 1)], missed_point_to_point: 50 };
     let rekeying = Rekeying {
         evictions: vec![eviction],
         joining: Joining { session: [vec![1; 60], vec![2; 300]], messages: change.messages },
