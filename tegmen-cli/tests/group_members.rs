@@ -196,10 +196,15 @@ fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
     let (_first, mut second) = (lamp(dir, "lamp", group), lamp(dir, "mallory", group));
     let (code, from, summary) = send((dir, group), "on", "--credentials display.toml");
     assert_eq!((code, from), (Some(0), vec!["127.0.78.1".to_owned(), "127.0.78.2".to_owned()]), "{summary}");
+    // A sender without an address uses all of this machine, and the lamps have the port at theirs.
+    operator.succeeds("root.key", "group add lamps oven --send --output oven.member");
+    assert_eq!(tegmen(dir, "group join --file oven.member --state oven").0, Some(0));
+    let (code, _, said) = tegmen(dir, &format!("group send coap://{group}/light --state oven"));
+    assert!(code == Some(1) && said.contains("join again with an address that no other member has"), "{said}");
     operator.succeeds("root.key", "group remove lamps mallory");
     second.wait_for("the controller has evicted this member");
     let (code, from, summary) = send((dir, group), "off", "--credentials display.toml");
     assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.1".to_owned()], &vec!["127.0.78.2"].into()));
     let shown = operator.succeeds("root.key", "group show lamps --json");
-    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 2);
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 3);
 }

@@ -100,7 +100,13 @@ pub async fn ask_members(
     let socket = group
         .socket(Some(own))
         .and_then(UdpSocket::from_std)
-        .map_err(|error| ClientError::Bind(BindError::new(own, error)))?;
+        .map_err(|error| match BindError::new(own, error) {
+            BindError::InUse { address } => unusable(&format!(
+                "a program on this machine uses {address}: end it (`ss -ulpn 'sport = :{port}'` names it), or join again with an \
+                 address that no other member has"
+            )),
+            error => ClientError::Bind(error),
+        })?;
     let groups = Memberships(vec![membership.clone()]);
     let mut asking = Asking::new(socket, (request, wait), (1 + MAX_AGAIN, groups), on_reply)?;
     let expected = membership.expected();
