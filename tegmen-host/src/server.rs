@@ -167,7 +167,7 @@ pub struct Server {
 pub struct Counts(Arc<[Arc<Mutex<Totals>>]>);
 
 impl Counts {
-    /// Returns the totals of all shards, at most a second old.
+    /// Returns the totals of all shards, at most a second old; after [`Pulse::beats`] they are current.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for shard in &*self.0 {
@@ -372,7 +372,7 @@ impl Server {
         self.notifier.clone()
     }
 
-    /// Returns the totals of all shards, at most a second old.
+    /// Returns the totals of all shards, at most a second old; after [`Pulse::beats`] they are current.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
     }

@@ -199,6 +199,20 @@ impl Application for Slow {
 }
 
 #[test]
+fn after_a_pulse_the_counts_are_current() {
+    let sockets = bound(1);
+    let server = start(config(vec![at(&sockets, Scheme::Coap)]), copies(&sockets)).unwrap();
+    let client = asker(at(&sockets, Scheme::Coap).address);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for requests in 1..=20_u8 {
+        send_get(&client, requests);
+        receive(&client, requests);
+        assert!(runtime.block_on(server.pulse().beats()));
+        assert_eq!(server.totals().requests, u64::from(requests));
+    }
+}
+
+#[test]
 fn a_server_that_drains_answers_what_is_deferred_and_leaves_the_rest_to_the_next() {
     let sockets = bound(1);
     let listen = at(&sockets, Scheme::Coap);

@@ -458,7 +458,7 @@ impl<A: Application> Shard<A> {
     }
 
     /// Lets the totals be read.
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         let displaced = self.node.endpoint.peers.take_displaced() as u32;
         self.environment.counters.evicted = self.environment.counters.evicted.saturating_add(displaced);
         let totals = Totals {

@@ -43,6 +43,7 @@ impl<A: Application> Shard<A> {
                 self.node.features.set_limits(&limits);
             }
             Command::Pulse(answer) => {
+                self.publish();
                 // The caller may have given up.
                 let _ = answer.send(());
             }
