@@ -4,7 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admin;
 mod check;
 mod config_file;
-mod groups;
+pub(crate) mod groups;
 mod interface;
 mod members;
 mod options;
@@ -226,7 +226,7 @@ fn run(
     };
     let outcome = runtime.block_on(async {
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
-        running.control_groups();
+        let _controlling = running.control_groups();
         running.administer().await?;
         running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);

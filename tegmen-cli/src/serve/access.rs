@@ -40,10 +40,10 @@ pub(crate) struct Role {
 
 /// The application of a server: groups and access control where they have the path, otherwise the resources.
 #[derive(Clone)]
-pub(super) struct Roles {
-    pub(super) access: Option<AccessServer<Rows>>,
-    pub(super) groups: Option<GroupServer<Rows>>,
-    pub(super) resources: Resources,
+pub(crate) struct Roles {
+    pub(crate) access: Option<AccessServer<Rows>>,
+    pub(crate) groups: Option<GroupServer<Rows>>,
+    pub(crate) resources: Resources,
 }
 
 impl Application for Roles {

@@ -13,14 +13,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::group::server::{ByPolicy, Event, GroupServer};
+use tegmen_control::group::server::{ByPolicy, Event, GroupServer, JOIN_INTERVAL};
 use tegmen_control::group::{Controller, Outbox, Pace, Sending, evict_departed, rekey_periodically, send};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::x509::signer::{SignatureScheme, Signer};
+use tokio::task::JoinSet;
 
 /// A controller that is open.
-pub(super) struct Role {
-    pub(super) controller: Arc<Controller<Rows>>,
+pub(crate) struct Role {
+    pub(crate) controller: Arc<Controller<Rows>>,
     pub(super) outbox: Outbox,
     /// The publisher in rules of the policy.
     party: OwnedParty,
@@ -69,21 +70,13 @@ impl Groups {
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let (Some(name), Some(access)) = (&self.group_controller, access) else { return Ok(None) };
         let key = self.group_key.as_deref().map(group_key).transpose()?;
-        let (_, rows) = access.shared();
-        let outbox = Outbox::default();
-        let controller = Controller::new(rows, key).map_err(Failure::io)?.with_outbox(outbox.clone());
+        let role = Role::open(name, key, access, self.sending())?;
         log.always(
             || format!("control of groups, as {name} in the policy"),
             || json!({ "event": "group_controller", "name": name }),
         );
-        Ok(Some(Role {
-            controller: Arc::new(controller),
-            outbox,
-            party: party(name).map_err(Failure::usage)?,
-            sending: self.sending(),
-            period: (self.rekey_period > 0).then(|| Duration::from_secs(self.rekey_period)),
-            join_interval: Duration::from_secs(self.join_interval),
-        }))
+        let period = (self.rekey_period > 0).then(|| Duration::from_secs(self.rekey_period));
+        Ok(Some(Role { period, join_interval: Duration::from_secs(self.join_interval), ..role }))
     }
 
     fn sending(&self) -> Sending {
@@ -104,26 +97,46 @@ impl Groups {
 }
 
 impl Role {
+    /// Opens a controller on the store of access control, without periodic epochs. `name` is the publisher in rules of the policy,
+    /// and `key` signs rekey messages.
+    pub(crate) fn open(
+        name: &str,
+        key: Option<Arc<dyn Signer>>,
+        access: &access::Role,
+        sending: Sending,
+    ) -> Result<Self, Failure> {
+        let ((_, rows), outbox) = (access.shared(), Outbox::default());
+        let controller = Controller::new(rows, key).map_err(Failure::io)?.with_outbox(outbox.clone());
+        let (controller, party) = (Arc::new(controller), party(name).map_err(Failure::usage)?);
+        Ok(Self { controller, outbox, party, sending, period: None, join_interval: JOIN_INTERVAL })
+    }
+
     /// Returns the application for a server with these credentials. The policy of the access control server gives the rights.
-    pub(super) fn application(&self, access: &access::Role, credentials: &Credentials, log: Log) -> GroupServer<Rows> {
+    pub(crate) fn application(
+        &self,
+        access: &access::Role,
+        credentials: &Credentials,
+        events: impl Fn(Event<'_>) + Send + Sync + 'static,
+    ) -> GroupServer<Rows> {
         let ((service, _), credentials) = (access.shared(), credentials.clone());
         let authority = ByPolicy { service, credentials, controller: self.party.clone() };
-        let events = Arc::new(move |event: Event<'_>| write(&log, &event));
-        GroupServer::new(Arc::clone(&self.controller), Arc::new(authority), events)
+        GroupServer::new(Arc::clone(&self.controller), Arc::new(authority), Arc::new(events))
             .with_join_interval(self.join_interval)
     }
 
     /// Starts the tasks of the controller on the runtime: they send its messages, begin periodic epochs, and evict the members whose
-    /// devices are disabled or removed.
-    pub(super) fn start(&self, access: &access::Role) {
+    /// devices are disabled or removed. They end when the value is dropped.
+    pub(crate) fn start(&self, access: &access::Role) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());
-        tokio::spawn(async move { send(&*controller, &sending).await });
+        tasks.spawn(async move { send(&*controller, &sending).await });
         let (controller, (service, _)) = (Arc::clone(&self.controller), access.shared());
-        tokio::spawn(async move { evict_departed(&*controller, &*service).await });
+        tasks.spawn(async move { evict_departed(&*controller, &*service).await });
         if let Some(period) = self.period {
             let controller = Arc::clone(&self.controller);
-            tokio::spawn(async move { rekey_periodically(&*controller, period).await });
+            tasks.spawn(async move { rekey_periodically(&*controller, period).await });
         }
+        tasks
     }
 }
 
@@ -140,7 +153,11 @@ fn group_key(file: &Path) -> Result<Arc<dyn Signer>, Failure> {
     }
 }
 
-/// Writes an event of the server to the log.
+/// Returns a function that writes the events of the server to the log.
+pub(crate) fn event_sink(log: Log) -> impl Fn(Event<'_>) + Send + Sync + 'static {
+    move |event| write(&log, &event)
+}
+
 fn write(log: &Log, event: &Event<'_>) {
     match event {
         Event::Rekeying { group, rekeying, message } => log.event(

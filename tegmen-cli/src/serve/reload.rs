@@ -22,6 +22,7 @@ use tegmen_host::resources::Resources;
 use tegmen_host::server::{Server, ServerLimits};
 use tegmen_host::state::Database;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// The options that a running server can change. The others take effect at the next start.
 pub(super) const CHANGEABLE: &[&str] = &[
@@ -125,7 +126,7 @@ impl Running {
             groups: groups
                 .as_ref()
                 .zip(access.as_ref())
-                .map(|(role, access)| role.application(access, &credentials, log.clone())),
+                .map(|(role, access)| role.application(access, &credentials, groups::event_sink(log.clone()))),
             resources: application.clone(),
         };
         let server = builder.serve(roles).map_err(Failure::usage)?;
@@ -162,11 +163,11 @@ impl Running {
         Ok(())
     }
 
-    /// Sends the rekey messages of groups, and evicts members, on the runtime, if the server controls groups.
-    pub(super) fn control_groups(&self) {
-        if let Some((groups, access)) = self.groups.as_ref().zip(self.access.as_ref()) {
-            groups.start(access);
-        }
+    /// Sends the rekey messages of groups, and evicts members, on the runtime, if the server controls groups. The tasks end when the
+    /// value is dropped.
+    pub(super) fn control_groups(&self) -> JoinSet<()> {
+        let both = self.groups.as_ref().zip(self.access.as_ref());
+        both.map(|(groups, access)| groups.start(access)).unwrap_or_default()
     }
 
     /// Returns the outbox of the controller of groups, if there is one.
