@@ -156,7 +156,7 @@ step_nostd() {
 }
 
 # The main job, and the paper's bytes, as a user runs them. A first handshake that retransmits is one that waits a second: none
-# of thirty may. About 20 s for all thirty.
+# of thirty may. Less than a minute for all thirty.
 step_up() {
     # A build without keys in a TPM must give no warning: in the whole gate the step lint does not see it.
     cargo build --release --locked 2>&1 | tee target/up.log

@@ -42,7 +42,7 @@ use std::process::ExitCode;
     version,
     propagate_version = true,
     after_help = "Examples:\n  \
-        tegmen up                                   a tour of access control, a server and a client, on this machine\n  \
+        tegmen up                                   a tour of access control, a group and a server, on this machine\n  \
         tegmen keys new --identity sensor-17        a fresh key, in a file that only you can read\n  \
         tegmen serve --value /temp=21.5             a server of your own\n  \
         tegmen get coaps://localhost/temp           read a value of it\n  \

@@ -1,8 +1,12 @@
-//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, then a server and a client;
-//! other clients can join.
+//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, a group of lamps with a switch,
+//! then a server and a client; other clients can join.
 
 mod folder;
+mod group;
+mod lamps;
+mod outsider;
 mod parties;
+mod step;
 mod tour;
 
 use crate::log::{Format, Level, Log};

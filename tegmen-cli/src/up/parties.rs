@@ -1,20 +1,23 @@
-//! The parties of the tour: an access control server, a publisher, and subscribers.
+//! The parties of the tour: an access control server, which also controls a group, a publisher, and subscribers.
 
 use super::folder::Folder;
 use crate::log::Log;
 use crate::output::Failure;
 use crate::random;
-use crate::serve::access::{Files, Role};
+use crate::serve::access::{Files, Role, Roles};
+use crate::serve::groups;
 use crate::serve::store::{Place, Rows};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_admin::{Api, Tls, serve};
-use tegmen_control::access::policy::OwnedParty;
+use tegmen_control::access::policy::{Explanation, OwnedParty, Question};
 use tegmen_control::access::protokey::{MAX_IDENTITY, Mode, Protokey, SessionIdentity};
+use tegmen_control::group::{Controller, Sending};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Credential, NewDevice};
 use tegmen_control::subscriber::Introspector;
@@ -22,10 +25,13 @@ use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
+use tegmen_host::resources::Resources;
 use tegmen_host::server::{self, Event, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
+use tegmen_host::x509::signer::SoftwareKey;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 /// The policy in force.
@@ -34,6 +40,8 @@ const POLICY: &str = include_str!("policy.toml");
 pub(super) const OPERATOR: &str = "the tour";
 /// The path of a reading at a subscriber.
 pub(super) const READING: &str = "/temp";
+/// The interface of the group.
+pub(super) const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Events that wait for a step of the tour. Further ones are lost: nobody waits for them after the tour.
 const WAITING: usize = 16;
 
@@ -43,7 +51,12 @@ pub(super) struct AccessControl {
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
-    rows: Rows,
+    /// True after the last step. From then on, the log has the events that the steps report themselves.
+    pub(super) walked: Arc<AtomicBool>,
+    role: Role,
+    groups: groups::Role,
+    /// The tasks of the controller.
+    tasks: JoinSet<()>,
 }
 
 /// The interface for administrators, while it is served.
@@ -81,12 +94,48 @@ impl AccessControl {
             audit_key: &audit_key,
         };
         let role = Role::open(&files, log)?;
+        let group_key = rcgen::KeyPair::generate().map_err(Failure::new)?;
+        let group_key = SoftwareKey::from_pem(Zeroizing::new(group_key.serialize_pem()).as_bytes());
+        let sending = Sending { interface: Some(LOOPBACK.to_string()), ..Sending::default() };
+        let groups = groups::Role::open(
+            Words::CONTROLLER.name(),
+            Some(Arc::new(group_key.map_err(Failure::new)?)),
+            &role,
+            sending,
+        )?;
         let credentials = Credentials::default();
-        let server = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials.clone());
-        let server =
-            server.key_store(role.shared_keys()).serve(role.application(&credentials)).map_err(Failure::new)?;
-        let (service, rows) = role.shared();
-        Ok(Self { service, server, policy, audit, rows })
+        let (walked, report) = (Arc::<AtomicBool>::default(), groups::event_sink(log.clone()));
+        let is_over = Arc::clone(&walked);
+        let events = move |event: tegmen_control::group::server::Event<'_>| {
+            if is_over.load(Ordering::Relaxed) {
+                report(event);
+            }
+        };
+        let application = Roles {
+            access: Some(role.application(&credentials)),
+            groups: Some(groups.application(&role, &credentials, events)),
+            resources: Resources::new([]),
+        };
+        let server = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
+        let server = server.key_store(role.shared_keys()).serve(application).map_err(Failure::new)?;
+        let (service, _) = role.shared();
+        Ok(Self { service, server, policy, audit, walked, role, groups, tasks: JoinSet::new() })
+    }
+
+    /// Starts the tasks of the controller on the runtime.
+    pub(super) fn control_groups(&mut self) {
+        self.tasks = self.groups.start(&self.role);
+    }
+
+    /// The controller of groups.
+    pub(super) fn controller(&self) -> &Controller<Rows> {
+        &self.groups.controller
+    }
+
+    /// The address at which it listens.
+    pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
+        let at = self.server.addresses().first().map(|listen| listen.address);
+        at.ok_or_else(|| Failure::new("the access control server has no address"))
     }
 
     /// Serves the interface for administrators with a fresh certificate and a fresh bootstrap token.
@@ -101,22 +150,44 @@ impl AccessControl {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Failure::io)?;
         let url = format!("https://{}", listener.local_addr().map_err(Failure::io)?);
         let bootstrap = folder.path("bootstrap");
-        let opened = Api::open(Arc::clone(&self.service), self.rows.clone(), &bootstrap).await;
-        let (api, _) = opened.map_err(Failure::new)?;
+        let (service, rows) = self.role.shared();
+        let (mut api, _) = Api::open(service, rows, &bootstrap).await.map_err(Failure::new)?;
+        api.groups = Some(Arc::clone(&self.groups.controller));
         let (_, tls) = watch::channel(Arc::new(tls));
         let serving = tokio::spawn(serve(listener, tls, Arc::new(api)));
         Ok(Administration { url, ca, bootstrap, serving })
     }
 
     /// Ends it, and closes its store and its log. Returns the number of flights that its server sent again.
-    pub(super) fn stop(self) -> u32 {
+    pub(super) async fn stop(mut self) -> u32 {
+        self.tasks.shutdown().await;
         self.server.stop().counters.retransmitted
     }
 
     /// Adds a device with a secret.
-    pub(super) async fn add(&self, party: OwnedParty, kind: Credential, secret: &[u8]) -> Result<(), Failure> {
+    async fn add(&self, party: OwnedParty, kind: Credential, secret: &[u8]) -> Result<(), Failure> {
         let device = NewDevice::secret(party, kind, secret).map_err(Failure::new)?;
         self.service.add(OPERATOR, &device).await.map(drop).map_err(Failure::new)
+    }
+
+    /// Adds a device with a fresh shared key, and returns the key.
+    pub(super) async fn enrol(&self, words: &Words) -> Result<Zeroizing<[u8; 32]>, Failure> {
+        let key = Zeroizing::new(random::bytes()?);
+        self.add(words.party()?, Credential::SharedKey, &*key).await?;
+        Ok(key)
+    }
+
+    /// The decision on a request by the policy in force, with its reason.
+    pub(super) fn explain(
+        &self,
+        subject: &Words,
+        publisher: &Words,
+        method: Code,
+        path: &str,
+    ) -> Result<Explanation, Failure> {
+        let (subject, publisher) = (subject.party()?, publisher.party()?);
+        let question = Question { subject: subject.party(), publisher: publisher.party(), method, path };
+        Ok(self.service.state().view().in_force().policy.explain(&question))
     }
 
     /// True if the server gave a subscriber the key of this session.
@@ -133,6 +204,8 @@ impl Words {
     pub(super) const OVEN: Self = Self(&["oven", "tag:kitchen"]);
     pub(super) const DISPLAY: Self = Self(&["display", "tag:display"]);
     pub(super) const PANEL: Self = Self(&["panel", "tag:display"]);
+    /// The controller of groups.
+    pub(super) const CONTROLLER: Self = Self(&["controller"]);
 
     pub(super) fn party(&self) -> Result<OwnedParty, Failure> {
         OwnedParty::from_words(self.0.iter().copied()).map_err(Failure::new)
@@ -199,10 +272,7 @@ impl Subscriber {
         credentials: Credentials,
         events: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        let key = Zeroizing::new(random::bytes::<32>()?);
-        access.add(words.party()?, Credential::SharedKey, &*key).await?;
-        let at = access.server.addresses().first().map(|listen| listen.address);
-        let at = at.ok_or_else(|| Failure::new("the access control server has no address"))?;
+        let (key, at) = (access.enrol(words).await?, access.address()?);
         let session = Session::connect_to(at, Scheme::Coaps, ClientConfig::psk(words.name(), &key[..])).await;
         let session = session.map_err(Failure::new)?;
         let reading = Arc::<Mutex<Option<String>>>::default();

@@ -1,16 +1,19 @@
-//! The tour of access control: each step does something over real sockets, and prints what that proves.
+//! The tour of access control and of a group: each step does something over real sockets, and prints what that proves.
 
 use super::folder::Folder;
+use super::group::Group;
+use super::lamps::{Device, GROUP, LIGHT};
 use super::parties::{AccessControl, Administration, OPERATOR, Oven, READING, Subscriber, Words, connect};
+use super::step::{Step, unproved};
 use crate::output::{Failure, Output, printable_lines};
 use crate::random;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_control::access::policy::{Explanation, Question};
+use tegmen_control::access::policy::Explanation;
 use tegmen_host::client::{ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::to_hex;
@@ -29,8 +32,8 @@ pub(super) struct Tour {
     administration: Administration,
     /// Flights that sessions of the oven sent again.
     retransmitted: u32,
-    /// True after the last step.
-    walked: Arc<AtomicBool>,
+    /// The group, after its steps.
+    group: Option<Group>,
     /// Removed last.
     folder: Folder,
 }
@@ -43,47 +46,17 @@ struct Try {
     exit: u8,
 }
 
-/// A step that was proved.
-struct Step {
-    name: &'static str,
-    title: &'static str,
-    /// The values of this run, for people.
-    facts: Vec<String>,
-    proved: &'static str,
-    /// The same values, as fields for machines.
-    more: Value,
-}
-
-impl Step {
-    fn print(self, out: Output, number: usize) {
-        let Self { name, title, facts, proved, more } = self;
-        out.line(
-            || {
-                let facts: String = facts.iter().map(|fact| format!("\n  {}", printable_lines(fact))).collect();
-                format!("{number} {title}{facts}\n  Proved: {proved}.")
-            },
-            || {
-                let mut object = json!({ "event": "step", "step": name, "number": number, "proved": proved });
-                if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
-                    object.extend(more);
-                }
-                object
-            },
-        );
-    }
-}
-
 impl Tour {
     /// Starts all parties. The display reports `events` of its clients after the last step, since a step reports its own.
     pub(super) async fn start(
-        access: AccessControl,
+        mut access: AccessControl,
         folder: Folder,
         events: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let guest = credentials_file("guest", &random::bytes::<16>()?, &format!("GET {READING}"));
         let guest = Credentials::from_file(&folder.write(GUEST, &guest)?).map_err(Failure::new)?;
-        let walked = Arc::<AtomicBool>::default();
-        let is_over = Arc::clone(&walked);
+        access.control_groups();
+        let is_over = Arc::clone(&access.walked);
         let events = move |event| {
             if is_over.load(Ordering::Relaxed) {
                 events(event)
@@ -95,7 +68,7 @@ impl Tour {
             Subscriber::start(&Words::DISPLAY, &access, guest, events),
             Subscriber::start(&Words::PANEL, &access, Credentials::default(), |_| {}),
         )?;
-        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, walked, folder })
+        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, group: None, folder })
     }
 
     /// Walks through the steps.
@@ -111,7 +84,8 @@ impl Tour {
         self.revoked(out, &identity, &session).await?;
         self.retransmitted += session.counters().retransmitted;
         self.used(out, &identity, &key).await?;
-        self.walked.store(true, Ordering::Relaxed);
+        self.group = Group::walk(&self.access, &self.folder, out).await?;
+        self.access.walked.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -245,12 +219,9 @@ impl Tour {
         Ok(())
     }
 
-    /// The decision on the reading by the policy in force, with its reason.
+    /// The decision on the reading.
     fn explain(&self, subject: &Words) -> Result<Explanation, Failure> {
-        let (subject, publisher) = (subject.party()?, Words::OVEN.party()?);
-        let question =
-            Question { subject: subject.party(), publisher: publisher.party(), method: Code::GET, path: READING };
-        Ok(self.access.service.state().view().in_force().policy.explain(&question))
+        self.access.explain(subject, &Words::OVEN, Code::GET, READING)
     }
 
     /// Sends a reading each second, in one session after the other, and reports when a session begins or ends. It does not end.
@@ -306,7 +277,7 @@ impl Tour {
         Ok(())
     }
 
-    fn tries(&self) -> Result<[Try; 11], Failure> {
+    fn tries(&self) -> Result<Vec<Try>, Failure> {
         let (identity, key) = self.oven.session_key(Words::DISPLAY.name())?;
         let oven = self.folder.write(SESSION, &credentials_file(&identity, &key, "PUT /*"))?;
         let (oven, guest) = (oven.display(), self.folder.path(GUEST));
@@ -321,9 +292,10 @@ impl Tour {
         let key = key.display();
         let admin = format!("--server {url} --ca {ca} --key-file {key}");
         let first = format!("--server {url} --ca {ca} --key-file {bootstrap}");
-        let scopes = "--scope devices:read --scope devices:write --scope policy:write --scope revoke";
+        let scopes = "--scope devices:read --scope devices:write --scope policy:write --scope revoke \
+                      --scope groups:read --scope groups:write";
         let tried = |about, command, exit| Try { about, command, exit };
-        Ok([
+        let mut tries = vec![
             tried("Read the last reading at the display.", format!("tegmen get --credentials {guest} {display}"), 0),
             tried(
                 "Write there with the same key, which has no right to do so.",
@@ -355,18 +327,44 @@ impl Tour {
             tried("Enable the oven: it gets a new session here.", format!("tegmen device enable oven {admin}"), 0),
             tried("Change the policy, and apply it.", format!("tegmen policy apply {policy} {admin}"), 0),
             tried("Verify the log of all decisions so far.", format!("tegmen audit verify {audit}"), 0),
+        ];
+        tries.extend(self.group.as_ref().map(|group| self.tries_of(group, &admin)).transpose()?.into_iter().flatten());
+        Ok(tries)
+    }
+
+    /// The commands for the group, with these options for an operator.
+    fn tries_of(&self, group: &Group, admin: &str) -> Result<[Try; 4], Failure> {
+        let Device { name, key, dir, .. } = &group.switch;
+        let credentials = self.folder.write("switch.toml", &credentials_file(name, &key[..], "GET /*"))?;
+        let switch = |about, value| Try {
+            about,
+            command: format!(
+                "tegmen group send coap://{}{LIGHT} -m PUT -e {value} --group-wait 1 --state {} --credentials {}",
+                group.at,
+                dir.display(),
+                credentials.display()
+            ),
+            exit: 0,
+        };
+        let operate = |about, command| Try { about, command: format!("tegmen group {command} {admin}"), exit: 0 };
+        Ok([
+            switch("Be the switch, and turn on the lamps.", "on"),
+            operate("Show the group and its members.", format!("show {GROUP}")),
+            operate("Evict the porch.", format!("remove {GROUP} porch")),
+            switch("Be the switch again: the porch stays on, and is missing.", "off"),
         ])
     }
 
     /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
     pub(super) async fn stop(self) -> u32 {
-        let Self { display, panel, access, administration, retransmitted, folder, .. } = self;
+        let Self { display, panel, access, administration, retransmitted, group, folder, .. } = self;
         administration.stop().await;
+        let of_lamps = group.map_or(0, Group::stop);
         let of_subscribers = display.stop().await + panel.stop().await;
         // The database and the log are closed before the folder goes.
-        let of_access = access.stop();
+        let of_access = access.stop().await;
         drop(folder);
-        retransmitted + of_subscribers + of_access
+        retransmitted + of_lamps + of_subscribers + of_access
     }
 }
 
@@ -378,11 +376,4 @@ const SESSION: &str = "session.toml";
 /// A credentials file with one key.
 fn credentials_file(identity: &str, key: &[u8], allow: &str) -> String {
     format!("[[psk]]\nidentity = \"{identity}\"\nkey = \"{}\"\nallow = [\"{allow}\"]\n", to_hex(key))
-}
-
-/// The failure of a step.
-fn unproved(step: &str, why: &impl std::fmt::Display) -> Failure {
-    Failure::new(format!(
-        "the step '{step}' has another outcome than the one that it proves: {why}; report this as a fault"
-    ))
 }

@@ -1,0 +1,206 @@
+//! The members of a group: lamps, and a switch.
+
+use super::folder::Folder;
+use super::parties::{AccessControl, Words};
+use crate::output::{Failure, Output};
+use crate::random;
+use serde_json::json;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen_host::client::{ClientConfig, Request, ask_members};
+use tegmen_host::controller::{Controller, ControllerError, Joining};
+use tegmen_host::group::{MemberSettings, Membership};
+use tegmen_host::server::{Router, Server, ServerConfig};
+use tokio::sync::Notify;
+use zeroize::Zeroizing;
+
+/// The name of the group at its controller.
+pub(super) const GROUP: &str = "lights";
+/// The path of the state of a lamp.
+pub(super) const LIGHT: &str = "/light";
+/// The port of the group.
+const PORT: u16 = 20792;
+/// The longest time that a lamp waits with its answer.
+const LEISURE: Duration = Duration::from_millis(100);
+/// The longest time for something to happen that is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The addresses of the group and of its members at the loopback interface. Another run has others.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses([u8; 2]);
+
+impl Addresses {
+    /// Draws them.
+    pub(super) fn draw() -> Result<Self, Failure> {
+        // 127.0.0.0/16 is left to other programs.
+        Ok(Self(random::bytes()?.map(|byte| 1 + byte % 254)))
+    }
+
+    /// The multicast address and the port of the group.
+    pub(super) fn group(self) -> SocketAddr {
+        let Self([high, low]) = self;
+        ([239, 255, high, low], PORT).into()
+    }
+
+    /// An address of this machine.
+    pub(super) fn own(self, number: u8) -> IpAddr {
+        let Self([high, low]) = self;
+        [127, high, low, number].into()
+    }
+}
+
+/// A device that shares a key with the access control server.
+pub(super) struct Device {
+    pub(super) name: &'static str,
+    pub(super) key: Zeroizing<[u8; 32]>,
+    pub(super) address: IpAddr,
+    /// The directory of its membership.
+    pub(super) dir: PathBuf,
+    controller: Controller,
+}
+
+impl Device {
+    /// Registers a device.
+    pub(super) async fn enrol(
+        words: &Words,
+        address: IpAddr,
+        access: &AccessControl,
+        folder: &Folder,
+    ) -> Result<Self, Failure> {
+        let (name, key) = (words.name(), access.enrol(words).await?);
+        let config = ClientConfig::psk(name, &key[..]);
+        let controller = Controller::of_group(&format!("coaps://{}/ace-group/{GROUP}", access.address()?), config);
+        Ok(Self { name, key, address, dir: folder.path(name), controller: controller.map_err(Failure::new)? })
+    }
+
+    /// Joins the group.
+    pub(super) async fn join(&self, sends: bool) -> Result<Membership, ControllerError> {
+        let joining = Joining { address: Some(self.address), listens: true, sends };
+        self.controller.join(&self.dir, joining, &MemberSettings::default()).await
+    }
+
+    /// Asks the controller for the keys of the current epoch.
+    pub(super) async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
+        self.controller.catch_up(membership).await
+    }
+}
+
+/// The state of a lamp.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Light {
+    pub(super) is: String,
+    /// The number of requests that set it.
+    pub(super) switched: u32,
+}
+
+/// The records that a lamp has dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Dropped {
+    /// Those that came before.
+    pub(super) replayed: u32,
+    /// Those with a wrong tag.
+    pub(super) forged: u32,
+    /// Those for whose epoch it has no keys, and any other.
+    pub(super) other: u32,
+}
+
+impl Dropped {
+    /// The records of both.
+    pub(super) const fn and(self, more: Self) -> Self {
+        Self {
+            replayed: self.replayed.saturating_add(more.replayed),
+            forged: self.forged.saturating_add(more.forged),
+            other: self.other.saturating_add(more.other),
+        }
+    }
+}
+
+/// A lamp, which is a member of the group.
+pub(super) struct Lamp {
+    pub(super) device: Device,
+    pub(super) membership: Membership,
+    light: Arc<Mutex<Light>>,
+    server: Server,
+}
+
+impl Lamp {
+    /// Starts the server of a member. It prints each change of its state once `walked` is true.
+    pub(super) fn start(
+        device: Device,
+        membership: Membership,
+        out: Output,
+        walked: &Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        let light = Arc::new(Mutex::new(Light { is: "off".to_owned(), switched: 0 }));
+        let (set, walked, name) = (Arc::clone(&light), Arc::clone(walked), device.name);
+        let router = Router::new().put(LIGHT, move |request, response| {
+            let is = String::from_utf8(request.payload().to_vec()).map_err(|_| Code::BAD_REQUEST)?;
+            if !matches!(is.as_str(), "on" | "off") {
+                return Err(Code::BAD_REQUEST);
+            }
+            if walked.load(Ordering::Relaxed) {
+                let shown = || json!({ "event": "lamp", "lamp": name, "light": is });
+                out.line(|| format!("The lamp {name} is {is}."), shown);
+            }
+            response.set_code(Code::CHANGED);
+            response.payload(format!("{name} is {is}").as_bytes())?;
+            let mut light = set.lock().unwrap_or_else(PoisonError::into_inner);
+            *light = Light { is, switched: light.switched.saturating_add(1) };
+            Ok(())
+        });
+        let config = ServerConfig::default().with(|config| (config.shards, config.coap.leisure) = (1, LEISURE));
+        let server = Server::with(config).member_of(membership.clone()).on_event(|_| {}).serve(router);
+        Ok(Self { device, membership, light, server: server.map_err(Failure::new)? })
+    }
+
+    /// Its state.
+    pub(super) fn light(&self) -> Light {
+        self.light.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The records that it has dropped until now.
+    pub(super) async fn dropped(&self) -> Dropped {
+        let _ = tokio::time::timeout(PATIENCE, self.server.pulse().beats()).await;
+        let counters = self.server.totals().counters;
+        let other = [counters.malformed, counters.unknown_peer, counters.unexpected, counters.no_room];
+        Dropped { replayed: counters.replayed, forged: counters.not_authentic, other: other.iter().sum() }
+    }
+
+    /// Ends it.
+    pub(super) fn stop(self) -> u32 {
+        self.server.stop().counters.retransmitted
+    }
+}
+
+/// The answer of a member.
+pub(super) struct Answer {
+    pub(super) from: IpAddr,
+    pub(super) text: String,
+    pub(super) after: Duration,
+}
+
+/// Sends one request to the group, and waits until `expected` members have answered, or until the patience ends.
+///
+/// # Errors
+/// A text.
+pub(super) async fn switch(membership: &Membership, value: &str, expected: usize) -> Result<Vec<Answer>, String> {
+    let (answers, all) = (Mutex::new(Vec::new()), Notify::new());
+    let request = Request::new(Code::PUT, LIGHT).payload(value.as_bytes());
+    let asking = ask_members(membership, &request, PATIENCE, |from, response| {
+        let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&response.payload).into_owned();
+        answers.push(Answer { from: from.ip(), text, after: response.round_trip });
+        if answers.len() == expected {
+            all.notify_one();
+        }
+    });
+    tokio::select! {
+        asked = asking => drop(asked.map_err(|error| error.to_string())?),
+        () = all.notified() => {}
+    }
+    Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,42 @@
+//! A step of the tour, and its failure.
+
+use crate::output::{Failure, Output, printable_lines};
+use serde_json::{Value, json};
+
+/// A step that was proved.
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// The values of this run, for people.
+    pub(super) facts: Vec<String>,
+    pub(super) proved: &'static str,
+    /// The same values, as fields for machines.
+    pub(super) more: Value,
+}
+
+impl Step {
+    /// Prints it under this number.
+    pub(super) fn print(self, out: Output, number: usize) {
+        let Self { name, title, facts, proved, more } = self;
+        out.line(
+            || {
+                let facts: String = facts.iter().map(|fact| format!("\n  {}", printable_lines(fact))).collect();
+                format!("{number} {title}{facts}\n  Proved: {proved}.")
+            },
+            || {
+                let mut object = json!({ "event": "step", "step": name, "number": number, "proved": proved });
+                if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+                    object.extend(more);
+                }
+                object
+            },
+        );
+    }
+}
+
+/// The failure of a step.
+pub(super) fn unproved(step: &str, why: &impl std::fmt::Display) -> Failure {
+    Failure::new(format!(
+        "the step '{step}' has another outcome than the one that it proves: {why}; report this as a fault"
+    ))
+}
