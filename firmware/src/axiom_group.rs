@@ -5,17 +5,17 @@ use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Kept, Suite};
 
 /// The parameters of a member.
-pub struct Provisioning {
+pub struct Provisioning<'a> {
     /// The security association of the epoch, without the secret, which follows from [`Self::admission`].
-    pub association: Association<'static>,
+    pub association: Association<'a>,
     /// The secrets of the member.
-    pub admission: Admission<'static>,
+    pub admission: Admission<'a>,
     /// SenderIDs whose numbers begin with 0 in the epoch.
-    pub senders: &'static [u8],
+    pub senders: &'a [u8],
 }
 
 /// The parameters of the listener.
-pub const fn listener() -> Provisioning {
+pub const fn listener() -> Provisioning<'static> {
     Provisioning {
         association: association(None, LISTENER),
         admission: admission(FIRST_LEAF, &LISTENER_PATH),
@@ -24,7 +24,7 @@ pub const fn listener() -> Provisioning {
 }
 
 /// The parameters of the sender.
-pub const fn sender() -> Provisioning {
+pub const fn sender() -> Provisioning<'static> {
     Provisioning {
         association: association(Some(SENDER_ID), SENDER),
         admission: admission(FIRST_LEAF + 1, &SENDER_PATH),
@@ -60,6 +60,8 @@ pub const fn member(last: u8) -> Address {
 pub const SENDER: u8 = 1;
 /// The last byte of the address of the listener.
 pub const LISTENER: u8 = 2;
+/// The last byte of the address of the controller.
+pub const CONTROLLER: u8 = 3;
 /// All nodes of the realm (RFC 7346): of private use, on the port of CoAP.
 pub const ADDRESS: Address =
     Address { ip: [0xff, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x8a], port: 5684, scope: 0 };

@@ -4,7 +4,7 @@
 use super::Provider;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
 use tegmen::address::Address;
-use tegmen::axiom::{Opened, Proof, Unverified};
+use tegmen::axiom::{Opened, Proof, Rekeyed, Unverified};
 use tegmen::buf::Frame;
 use tegmen::coap::handler::{AnyAuthenticated, Served, serve};
 use tegmen::coap::{
@@ -19,7 +19,8 @@ use tegmen_flash::Flash;
 
 /// The listener.
 pub struct Listener<F> {
-    group: Provisioned<F, SENDERS, 0>,
+    /// The member.
+    pub group: Provisioned<F, SENDERS, 0>,
     lamp: Lamp,
     /// No request is challenged before.
     challenges_from: Instant,
@@ -44,15 +45,18 @@ impl<F: Flash> Listener<F> {
     }
 
     /// Takes a datagram to the address of the group: a request, or a rekey message. While a response waits, requests are dropped.
-    pub fn take(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) {
+    /// Returns true if a rekey message was missed.
+    pub fn take(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> bool {
+        let mut rekeyed = None;
         if is_rekey_message(datagram) {
-            self.group.rekey(datagram);
+            rekeyed = self.group.rekey(datagram);
         } else if self.waiting.is_none() {
             // A request that is not answered changes nothing else.
             let _ = self.answer(now, from, datagram);
         }
         // Without numbers the next response is lost, and nothing else.
         let _ = self.group.reserve();
+        rekeyed == Some(Rekeyed::Missed)
     }
 
     /// Returns the response whose time has come, and where it goes.

@@ -1,12 +1,12 @@
-//! A member of a protected group (Axiom) that is provisioned with its keys, and takes the rekey messages of the controller. It
-//! has no session.
+//! A member of a protected group (Axiom) that has its keys, and takes the rekey messages of the controller.
 //!
-//! Its numbers are reserved in flash memory before it uses them. The secrets of a later epoch are in RAM only: the flash
-//! memory has the number of the epoch, and after a restart the member stays silent until it is provisioned again.
+//! Its numbers are reserved in flash memory before it uses them. The secrets are in RAM only. The flash memory has the number of the
+//! epoch, so after a restart the member refuses keys of an earlier epoch.
 
 use super::Provider;
 use super::axiom_group::{LEVELS, Provisioning, packed, unpacked};
 use tegmen::axiom::{Association, KeyPath, Member, Rekeyed};
+use tegmen::secret::Secret;
 use tegmen_flash::{Flash, Kept};
 
 /// A member, with all that it has of its group.
@@ -16,7 +16,10 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
     /// The cipher and the randomness.
     pub crypto: Provider,
     path: KeyPath<LEVELS>,
-    provisioning: &'static Provisioning,
+    /// The association without its secret and its random bytes.
+    association: Association<'static>,
+    /// The random bytes of the controller: those of the client, and those of the server.
+    randoms: [[u8; 32]; 2],
     /// The end of the leases, as [`packed`] makes one number of it.
     kept: Kept<F>,
 }
@@ -26,34 +29,53 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     /// a later epoch, or does not work.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
-        mut crypto: Provider,
-        provisioning: &'static Provisioning,
+        crypto: Provider,
+        provisioning: &Provisioning<'_>,
         kept: Kept<F>,
     ) -> Option<Self> {
         let path = KeyPath::new(&provisioning.admission).ok()?;
-        let secret = path.master_secret::<Provider>();
-        let association = Association { master_secret: secret.expose(), ..provisioning.association };
-        member.begin(&mut crypto, &association, &unpacked(kept.value())).ok()?;
-        for sender in provisioning.senders {
-            member.know_sender::<Provider>(*sender, 0).ok()?;
-        }
-        let mut made = Self { member, crypto, path, provisioning, kept };
-        made.reserve()?;
+        let (association, randoms) = durable(&provisioning.association);
+        let mut made = Self { member, crypto, path, association, randoms, kept };
+        made.begin(provisioning)?;
         Some(made)
     }
 
-    /// Takes a rekey message. Returns true if the next epoch has begun.
-    #[inline(never)]
-    pub fn rekey(&mut self, message: &[u8]) -> bool {
-        let Self { member, crypto, path, provisioning, .. } = self;
-        // It has no public key of the controller, so it gets node messages that are for it alone.
-        if path.open(crypto, None, message) != Ok(Rekeyed::Epoch) {
-            return false;
+    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if they are those of another group
+    /// or of an earlier epoch; those of the current epoch change nothing.
+    pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
+        if provisioning.admission.epoch == self.path.epoch() {
+            return Some(());
         }
-        let secret = path.master_secret::<Provider>();
-        let association =
-            Association { epoch: path.epoch(), master_secret: secret.expose(), ..provisioning.association };
-        member.rekey(crypto, &association).is_ok()
+        self.path.catch_up(&provisioning.admission).ok()?;
+        (self.association, self.randoms) = durable(&provisioning.association);
+        self.begin(provisioning)
+    }
+
+    fn begin(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
+        let secret = self.path.master_secret::<Provider>();
+        let association = Association { master_secret: secret.expose(), ..provisioning.association };
+        self.member.begin(&mut self.crypto, &association, &unpacked(self.kept.value())).ok()?;
+        for sender in provisioning.senders {
+            self.member.know_sender::<Provider>(*sender, 0).ok()?;
+        }
+        self.reserve()
+    }
+
+    /// Takes a rekey message. Returns the result, and `None` if the message is dropped.
+    #[inline(never)]
+    pub fn rekey(&mut self, message: &[u8]) -> Option<Rekeyed> {
+        let Self { member, crypto, path, association, randoms: [client_random, server_random], .. } = self;
+        // It has no public key of the controller, so it gets node messages that are for it alone.
+        let result = path.open(crypto, None, message).ok()?;
+        if result == Rekeyed::Epoch {
+            let secret: Secret<48> = path.master_secret::<Provider>();
+            let epoch = path.epoch();
+            let master_secret = secret.expose();
+            let association = Association { epoch, master_secret, client_random, server_random, ..*association };
+            // It is the next epoch, so this succeeds.
+            let _ = member.rekey(crypto, &association);
+        }
+        Some(result)
     }
 
     /// Reserves numbers in flash memory if few are left. Returns `None` if that fails.
@@ -75,6 +97,25 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         let (end, (requests, responses)) = (self.member.reserve(0, 0), self.member.left());
         (end.requests.wrapping_sub(requests), end.responses.wrapping_sub(responses))
     }
+}
+
+/// Returns the part of an association that outlives an epoch and the memory that it was read from, and its random bytes.
+const fn durable(association: &Association<'_>) -> (Association<'static>, [[u8; 32]; 2]) {
+    let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
+    let (master_secret, nothing) = (&[0; 48], &[0; 32]);
+    let of_group = Association {
+        group_id,
+        group,
+        suite,
+        epoch,
+        senders,
+        sender_id,
+        address,
+        master_secret,
+        client_random: nothing,
+        server_random: nothing,
+    };
+    (of_group, [*association.client_random, *association.server_random])
 }
 
 /// True if a datagram is a rekey message: the first bytes of records are higher.

@@ -4,7 +4,7 @@
 use super::Provider;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
 use tegmen::address::Address;
-use tegmen::axiom::{Opened, Proof};
+use tegmen::axiom::{Opened, Proof, Rekeyed};
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::cx::Discard;
@@ -55,7 +55,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
         if !is_rekey_message(datagram) {
             return self.hear(from, datagram);
         }
-        if self.group.rekey(datagram) {
+        if self.group.rekey(datagram) == Some(Rekeyed::Epoch) {
             (self.asked, self.challenge) = (None, None);
         }
         // Without numbers the next request fails, and nothing else.

@@ -11,14 +11,15 @@ pub mod axiom_listener;
 pub mod axiom_provisioned;
 #[path = "../../firmware/src/axiom_sender.rs"]
 pub mod axiom_sender;
+#[path = "pages/mod.rs"]
+mod pages;
 
 use axiom_datagrams as datagrams;
 use axiom_group::{FIRST_LEAF, GROUP, LEVELS, LISTENER, Provisioning, SENDER, listener, member, sender};
 use axiom_listener::{Listener, SENDERS};
 use axiom_provisioned::Provisioned;
 use axiom_sender::{Heard, REQUEST_LEN, Sender};
-use std::cell::RefCell;
-use std::rc::Rc;
+use pages::Pages;
 use tegmen::axiom::Member;
 use tegmen::axiom::rekey::{Place, link, parent_of, seal_epoch, seal_node};
 use tegmen::buf::Writer;
@@ -26,62 +27,24 @@ use tegmen::coap::Code;
 use tegmen::crypto::Compact as Provider;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen_flash::{Flash, Kept, Page, RECORD_LEN, record};
-
-/// The two pages of a mote. A clone is the same memory, as a restarted mote finds it.
-#[derive(Clone)]
-struct Pages {
-    bytes: Rc<RefCell<[[u8; Self::PAGE_LEN]; 2]>>,
-    works: Rc<RefCell<bool>>,
-}
-
-impl Pages {
-    /// The memory as the image brings it.
-    fn written() -> Self {
-        let mut bytes = [[0xff; Self::PAGE_LEN]; 2];
-        bytes[Page::A as usize][..RECORD_LEN].copy_from_slice(&record(0));
-        Self { bytes: Rc::new(RefCell::new(bytes)), works: Rc::new(RefCell::new(true)) }
-    }
-}
-
-impl Flash for Pages {
-    type Error = ();
-    const PAGE_LEN: usize = 1024;
-
-    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
-        out.copy_from_slice(&self.bytes.borrow()[page as usize][at..at + RECORD_LEN]);
-    }
-
-    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), ()> {
-        if !*self.works.borrow() {
-            return Err(());
-        }
-        self.bytes.borrow_mut()[page as usize][at..at + RECORD_LEN].copy_from_slice(record);
-        Ok(())
-    }
-
-    fn erase(&mut self, page: Page) -> Result<(), ()> {
-        self.bytes.borrow_mut()[page as usize].fill(0xff);
-        Ok(())
-    }
-}
+use tegmen_flash::Kept;
 
 /// A member as it starts with this memory.
 fn start<const SENDERS: usize, const LISTENERS: usize>(
     pages: &Pages,
-    provisioning: Provisioning,
+    provisioning: &Provisioning<'_>,
 ) -> Option<Provisioned<Pages, SENDERS, LISTENERS>> {
     let member = Box::leak(Box::new(Member::EMPTY));
     let kept = Kept::open(pages.clone()).ok()?;
-    Provisioned::new(member, Provider::new([1; 32]), Box::leak(Box::new(provisioning)), kept)
+    Provisioned::new(member, Provider::new([1; 32]), provisioning, kept)
 }
 
-fn start_listener(pages: &Pages, provisioning: Provisioning) -> Option<Listener<Pages>> {
+fn start_listener(pages: &Pages, provisioning: &Provisioning<'_>) -> Option<Listener<Pages>> {
     start::<SENDERS, 0>(pages, provisioning).map(Listener::new)
 }
 
 fn start_sender(pages: &Pages) -> Option<Sender<Pages, 4>> {
-    start::<0, 4>(pages, sender()).map(Sender::new)
+    start::<0, 4>(pages, &sender()).map(Sender::new)
 }
 
 /// The request that switches all lamps.
@@ -143,7 +106,7 @@ fn the_images_have_the_datagrams_that_their_sources_make() {
     let listener_message = node_message(FIRST_LEAF, listener().admission.path[0]);
     let sender_message = node_message(FIRST_LEAF + 1, sender().admission.path[0]);
     let mut of_sender = start_sender(&Pages::written()).unwrap();
-    let mut of_listener = start_listener(&Pages::written(), listener()).unwrap();
+    let mut of_listener = start_listener(&Pages::written(), &listener()).unwrap();
 
     let first = request(&mut of_sender, true);
     let response = answer(&mut of_listener, NOW, &first).unwrap();
@@ -178,7 +141,7 @@ fn the_images_have_the_datagrams_that_their_sources_make() {
 
 #[test]
 fn a_listener_serves_a_request_once_and_nothing_that_was_changed() {
-    let mut listener = start_listener(&Pages::written(), listener()).unwrap();
+    let mut listener = start_listener(&Pages::written(), &listener()).unwrap();
     let mut changed = datagrams::REQUEST;
     changed[40] ^= 1;
     assert_eq!(answer(&mut listener, NOW, &changed), None);
@@ -190,7 +153,7 @@ fn a_listener_serves_a_request_once_and_nothing_that_was_changed() {
 #[test]
 fn a_listener_challenges_a_sender_that_it_does_not_know() {
     let of_stranger = Provisioning { senders: &[], ..listener() };
-    let mut listener = start_listener(&Pages::written(), of_stranger).unwrap();
+    let mut listener = start_listener(&Pages::written(), &of_stranger).unwrap();
     let mut sender = start_sender(&Pages::written()).unwrap();
 
     let challenge = answer(&mut listener, NOW, &request(&mut sender, true)).unwrap();
@@ -216,7 +179,7 @@ fn no_number_is_used_again_after_a_restart() {
     let mut numbers = Vec::new();
     for _ in 0..3 {
         let mut sender = start_sender(&of_sender).unwrap();
-        let mut listener = start_listener(&of_listener, listener()).unwrap();
+        let mut listener = start_listener(&of_listener, &listener()).unwrap();
         for _ in 0..300 {
             // The responses to a request that is repeated prove this as well as any other: each has a number.
             let request = request(&mut sender, true);
@@ -245,12 +208,12 @@ fn without_a_flash_memory_that_works_nothing_is_said() {
 #[test]
 fn after_a_restart_in_a_later_epoch_than_that_of_its_provisioning_a_member_stays_silent() {
     let pages = Pages::written();
-    let mut of_listener = start_listener(&pages, listener()).unwrap();
+    let mut of_listener = start_listener(&pages, &listener()).unwrap();
     answer(&mut of_listener, NOW, &datagrams::LISTENER_MESSAGE);
-    assert!(start_listener(&pages, listener()).is_some());
+    assert!(start_listener(&pages, &listener()).is_some());
     answer(&mut of_listener, NOW, &datagrams::EPOCH_MESSAGE);
-    assert!(start_listener(&pages, listener()).is_none());
+    assert!(start_listener(&pages, &listener()).is_none());
     // Pages that hold nothing are no beginning either.
     pages.bytes.borrow_mut().iter_mut().for_each(|page| page.fill(0xff));
-    assert!(start_listener(&pages, listener()).is_none());
+    assert!(start_listener(&pages, &listener()).is_none());
 }

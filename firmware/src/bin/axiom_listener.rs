@@ -81,7 +81,7 @@ fn take(listener: &mut Listener<Pages>, datagram: &[u8]) -> Option<()> {
 
 static MEMBER: Kept<Member<SENDERS, 0>> = Kept::new(Member::EMPTY);
 static LISTENING: Place<Listener<Pages>> = Place::empty();
-static PROVISIONING: Provisioning = listener();
+static PROVISIONING: Provisioning<'static> = listener();
 
 const BUFFER_LEN: usize = 128;
 const NOW: Instant = Instant::from_micros(0);

@@ -88,7 +88,7 @@ const LISTENERS: usize = 400;
 
 static MEMBER: Kept<Member<0, LISTENERS>> = Kept::new(Member::EMPTY);
 static SENDING: Place<SenderOfMany> = Place::empty();
-static PROVISIONING: Provisioning = sender();
+static PROVISIONING: Provisioning<'static> = sender();
 
 const BUFFER_LEN: usize = 128;
 

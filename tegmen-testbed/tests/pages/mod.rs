@@ -1,0 +1,43 @@
+//! The flash memory of a mote, in the memory of a test.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use tegmen_flash::{Flash, Page, RECORD_LEN, record};
+
+/// The two pages of a mote. A clone is the same memory, as a restarted mote finds it.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) bytes: Rc<RefCell<[[u8; Self::PAGE_LEN]; 2]>>,
+    pub(crate) works: Rc<RefCell<bool>>,
+}
+
+impl Pages {
+    /// The memory as the image brings it.
+    pub(crate) fn written() -> Self {
+        let mut bytes = [[0xff; Self::PAGE_LEN]; 2];
+        bytes[Page::A as usize][..RECORD_LEN].copy_from_slice(&record(0));
+        Self { bytes: Rc::new(RefCell::new(bytes)), works: Rc::new(RefCell::new(true)) }
+    }
+}
+
+impl Flash for Pages {
+    type Error = ();
+    const PAGE_LEN: usize = 1024;
+
+    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
+        out.copy_from_slice(&self.bytes.borrow()[page as usize][at..at + RECORD_LEN]);
+    }
+
+    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), ()> {
+        if !*self.works.borrow() {
+            return Err(());
+        }
+        self.bytes.borrow_mut()[page as usize][at..at + RECORD_LEN].copy_from_slice(record);
+        Ok(())
+    }
+
+    fn erase(&mut self, page: Page) -> Result<(), ()> {
+        self.bytes.borrow_mut()[page as usize].fill(0xff);
+        Ok(())
+    }
+}
