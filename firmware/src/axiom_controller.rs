@@ -1,0 +1,104 @@
+//! The controller that `axiom_member` joins in its image: a server that gives the same keys to each member. A real one is
+//! `tegmen_control::group`.
+
+use super::Provider;
+use super::axiom_member::PATH;
+use tegmen::address::Path;
+use tegmen::coap::handler::{AnyAuthenticated, Policy};
+use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, Response};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, Config, Records, ServerOnly};
+use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::identity::Principal;
+use tegmen::node::{self, Node};
+use tegmen::time::Instant;
+
+/// The controller.
+pub struct Controller<'k> {
+    node: Node<Table, ServerOnly, ()>,
+    environment: Environment<Provider>,
+    /// From the controller to the member.
+    path: Path,
+    keys: Keys<'k>,
+}
+
+/// The keys, as a resource.
+struct Keys<'k>(&'k [u8]);
+
+impl<'k> Controller<'k> {
+    /// A controller of one member, whose path to the controller is `path`.
+    #[inline(never)]
+    pub fn new(now: Instant, crypto: Provider, path: Path, keys: &'k [u8]) -> Self {
+        let mut environment = Environment::new(crypto);
+        let config = Config { mtu: LONGEST as u16, ..Config::default() };
+        let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
+        let node = Node::with_features(endpoint, Default::default(), ());
+        Self { node, environment, path: Path { local: path.remote, remote: path.local }, keys: Keys(keys) }
+    }
+
+    /// Gives these keys from now on.
+    pub const fn set_keys(&mut self, keys: &'k [u8]) {
+        self.keys = Keys(keys);
+    }
+
+    /// Takes a datagram of the member. Returns the length of the answer in `back`, or of the first datagram that is due, which may
+    /// be 0; `None` if the session is over.
+    #[inline(never)]
+    pub fn receive(&mut self, now: Instant, datagram: &mut [u8], back: &mut [u8; LONGEST]) -> Option<usize> {
+        let mut records = Records::new(datagram);
+        let mut answer_len = 0;
+        loop {
+            let cx = &mut self.environment.at(now);
+            match self.node.handle(cx, &self.path, &mut records, &mut self.keys, back) {
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => answer_len = len.into(),
+                Some(Event::Need(id)) => {
+                    let answer = Answer::Psk { identity: b"", key: b"secretPSK", principal: THE_MEMBER };
+                    let _ = self.node.endpoint.resume(&mut self.environment.at(now), id, answer);
+                }
+                Some(Event::Closed { .. }) => return None,
+                Some(_) => {}
+                None if answer_len > 0 => return Some(answer_len),
+                None => return Some(self.poll(now, back)),
+            }
+        }
+    }
+
+    /// Writes the next datagram that is due into `back`. Returns its length, and 0 if there is none.
+    #[inline(never)]
+    pub fn poll(&mut self, now: Instant, back: &mut [u8; LONGEST]) -> usize {
+        match self.node.poll(&mut self.environment.at(now), &mut self.keys, back) {
+            Some(Event::Transmit { len, .. }) => len.into(),
+            _ => 0,
+        }
+    }
+}
+
+impl<X> node::Application<X> for Keys<'_> {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&AnyAuthenticated, self))
+    }
+}
+
+impl Handler for Keys<'_> {
+    const IN_BLOCKS: bool = false;
+
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let message = request.message();
+        if !message.path_is(PATH) {
+            return Err(Code::NOT_FOUND);
+        }
+        match message.code() {
+            Code::POST => response.set_code(Code::CREATED),
+            Code::GET => {}
+            _ => return Err(Code::METHOD_NOT_ALLOWED),
+        }
+        response.payload(self.0)
+    }
+}
+
+type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
+type Storage = Fixed<1, 16, 1, LONGEST>;
+
+/// Bytes of the longest datagram of the controller.
+pub const LONGEST: usize = 512;
+const THE_MEMBER: Principal = Principal(1);

@@ -1,0 +1,191 @@
+//! A member of a protected group that joins over a session with the controller (RFC 9594 over DTLS), and is a listener then. If it
+//! misses a rekey message, it asks for its keys over a session.
+
+use super::Provider;
+use super::axiom_keys::{parse, write_join};
+use super::axiom_listener::{Listener, SENDERS};
+use super::axiom_provisioned::{Provisioned, is_rekey_message};
+use tegmen::address::Path;
+use tegmen::axiom::Member;
+use tegmen::buf::{Writer, copy};
+use tegmen::coap::{Builder, Code, Exchanges, Fixed, OptionNumber, RequestId};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, ClientOnly, Config, Records};
+use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::node::{self, Node, Reply, RequestHead};
+use tegmen::time::{Duration, Instant};
+use tegmen_flash::{Flash, Kept};
+
+/// The member.
+pub struct GroupMember<F: Flash> {
+    node: Node<Table, ClientOnly, ()>,
+    environment: Environment<Provider>,
+    /// From the address of the member to the controller.
+    controller: Path,
+    session: Session,
+    /// Nothing is asked, and no session is opened, before.
+    due: Instant,
+    keys: Keys<F>,
+}
+
+#[derive(Clone, Copy)]
+enum Session {
+    None,
+    Opening,
+    Open(PeerId),
+}
+
+/// The keys of the member.
+struct Keys<F> {
+    /// The parts of the listener, before it has keys.
+    parts: Option<Parts<F>>,
+    listener: Option<Listener<F>>,
+    are_current: bool,
+}
+
+/// The parts of a listener without keys: the place of the member, its cipher, and its numbers.
+pub type Parts<F> = (&'static mut Member<SENDERS, 0>, Provider, Kept<F>);
+
+impl<F: Flash> GroupMember<F> {
+    /// A member that has not joined. `controller` is the path from the address of the member to the controller.
+    pub fn new(now: Instant, crypto: Provider, controller: Path, parts: Parts<F>) -> Self {
+        let mut environment = Environment::new(crypto);
+        let config = Config { mtu: OUT_LEN as u16, ..Config::default() };
+        let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
+        let node = Node::with_features(endpoint, Default::default(), ());
+        let keys = Keys { parts: Some(parts), listener: None, are_current: false };
+        Self { node, environment, controller, session: Session::None, due: now, keys }
+    }
+
+    /// Returns the listener, once the member has joined.
+    pub const fn listener(&self) -> Option<&Listener<F>> {
+        self.keys.listener.as_ref()
+    }
+
+    /// Takes a datagram that came over `path`: to the address of the group, or to that of the member. Returns the length of the
+    /// answer in `out`, which goes back over the path; 0 if there is none.
+    pub fn handle(&mut self, now: Instant, path: &Path, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
+        if path.local.ip != self.controller.local.ip || is_rekey_message(datagram) {
+            let missed = self.keys.listener.as_mut().is_some_and(|listener| listener.take(now, &path.remote, datagram));
+            self.keys.are_current &= !missed;
+            return 0;
+        }
+        let mut records = Records::new(datagram);
+        let mut answer_len = 0;
+        loop {
+            let cx = &mut self.environment.at(now);
+            match self.node.handle(cx, path, &mut records, &mut self.keys, out) {
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => answer_len = len.into(),
+                Some(event) => self.on_event(now, event),
+                None => return answer_len,
+            }
+        }
+    }
+
+    /// Writes the next datagram that is due into `out`. Returns its path and its length.
+    pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Path, usize)> {
+        if let Some(len) = self.ask(now, out) {
+            return Some((self.controller, len));
+        }
+        if let Some((remote, response)) = self.keys.listener.as_mut().and_then(|listener| listener.poll(now)) {
+            copy(out, response).ok()?;
+            return Some((Path { remote, ..self.controller }, response.len()));
+        }
+        loop {
+            match self.node.poll(&mut self.environment.at(now), &mut self.keys, out)? {
+                Event::Transmit { len, .. } => return Some((self.controller, len.into())),
+                event => self.on_event(now, event),
+            }
+        }
+    }
+
+    /// Asks for keys if there are none, or not the current ones, and opens the session for that. Returns the length of the request.
+    fn ask(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<usize> {
+        if self.keys.are_current || now < self.due {
+            return None;
+        }
+        self.due = now.after(INTERVAL);
+        let cx = &mut self.environment.at(now);
+        match self.session {
+            Session::None => {
+                let opened = self.node.endpoint.connect(cx, &self.controller).is_ok();
+                self.session = if opened { Session::Opening } else { Session::None };
+                None
+            }
+            Session::Opening => None,
+            Session::Open(peer) => {
+                let joins = self.keys.listener.is_none();
+                let own = &self.controller.local.ip;
+                let write = |request: &mut Builder<'_, '_>| {
+                    request.path(PATH)?;
+                    if !joins {
+                        return Ok(());
+                    }
+                    request.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR)?;
+                    let mut join = [0; JOIN_LEN];
+                    let mut writer = Writer::new(&mut join);
+                    write_join(GROUP, own, &mut writer)?;
+                    request.payload(writer.written())
+                };
+                let head = RequestHead::new(if joins { Code::POST } else { Code::GET });
+                self.node.request(cx, peer, head, write, out).ok().map(|(_, len)| len)
+            }
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Need(id) => {
+                let answer = Answer::Psk { identity: b"Client_identity", key: b"secretPSK", principal: THE_CONTROLLER };
+                if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {
+                    self.on_session(now, event);
+                }
+            }
+            event => self.on_session(now, event),
+        }
+    }
+
+    const fn on_session(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Established(peer) => (self.session, self.due) = (Session::Open(peer), now),
+            Event::Closed { .. } => self.session = Session::None,
+            _ => {}
+        }
+    }
+}
+
+impl<F: Flash, X> node::Application<X> for Keys<F> {
+    fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
+        let Reply::Response(response) = reply else { return };
+        let Some(keys) = parse(response.payload()).filter(|_| response.code().is_success()) else { return };
+        match &mut self.listener {
+            Some(listener) => self.are_current = listener.group.catch_up(&keys).is_some(),
+            // Without numbers the member stays silent: its flash memory has a later epoch, or does not work.
+            None => {
+                let made =
+                    self.parts.take().and_then(|(member, crypto, kept)| Provisioned::new(member, crypto, &keys, kept));
+                self.listener = made.map(Listener::new);
+                self.are_current = true;
+            }
+        }
+    }
+}
+
+/// One session, and one request under way.
+type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
+type Storage = Fixed<1, 192, 1, 16>;
+
+/// The name of the group.
+pub const GROUP: &str = "lamps";
+/// The resource of the group at the controller.
+pub const PATH: &str = "ace-group/lamps";
+/// The Content-Format of the request to join (RFC 9594, section 11.2).
+pub const GROUPCOMM_CBOR: u32 = 261;
+/// Bytes of the longest datagram that is sent.
+pub const OUT_LEN: usize = 256;
+/// Bytes of the longest request to join.
+pub const JOIN_LEN: usize = 96;
+const THE_CONTROLLER: Principal = Principal(2);
+/// Between two requests for keys: anybody can cause one.
+const INTERVAL: Duration = Duration::from_secs(60);

@@ -1,0 +1,239 @@
+//! The member of the image `axiom_member`, compiled for this machine: it joins, serves, and asks for its keys after a missed message.
+//! Its messages are those of `tegmen_host::group::groupcomm`.
+
+#[path = "../../firmware/src/axiom_controller.rs"]
+pub mod axiom_controller;
+#[path = "../../firmware/src/axiom_datagrams.rs"]
+pub mod axiom_datagrams;
+#[path = "../../firmware/src/axiom_group.rs"]
+pub mod axiom_group;
+#[path = "../../firmware/src/axiom_keys.rs"]
+pub mod axiom_keys;
+#[path = "../../firmware/src/axiom_listener.rs"]
+pub mod axiom_listener;
+#[path = "../../firmware/src/axiom_member.rs"]
+pub mod axiom_member;
+#[path = "../../firmware/src/axiom_provisioned.rs"]
+pub mod axiom_provisioned;
+#[path = "pages/mod.rs"]
+mod pages;
+
+use axiom_controller::{Controller, LONGEST};
+use axiom_group::{ADDRESS, CONTROLLER, LISTENER, Provisioning, SENDER, listener, member};
+use axiom_keys::{parse, write_join};
+use axiom_member::{GROUP, GROUPCOMM_CBOR, GroupMember, JOIN_LEN, OUT_LEN, PATH};
+use pages::Pages;
+use tegmen::address::Path;
+use tegmen::axiom::{Member, Suite};
+use tegmen::buf::Writer;
+use tegmen::crypto::Compact as Provider;
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+use tegmen_flash::Kept;
+use tegmen_host::group::groupcomm::{self, GroupKeys, JoinRequest};
+
+/// The message of the controller with these parameters, in an epoch.
+fn keys(provisioning: &Provisioning<'_>, epoch: u16, secret: u8) -> GroupKeys {
+    let Provisioning { association, admission, senders } = provisioning;
+    GroupKeys {
+        group: *admission.group,
+        group_id: association.group_id,
+        address: (association.group.ip, association.group.port),
+        suite: association.suite,
+        senders: association.senders,
+        sender_id: association.sender_id,
+        own_address: association.address,
+        late: senders.to_vec(),
+        epoch,
+        chain: *admission.chain,
+        secret: Secret::new([secret; 32]),
+        randoms: [*association.client_random, *association.server_random],
+        leaf: admission.leaf,
+        path: admission.path.to_vec().into(),
+        controller: None,
+    }
+}
+
+/// A member that starts with this memory.
+fn start(pages: &Pages) -> GroupMember<Pages> {
+    let parts =
+        (Box::leak(Box::new(Member::EMPTY)) as &mut _, Provider::new([1; 32]), Kept::open(pages.clone()).unwrap());
+    GroupMember::new(NOW, Provider::new([2; 32]), TO_CONTROLLER, parts)
+}
+
+/// Lets the two speak until both are silent. Returns the number of datagrams of the member.
+fn speak(member: &mut GroupMember<Pages>, controller: &mut Controller<'_>, now: Instant) -> usize {
+    let (mut out, mut back, mut said) = ([0; OUT_LEN], [0; LONGEST], 0);
+    while let Some((path, len)) = member.poll(now, &mut out) {
+        assert_eq!(path, TO_CONTROLLER);
+        said += 1;
+        let mut answer_len = controller.receive(now, &mut out[..len], &mut back).unwrap();
+        while answer_len > 0 {
+            let len = member.handle(now, &TO_CONTROLLER, &mut back[..answer_len], &mut out);
+            if len > 0 {
+                controller.receive(now, &mut out[..len], &mut back).unwrap();
+            }
+            answer_len = controller.poll(now, &mut back);
+        }
+    }
+    said
+}
+
+/// A datagram to the group.
+fn to_group(member: &mut GroupMember<Pages>, now: Instant, datagram: &[u8]) {
+    let path = Path { local: ADDRESS, remote: axiom_group::member(SENDER) };
+    assert_eq!(member.handle(now, &path, &mut datagram.to_vec(), &mut [0; OUT_LEN]), 0);
+}
+
+/// The response that is due.
+fn response(member: &mut GroupMember<Pages>, now: Instant) -> Option<Vec<u8>> {
+    let mut out = [0; OUT_LEN];
+    let (path, len) = member.poll(now.after_millis(255), &mut out)?;
+    assert_eq!(path, Path { local: TO_CONTROLLER.local, remote: axiom_group::member(SENDER) });
+    Some(out[..len].to_vec())
+}
+
+const NOW: Instant = Instant::from_micros(1);
+const TO_CONTROLLER: Path = Path { local: member(LISTENER), remote: member(CONTROLLER) };
+
+#[test]
+fn the_image_has_the_keys_that_a_controller_sends() {
+    let made = keys(&listener(), 1, 2).encode();
+    let rows = made.chunks(16).map(|row| row.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>());
+    let rows = rows.map(|row| format!("    {}\n", row.trim_end())).collect::<String>();
+    let is_current = made.as_slice() == axiom_datagrams::KEYS;
+    assert!(is_current, "\npub static KEYS: [u8; {}] = [\n{rows}];\n", made.len());
+}
+
+#[test]
+fn keys_are_read_as_the_controller_writes_them() {
+    for (suite, sender_id) in [(Suite::Ccm, None), (Suite::Ccm8, Some(7))] {
+        let mut given = keys(&listener(), 300, 9);
+        (given.suite, given.sender_id) = (suite, sender_id);
+        given.controller = Some(vec![5; 91]);
+        let message = given.encode();
+        let Provisioning { association, admission, senders } = parse(&message).unwrap();
+        let secret = Secret::new([0; 48]);
+        let expected = given.association(300, &secret);
+        assert_eq!(
+            (association.group_id, association.group, association.suite, association.epoch, association.senders),
+            (expected.group_id, expected.group, expected.suite, expected.epoch, expected.senders)
+        );
+        assert_eq!((association.sender_id, association.address), (expected.sender_id, expected.address));
+        assert_eq!(association.client_random, expected.client_random);
+        assert_eq!(association.server_random, expected.server_random);
+        let expected = given.admission();
+        assert_eq!(
+            (admission.group, admission.epoch, admission.chain),
+            (expected.group, expected.epoch, expected.chain)
+        );
+        assert_eq!((admission.secret, admission.leaf, admission.path), (expected.secret, expected.leaf, expected.path));
+        assert_eq!(senders, given.late);
+        for len in 0..message.len() {
+            assert!(parse(&message[..len]).is_none(), "cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_the_image_has_no_space_or_no_cipher_for_are_refused() {
+    let refuses = |change: &dyn Fn(&mut GroupKeys)| {
+        let mut given = keys(&listener(), 1, 2);
+        change(&mut given);
+        parse(&given.encode()).is_none()
+    };
+    assert!(!refuses(&|_| {}));
+    assert!(refuses(&|keys| keys.path.push([0; 16])));
+    assert!(refuses(&|keys| keys.path.clear()));
+    assert!(refuses(&|keys| keys.suite = Suite::MacOnly));
+    assert!(refuses(&|keys| keys.suite = Suite::Gcm));
+}
+
+#[test]
+fn a_changed_byte_of_the_keys_is_read_or_refused() {
+    for at in 0..axiom_datagrams::KEYS.len() {
+        for byte in 0..=u8::MAX {
+            let mut message = axiom_datagrams::KEYS;
+            message[at] = byte;
+            let _ = parse(&message);
+        }
+    }
+}
+
+#[test]
+fn the_request_to_join_is_read_as_it_is_meant() {
+    let mut out = [0; JOIN_LEN];
+    let mut writer = Writer::new(&mut out);
+    write_join(GROUP, &member(LISTENER).ip, &mut writer).unwrap();
+    let join = JoinRequest::parse(writer.written()).unwrap();
+    let control_uri = Some("coap://[fd00:0db8:0000:0000:0000:00ff:fe00:0002]".to_owned());
+    assert_eq!(join, JoinRequest { group: GROUP.into(), sends: false, control_uri, checks_signatures: false });
+    assert_eq!(format!("{}/{GROUP}", groupcomm::GROUPS), PATH);
+    assert_eq!(u32::from(groupcomm::GROUPCOMM_CBOR), GROUPCOMM_CBOR);
+}
+
+#[test]
+fn a_member_joins_serves_and_asks_for_its_keys_after_a_missed_message() {
+    let pages = Pages::written();
+    let mut joining = start(&pages);
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    assert!(joining.listener().is_none(), "it has no keys");
+    assert!(speak(&mut joining, &mut controller, NOW) > 3);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    assert!(joining.listener().unwrap().is_on());
+    assert_eq!(response(&mut joining, NOW).unwrap(), axiom_datagrams::RESPONSE);
+    assert_eq!(speak(&mut joining, &mut controller, NOW), 0, "it has all that it needs");
+
+    // Epoch 3 begins without it. Anybody can send this message, so it asks once a minute.
+    let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
+    of_epoch_3[2] = 3;
+    let mut now = NOW.after_millis(61_000);
+    for _ in 0..3 {
+        to_group(&mut joining, now, &of_epoch_3);
+        assert_eq!(speak(&mut joining, &mut controller, now), usize::from(now == NOW.after_millis(61_000)));
+        now = now.after_millis(1000);
+    }
+}
+
+#[test]
+fn a_member_catches_up_with_the_keys_of_a_later_epoch() {
+    let (first, later) = (keys(&listener(), 1, 2).encode(), keys(&listener(), 3, 4).encode());
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &first);
+    speak(&mut joining, &mut controller, NOW);
+    let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
+    of_epoch_3[2] = 3;
+    controller.set_keys(&later);
+    let now = NOW.after_millis(61_000);
+    to_group(&mut joining, now, &of_epoch_3);
+    assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    // The old epoch is over, and its keys open nothing.
+    to_group(&mut joining, now, &axiom_datagrams::REQUEST);
+    assert!(!joining.listener().unwrap().is_on());
+    to_group(&mut joining, now, &of_epoch_3);
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 0, "it is in epoch 3");
+}
+
+#[test]
+fn a_member_that_restarts_joins_again_and_repeats_no_number() {
+    let pages = Pages::written();
+    let mut responses = Vec::new();
+    for _ in 0..2 {
+        let mut joining = start(&pages);
+        let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+        speak(&mut joining, &mut controller, NOW);
+        // After a restart the sender has to prove that its request is new: the response is a challenge.
+        to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+        responses.push(response(&mut joining, NOW).unwrap());
+    }
+    assert_ne!(responses[0][5..11], responses[1][5..11]);
+    // Keys of an epoch before that of the flash memory are no keys.
+    let later = keys(&listener(), 3, 4).encode();
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &later);
+    speak(&mut start(&pages), &mut controller, NOW);
+    let mut joining = start(&pages);
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    assert!(joining.listener().is_none());
+}
