@@ -17,6 +17,11 @@ impl NoResponse {
         Self(request.uint(OptionNumber::NO_RESPONSE).unwrap_or(0))
     }
 
+    /// The value of the option.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
     /// Returns true if the client does not want a response with this code.
     pub fn suppresses(self, code: Code) -> bool {
         let class = u32::from(code.class()).saturating_sub(1);

@@ -87,7 +87,7 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tegmen::coap::handler::USUAL_OPTIONS;
-use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen::cx::Counters;
 use tegmen::dtls::AddressChanges;
 use tokio::sync::{mpsc, watch};
@@ -104,6 +104,13 @@ pub trait Application: Clone + Send + 'static {
     /// The critical options that the application acts upon; a request with another is refused with 4.02.
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
+    }
+
+    /// True if the application acts upon each block of this request by itself, in any order. `path` has no slash in front. Otherwise
+    /// the application gets the request when its body is complete.
+    fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
+        let _ = (path, request);
+        false
     }
 
     /// Called each second in one shard: for an application that has to look whether something changed.

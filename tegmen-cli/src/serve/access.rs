@@ -10,7 +10,7 @@ use crate::sealing;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
-use tegmen::coap::{Code, OptionNumber, Response};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_control::access::policy::Policy;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::group::server::GroupServer;
@@ -60,6 +60,10 @@ impl Application for Roles {
 
     fn critical_options(&self) -> &[OptionNumber] {
         self.resources.critical_options()
+    }
+
+    fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
+        self.resources.acts_on_blocks(path, request)
     }
 
     fn every_second(&mut self, notifier: &Notifier) {

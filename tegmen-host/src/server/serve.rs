@@ -314,9 +314,12 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     fn admit(&mut self, incoming: &Incoming<'_>, coap_peer: Option<&mut CoapPeer>) -> Result<(), Refusal> {
         self.requests += 1;
         let message = incoming.message;
-        let block = message.block(OptionNumber::BLOCK2).ok().flatten().is_some_and(|block| block.number > 0);
-        self.report = Report { received: message.payload().len(), sent: 0, block };
         let valid = self.resources.begin(message);
+        let block = |number| message.block(number).ok().flatten();
+        let is_part = block(OptionNumber::BLOCK1).is_some_and(|block| block.more);
+        let block = block(OptionNumber::BLOCK2).is_some_and(|block| block.number > 0)
+            || is_part && self.resources.application.acts_on_blocks(&self.resources.path, message);
+        self.report = Report { received: message.payload().len(), sent: 0, block };
         let per_second = self.limits.requests_per_second;
         if !coap_peer.is_none_or(|coap_peer| coap_peer.admits(incoming.now, per_second)) {
             let option = Some((OptionNumber::MAX_AGE, 1));
@@ -462,6 +465,10 @@ impl<A: Application> Handler for Resources<A> {
 
     fn critical_options(&self) -> &[OptionNumber] {
         self.application.critical_options()
+    }
+
+    fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
+        self.application.acts_on_blocks(&self.path, request)
     }
 }
 

@@ -122,6 +122,13 @@ pub trait Handler {
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
     }
+
+    /// True if the handler acts upon each block of this request by itself, in any order (RFC 7959, section 2.3, the case of M unset in
+    /// the response). Otherwise the handler is called when the body is complete.
+    fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
+        let _ = request;
+        false
+    }
 }
 
 /// The result of a request.
@@ -273,7 +280,7 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
         OptionNumber::BLOCK1 if H::IN_BLOCKS => {
             let several = |block: Block| block.more || block.number > 0;
             let single = !message.block(OptionNumber::BLOCK1).ok().flatten().is_some_and(several);
-            !assembled && !single && !known.contains(number)
+            !assembled && !single && !known.contains(number) && !handler.acts_on_blocks(message)
         }
         other => other.is_critical() && !known.contains(number),
     };

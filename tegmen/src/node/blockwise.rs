@@ -46,6 +46,9 @@ pub(super) fn take<'r, H: Handler>(
     };
     let is_part = block.is_some_and(|block| block.more || block.number > 0);
     let is_later = asked.is_some_and(|asked| asked.number > 0);
+    if is_part && handler.acts_on_blocks(&message) {
+        return Step::ServeWhole(Operation::of(peer, &request), false);
+    }
     if !is_part && message.payload().len() > bodies.limit() {
         let most = (OptionNumber::SIZE1, bodies.limit() as u32);
         return refuse(head, &message, Code::REQUEST_ENTITY_TOO_LARGE, Some(most), frame);

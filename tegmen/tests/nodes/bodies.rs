@@ -19,6 +19,8 @@ type Features<const UNPROTECTED: usize> = Parts<(), (), (), (), Memory<UNPROTECT
 struct Store {
     body: Vec<u8>,
     executed: Vec<(Code, Vec<u8>)>,
+    /// It acts upon each block by itself.
+    acts_on_blocks: bool,
 }
 
 impl Handler for Store {
@@ -41,6 +43,10 @@ impl Handler for Store {
             }
             _ => Err(Code::METHOD_NOT_ALLOWED),
         }
+    }
+
+    fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
+        self.acts_on_blocks && request.code() == Code::PUT
     }
 }
 
@@ -136,6 +142,22 @@ fn the_handler_sees_a_body_in_blocks_once_and_whole() {
     let seen = server.block1(1, Code::PUT, 2, false, &body[64..]);
     assert_eq!((seen.code, seen.block1.map(|block| block.number)), (Code::CHANGED, Some(2)));
     assert_eq!(server.store.executed, [(Code::PUT, body)]);
+}
+
+#[test]
+fn a_handler_that_acts_on_blocks_sees_each_by_itself_in_any_order() {
+    let mut server = Server::<4>::new();
+    server.store.acts_on_blocks = true;
+    for (number, more) in [(2, false), (0, true), (7, true), (0, true)] {
+        let seen = server.block1(1, Code::PUT, number, more, &body(32));
+        // It was acted upon (RFC 7959, section 2.3).
+        let expected = Block { number, more: false, size_exponent: 1 };
+        assert_eq!((seen.code, seen.block1), (Code::CHANGED, Some(expected)));
+    }
+    assert_eq!(server.store.executed, vec![(Code::PUT, body(32)); 4]);
+    // Blocks of other requests are put together.
+    assert_eq!(server.block1(1, Code::POST, 0, true, &body(32)).code, Code::CONTINUE);
+    assert_eq!(server.store.executed.len(), 4);
 }
 
 #[test]
