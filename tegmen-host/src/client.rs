@@ -17,6 +17,7 @@ mod establish;
 mod exchange;
 mod group;
 mod handshake;
+mod image;
 mod io;
 mod observation;
 mod oscore;
@@ -34,6 +35,7 @@ pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientStat
 pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
 pub use group::{AskedMembers, ask_group, ask_members};
+pub use image::{ask_for_image, send_image};
 pub use observation::Observation;
 pub use request::Request;
 pub use response::Response;

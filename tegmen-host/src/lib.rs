@@ -24,6 +24,7 @@ mod etag;
 pub mod exchange_pool;
 pub mod formats;
 pub mod group;
+pub mod image;
 mod index;
 pub mod metrics;
 pub mod pcapng;

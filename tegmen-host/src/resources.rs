@@ -1,10 +1,16 @@
-//! An application for servers with configuration and without code: values, files, commands, and Blink.
+//! An application for servers with configuration and without code: values, files, images, commands, and Blink.
 
 mod files;
+mod image;
 
+pub use image::Image;
+
+use crate::clock;
 use crate::etag::etag;
+use crate::image::ImageId;
 use crate::server::{Application, Notifier, Reply, Request};
 use files::{Files, Trouble};
+use image::Taken;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
@@ -13,11 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tegmen::coap::link::{self, Link};
 use tegmen::coap::observe::REGISTER;
-use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
+use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Response, block};
 use tokio::sync::Semaphore;
 
 /// Commands that run at once, in all shards together.
 const MAX_COMMANDS: usize = 8;
+/// The Content-Format application/cbor.
+const CBOR: u32 = 60;
 /// A command that takes longer is ended.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,6 +44,8 @@ pub enum Resource {
         /// True if PUT writes files and DELETE removes them.
         writable: bool,
     },
+    /// A file that GET reads and PUT writes. A sender replaces it in many members of a group at once: see [`crate::image`].
+    Image(Arc<Image>),
     /// A program that GET, POST, FETCH, PATCH or iPATCH runs, named in its variable `COAP_METHOD`; its output is the
     /// response, the payload its input.
     Command(Vec<String>),
@@ -76,6 +86,7 @@ impl Resource {
         match (self, other) {
             (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
             (Self::Blink(one), Self::Blink(other)) => Arc::ptr_eq(one, other),
+            (Self::Image(one), Self::Image(other)) => Arc::ptr_eq(one, other),
             (Self::File(one), Self::File(other)) => one == other,
             (Self::Directory { root: one, .. }, Self::Directory { root: other, .. }) => one == other,
             (Self::Command(one), Self::Command(other)) => one == other,
@@ -84,7 +95,7 @@ impl Resource {
     }
 
     const fn is_observable(&self) -> bool {
-        matches!(self, Self::Value(_) | Self::File(_) | Self::Blink(_))
+        matches!(self, Self::Value(_) | Self::File(_) | Self::Image(_) | Self::Blink(_))
     }
 
     const fn kind(&self) -> &'static str {
@@ -92,6 +103,7 @@ impl Resource {
             Self::Value(_) => "value",
             Self::File(_) => "file",
             Self::Directory { .. } => "directory",
+            Self::Image(_) => "image",
             Self::Command(_) => "command",
             Self::Blink(_) => "blink",
         }
@@ -268,6 +280,27 @@ impl Resources {
         }
     }
 
+    /// Serves an image: a question or a block of a sender to a group, or a request for the file.
+    fn serve_image(
+        &self,
+        image: &Arc<Image>,
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        let message = request.message();
+        match (message.code(), ImageId::in_query(message)) {
+            (Code::GET, Some(id)) => {
+                let longest = response.wanted().len().min(block::MAX_SIZE);
+                let report = image.report(id, longest, clock::now()).map_err(reported(request))?;
+                response.uint(OptionNumber::CONTENT_FORMAT, CBOR)?;
+                response.payload(&report.write())
+            }
+            (Code::PUT, Some(id)) => take_block(image, id, request, response),
+            (Code::GET | Code::PUT, None) => self.serve_file(image.file(), true, request, response),
+            _ => Err(Code::METHOD_NOT_ALLOWED),
+        }
+    }
+
     fn run(&self, argv: &[String], request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let permit = self.running.clone().try_acquire_owned().map_err(|_| {
             request.because(format!("{MAX_COMMANDS} commands are running"));
@@ -355,6 +388,41 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
+/// Takes a block of an image. The response to the last one that is missing comes when the image is verified and in its place.
+fn take_block(
+    image: &Arc<Image>,
+    id: ImageId,
+    request: &Request<'_>,
+    response: &mut Response<'_, '_>,
+) -> Result<(), Code> {
+    let message = request.message();
+    let block = message.block(OptionNumber::BLOCK1)?;
+    let start = u32::try_from(block.map_or(0, Block::offset)).map_err(|_| Code::BAD_REQUEST)?;
+    match image.take(id, start, message.payload(), clock::now()).map_err(reported(request))? {
+        Taken::Known => response.set_code(Code::CHANGED),
+        Taken::Incomplete => {
+            // Behind the last block there is none with which the sender could continue.
+            let block = block.filter(|block| block.more).ok_or(Code::REQUEST_ENTITY_INCOMPLETE)?;
+            response.set_code(Code::CONTINUE);
+            response.uint(OptionNumber::BLOCK1, block.value())?;
+        }
+        Taken::Whole(whole) => {
+            let responder = request.defer(response);
+            let (image, notifier, path) = (image.clone(), request.notifier(), request.path().to_owned());
+            tokio::task::spawn_blocking(move || match image.finish(whole) {
+                Ok(()) => {
+                    notifier.changed(&path);
+                    responder.send(Reply::new(Code::CHANGED));
+                }
+                Err(Trouble { code, cause }) => {
+                    responder.send(Reply::new(code).because(cause.unwrap_or_default()));
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Reports the cause of a trouble to the operator, and returns its code.
 fn reported(request: &Request<'_>) -> impl Fn(Trouble) -> Code {
     move |Trouble { code, cause }| {
@@ -394,6 +462,7 @@ impl Application for Resources {
                 let file = file_below(root, path, below)?;
                 self.serve_file(&file, *writable, request, response)
             }
+            (Resource::Image(image), _) => self.serve_image(image, request, response),
             (Resource::Command(argv), Code::GET | Code::POST | Code::FETCH | Code::PATCH | Code::IPATCH) => {
                 self.run(argv, request, response)
             }
@@ -422,6 +491,12 @@ impl Application for Resources {
             OptionNumber::ACCEPT,
         ];
         OPTIONS
+    }
+
+    fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
+        request.code() == Code::PUT
+            && matches!(self.set.by_path.get(path), Some(Resource::Image(_)))
+            && ImageId::in_query(request).is_some()
     }
 
     fn every_second(&mut self, notifier: &Notifier) {

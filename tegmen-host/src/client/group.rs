@@ -47,8 +47,9 @@ pub async fn ask_group(
         .socket(None)
         .and_then(UdpSocket::from_std)
         .map_err(|source| ClientError::Unreachable { remote, source })?;
-    let mut asking = Asking::new(socket, (request, wait), (1, ()), on_reply)?;
-    asking.ask_in_clear(remote).await?;
+    request.check()?;
+    let mut asking = Asking::new(socket, (request.method, wait), (1, ()), on_reply)?;
+    asking.ask_in_clear(remote, request).await?;
     while let Some((len, from)) = asking.receive().await {
         let path = Path { local: Address::from(remote), remote: from.into() };
         let Asking { node, environment, members, buffer, out, .. } = &mut asking;
@@ -88,6 +89,62 @@ pub async fn ask_members(
     wait: Duration,
     on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<AskedMembers, ClientError> {
+    request.check()?;
+    let (mut asking, remote, own) = join(membership, (request.method, wait), 1 + MAX_AGAIN, on_reply)?;
+    let expected = membership.expected();
+    asking.ask_protected(membership, remote, (request, None)).await?;
+    while let Some((len, from)) = asking.receive().await {
+        let path = Path { local: own.into(), remote: from.into() };
+        membership.note_epoch(asking.buffer.get(..len).unwrap_or(&[]));
+        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
+        let mut records = Records::new(buffer.get_mut(..len).unwrap_or(&mut []));
+        let cx = &mut environment.at(clock::now());
+        while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
+        while let Some(echo) = asking.members.challenges.pop() {
+            asking.ask_protected(membership, remote, (request, Some(&echo))).await?;
+        }
+    }
+    let responded = asking.members.responded;
+    membership.note_answers(&responded);
+    let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
+    let (missing, challenged) = (without(expected), without(asking.members.challenged));
+    Ok(AskedMembers { responded, missing, challenged })
+}
+
+/// Sends requests of one method to a group that Axiom protects, with a pause of `interval` between two, and takes no responses. Returns
+/// their number.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step.
+pub(super) async fn tell_members<R>(
+    membership: &Membership,
+    method: Code,
+    interval: Duration,
+    requests: impl Iterator<Item = R>,
+    as_request: impl for<'a> Fn(&'a R) -> Request<'a>,
+) -> Result<usize, ClientError> {
+    let (mut asking, remote, _) = join(membership, (method, Duration::ZERO), 1, |_, _| {})?;
+    let mut count = 0;
+    for one in requests {
+        if count > 0 {
+            tokio::time::sleep(interval).await;
+        }
+        let request = as_request(&one);
+        request.check()?;
+        asking.ask_protected(membership, remote, (&request, None)).await?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Makes the node and the socket of a sender to a protected group, whose requests wait for `wait`, at most `most` of them at a time.
+/// Returns the address of the group, and that of the sender.
+fn join<F: FnMut(SocketAddr, Response)>(
+    membership: &Membership,
+    (method, wait): (Code, Duration),
+    most: usize,
+    on_reply: F,
+) -> Result<(Asking<F, Memberships>, SocketAddr, SocketAddr), ClientError> {
     let port = membership.group().port();
     let unusable = |error: &dyn std::fmt::Display| ClientError::Group {
         group: membership.name().to_owned(),
@@ -108,37 +165,18 @@ pub async fn ask_members(
             error => ClientError::Bind(error),
         })?;
     let groups = Memberships(vec![membership.clone()]);
-    let mut asking = Asking::new(socket, (request, wait), (1 + MAX_AGAIN, groups), on_reply)?;
-    let expected = membership.expected();
-    asking.ask_protected(membership, remote, None).await?;
-    while let Some((len, from)) = asking.receive().await {
-        let path = Path { local: own.into(), remote: from.into() };
-        membership.note_epoch(asking.buffer.get(..len).unwrap_or(&[]));
-        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
-        let mut records = Records::new(buffer.get_mut(..len).unwrap_or(&mut []));
-        let cx = &mut environment.at(clock::now());
-        while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
-        while let Some(echo) = asking.members.challenges.pop() {
-            asking.ask_protected(membership, remote, Some(&echo)).await?;
-        }
-    }
-    let responded = asking.members.responded;
-    membership.note_answers(&responded);
-    let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
-    let (missing, challenged) = (without(expected), without(asking.members.challenged));
-    Ok(AskedMembers { responded, missing, challenged })
+    Ok((Asking::new(socket, (method, wait), (most, groups), on_reply)?, remote, own))
 }
 
 /// A node that asks a group has no peers.
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<G> = Node<Table, ClientOnly, Parts<(), (), (), (), (), (), Requests, G>>;
 
-/// A request to a group that waits for its responses.
-struct Asking<'r, F, G: Groups> {
+/// A sender to a group, which waits for responses.
+struct Asking<F, G: Groups> {
     node: Asker<G>,
     environment: Environment<HostCrypto>,
     socket: UdpSocket,
-    request: &'r Request<'r>,
     start: Instant,
     wait: Duration,
     members: Members<F>,
@@ -146,21 +184,20 @@ struct Asking<'r, F, G: Groups> {
     out: Box<[u8; MAX_DATAGRAM]>,
 }
 
-impl<'r, F: FnMut(SocketAddr, Response), G: Groups> Asking<'r, F, G> {
+impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
     fn new(
         socket: UdpSocket,
-        (request, wait): (&'r Request<'r>, Duration),
+        (method, wait): (Code, Duration),
         (most, groups): (usize, G),
         on_reply: F,
     ) -> Result<Self, ClientError> {
-        request.check()?;
         let mut environment = Environment::new(HostCrypto::from_os().map_err(ClientError::System)?);
         let start = clock::now();
         let group_requests = Requests { open: Vec::new(), most, next: None };
         let parts =
             Parts { queue: (), pacing: (), oscore: (), observers: (), bodies: (), leisure: (), group_requests, groups };
         let endpoint = Endpoint::with_roles(&mut environment.at(start), Table::new(), Config::default(), ClientOnly);
-        let is_repeatable = !matches!(request.method, Code::POST | Code::PATCH);
+        let is_repeatable = !matches!(method, Code::POST | Code::PATCH);
         let members = Members {
             start,
             responded: Vec::new(),
@@ -173,7 +210,6 @@ impl<'r, F: FnMut(SocketAddr, Response), G: Groups> Asking<'r, F, G> {
             node: Node::with_features(endpoint, Fixed, parts),
             environment,
             socket,
-            request,
             start,
             wait,
             members,
@@ -183,8 +219,8 @@ impl<'r, F: FnMut(SocketAddr, Response), G: Groups> Asking<'r, F, G> {
     }
 
     /// Sends the request in clear.
-    async fn ask_in_clear(&mut self, remote: SocketAddr) -> Result<(), ClientError> {
-        let Self { node, environment, request, start, wait, out, .. } = self;
+    async fn ask_in_clear(&mut self, remote: SocketAddr, request: &Request<'_>) -> Result<(), ClientError> {
+        let Self { node, environment, start, wait, out, .. } = self;
         let out = out.get_mut(..MAX_MESSAGE).unwrap_or(&mut []);
         let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
         let sent =
@@ -198,9 +234,9 @@ impl<'r, F: FnMut(SocketAddr, Response), G: Groups> Asking<'r, F, G> {
         &mut self,
         membership: &Membership,
         remote: SocketAddr,
-        echo: Option<&[u8]>,
+        (request, echo): (&Request<'_>, Option<&[u8]>),
     ) -> Result<(), ClientError> {
-        let Self { node, environment, request, start, wait, out, .. } = self;
+        let Self { node, environment, start, wait, out, .. } = self;
         let group = membership.address_of_group();
         let (before, behind) = node.features.groups.overhead(group);
         let out = out.get_mut(..MAX_MESSAGE + before + behind).unwrap_or(&mut []);

@@ -45,8 +45,13 @@ impl Stamp {
         Some(Self { modified: meta.modified().ok()?, len: meta.len(), inode })
     }
 
-    fn of_file(file: &Path) -> Option<Self> {
+    pub(super) fn of_file(file: &Path) -> Option<Self> {
         Self::of(&std::fs::metadata(file).ok()?)
+    }
+
+    /// Bytes of the file.
+    pub(super) const fn size(&self) -> u64 {
+        self.len
     }
 
     /// The entity tag of the file's content.
@@ -147,7 +152,8 @@ impl From<Code> for Trouble {
     }
 }
 
-fn trouble(file: &Path, error: &io::Error) -> Trouble {
+/// The trouble with a file.
+pub(super) fn trouble(file: &Path, error: &io::Error) -> Trouble {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => Code::NOT_FOUND.into(),
         _ => {

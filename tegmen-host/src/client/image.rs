@@ -1,0 +1,76 @@
+//! Sends an image to all members of a group that Axiom protects (see [`crate::image`]).
+
+use super::group::{ask_members, tell_members};
+use super::{AskedMembers, ClientError, Request, Response};
+use crate::group::Membership;
+use crate::image::{ImageReport, ImageTransfer};
+use crate::uri::Uri;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
+
+/// Asks the members of a group which part of an image they lack at the path of `uri`, until `wait` has passed. Notes each report in
+/// `transfer`, and gives it to `on_report`. A member whose answer is no report counts as one that did not answer.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step. It is no error if no member answers.
+pub async fn ask_for_image(
+    membership: &Membership,
+    uri: &Uri,
+    transfer: &mut ImageTransfer<'_>,
+    wait: Duration,
+    mut on_report: impl FnMut(IpAddr, &ImageReport),
+) -> Result<AskedMembers, ClientError> {
+    let (uri, id) = (named(uri, transfer), transfer.id());
+    let longest = [(OptionNumber::BLOCK2, uint(transfer.report_block().value()))];
+    let request = Request::to(Code::GET, &uri).options(&longest);
+    let mut others = Vec::new();
+    let mut asked = ask_members(membership, &request, wait, |from: SocketAddr, response: Response| {
+        let report = Some(response).filter(|response| response.code.is_success());
+        match report.and_then(|response| ImageReport::read(&response.payload, id).ok()) {
+            Some(report) => {
+                on_report(from.ip(), &report);
+                transfer.note(from.ip(), report);
+            }
+            None => others.push(from.ip()),
+        }
+    })
+    .await?;
+    asked.responded.retain(|member| !others.contains(member));
+    asked.missing.extend(others);
+    Ok(asked)
+}
+
+/// Sends the blocks that members lack to the group, once each, with a pause of `interval` between two. Returns their number.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step.
+pub async fn send_image(
+    membership: &Membership,
+    uri: &Uri,
+    transfer: &ImageTransfer<'_>,
+    interval: Duration,
+    mut on_block: impl FnMut(),
+) -> Result<usize, ClientError> {
+    let uri = named(uri, transfer);
+    let blocks = transfer.blocks().map(|(block, bytes)| {
+        on_block();
+        let nobody_answers = (OptionNumber::NO_RESPONSE, uint(NoResponse::ALL.value()));
+        ([(OptionNumber::BLOCK1, uint(block.value())), nobody_answers], bytes)
+    });
+    tell_members(membership, Code::PUT, interval, blocks, |(options, bytes)| {
+        Request::to(Code::PUT, &uri).options(options).payload(bytes)
+    })
+    .await
+}
+
+/// Returns the URI with the argument that names the image.
+fn named(uri: &Uri, transfer: &ImageTransfer<'_>) -> Uri {
+    let mut uri = uri.clone();
+    uri.query.push(transfer.id().argument());
+    uri
+}
+
+fn uint(value: u32) -> Vec<u8> {
+    uint_bytes(value, &mut [0; 4]).to_vec()
+}

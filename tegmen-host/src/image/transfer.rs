@@ -1,0 +1,153 @@
+//! The state of a sender of an image.
+
+use super::{ImageId, ImageReport, UNIT, Units};
+use crate::digest::{Digest, sha256};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use tegmen::coap::{Block, block};
+
+/// Blocks that the number in Block1 can name (RFC 7959, section 2.2).
+const MAX_BLOCKS: usize = 1 << 20;
+/// Bytes of a report for which there is always space.
+const REPORT: usize = 256;
+/// Questions in a row after which the sender gives up, if no member got further, and none is to become free.
+const MAX_IDLE: u32 = 3;
+
+/// The reason why bytes are not sent as an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotAnImage {
+    /// There are no bytes.
+    #[error("the image is empty")]
+    Empty,
+    /// The image has more blocks than a Block1 option can number.
+    #[error(
+        "the image has {size} bytes, and with blocks of {block} bytes at most {max} can be sent: send larger blocks"
+    )]
+    TooLarge {
+        /// Bytes of the image.
+        size: usize,
+        /// Bytes of a block.
+        block: usize,
+        /// Bytes that can be sent.
+        max: usize,
+    },
+    /// A block has no such size.
+    #[error("a block has 64, 128, 256, 512 or 1024 bytes")]
+    Block,
+}
+
+/// The next step of a sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advance {
+    /// Send [`ImageTransfer::blocks`], and ask again. No member may lack a block now; then ask again all the same.
+    Again,
+    /// All members that answered have the image, and none is missing.
+    Done,
+    /// The members got no further in the last questions, or none of those that do not have the image takes it.
+    GivenUp,
+}
+
+/// An image that a sender sends to a group, and what its members lack. Ask the members, give each report to [`Self::note`], and call
+/// [`Self::advance`]; after [`Advance::Again`] send [`Self::blocks`] and ask again.
+#[derive(Debug)]
+pub struct ImageTransfer<'i> {
+    image: &'i [u8],
+    digest: Digest,
+    id: ImageId,
+    block: Block,
+    members: BTreeMap<IpAddr, ImageReport>,
+    /// Questions in a row in which no member got further.
+    idle: u32,
+    /// A member got further since the last step.
+    is_further: bool,
+}
+
+impl<'i> ImageTransfer<'i> {
+    /// Begins to send an image in blocks of `block` bytes.
+    ///
+    /// # Errors
+    /// [`NotAnImage`].
+    pub fn new(image: &'i [u8], block: usize) -> Result<Self, NotAnImage> {
+        let first = Block::first(block);
+        if first.size() != block || block < UNIT as usize || block > block::MAX_SIZE {
+            return Err(NotAnImage::Block);
+        }
+        let max = MAX_BLOCKS.saturating_mul(block);
+        let size = u32::try_from(image.len()).ok().filter(|_| image.len() <= max);
+        let size = size.ok_or(NotAnImage::TooLarge { size: image.len(), block, max })?;
+        if size == 0 {
+            return Err(NotAnImage::Empty);
+        }
+        let digest = sha256(image);
+        let id = ImageId::new(&digest, size);
+        Ok(Self { image, digest, id, block: first, members: BTreeMap::new(), idle: 0, is_further: false })
+    }
+
+    /// Returns the name of the image.
+    pub const fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// Returns the SHA-256 digest of the image.
+    pub const fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Returns the block that a report fits: of 256 bytes, or of those of a block of the image if it has more.
+    pub fn report_block(&self) -> Block {
+        Block::first(self.block.size().max(REPORT))
+    }
+
+    /// Notes the report of a member.
+    pub fn note(&mut self, member: IpAddr, report: ImageReport) {
+        let before = self.members.insert(member, report);
+        let now = self.members.get(&member);
+        self.is_further |= before.as_ref() != now;
+    }
+
+    /// Returns the last report of each member.
+    pub const fn members(&self) -> &BTreeMap<IpAddr, ImageReport> {
+        &self.members
+    }
+
+    /// True if the report is that of a member which has the image.
+    pub fn is_complete(&self, report: &ImageReport) -> bool {
+        *report == ImageReport::Complete(self.digest)
+    }
+
+    /// Takes the end of a question; `is_missing` is true if a member that is expected did not answer.
+    pub fn advance(&mut self, is_missing: bool) -> Advance {
+        let all = !self.members.is_empty() && self.members.values().all(|report| self.is_complete(report));
+        if all && !is_missing {
+            return Advance::Done;
+        }
+        let is_settled = |report: &ImageReport| matches!(report, ImageReport::Complete(_) | ImageReport::TooLarge(_));
+        if !is_missing && !self.members.is_empty() && self.members.values().all(is_settled) {
+            return Advance::GivenUp;
+        }
+        // A member that receives another image becomes free when that is silent.
+        let is_busy = self.members.values().any(|report| matches!(report, ImageReport::Busy(_)));
+        let is_further = std::mem::take(&mut self.is_further) || is_busy;
+        self.idle = if is_further { 0 } else { self.idle + 1 };
+        if self.idle < MAX_IDLE { Advance::Again } else { Advance::GivenUp }
+    }
+
+    /// Returns the blocks that a member lacks by its last report, each with its bytes, in their order.
+    pub fn blocks(&self) -> impl Iterator<Item = (Block, &'i [u8])> + use<'i> {
+        let mut lacking = Units::none(self.id.units());
+        for report in self.members.values() {
+            if let ImageReport::Lacks(gaps) = report {
+                for gap in gaps {
+                    lacking.add(gap.clone());
+                }
+            }
+        }
+        let (first, units) = (self.block, self.block.size() as u32 / UNIT);
+        let blocks = self.image.chunks(first.size()).zip(0_u32..);
+        let last = self.image.len().div_ceil(first.size()).saturating_sub(1);
+        blocks.filter_map(move |(bytes, number)| {
+            let is_lacking = (number * units..(number + 1) * units).any(|unit| lacking.has(unit));
+            is_lacking.then_some((Block { number, more: (number as usize) < last, ..first }, bytes))
+        })
+    }
+}

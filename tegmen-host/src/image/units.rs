@@ -1,0 +1,85 @@
+//! A set of units of an image.
+
+use super::UNIT;
+use std::ops::Range;
+
+/// A set of the units of one image: a bit for each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Units {
+    bits: Vec<u8>,
+    /// The number of units that there are.
+    count: u32,
+    /// The number of units in the set.
+    len: u32,
+}
+
+impl Units {
+    /// The empty set of the units of an image with `count` of them.
+    pub(crate) fn none(count: u32) -> Self {
+        Self { bits: vec![0; Self::bytes_of(count)], count, len: 0 }
+    }
+
+    /// The bytes of a set of `count` units.
+    pub(crate) const fn bytes_of(count: u32) -> usize {
+        count.div_ceil(8) as usize
+    }
+
+    /// Reads a set of `count` units from the bytes that [`Self::bytes`] returned; `None` if the bytes are too few or too many.
+    pub(crate) fn read(count: u32, bits: Vec<u8>) -> Option<Self> {
+        if bits.len() != Self::bytes_of(count) {
+            return None;
+        }
+        let mut units = Self { bits, count, len: 0 };
+        if let (Some(last), 1..) = (units.bits.last_mut(), count % 8) {
+            *last &= (1 << (count % 8)) - 1;
+        }
+        units.len = units.bits.iter().map(|byte| byte.count_ones()).sum();
+        Some(units)
+    }
+
+    /// Returns the bytes of the set that hold these units, and the place of the first of them.
+    pub(crate) fn bytes(&self, units: &Range<u32>) -> (usize, &[u8]) {
+        let (from, to) = (units.start as usize / 8, Self::bytes_of(units.end));
+        (from, self.bits.get(from..to).unwrap_or(&[]))
+    }
+
+    /// True if the unit is in the set.
+    pub(crate) fn has(&self, unit: u32) -> bool {
+        self.bits.get(unit as usize / 8).is_some_and(|byte| byte >> (unit % 8) & 1 == 1)
+    }
+
+    /// Adds units; those that the image does not have are left out. Returns the number of units that were not in the set.
+    pub(crate) fn add(&mut self, units: Range<u32>) -> u32 {
+        let before = self.len;
+        for unit in units.start..units.end.min(self.count) {
+            if let Some(byte) = self.bits.get_mut(unit as usize / 8) {
+                self.len += u32::from(*byte >> (unit % 8) & 1 == 0);
+                *byte |= 1 << (unit % 8);
+            }
+        }
+        self.len - before
+    }
+
+    /// True if all units are in the set.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.len == self.count
+    }
+
+    /// Returns the ranges of units that are not in the set, in their order.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = (at..self.count).find(|unit| !self.has(*unit))?;
+            let end = (start..self.count).find(|unit| self.has(*unit)).unwrap_or(self.count);
+            at = end;
+            Some(start..end)
+        })
+    }
+}
+
+/// Returns the units of a part of an image; `None` if it does not begin with a unit, or ends within one that is not the last.
+pub(crate) fn units_of(start: u32, len: usize, size: u32) -> Option<Range<u32>> {
+    let end = u32::try_from(len).ok()?.checked_add(start)?;
+    let ends_well = end.is_multiple_of(UNIT) && end <= size || end == size;
+    (len > 0 && start.is_multiple_of(UNIT) && ends_well).then(|| start / UNIT..end.div_ceil(UNIT))
+}
