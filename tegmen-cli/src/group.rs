@@ -4,6 +4,8 @@
 mod join;
 mod operator;
 mod send;
+mod send_image;
+mod sender;
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
@@ -25,6 +27,8 @@ enum Command {
     Join(join::Join),
     /// Send a request to a group, and print the answer of each member, and who is missing.
     Send(send::Send),
+    /// Send a firmware image to all members of a group, in blocks, and send again the blocks that a member lacks.
+    SendImage(send_image::SendImage),
     /// Leave a group, and remove the directory of the membership.
     Leave(join::Leave),
 }
@@ -35,6 +39,7 @@ impl Group {
             Command::Operator(command) => command.run(out),
             Command::Join(join) => join.run(out),
             Command::Send(send) => send.run(out),
+            Command::SendImage(send) => send.run(out),
             Command::Leave(leave) => leave.run(out),
         }
     }

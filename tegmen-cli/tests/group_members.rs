@@ -14,13 +14,19 @@ mod server_files;
 mod works;
 
 use commands::{ALL, Operator};
-use operator::{furnish, runtime, secret};
+use operator::{SHARED_KEY, furnish, runtime, secret, with_state};
 use serde_json::Value;
 use server_files::write_keys;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::group::{Controller, GroupConfig};
+use tegmen_control::state::{Credential, NewDevice};
+use tegmen_host::digest::sha256;
+use tegmen_host::image::ImageId;
 use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
@@ -37,15 +43,20 @@ publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
 
-/// The group of one test, and that of the other one.
-const GROUPS: [&str; 2] = ["239.255.78.1:20781", "239.255.78.2:20782"];
+/// The group of each test.
+const GROUPS: [&str; 3] = ["239.255.78.1:20781", "239.255.78.2:20782", "239.255.78.3:20783"];
 
 /// Writes the files of an operator and of the devices.
 fn furnish_group(dir: &Path) {
     furnish(dir);
+    let porch = OwnedParty::from_words(["porch", "tag:display"]).unwrap();
+    let porch = NewDevice::secret(porch, Credential::SharedKey, &SHARED_KEY).unwrap();
+    with_state(dir, async |state| {
+        state.add(&porch).await.unwrap();
+    });
     std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
     secret(dir, "group.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    for device in ["lamp", "mallory", "display"] {
+    for device in ["lamp", "mallory", "porch", "display"] {
         let key = "07".repeat(16);
         secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
     }
@@ -70,8 +81,13 @@ fn tegmen(dir: &Path, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
 }
 
 fn lamp(dir: &Path, device: &str, group: &str) -> Server {
+    lamp_with(dir, device, group, "--value /light=off")
+}
+
+/// Starts a lamp with these resources.
+fn lamp_with(dir: &Path, device: &str, group: &str, resources: &str) -> Server {
     let options = format!(
-        "serve --no-secure --shards 1 --leisure 0.2 --value /light=off --member {device} --member-credentials {device}.toml"
+        "serve --no-secure --shards 1 --leisure 0.2 {resources} --member {device} --member-credentials {device}.toml"
     );
     let mut server = Server::spawn(dir, &options.split(' ').collect::<Vec<_>>(), 0);
     server.wait_for(&format!("member of the group lamps at {group}"));
@@ -207,4 +223,166 @@ fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
     assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.1".to_owned()], &vec!["127.0.78.2"].into()));
     let shown = operator.succeeds("root.key", "group show lamps --json");
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 3);
+}
+
+/// A sender of an image, which runs.
+struct Sending {
+    process: std::process::Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Sending {
+    fn start(dir: &Path, file: &str) -> Self {
+        let group = GROUPS[2];
+        let command = format!(
+            "group send-image coap://{group}/firmware --file {file} --state switch --group-wait 2.5 --interval 4 \
+             --no-catch-up --json"
+        );
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tegmen"))
+            .args(command.split_whitespace())
+            .current_dir(dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    fn next(&mut self) -> Option<Value> {
+        self.lines.next().map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    }
+
+    /// Reads up to the end. Returns the exit code, the lines, and the summary.
+    fn end(mut self) -> (Option<i32>, Vec<Value>, Value) {
+        let mut lines: Vec<_> = std::iter::from_fn(|| self.next()).collect();
+        let summary = lines.pop().unwrap();
+        (self.process.wait().unwrap().code(), lines, summary)
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes of an image that differ from block to block.
+fn firmware(version: u32) -> Vec<u8> {
+    (0..400_000_u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(version) >> 13) as u8).collect()
+}
+
+/// Three lamps get a firmware image. One ends like a power cut while it comes in, and is sent what it missed.
+#[test]
+fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
+    let scene = Scene::new("group-image");
+    let dir = &scene.0;
+    furnish_group(dir);
+    create(dir, GROUPS[2]);
+    let controller = Server::spawn(dir, &CONTROLLER.split_whitespace().collect::<Vec<_>>(), 1);
+    let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
+    for (device, state, number, options) in [
+        ("lamp", "lamp", 21, ""),
+        ("mallory", "mallory", 22, ""),
+        ("porch", "porch", 23, ""),
+        ("display", "switch", 29, "--send"),
+    ] {
+        let join = format!(
+            "group join {uri} --state {state} --address 127.0.78.{number} --credentials {device}.toml {options}"
+        );
+        let (code, _, said) = tegmen(dir, &join);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let start =
+        |device: &str| lamp_with(dir, device, GROUPS[2], &format!("--image /firmware={device}.bin --image-max 500000"));
+    let image = firmware(1);
+    std::fs::write(dir.join("fw.bin"), &image).unwrap();
+    std::fs::write(dir.join("lamp.bin"), b"old").unwrap();
+    let (first, mut second, third) = (start("lamp"), start("mallory"), start("porch"));
+
+    // The first lamp ends when its first blocks are on its disk, and misses others until it is there again.
+    let mut sending = Sending::start(dir, "fw.bin");
+    let round = std::iter::from_fn(|| sending.next()).find(|line| line["event"] == "round").unwrap();
+    assert_eq!((&round["round"], &round["blocks"]), (&1.into(), &391.into()));
+    wait_until("the first blocks are there", || dir.join(".lamp.bin.part").exists());
+    std::thread::sleep(Duration::from_millis(100));
+    drop(first);
+    assert_eq!(std::fs::read(dir.join("lamp.bin")).unwrap(), b"old", "no part of the image is seen");
+    let first = start("lamp");
+    let (code, lines, summary) = sending.end();
+    let of = |member: &str, state: &str| {
+        let is_it = |line: &&Value| line["from"] == member && line["state"] == state;
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("{member} {state}: {lines:?}")).clone()
+    };
+    assert_eq!(
+        (code, &summary["incomplete"], &summary["missing"]),
+        (Some(0), &Value::Array(vec![]), &Value::Array(vec![]))
+    );
+    assert_eq!(summary["complete"], Value::from(vec!["127.0.78.21", "127.0.78.22", "127.0.78.23"]));
+    let lacked = of("127.0.78.21", "lacks")["detail"].as_u64().unwrap();
+    assert!(
+        (1..400_000).contains(&lacked),
+        "it has the blocks from before the restart, and lacks later ones: {lines:?}"
+    );
+    let again = lines.iter().find(|line| line["event"] == "round").unwrap()["blocks"].as_u64().unwrap();
+    assert!((1..391).contains(&again), "only blocks that are missing are sent again: {lines:?}");
+    for device in ["lamp", "mallory", "porch"] {
+        assert!(std::fs::read(dir.join(format!("{device}.bin"))).unwrap() == image, "{device}");
+        assert!(!dir.join(format!(".{device}.bin.part")).exists());
+    }
+    second.wait_for("(group lamps) PUT /firmware: 2.04");
+
+    // All have it: nothing is sent.
+    let (code, lines, _) = Sending::start(dir, "fw.bin").end();
+    assert!(code == Some(0) && lines.iter().all(|line| line["state"] == "complete") && lines.len() == 3, "{lines:?}");
+
+    // The next version, while a lamp is off. Then the lamp gets it, too.
+    std::fs::write(dir.join("next.bin"), firmware(2)).unwrap();
+    drop(third);
+    let (code, _, summary) = Sending::start(dir, "next.bin").end();
+    assert_eq!((code, &summary["missing"]), (Some(1), &vec!["127.0.78.23"].into()), "{summary}");
+    assert_eq!(summary["complete"], Value::from(vec!["127.0.78.21", "127.0.78.22"]));
+    let third = start("porch");
+    let (code, _, summary) = Sending::start(dir, "next.bin").end();
+    assert_eq!((code, summary["complete"].as_array().unwrap().len()), (Some(0), 3), "{summary}");
+    assert!(std::fs::read(dir.join("porch.bin")).unwrap() == firmware(2));
+
+    // One that is too long is refused by all, and nothing of it is kept.
+    std::fs::write(dir.join("long.bin"), vec![7; 500_001]).unwrap();
+    let (code, lines, summary) = Sending::start(dir, "long.bin").end();
+    assert_eq!((code, summary["incomplete"].as_array().unwrap().len()), (Some(1), 3));
+    assert!(lines.iter().all(|line| line["state"] == "too-large"), "{lines:?}");
+    for server in [first, second, third] {
+        server.end();
+    }
+}
+
+/// An image resource is also a file that one client reads and replaces, and takes the blocks of an image from it.
+#[test]
+fn an_image_is_a_file_for_one_client() {
+    let scene = Scene::new("one-image");
+    let dir = &scene.0;
+    let server = Server::start(dir, &["--no-secure", "--plain", "--shards", "1", "--image", "/firmware=fw"], 1);
+    let uri = format!("coap://{}/firmware", server.addresses[0]);
+    let image = firmware(3);
+    std::fs::write(dir.join("fw.bin"), &image).unwrap();
+    let is_served = |content: &[u8]| {
+        let (code, _, said) = tegmen(dir, &format!("get {uri} --output back"));
+        assert_eq!(code, Some(0), "{said}");
+        std::fs::read(dir.join("back")).unwrap() == content && std::fs::read(dir.join("fw")).unwrap() == content
+    };
+    assert_eq!(tegmen(dir, &format!("put {uri} --file fw.bin")).0, Some(0));
+    assert!(is_served(&image));
+    // The same, with the name of the image: the digest is verified before the file is replaced.
+    let next = firmware(4);
+    std::fs::write(dir.join("fw.bin"), &next).unwrap();
+    let named = |bytes: &[u8]| format!("put {uri}?{} --file fw.bin", ImageId::new(&sha256(bytes), 400_000).argument());
+    let (code, lines, said) = tegmen(dir, &named(b"another image"));
+    assert!(code == Some(1) && lines[0]["code"] == "4.22", "{lines:?} {said}");
+    assert!(is_served(&image));
+    let (code, _, said) = tegmen(dir, &named(&next));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(is_served(&next));
+    server.end();
 }

@@ -1,21 +1,15 @@
-//! `tegmen group send`: one request to all members, and who is missing.
+//! `tegmen group send`.
 
-use super::open;
+use super::sender::Sender;
 use crate::ask::{content_format, object, readable};
-use crate::connect::Connect;
 use crate::output::{Failure, Output, printable_lines, runtime};
 use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen_host::client::{Request, Response, ask_members};
-use tegmen_host::controller::{Controller, ControllerError};
-use tegmen_host::group::Membership;
 use tegmen_host::hex::to_hex;
-use tegmen_host::uri::{Scheme, Uri};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -24,11 +18,8 @@ use tegmen_host::uri::{Scheme, Uri};
     Exit code 1 if no member answers. A member that knows nothing of this sender, as after a restart, asks for a proof first; the \
     request is then sent again, and other members may execute it twice. POST and PATCH are sent once.")]
 pub(crate) struct Send {
-    /// `coap://[address]/path?query`, with the multicast address of the group.
-    uri: String,
-    /// The directory of the membership.
-    #[arg(long, value_name = "DIR")]
-    state: PathBuf,
+    #[command(flatten)]
+    sender: Sender,
     /// The method: GET, PUT, POST, DELETE, FETCH, PATCH or iPATCH.
     #[arg(long, short, value_name = "METHOD", default_value = "GET", value_parser = method)]
     method: Code,
@@ -38,14 +29,6 @@ pub(crate) struct Send {
     /// Content-Format of the payload: a number, a name such as text, json, cbor, or a media type.
     #[arg(long, value_parser = content_format)]
     content_format: Option<u16>,
-    /// Seconds to wait for responses; members answer within 5 seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 7.0, value_parser = seconds)]
-    group_wait: f64,
-    /// Do not ask the controller first whether there is a new epoch.
-    #[arg(long)]
-    no_catch_up: bool,
-    #[command(flatten)]
-    connect: Connect,
 }
 
 fn method(text: &str) -> Result<Code, String> {
@@ -54,23 +37,15 @@ fn method(text: &str) -> Result<Code, String> {
     found.ok_or_else(|| "GET, PUT, POST, DELETE, FETCH, PATCH or iPATCH".to_owned())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| (0.0..=3600.0).contains(number));
-    number.ok_or_else(|| "a number of seconds, at most 3600".to_owned())
-}
-
 impl Send {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
-        let membership = open(&self.state)?;
-        let uri = self.uri_of(&membership)?;
+        let (membership, uri) = self.sender.open()?;
         let payload = self.payload.as_deref().unwrap_or_default().as_bytes();
         let request = Request::to(self.method, &uri).payload(payload);
         let request = self.content_format.map_or(request, |format| request.content_format(format));
         let asked = runtime()?.block_on(async {
-            if !self.no_catch_up {
-                self.catch_up(&membership).await?;
-            }
-            let wait = Duration::from_secs_f64(self.group_wait);
+            self.sender.catch_up(&membership).await?;
+            let wait = self.sender.wait();
             let show = |from: SocketAddr, reply: Response| print(out, from.ip(), &reply);
             ask_members(&membership, &request, wait, show).await.map_err(Failure::request)
         })?;
@@ -85,45 +60,9 @@ impl Send {
             || json!({ "event": "asked", "answered": asked.responded, "missing": asked.missing, "challenged": asked.challenged }),
         );
         if count == 0 {
-            eprintln!(
-                "no member of the group {} answered within {} s in epoch {}; members do not answer with errors. See whether this \
-                 member has the current epoch (without --no-catch-up, and with the credentials for the controller), and name \
-                 the interface of the group when you join (--interface)",
-                membership.name(),
-                self.group_wait,
-                membership.epoch()
-            );
+            self.sender.complain(&membership);
         }
         Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
-    }
-
-    /// Reads the URI, which names the group of the membership.
-    fn uri_of(&self, membership: &Membership) -> Result<Uri, Failure> {
-        let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
-        let (group, host) = (membership.group(), uri.host.split('%').next().unwrap_or_default());
-        let is_it =
-            host.parse() == Ok(group.ip()) && (uri.port == group.port() || uri.port == uri.scheme.default_port());
-        if uri.scheme == Scheme::Coap && is_it {
-            return Ok(uri);
-        }
-        let (uri, state, name) = (&self.uri, self.state.display(), membership.name());
-        Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
-    }
-
-    /// Gets the keys of the current epoch. A controller that is not reached does not prevent the request.
-    async fn catch_up(&self, membership: &Membership) -> Result<(), Failure> {
-        let Some(uri) = membership.settings().controller else { return Ok(()) };
-        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
-        let controller = Controller::of_group(&uri, config).map_err(super::join::failure)?;
-        match controller.catch_up(membership).await {
-            Ok(_) => Ok(()),
-            Err(error @ (ControllerError::NotAMember(_) | ControllerError::Membership(_))) => Err(Failure::new(error)),
-            Err(error) => {
-                let epoch = membership.epoch();
-                eprintln!("{error}; the request is sent in epoch {epoch}, which may be over");
-                Ok(())
-            }
-        }
     }
 }
 

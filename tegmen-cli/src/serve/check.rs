@@ -7,8 +7,9 @@ use crate::public_keys::check_suites;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, is_rule};
-use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::resources::{Image, Resource, Resources};
 
 /// The resources that options made: by name and text of the option the path and the resource.
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
@@ -114,6 +115,10 @@ impl Served {
         };
         add("dir", &self.dir, &directory(false));
         add("dir-rw", &self.dir_rw, &directory(true));
+        add("image", &self.image, &|file| match Image::new(PathBuf::from(file), self.image_max, clock::now()) {
+            Ok(image) => Ok(Resource::Image(Arc::new(image))),
+            Err(error) => Err(format!("{file} cannot be received: {error}")),
+        });
         add("command", &self.command, &|command| match command.split_whitespace().map(str::to_owned).collect() {
             program if program != Vec::<String>::new() => Ok(Resource::Command(program)),
             _ => Err("it names no program: write it as /path=program arguments".to_owned()),
@@ -129,8 +134,8 @@ pub(super) fn application(made: &Made, max_body: usize) -> Resources {
 }
 
 fn nothing_to_serve() -> Mistake {
-    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --command, --blink or --store (`tegmen \
-               help serve` has examples)";
+    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink or --store \
+               (`tegmen help serve` has examples)";
     Mistake::new("", why)
 }
 

@@ -111,6 +111,13 @@ pub(super) struct Served {
     /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
     #[arg(long, value_name = "PATH=DIR")]
     pub(super) dir_rw: Vec<String>,
+    /// A file that GET reads and PUT writes, and that `tegmen group send-image` replaces in all members of a group: /path=file. The
+    /// keys of a group prove only that a member sent the image: sign your images.
+    #[arg(long, value_name = "PATH=FILE")]
+    pub(super) image: Vec<String>,
+    /// Longest image in bytes that a group may send.
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub(super) image_max: u32,
     /// A program whose output answers GET, POST, FETCH, PATCH and iPATCH: /path=program arguments.
     #[arg(long, value_name = "PATH=COMMAND")]
     pub(super) command: Vec<String>,

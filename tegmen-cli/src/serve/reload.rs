@@ -42,6 +42,7 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "drain",
     "file",
     "hello-limits",
+    "image",
     "leisure",
     "log-level",
     "max-bodies",

@@ -1,0 +1,92 @@
+//! The options of the commands that send to a group, and what they do first.
+
+use super::join::failure;
+use super::open;
+use crate::connect::Connect;
+use crate::output::Failure;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use tegmen_host::controller::{Controller, ControllerError};
+use tegmen_host::group::Membership;
+use tegmen_host::uri::{Scheme, Uri};
+
+#[derive(Args)]
+pub(super) struct Sender {
+    /// `coap://[address]/path?query`, with the multicast address of the group.
+    uri: String,
+    /// The directory of the membership.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Seconds to wait for responses; members answer within 5 seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7.0, value_parser = seconds)]
+    group_wait: f64,
+    /// Do not ask the controller first whether there is a new epoch.
+    #[arg(long)]
+    no_catch_up: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=3600.0).contains(number));
+    number.ok_or_else(|| "a number of seconds, at most 3600".to_owned())
+}
+
+impl Sender {
+    /// Opens the membership, and reads the URI.
+    pub(super) fn open(&self) -> Result<(Membership, Uri), Failure> {
+        let membership = open(&self.state)?;
+        let uri = self.uri_of(&membership)?;
+        Ok((membership, uri))
+    }
+
+    /// Returns the time to wait for responses.
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_secs_f64(self.group_wait)
+    }
+
+    /// Reports that no member answered, with the next step.
+    pub(super) fn complain(&self, membership: &Membership) {
+        eprintln!(
+            "no member of the group {} answered within {} s in epoch {}; members do not answer with errors. See whether this \
+             member has the current epoch (without --no-catch-up, and with the credentials for the controller), and name \
+             the interface of the group when you join (--interface)",
+            membership.name(),
+            self.group_wait,
+            membership.epoch()
+        );
+    }
+
+    /// Reads the URI, which names the group of the membership.
+    fn uri_of(&self, membership: &Membership) -> Result<Uri, Failure> {
+        let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
+        let (group, host) = (membership.group(), uri.host.split('%').next().unwrap_or_default());
+        let is_it =
+            host.parse() == Ok(group.ip()) && (uri.port == group.port() || uri.port == uri.scheme.default_port());
+        if uri.scheme == Scheme::Coap && is_it {
+            return Ok(uri);
+        }
+        let (uri, state, name) = (&self.uri, self.state.display(), membership.name());
+        Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
+    }
+
+    /// Gets the keys of the current epoch, unless that is not wanted. A controller that is not reached does not prevent the request.
+    pub(super) async fn catch_up(&self, membership: &Membership) -> Result<(), Failure> {
+        if self.no_catch_up {
+            return Ok(());
+        }
+        let Some(uri) = membership.settings().controller else { return Ok(()) };
+        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
+        let controller = Controller::of_group(&uri, config).map_err(failure)?;
+        match controller.catch_up(membership).await {
+            Ok(_) => Ok(()),
+            Err(error @ (ControllerError::NotAMember(_) | ControllerError::Membership(_))) => Err(Failure::new(error)),
+            Err(error) => {
+                let epoch = membership.epoch();
+                eprintln!("{error}; the request is sent in epoch {epoch}, which may be over");
+                Ok(())
+            }
+        }
+    }
+}
