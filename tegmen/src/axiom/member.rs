@@ -3,7 +3,7 @@
 use super::association::{Association, BadAssociation, GroupKeys};
 use super::opened::{Opened, Origin, Proof, Unverified};
 use super::protection::{GroupNumber, Protection, fingerprint};
-use super::states::{ListenerState, Seen, SenderState};
+use super::states::{ListenerState, Seen, SenderState, find};
 use super::suite::Suite;
 use crate::address::Address;
 use crate::buf::{Frame, Full};
@@ -374,7 +374,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         }
         let fingerprint = fingerprint(record.body);
         let (suite, iv) = (self.suite, self.keys.response_iv);
-        match self.listeners.iter_mut().find(|state| state.is_of(&from.ip)) {
+        match find(&mut self.listeners, &from.ip, false) {
             Some(ListenerState { seen, key, .. }) => {
                 let protection = Protection { suite, key, iv };
                 seen.open(tsn, fingerprint, || protection.open(crypto, record))
@@ -412,12 +412,12 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
                 Some(state) => state.seen.accept(tsn, fingerprint),
                 None => self.add_sender::<C>(id, seen).map_err(|_| Discard::NoRoom),
             },
-            Origin::Listener(address) => match self.listeners.iter_mut().find(|state| state.is_of(&address)) {
+            Origin::Listener(address) => match find(&mut self.listeners, &address, false) {
                 Some(state) => state.seen.accept(tsn, fingerprint),
                 None => {
                     let sender = self.sender_id.ok_or(Discard::UnknownPeer)?;
-                    let place =
-                        self.listeners.iter_mut().find(|state| !state.seen.is_taken()).ok_or(Discard::NoRoom)?;
+                    let place = find(&mut self.listeners, &address, true);
+                    let place = place.ok_or(Discard::NoRoom)?;
                     let key = self.keys.individual::<C>(&address, sender);
                     *place = ListenerState { seen, key, address };
                     Ok(())

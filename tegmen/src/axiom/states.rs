@@ -139,6 +139,21 @@ impl<const KEY: usize> ListenerState<KEY> {
 
     /// True if it is the state of the listener at `address`.
     pub(super) fn is_of(&self, address: &[u8; 16]) -> bool {
-        self.seen.is_taken() && self.address == *address
+        // As one number: a comparison of bytes is a call for each state.
+        self.seen.is_taken() && u128::from_ne_bytes(self.address) == u128::from_ne_bytes(*address)
     }
+}
+
+/// Finds the state of the listener at `address`, or a free place for it if `is_new`. The search begins at the place that the address
+/// prefers. A state is put into the first place that is free from there on, so the search for most of them ends at the first.
+pub(super) fn find<'s, const KEY: usize>(
+    states: &'s mut [ListenerState<KEY>],
+    address: &[u8; 16],
+    is_new: bool,
+) -> Option<&'s mut ListenerState<KEY>> {
+    let preferred = address.last_chunk().map_or(0, |end| usize::from(u16::from_be_bytes(*end)));
+    let first = preferred.checked_rem(states.len()).unwrap_or(0);
+    let (last, first) = states.split_at_mut_checked(first)?;
+    let is_it = |state: &&mut ListenerState<KEY>| if is_new { !state.seen.is_taken() } else { state.is_of(address) };
+    first.iter_mut().chain(last).find(is_it)
 }

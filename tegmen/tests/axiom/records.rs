@@ -1,9 +1,11 @@
 //! Keys and records: the bytes of another implementation, and what no bytes may do.
 
-use crate::group::{self, Group, PORT, hear_request, hear_response, try_request, try_response};
+use crate::group::{
+    self, Group, PORT, address, hear_request, hear_response, request, response, try_request, try_response, tsn_of,
+};
 use proptest::prelude::*;
 use tegmen::address::Address;
-use tegmen::axiom::{BadAssociation, Kept, Member, SealRefused, Suite};
+use tegmen::axiom::{BadAssociation, Kept, Member, Proof, SealRefused, Suite};
 use tegmen::crypto::{Compact, RustCrypto};
 use tegmen::cx::Discard;
 
@@ -241,4 +243,39 @@ fn a_record_with_another_number_in_its_nonce_is_dropped() {
     let mut request = try_request(&mut sender, crypto, b"on").unwrap();
     request[13 + 7] ^= 1;
     assert_eq!(hear_request(&mut listener, crypto, &request).err(), Some(Discard::Malformed));
+}
+
+#[test]
+fn members_that_prefer_one_place_in_a_table_are_told_apart() {
+    let (crypto, mut group) = (&mut crypto(), Group::new(Suite::Ccm));
+    group.senders = 0;
+    let mut one = group.member::<16>(crypto, 100);
+    let asked = request(&mut one, crypto, b"?");
+    // In a table of four places, each prefers the last one.
+    let mut others = [3, 7, 11, 15].map(|number| (number, group.member::<16>(crypto, number)));
+    // The same for all of them.
+    let (to, _) = hear_request(&mut others[0].1, crypto, &asked).unwrap();
+    for (number, other) in &mut others {
+        one.know_sender::<RustCrypto>(*number, 0).unwrap();
+        let answer = response(other, crypto, to, b"first");
+        let (_, first) = hear_response(&mut one, crypto, &address(*number), &answer).unwrap().unverified();
+        one.accept::<RustCrypto>(first, Proof::AnswerTo(tsn_of(&asked))).unwrap();
+    }
+    for forgotten in [None, Some(7)] {
+        one.forget_idle(crypto);
+        for (number, other) in others.iter_mut().filter(|(number, _)| Some(*number) != forgotten) {
+            let asks = request(other, crypto, &[*number]);
+            assert_eq!(hear_request(&mut one, crypto, &asks).unwrap().1.fresh(), [*number]);
+            let answer = response(other, crypto, to, &[*number]);
+            let heard = hear_response(&mut one, crypto, &address(*number), &answer).unwrap();
+            assert_eq!(heard.fresh(), [*number]);
+        }
+    }
+    // Now there is no state of one of them, and those behind it are found.
+    one.forget_idle(crypto);
+    for (number, other) in &mut others {
+        let answer = response(other, crypto, to, b"last");
+        let heard = hear_response(&mut one, crypto, &address(*number), &answer).unwrap();
+        assert_eq!(*number == 7, matches!(heard, group::Heard::Unverified(..)), "{number}");
+    }
 }
