@@ -13,7 +13,7 @@ use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
 use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, reserved};
 use crate::access::policy::OwnedParty;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -639,7 +639,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     async fn load(&self, name: &str) -> Result<Group, GroupError> {
         let identity = self.identity(name).await?;
         let prefix = rows::prefix(&identity);
-        let (mut head, mut guard, mut nodes, mut members) = (None, None, BTreeMap::new(), Members::default());
+        let (mut head, mut guard, mut paths, mut members) = (None, None, Vec::new(), Members::default());
         let mut next = Some(Scan::of(prefix.as_str(), PAGE));
         while let Some(scan) = next {
             let page = self.store.scan(scan.clone()).await?;
@@ -648,8 +648,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 match Row::of(&entry.key, &prefix) {
                     Some(Row::Head) => head = Some((Head::read(&entry.value).map_err(fault)?, entry.changed)),
                     Some(Row::Guard) => guard = Some(entry.value.clone()),
-                    Some(Row::Node(number)) => {
-                        nodes.insert(number, rows::read_node(&entry.value).map_err(fault)?);
+                    Some(Row::Path(leaf)) => {
+                        paths.push((entry.changed, rows::read_path(leaf, &entry.value).map_err(fault)?));
                     }
                     Some(Row::Member(name)) => members.set(name, Some(rows::read(&entry.value).map_err(fault)?)),
                     Some(Row::Replica(name)) => {
@@ -668,7 +668,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         for (_, member) in members.iter() {
             tree.occupy::<C>(member.leaf, member.checks_signatures);
         }
-        tree.resume(nodes, begun.epoch, begun.changed);
+        // The newest path above a node has its secret.
+        paths.sort_unstable_by_key(|(changed, _)| *changed);
+        tree.resume(paths.into_iter().flat_map(|(_, nodes)| nodes), begun.epoch, begun.changed);
         Ok(Group { name: name.to_owned(), prefix, config, tree, members, since: begun.since, at })
     }
 }
@@ -711,8 +713,8 @@ impl Group {
         let mut begun = Begun { epoch, since: self.since, changed };
         if let Some(change) = &step.change {
             begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaf };
-            for (number, secret) in &change.nodes {
-                transaction = set(transaction, Row::Node(*number).key(&self.prefix), secret.as_ref().map(rows::node));
+            if let Some(leaf) = change.leaf {
+                transaction = transaction.put(Row::Path(leaf).key(&self.prefix), rows::path_value(&change.nodes));
             }
         }
         if let Some((name, member)) = &step.member {
@@ -772,8 +774,9 @@ impl Step {
             let value = entry.as_ref().map(|entry| &entry.value);
             match Row::of(key, prefix) {
                 Some(Row::Head) => head = value.map(Head::read).transpose().map_err(fault)?,
-                Some(Row::Node(number)) => {
-                    nodes.push((number, value.map(rows::read_node).transpose().map_err(fault)?));
+                Some(Row::Path(leaf)) => {
+                    nodes =
+                        value.map(|value| rows::read_path(leaf, value)).transpose().map_err(fault)?.unwrap_or_default();
                 }
                 Some(Row::Member(name)) => {
                     step.member = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));

@@ -3,18 +3,19 @@
 //! ```text
 //! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
 //! group/IDENTITY/head           its configuration, its epoch and its seed, sealed; each change writes it
-//! group/IDENTITY/node/NUMBER    the secret of a node that a change has put, sealed
+//! group/IDENTITY/path/LEAF      the secrets that the last change of this leaf has put, from the leaf to the root, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a number that only the restore of a backup moves
 //! group/deleted/IDENTITY        nothing; other rows of a deleted group may be there yet
 //! ```
 //!
-//! A change writes the head, one row for each level of the tree, and the row of one member, in one transaction. Secrets of nodes that
-//! no change has put follow from the seed.
+//! A change writes the head, the path of one leaf, and the row of one member, in one transaction. The secret of a node is that of the
+//! newest path above it. Secrets of nodes that no change has put follow from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
+use super::tree::path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
@@ -33,7 +34,8 @@ pub(super) const DELETED: &str = "group/deleted/";
 /// A row of one group, by the end of its key.
 pub(super) enum Row<'k> {
     Head,
-    Node(u32),
+    /// The path from this leaf.
+    Path(u32),
     Member(&'k str),
     Replica(&'k str),
     Guard,
@@ -46,7 +48,7 @@ impl<'k> Row<'k> {
         match end.split_once('/') {
             None if end == "head" => Some(Self::Head),
             None if end == "guard" => Some(Self::Guard),
-            Some(("node", number)) => u32::from_str_radix(number, 16).ok().map(Self::Node),
+            Some(("path", leaf)) => u32::from_str_radix(leaf, 16).ok().map(Self::Path),
             Some(("member", name)) => Some(Self::Member(name)),
             Some(("replica", name)) => Some(Self::Replica(name)),
             _ => None,
@@ -57,7 +59,7 @@ impl<'k> Row<'k> {
     pub(super) fn key(&self, prefix: &str) -> String {
         match self {
             Self::Head => format!("{prefix}head"),
-            Self::Node(number) => format!("{prefix}node/{number:06x}"),
+            Self::Path(leaf) => format!("{prefix}path/{leaf:06x}"),
             Self::Member(name) => format!("{prefix}member/{name}"),
             Self::Replica(name) => format!("{prefix}replica/{name}"),
             Self::Guard => format!("{prefix}guard"),
@@ -144,16 +146,28 @@ impl Head {
     }
 }
 
-/// Reads the secret of a node.
-pub(super) fn read_node(value: &Value) -> Result<Secret<KEY_LEN>, String> {
+/// Nodes with their new secrets. A node that has none any more has no member below it.
+pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
+
+/// Reads the secrets of the nodes from a leaf to the root. The lowest nodes may have none.
+pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
-    let secret: &[u8; KEY_LEN] = bytes.as_slice().try_into().map_err(|_| "it is no secret of 16 bytes")?;
-    Ok(Secret::new(*secret))
+    let (secrets, rest) = bytes.as_chunks();
+    let mut nodes: Nodes = path(leaf).map(|node| (node, None)).collect();
+    if !rest.is_empty() || secrets.len() > nodes.len() {
+        return Err("it has not the length of secrets of a path".to_owned());
+    }
+    for ((_, secret), found) in nodes.iter_mut().rev().zip(secrets.iter().rev()) {
+        *secret = Some(Secret::new(*found));
+    }
+    Ok(nodes)
 }
 
-/// Writes the secret of a node.
-pub(super) fn node(secret: &Secret<KEY_LEN>) -> Value {
-    Value::Secret(Zeroizing::new(secret.expose().to_vec()))
+/// Writes the secrets of the nodes of a path.
+pub(super) fn path_value(nodes: &Nodes) -> Value {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN)));
+    nodes.iter().filter_map(|(_, secret)| secret.as_ref()).for_each(|secret| bytes.extend_from_slice(secret.expose()));
+    Value::Secret(bytes)
 }
 
 /// Reads the row of a member, or of another record that is stored in clear.

@@ -43,7 +43,7 @@ pub struct Change {
     pub(super) leaf: Option<u32>,
     /// True if the member of the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The new secrets, and the nodes that have none any more.
+    /// The new secrets, and the nodes that have none any more, from the leaf to the root.
     pub(super) nodes: Vec<(u32, Option<Secret<KEY_LEN>>)>,
 }
 
@@ -151,12 +151,26 @@ impl KeyTree {
         self.take(leaf, checks_signatures);
     }
 
-    /// Takes up a group whose members have their leaves: the secrets that changes have put, the epoch, and the leaf of the last
-    /// change.
-    pub(super) fn resume(&mut self, nodes: BTreeMap<u32, Secret<KEY_LEN>>, epoch: u16, changed: Option<u32>) {
-        self.nodes.extend(nodes);
+    /// Takes up a group whose members have their leaves: the secrets that changes have put, each after those before it, the epoch,
+    /// and the leaf of the last change.
+    pub(super) fn resume(
+        &mut self,
+        nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>,
+        epoch: u16,
+        changed: Option<u32>,
+    ) {
+        self.put(nodes);
         self.epoch = epoch;
         self.changed = changed;
+    }
+
+    fn put(&mut self, nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>) {
+        for (node, secret) in nodes {
+            match secret {
+                Some(secret) => self.nodes.insert(node, secret),
+                None => self.nodes.remove(&node),
+            };
+        }
     }
 
     fn take(&mut self, leaf: u32, checks_signatures: bool) {
@@ -255,12 +269,7 @@ impl KeyTree {
     /// Makes a change. It was planned for the tree as it is.
     pub fn apply(&mut self, change: Change) {
         let Change { epoch, leaf, checks_signatures, nodes } = change;
-        for (node, secret) in nodes {
-            match secret {
-                Some(secret) => self.nodes.insert(node, secret),
-                None => self.nodes.remove(&node),
-            };
-        }
+        self.put(nodes);
         if let Some(leaf) = leaf {
             if self.nodes.contains_key(&leaf) {
                 self.take(leaf, checks_signatures);
@@ -413,7 +422,7 @@ pub(super) const fn reserved(elements: usize) -> usize {
 }
 
 /// The nodes from a leaf to the root.
-fn path(leaf: u32) -> impl Iterator<Item = u32> {
+pub(super) fn path(leaf: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(leaf), |node| Some(node / 2).filter(|node| *node > 0))
 }
 
