@@ -543,9 +543,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     ) -> Result<Rekeying, GroupError> {
         let place = self.place(name).await?;
         let mut place = place.lock().await;
-        for _ in 0..PLANS {
-            let group = self.current(&mut place, name).await?;
-            let step = Step { since: now(), ..plan(group, &mut self.crypto())? };
+        for attempt in 0..PLANS {
+            // The transaction fails if another controller changed the group, so the first plan is for the group as it was last.
+            let group = match attempt {
+                0 => self.loaded(&mut place, name).await?,
+                _ => self.current(&mut place, name).await?,
+            };
+            let planned = plan(group, &mut self.crypto());
+            if attempt == 0 && planned.is_err() {
+                continue;
+            }
+            let step = Step { since: now(), ..planned? };
             match self.commit(group, step).await {
                 Ok(true) => return self.hand_over(group),
                 Ok(false) => {}
@@ -614,6 +622,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 Err(error) => return Err(error),
             }
         }
+        self.loaded(place, name).await
+    }
+
+    /// The group as this controller knows it: as the store has it, if it is not in memory.
+    async fn loaded<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if place.is_none() {
             *place = Some(self.load(name).await?);
         }

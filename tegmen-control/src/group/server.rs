@@ -262,8 +262,10 @@ impl<S: Store> GroupServer<S> {
             return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
         }
         let controller = &self.controller;
-        let known = controller.node(group, who).await.is_ok();
-        let rekeying = controller.admit(group, new).await?;
+        let (rekeying, code) = match controller.add(group, new).await {
+            Err(GroupError::MemberTaken { .. }) => (controller.admit(group, new).await?, Code::CHANGED),
+            added => (added?, Code::CREATED),
+        };
         self.changed(group, &rekeying, format!("{who} joined the group {group}"));
         // A device that was disabled meanwhile was no member then, and was not evicted.
         if self.authority.client(&identity).as_deref() != Some(who) {
@@ -277,8 +279,7 @@ impl<S: Store> GroupServer<S> {
         }
         controller.first_sent(group, rekeying.epoch).await;
         let keys = controller.parameters(group, who).await?;
-        let reply = Reply::new(if known { Code::CHANGED } else { Code::CREATED });
-        let reply = reply.location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
+        let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
         Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
     }
 
