@@ -85,7 +85,7 @@ mod suite_name {
 }
 
 /// The reason why a change of a group was not made. Each message names the next step of an operator.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupError {
     /// There is no group of this name.
     #[error("there is no group {0}: create it, or correct the name")]

@@ -5,13 +5,15 @@
 //! plans again. The messages of the last change follow from the rows, so a controller that was killed at any point makes the same
 //! ones again ([`Controller::messages`]). A key and a nonce never protect two contents.
 
+mod admissions;
+
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
 use super::members::{Member, Members, NewMember};
 use super::outbox::Outbox;
 use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
-use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Refused, reserved};
+use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Path, Refused, reserved};
 use crate::access::policy::OwnedParty;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -116,7 +118,8 @@ struct Step {
     change: Option<Change>,
     /// Time at which it begins, in seconds since 1970.
     since: u64,
-    member: Option<(String, Option<Member>)>,
+    /// The members that are admitted, and those that are no members any more.
+    members: Vec<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
 }
 
@@ -129,8 +132,13 @@ pub struct Controller<S, C = HostCrypto> {
     outbox: Option<Outbox>,
 }
 
-/// A group that may be in memory. One change at a time is made.
-type Place = tokio::sync::Mutex<Option<Group>>;
+/// The place of a group.
+#[derive(Default)]
+struct Place {
+    /// The group, if it is in memory. One change at a time is made.
+    group: tokio::sync::Mutex<Option<Group>>,
+    waiting: admissions::Waiting,
+}
 
 impl<S: Store> Controller<S> {
     /// Takes a store, and the key that signs rekey messages, on secp256r1. Without a key each member gets its messages alone.
@@ -202,7 +210,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             .put(rows::name(name), rows::identity(&identity))
             .put(
                 Row::Head.key(&prefix),
-                Head::value((name, &config), Begun { epoch: 1, since: now(), changed: None }, &seed),
+                Head::value((name, &config), Begun { epoch: 1, since: now(), changed: Vec::new() }, &seed),
             )
             .put(Row::Guard.key(&prefix), Value::Number(GUARD));
         match self.store.commit(transaction).await {
@@ -212,29 +220,6 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Admits a member: the next epoch begins, and the member has keys of this epoch and later ones. A member that is one already
-    /// gets new secrets. Send the messages, and then give the member its [parameters](Self::parameters).
-    ///
-    /// # Errors
-    /// [`GroupError`]. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
-    pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
-        check_member_name(&new.name)?;
-        self.change(group, |group, crypto| group.plan_admission(new, crypto)).await
-    }
-
-    /// Does the same as [`Self::admit`] for a member that is not one already.
-    ///
-    /// # Errors
-    /// As [`Self::admit`], and [`GroupError::MemberTaken`].
-    pub async fn add(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
-        check_member_name(&new.name)?;
-        self.change(group, |group, crypto| match group.members.get(&new.name) {
-            Some(_) => Err(GroupError::MemberTaken { group: group.name.clone(), member: new.name.clone() }),
-            None => group.plan_admission(new, crypto),
-        })
-        .await
-    }
-
     /// Evicts a member: the next epoch begins, and the member opens nothing of it.
     ///
     /// # Errors
@@ -242,7 +227,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, crypto| {
             let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
-            Ok(Step { change: Some(change), member: Some((member.to_owned(), None)), ..Step::default() })
+            Ok(Step { change: Some(change), members: vec![(member.to_owned(), None)], ..Step::default() })
         })
         .await
     }
@@ -281,7 +266,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`].
     pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
         group.rekeying(&mut *self.crypto(), self.signer.as_deref())
     }
@@ -294,14 +279,14 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
         check_member_name(replica)?;
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         for _ in 0..PLANS {
             let known = self.current(&mut place, group).await?;
             if let Some(id) = known.members.replica(replica) {
                 return Ok(id);
             }
             // Nobody had it in this epoch: a SenderID is given back by an eviction, which begins an epoch.
-            let id = known.members.free_sender_id(known.config.senders)?;
+            let id = known.members.free_sender_id(known.config.senders, &[])?;
             let step = Step { replica: Some((replica.to_owned(), Some(id))), ..Step::default() };
             if self.commit(known, step).await? {
                 return Ok(id);
@@ -332,7 +317,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`]. Nothing has changed, except perhaps after [`GroupError::Store`].
     pub async fn delete(&self, group: &str, over: Option<Revision>) -> Result<(), GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         *place = None;
         for _ in 0..PLANS {
             let identity = self.identity(group).await?;
@@ -466,7 +451,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`].
     pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
         let members = group.members.behind(after).take(most);
         Ok(Report {
@@ -489,7 +474,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`].
     pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
         Ok(group.member(member)?.leaf)
     }
@@ -500,7 +485,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`].
     pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
         let member = group.member(member)?.clone();
         let is_new = member.since == group.tree.epoch();
@@ -542,13 +527,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         plan: impl Fn(&Group, &mut C) -> Result<Step, GroupError>,
     ) -> Result<Rekeying, GroupError> {
         let place = self.place(name).await?;
-        let mut place = place.lock().await;
+        let mut place = place.group.lock().await;
         for attempt in 0..PLANS {
-            // The transaction fails if another controller changed the group, so the first plan is for the group as it was last.
-            let group = match attempt {
-                0 => self.loaded(&mut place, name).await?,
-                _ => self.current(&mut place, name).await?,
-            };
+            let group = self.to_plan(attempt, &mut place, name).await?;
             let planned = plan(group, &mut self.crypto());
             if attempt == 0 && planned.is_err() {
                 continue;
@@ -625,6 +606,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.loaded(place, name).await
     }
 
+    /// The group for which a change is planned. The transaction fails if another controller changed it, so the first plan is for the
+    /// group as it was last.
+    async fn to_plan<'p>(
+        &self,
+        attempt: usize,
+        place: &'p mut Option<Group>,
+        name: &str,
+    ) -> Result<&'p mut Group, GroupError> {
+        if attempt == 0 { self.loaded(place, name).await } else { self.current(place, name).await }
+    }
+
     /// The group as this controller knows it: as the store has it, if it is not in memory.
     async fn loaded<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if place.is_none() {
@@ -689,30 +681,6 @@ impl<S: Store, C: Crypto> Controller<S, C> {
 }
 
 impl Group {
-    /// Plans that a member is admitted, or gets new secrets if it is one already.
-    fn plan_admission<C: Crypto>(&self, new: &NewMember, crypto: &mut C) -> Result<Step, GroupError> {
-        let known = self.members.get(&new.name);
-        self.config.check_address(&new.name, new.address)?;
-        self.members.check_address(&new.name, new.address)?;
-        let sender_id = match known.and_then(|member| member.sender_id) {
-            _ if !new.sends => None,
-            Some(id) => Some(id),
-            None => Some(self.members.free_sender_id(self.config.senders)?),
-        };
-        let change = match known {
-            Some(member) => self.tree.renew(crypto, member.leaf, new.checks_signatures)?,
-            None => self.tree.join(crypto, new.checks_signatures)?,
-        };
-        let member = Member {
-            leaf: change.leaf().ok_or(Refused::Full)?,
-            sender_id,
-            address: new.address,
-            checks_signatures: new.checks_signatures,
-            since: change.epoch,
-        };
-        Ok(Step { change: Some(change), member: Some((new.name.clone(), Some(member))), ..Step::default() })
-    }
-
     fn member(&self, name: &str) -> Result<&Member, GroupError> {
         let no_member = || GroupError::NoMember { group: self.name.clone(), member: name.to_owned() };
         self.members.get(name).ok_or_else(no_member)
@@ -723,14 +691,14 @@ impl Group {
         let head = Row::Head.key(&self.prefix);
         let mut transaction = Transaction::default().require(head.as_str(), self.at);
         let (epoch, changed) = self.tree.last();
-        let mut begun = Begun { epoch, since: self.since, changed };
+        let mut begun = Begun { epoch, since: self.since, changed: changed.to_vec() };
         if let Some(change) = &step.change {
-            begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaf };
-            if let Some(leaf) = change.leaf {
-                transaction = transaction.put(Row::Path(leaf).key(&self.prefix), rows::path_value(&change.nodes));
+            begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaves().collect() };
+            for Path { leaf, nodes, .. } in &change.paths {
+                transaction = transaction.put(Row::Path(*leaf).key(&self.prefix), rows::path_value(nodes));
             }
         }
-        if let Some((name, member)) = &step.member {
+        for (name, member) in &step.members {
             transaction = set(transaction, Row::Member(name).key(&self.prefix), member.as_ref().map(rows::plain));
         }
         if let Some((name, id)) = &step.replica {
@@ -745,7 +713,7 @@ impl Group {
             self.tree.apply(change);
             self.since = step.since;
         }
-        if let Some((name, member)) = step.member {
+        for (name, member) in step.members {
             self.members.set(&name, member);
         }
         if let Some((name, id)) = step.replica {
@@ -781,18 +749,18 @@ impl Step {
     /// Reads the rows of one revision.
     fn read(rows: &[Changed], prefix: &str) -> Result<Self, GroupError> {
         let mut step = Self::default();
-        let (mut head, mut nodes) = (None, Vec::new());
+        let (mut head, mut paths) = (None, HashMap::new());
         for Changed { key, entry, .. } in rows {
             let fault = |why| fault(key, why);
             let value = entry.as_ref().map(|entry| &entry.value);
             match Row::of(key, prefix) {
                 Some(Row::Head) => head = value.map(Head::read).transpose().map_err(fault)?,
                 Some(Row::Path(leaf)) => {
-                    nodes =
-                        value.map(|value| rows::read_path(leaf, value)).transpose().map_err(fault)?.unwrap_or_default();
+                    let nodes = value.map(|value| rows::read_path(leaf, value)).transpose().map_err(fault)?;
+                    paths.insert(leaf, nodes.unwrap_or_default());
                 }
                 Some(Row::Member(name)) => {
-                    step.member = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
+                    step.members.push((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
                 }
                 Some(Row::Replica(name)) => {
                     step.replica = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
@@ -800,11 +768,16 @@ impl Step {
                 Some(Row::Guard) | None => {}
             }
         }
-        let checks_signatures =
-            step.member.as_ref().and_then(|(_, member)| member.as_ref()).is_none_or(|member| member.checks_signatures);
-        if let Some(Head { begun: Begun { epoch, since, changed: leaf }, .. }) = head {
+        if let Some(Head { begun: Begun { epoch, since, changed }, .. }) = head {
+            let of =
+                |leaf: u32| step.members.iter().filter_map(|(_, member)| member.as_ref()).find(|it| it.leaf == leaf);
+            let path = |leaf| Path {
+                leaf,
+                checks_signatures: of(leaf).is_none_or(|member| member.checks_signatures),
+                nodes: paths.remove(&leaf).unwrap_or_default(),
+            };
             step.since = since;
-            step.change = Some(Change { epoch, leaf, checks_signatures, nodes });
+            step.change = Some(Change { epoch, paths: changed.into_iter().map(path).collect() });
         }
         Ok(step)
     }
@@ -826,7 +799,7 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         check_member_name(&new.name)?;
         config.check_address(&new.name, new.address)?;
         members.check_address(&new.name, new.address)?;
-        let sender_id = if new.sends { Some(members.free_sender_id(config.senders)?) } else { None };
+        let sender_id = if new.sends { Some(members.free_sender_id(config.senders, &[])?) } else { None };
         if leaf >= first.saturating_mul(2) {
             return Err(Refused::Full.into());
         }

@@ -85,10 +85,12 @@ impl Members {
         self.known.get(self.leaves.get(&leaf)?)?.address
     }
 
-    /// The lowest of the first `most` SenderIDs that nobody has.
-    pub(super) fn free_sender_id(&self, most: u16) -> Result<u8, GroupError> {
+    /// The lowest of the first `most` SenderIDs that nobody has, nor was given.
+    pub(super) fn free_sender_id(&self, most: u16, given: &[u8]) -> Result<u8, GroupError> {
         let all = 0..=u8::try_from(most.saturating_sub(1)).unwrap_or(u8::MAX);
-        all.into_iter().find(|id| !self.sender_ids.contains(id)).ok_or(GroupError::NoSenderId(most))
+        all.into_iter()
+            .find(|id| !self.sender_ids.contains(id) && !given.contains(id))
+            .ok_or(GroupError::NoSenderId(most))
     }
 
     /// Checks that nobody but the member of this name has an address.

@@ -3,19 +3,19 @@
 //! ```text
 //! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
 //! group/IDENTITY/head           its configuration, its epoch and its seed, sealed; each change writes it
-//! group/IDENTITY/path/LEAF      the secrets that the last change of this leaf has put, from the leaf to the root, sealed
+//! group/IDENTITY/path/LEAF      the secrets that the last change of this leaf has put, from the leaf upwards, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a number that only the restore of a backup moves
 //! group/deleted/IDENTITY        nothing; other rows of a deleted group may be there yet
 //! ```
 //!
-//! A change writes the head, the path of one leaf, and the row of one member, in one transaction. The secret of a node is that of the
-//! newest path above it. Secrets of nodes that no change has put follow from the seed.
+//! A change writes the head, and for each member that joins or leaves its path and its row, in one transaction. The secret of a node is
+//! that of the newest path through it. Secrets of nodes that no change has put follow from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
-use super::tree::path;
+use super::tree::{Nodes, path};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
@@ -100,13 +100,13 @@ pub(super) struct Head {
 }
 
 /// The current epoch, and the change that has begun it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Begun {
     pub(super) epoch: u16,
     /// Time at which the epoch began, in seconds since 1970.
     pub(super) since: u64,
-    /// The leaf whose path the change replaced.
-    pub(super) changed: Option<u32>,
+    /// The leaves whose paths the change replaced.
+    pub(super) changed: Vec<u32>,
 }
 
 /// The part of a head that is text.
@@ -119,8 +119,8 @@ struct HeadRecord {
     epoch: u16,
     #[serde(default)]
     since: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    changed: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changed: Vec<u32>,
 }
 
 impl Head {
@@ -146,27 +146,23 @@ impl Head {
     }
 }
 
-/// Nodes with their new secrets. A node that has none any more has no member below it.
-pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
-
-/// Reads the secrets of the nodes from a leaf to the root. The lowest nodes may have none.
+/// Reads the secrets of the nodes from a leaf upwards: the number of those that have none, and the secrets of the following ones.
 pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
-    let (secrets, rest) = bytes.as_chunks();
-    let mut nodes: Nodes = path(leaf).map(|node| (node, None)).collect();
-    if !rest.is_empty() || secrets.len() > nodes.len() {
-        return Err("it has not the length of secrets of a path".to_owned());
-    }
-    for ((_, secret), found) in nodes.iter_mut().rev().zip(secrets.iter().rev()) {
-        *secret = Some(Secret::new(*found));
-    }
-    Ok(nodes)
+    let (without, secrets) = bytes.split_first().ok_or("it is empty")?;
+    let (secrets, rest) = secrets.as_chunks();
+    let without = std::iter::repeat_with(|| None).take((*without).into());
+    let nodes: Nodes = path(leaf).zip(without.chain(secrets.iter().map(|secret| Some(Secret::new(*secret))))).collect();
+    let count = nodes.iter().filter(|(_, secret)| secret.is_some()).count();
+    if rest.is_empty() && count == secrets.len() { Ok(nodes) } else { Err("it is no path from its leaf".to_owned()) }
 }
 
 /// Writes the secrets of the nodes of a path.
 pub(super) fn path_value(nodes: &Nodes) -> Value {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN)));
-    nodes.iter().filter_map(|(_, secret)| secret.as_ref()).for_each(|secret| bytes.extend_from_slice(secret.expose()));
+    let secrets = || nodes.iter().filter_map(|(_, secret)| secret.as_ref());
+    let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN).saturating_add(1)));
+    bytes.push(u8::try_from(nodes.len().saturating_sub(secrets().count())).unwrap_or(u8::MAX));
+    secrets().for_each(|secret| bytes.extend_from_slice(secret.expose()));
     Value::Secret(bytes)
 }
 

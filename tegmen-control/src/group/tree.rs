@@ -27,8 +27,8 @@ pub struct KeyTree {
     /// Leaves of members that do not check signatures.
     pairwise: BTreeSet<u32>,
     epoch: u16,
-    /// The leaf whose path the last change replaced.
-    changed: Option<u32>,
+    /// The leaves whose paths the last change replaced. Where paths meet, the secrets are those of the last one.
+    changed: Vec<u32>,
     /// Elements of the hash chain, from that of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
     /// The secrets of all epochs, and the first ones of all nodes, are derived from it.
@@ -39,18 +39,31 @@ pub struct KeyTree {
 pub struct Change {
     /// The epoch that begins.
     pub(super) epoch: u16,
-    /// The leaf from which to the root all secrets are new.
-    pub(super) leaf: Option<u32>,
+    /// The paths that are replaced. Where paths meet, the secrets are those of the last one.
+    pub(super) paths: Vec<Path>,
+}
+
+/// New secrets from a leaf towards the root. It ends below the first node that a later path of the change replaces.
+pub(super) struct Path {
+    pub(super) leaf: u32,
     /// True if the member of the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The new secrets, and the nodes that have none any more, from the leaf to the root.
-    pub(super) nodes: Vec<(u32, Option<Secret<KEY_LEN>>)>,
+    /// The lowest ones may have no secret any more.
+    pub(super) nodes: Nodes,
 }
+
+/// Nodes with their secrets. A node without one has no member below it.
+pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
 
 impl Change {
     /// Returns the leaf of the member that joins or is evicted.
-    pub const fn leaf(&self) -> Option<u32> {
-        self.leaf
+    pub fn leaf(&self) -> Option<u32> {
+        self.leaves().next()
+    }
+
+    /// Returns the leaves of the members that join at once, in the order in which they were given.
+    pub fn leaves(&self) -> impl Iterator<Item = u32> {
+        self.paths.iter().map(|path| path.leaf)
     }
 }
 
@@ -134,7 +147,7 @@ impl KeyTree {
         chain.reverse();
         let nodes = BTreeMap::new();
         let (free, pairwise) = (BTreeSet::new(), BTreeSet::new());
-        Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: None, chain, seed }
+        Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: Vec::new(), chain, seed }
     }
 
     /// Puts a member at a leaf, with the first secrets of the nodes above that have none.
@@ -152,12 +165,12 @@ impl KeyTree {
     }
 
     /// Takes up a group whose members have their leaves: the secrets that changes have put, each after those before it, the epoch,
-    /// and the leaf of the last change.
+    /// and the leaves of the last change.
     pub(super) fn resume(
         &mut self,
         nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>,
         epoch: u16,
-        changed: Option<u32>,
+        changed: Vec<u32>,
     ) {
         self.put(nodes);
         self.epoch = epoch;
@@ -187,9 +200,9 @@ impl KeyTree {
         &self.seed
     }
 
-    /// The epoch, and the leaf of the change that began it.
-    pub(super) const fn last(&self) -> (u16, Option<u32>) {
-        (self.epoch, self.changed)
+    /// The epoch, and the leaves of the change that began it.
+    pub(super) fn last(&self) -> (u16, &[u32]) {
+        (self.epoch, &self.changed)
     }
 
     /// Random bytes of the controller for the associations of the group: those of the client, and those of the server.
@@ -230,12 +243,8 @@ impl KeyTree {
     /// # Errors
     /// [`Refused::Full`], [`Refused::LastEpoch`].
     pub fn join<C: Crypto>(&self, crypto: &mut C, checks_signatures: bool) -> Result<Change, Refused> {
-        let leaf = self.free.first().copied().unwrap_or(self.unused);
-        if leaf >= self.leaves().saturating_mul(2) {
-            return Err(Refused::Full);
-        }
-        let epoch = self.spare_epoch()?;
-        Ok(self.replace(crypto, epoch, leaf, Some(checks_signatures)))
+        let leaf = self.free_leaves().next().ok_or(Refused::Full)?;
+        self.admit_all(crypto, &[(leaf, checks_signatures)])
     }
 
     /// Plans that a member gets new secrets, as if it had left and joined again.
@@ -244,8 +253,35 @@ impl KeyTree {
     /// [`Refused::NoMember`], [`Refused::LastEpoch`].
     pub fn renew<C: Crypto>(&self, crypto: &mut C, leaf: u32, checks_signatures: bool) -> Result<Change, Refused> {
         self.check_member(leaf)?;
+        self.admit_all(crypto, &[(leaf, checks_signatures)])
+    }
+
+    /// Returns the leaves without a member, in the order in which members get them.
+    pub fn free_leaves(&self) -> impl Iterator<Item = u32> {
+        self.free.iter().copied().chain(self.unused..self.leaves().saturating_mul(2))
+    }
+
+    /// Plans that members join in one epoch, each at its own leaf: a [free one](Self::free_leaves), or that of a member, which then gets
+    /// new secrets. True stands for a member that checks signatures.
+    ///
+    /// # Errors
+    /// [`Refused::LastEpoch`].
+    pub fn admit_all<C: Crypto>(&self, crypto: &mut C, members: &[(u32, bool)]) -> Result<Change, Refused> {
         let epoch = self.spare_epoch()?;
-        Ok(self.replace(crypto, epoch, leaf, Some(checks_signatures)))
+        let mut replaced = BTreeSet::new();
+        let of = |&(leaf, checks_signatures): &(u32, bool)| {
+            let mut nodes = vec![(leaf, Some(random(crypto)))];
+            let mut secret = random(crypto);
+            for node in path(leaf).skip(1).take_while(|node| replaced.insert(*node)) {
+                let parent = parent_of::<C>(&self.group, &secret);
+                nodes.push((node, Some(std::mem::replace(&mut secret, parent))));
+            }
+            Path { leaf, checks_signatures, nodes }
+        };
+        // The last path reaches the root, and the others end where they meet a later one.
+        let mut paths: Vec<Path> = members.iter().rev().map(of).collect();
+        paths.reverse();
+        Ok(Change { epoch, paths })
     }
 
     /// Plans that a member leaves: all secrets that it had are replaced.
@@ -255,7 +291,7 @@ impl KeyTree {
     pub fn evict<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Result<Change, Refused> {
         self.check_member(leaf)?;
         let epoch = self.next_epoch()?;
-        Ok(self.replace(crypto, epoch, leaf, None))
+        Ok(Change { epoch, paths: vec![self.vacate(crypto, leaf)] })
     }
 
     /// Plans the next epoch with the same members: one message for all.
@@ -263,14 +299,15 @@ impl KeyTree {
     /// # Errors
     /// [`Refused::LastEpoch`].
     pub fn rekey(&self) -> Result<Change, Refused> {
-        Ok(Change { epoch: self.spare_epoch()?, leaf: None, checks_signatures: true, nodes: Vec::new() })
+        Ok(Change { epoch: self.spare_epoch()?, paths: Vec::new() })
     }
 
     /// Makes a change. It was planned for the tree as it is.
     pub fn apply(&mut self, change: Change) {
-        let Change { epoch, leaf, checks_signatures, nodes } = change;
-        self.put(nodes);
-        if let Some(leaf) = leaf {
+        let Change { epoch, paths } = change;
+        self.changed = paths.iter().map(|path| path.leaf).collect();
+        for Path { leaf, checks_signatures, nodes } in paths {
+            self.put(nodes);
             if self.nodes.contains_key(&leaf) {
                 self.take(leaf, checks_signatures);
             } else {
@@ -279,7 +316,6 @@ impl KeyTree {
             }
         }
         self.epoch = epoch;
-        self.changed = leaf;
     }
 
     /// Returns the messages of the last change, in the order in which to send them. The last one is that of the epoch. Each call
@@ -296,9 +332,15 @@ impl KeyTree {
         if self.epoch == 1 {
             return Ok(messages);
         }
-        for child in self.changed.into_iter().flat_map(path).filter(|node| *node > 1) {
-            if let Some(new) = self.nodes.get(&(child / 2)) {
-                self.tell(crypto, signer, child ^ 1, new, &mut messages)?;
+        // The child of each node from whose secret its own follows. The members below the other child get a message, unless it is the
+        // leaf of a member that joins, too.
+        let below = self.changed.iter().flat_map(|leaf| path(*leaf)).filter(|node| *node > 1);
+        let sources: BTreeMap<u32, u32> = below.map(|child| (child / 2, child)).collect();
+        // The lowest level comes first: the secret that encrypts a message may be new, and an earlier message then has it.
+        let gets_message = |other: u32| !self.changed.contains(&other);
+        for (node, source) in sources.into_iter().rev().filter(|(_, source)| gets_message(source ^ 1)) {
+            if let Some(new) = self.nodes.get(&node) {
+                self.tell(crypto, signer, source ^ 1, new, &mut messages)?;
             }
         }
         messages.extend(self.epoch_message(crypto)?);
@@ -345,10 +387,10 @@ impl KeyTree {
         if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
     }
 
-    /// Plans new secrets from a leaf to the root. Without `checks_signatures` the leaf has no member any more.
-    fn replace<C: Crypto>(&self, crypto: &mut C, epoch: u16, leaf: u32, checks_signatures: Option<bool>) -> Change {
-        let mut is_below = checks_signatures.is_some();
-        let mut nodes = vec![(leaf, is_below.then(|| random(crypto)))];
+    /// New secrets from a leaf to the root, whose member is there no more.
+    fn vacate<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Path {
+        let mut is_below = false;
+        let mut nodes = vec![(leaf, None)];
         let mut last: Option<Secret<KEY_LEN>> = None;
         for child in path(leaf).filter(|node| *node > 1) {
             is_below |= self.nodes.contains_key(&(child ^ 1));
@@ -359,7 +401,7 @@ impl KeyTree {
             last = new.as_ref().map(|secret| Secret::new(*secret.expose()));
             nodes.push((child / 2, new));
         }
-        Change { epoch, leaf: Some(leaf), checks_signatures: checks_signatures.unwrap_or(true), nodes }
+        Path { leaf, checks_signatures: true, nodes }
     }
 
     /// Writes the messages with the new secret of the parent of `node`, for the members below `node`.

@@ -123,19 +123,30 @@ impl World {
         self.history.extend_from_slice(messages);
     }
 
+    /// Up to four members join at once, and one joins again.
+    fn join_some(&mut self, faults: bool) {
+        let count = 1 + self.draw(4);
+        let mut leaves: Vec<u32> = self.tree.free_leaves().take(count).collect();
+        if leaves.is_empty() {
+            return assert_eq!(self.join(true).err(), Some(Refused::Full));
+        }
+        if !self.members.is_empty() && self.draw(2) == 0 {
+            let (at, of) = (self.draw(leaves.len() + 1), self.draw(self.members.len()));
+            let leaf = *self.members.keys().nth(of).unwrap();
+            self.evicted.push(self.members.remove(&leaf).unwrap().0);
+            leaves.insert(at, leaf);
+        }
+        let joining: Vec<(u32, bool)> = leaves.into_iter().map(|leaf| (leaf, self.draw(4) > 0)).collect();
+        let change = self.tree.admit_all(&mut self.crypto, &joining).unwrap();
+        let messages = self.make(change);
+        self.deliver(&messages, faults);
+        joining.into_iter().for_each(|(leaf, checks)| self.admit(leaf, checks));
+    }
+
     /// One change of the group.
     pub(crate) fn step(&mut self, faults: bool) {
         let messages = match self.draw(3) {
-            0 => {
-                let checks = self.draw(4) > 0;
-                match self.join(checks) {
-                    Ok((leaf, messages)) => {
-                        self.deliver(&messages, faults);
-                        return self.admit(leaf, checks);
-                    }
-                    Err(refused) => return assert_eq!(refused, Refused::Full),
-                }
-            }
+            0 => return self.join_some(faults),
             1 if !self.members.is_empty() => {
                 let at = self.draw(self.members.len());
                 let leaf = *self.members.keys().nth(at).unwrap();

@@ -1,5 +1,6 @@
 //! The controller of groups on a database: power cuts at every transaction, two controllers, and bad input.
 
+mod at_once;
 mod crashes;
 mod deleted;
 mod departures;

@@ -178,8 +178,14 @@ impl Devices {
         self.evicted.extend(self.members.remove(name).map(|(keys, _)| keys));
     }
 
-    /// All hear the messages of a change. Devices that are no members open none, now or before.
+    /// All hear the messages of a change, and have the keys of the controller. Devices that are no members open none, now or before.
     pub(crate) fn hear<S: Store>(&mut self, controller: &Controller<S, Recording>, rekeying: &Rekeying) {
+        self.open(rekeying);
+        self.check(controller, rekeying.epoch);
+    }
+
+    /// All open the messages of a change.
+    pub(crate) fn open(&mut self, rekeying: &Rekeying) {
         let messages: Vec<Vec<u8>> = rekeying.messages.iter().map(|message| message.bytes.clone()).collect();
         let crypto = &mut HostCrypto::from_os().unwrap();
         self.history.extend(messages.iter().cloned());
@@ -197,8 +203,12 @@ impl Devices {
             assert_eq!(keys.epoch(), rekeying.epoch, "a member misses nothing");
         }
         assert_eq!(self.seals.lock().unwrap().repeated, 0, "a key and a nonce have two contents");
+    }
+
+    /// Compares the keys of all with those of the controller, in an epoch.
+    fn check<S: Store>(&mut self, controller: &Controller<S, Recording>, epoch: u16) {
         let report = wait(controller.show(LAMPS)).unwrap();
-        assert_eq!(report.epoch, rekeying.epoch);
+        assert_eq!(report.epoch, epoch);
         let of_members = report.members.iter().filter_map(|(name, member)| Some((name, member.sender_id?)));
         let of_replicas = report.replicas.iter().map(|(name, id)| (name, *id));
         for (name, id) in of_members.chain(of_replicas) {

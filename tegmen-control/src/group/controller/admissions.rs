@@ -1,0 +1,193 @@
+//! Members that join: those that wait for the same group join it in one epoch.
+
+use super::{Controller, Group, PLANS, Place, Step, check_member_name, now};
+use crate::group::config::GroupError;
+use crate::group::members::{Member, NewMember};
+use crate::group::rekeying::Rekeying;
+use crate::group::tree::Refused;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::Store;
+use tegmen_store::store::MAX_OPERATIONS;
+use tokio::sync::oneshot;
+
+/// Members that join in one epoch at most. The transaction has two rows for each, requires the head, and writes it.
+const AT_ONCE: usize = (MAX_OPERATIONS - 2) / 2;
+
+/// The members that wait.
+pub(super) type Waiting = Mutex<VecDeque<Joining>>;
+
+/// A member that waits.
+pub(super) struct Joining {
+    new: NewMember,
+    /// False if the member is refused that is one already.
+    again: bool,
+    answer: oneshot::Sender<Result<Rekeying, GroupError>>,
+}
+
+impl<S: Store, C: Crypto> Controller<S, C> {
+    /// Admits a member: the next epoch begins, and the member has keys of this epoch and later ones. A member that is one already
+    /// gets new secrets. Send the messages, and then give the member its [parameters](Self::parameters).
+    ///
+    /// Members that are admitted while another change is made join in one epoch. The messages are then in the result of one of them.
+    ///
+    /// # Errors
+    /// [`GroupError`]. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
+    pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
+        self.join(group, new, true).await
+    }
+
+    /// Does the same as [`Self::admit`] for a member that is not one already.
+    ///
+    /// # Errors
+    /// As [`Self::admit`], and [`GroupError::MemberTaken`].
+    pub async fn add(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
+        self.join(group, new, false).await
+    }
+
+    async fn join(&self, name: &str, new: &NewMember, again: bool) -> Result<Rekeying, GroupError> {
+        check_member_name(&new.name)?;
+        let place = self.place(name).await?;
+        let (answer, mut answered) = oneshot::channel();
+        place.waiting().push_back(Joining { new: new.clone(), again, answer });
+        let mut group = place.group.lock().await;
+        loop {
+            match answered.try_recv() {
+                Ok(result) => return result,
+                // The call that admitted this member was dropped.
+                Err(oneshot::error::TryRecvError::Closed) => return Err(GroupError::Changed(name.to_owned())),
+                Err(oneshot::error::TryRecvError::Empty) => self.admit_waiting(name, &mut group, place.next()).await,
+            }
+        }
+    }
+
+    /// Plans that these members join, makes it durable, and seals the messages.
+    async fn admit_waiting(&self, name: &str, place: &mut Option<Group>, mut waiting: Vec<Joining>) {
+        for attempt in 0..PLANS {
+            let group = match self.to_plan(attempt, place, name).await {
+                Ok(group) => group,
+                Err(error) => return refuse(waiting, &error),
+            };
+            let (step, refused) = group.plan_admissions(&waiting, &mut *self.crypto());
+            if attempt == 0 && !refused.is_empty() {
+                continue;
+            }
+            for (at, error) in refused.into_iter().rev() {
+                let _ = waiting.remove(at).answer.send(Err(error));
+            }
+            if waiting.is_empty() {
+                return;
+            }
+            match self.commit(group, Step { since: now(), ..step }).await {
+                Ok(true) => return share(waiting, self.hand_over(group)),
+                Ok(false) => {}
+                Err(error) => {
+                    // The change may be durable all the same.
+                    self.outbox.iter().for_each(|outbox| outbox.resume(name, Instant::now()));
+                    return refuse(waiting, &error);
+                }
+            }
+        }
+        refuse(waiting, &GroupError::Changed(name.to_owned()));
+    }
+}
+
+impl Place {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Joining>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the members that join next, each once.
+    fn next(&self) -> Vec<Joining> {
+        let mut waiting = self.waiting();
+        let mut next: Vec<Joining> = Vec::new();
+        while let Some(one) = waiting.front()
+            && next.len() < AT_ONCE
+            && next.iter().all(|other| other.new.name != one.new.name)
+        {
+            next.extend(waiting.pop_front());
+        }
+        next
+    }
+}
+
+impl Group {
+    /// Plans that members are admitted, or get new secrets if they are members already. Returns those that are refused, by their places.
+    fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
+        let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
+        let mut leaves = self.tree.free_leaves();
+        for (at, Joining { new, again, .. }) in waiting.iter().enumerate() {
+            match self.plan_admission(new, *again, &members, &mut leaves) {
+                Ok(member) => members.push((new.name.clone(), member)),
+                Err(error) => refused.push((at, error)),
+            }
+        }
+        let paths: Vec<_> = members.iter().map(|(_, member)| (member.leaf, member.checks_signatures)).collect();
+        match self.tree.admit_all(crypto, &paths) {
+            Ok(change) => {
+                let members = members.into_iter().map(|(name, member)| {
+                    let member = Member { since: change.epoch, ..member };
+                    (name, Some(member))
+                });
+                (Step { members: members.collect(), change: Some(change), ..Step::default() }, refused)
+            }
+            Err(why) => (Step::default(), (0..waiting.len()).map(|at| (at, why.into())).collect()),
+        }
+    }
+
+    /// Plans that a member is admitted beside others.
+    fn plan_admission(
+        &self,
+        new: &NewMember,
+        again: bool,
+        others: &[(String, Member)],
+        leaves: &mut impl Iterator<Item = u32>,
+    ) -> Result<Member, GroupError> {
+        let known = self.members.get(&new.name);
+        if known.is_some() && !again {
+            return Err(GroupError::MemberTaken { group: self.name.clone(), member: new.name.clone() });
+        }
+        self.config.check_address(&new.name, new.address)?;
+        self.members.check_address(&new.name, new.address)?;
+        let address = new.address.map(|address| address.to_canonical());
+        let has_address =
+            |member: &Member| address.is_some() && member.address.map(|other| other.to_canonical()) == address;
+        if let (Some(address), Some((member, _))) = (new.address, others.iter().find(|(_, other)| has_address(other))) {
+            return Err(GroupError::AddressTaken { address, member: member.clone() });
+        }
+        let sender_id = match known.and_then(|member| member.sender_id) {
+            _ if !new.sends => None,
+            Some(id) => Some(id),
+            None => {
+                let given: Vec<u8> = others.iter().filter_map(|(_, other)| other.sender_id).collect();
+                Some(self.members.free_sender_id(self.config.senders, &given)?)
+            }
+        };
+        let leaf = known.map(|member| member.leaf).or_else(|| leaves.next()).ok_or(Refused::Full)?;
+        let NewMember { address, checks_signatures, .. } = *new;
+        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0 })
+    }
+}
+
+/// Gives each member the result of the change that admitted all, and one of them the messages.
+fn share(waiting: Vec<Joining>, result: Result<Rekeying, GroupError>) {
+    let mut rekeying = match result {
+        Ok(rekeying) => rekeying,
+        Err(error) => return refuse(waiting, &error),
+    };
+    for one in waiting {
+        let rest = Rekeying { messages: Vec::new(), warning: None, epoch: rekeying.epoch };
+        // A member whose call was dropped leaves the messages to the next one.
+        if let Err(Ok(unheard)) = one.answer.send(Ok(std::mem::replace(&mut rekeying, rest))) {
+            rekeying = unheard;
+        }
+    }
+}
+
+fn refuse(waiting: Vec<Joining>, error: &GroupError) {
+    for one in waiting {
+        let _ = one.answer.send(Err(error.clone()));
+    }
+}

@@ -1,0 +1,122 @@
+//! Members that join a group at once.
+
+use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
+use crate::recorder::Recording;
+use std::sync::Arc;
+use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Rekeying};
+use tokio::task::JoinSet;
+
+type Joined = [Result<Rekeying, GroupError>; 4];
+
+/// A group with two members, one of which checks no signatures.
+fn group(name: &str, cut: Option<(usize, Moment)>) -> (Scene, Devices, Controller<Counting, Recording>) {
+    let (scene, mut devices) = (Scene::new(name), Devices::new());
+    let controller = devices.controller(Counting::new(scene.database(), cut));
+    wait(controller.create(LAMPS, config(), &[member("hall", 1, false), member("porch", 2, true)])).unwrap();
+    devices.admit(&controller, "hall");
+    devices.admit(&controller, "porch");
+    (scene, devices, controller)
+}
+
+/// The messages of an epoch, and the results of four members that ask while the controller begins it.
+fn join(controller: &Controller<Counting, Recording>, new: [NewMember; 4]) -> (Rekeying, Joined) {
+    let [a, b, c, d] = &new;
+    wait(async {
+        let (rekeying, a, b, c, d) = tokio::join!(
+            controller.rekey(LAMPS),
+            controller.add(LAMPS, a),
+            controller.admit(LAMPS, b),
+            controller.admit(LAMPS, c),
+            controller.admit(LAMPS, d)
+        );
+        (rekeying.unwrap(), [a, b, c, d])
+    })
+}
+
+const NAMES: [&str; 4] = ["attic", "cellar", "hall", "stairs"];
+
+/// Three members that join, and one that joins again.
+fn new() -> [NewMember; 4] {
+    let [attic, cellar, hall, stairs] = NAMES;
+    [member(attic, 3, true), member(cellar, 4, true), member(hall, 1, false), member(stairs, 5, false)]
+}
+
+#[test]
+fn members_that_join_at_once_share_an_epoch() {
+    let (_scene, mut devices, controller) = group("at-once", None);
+    let (first, joined) = join(&controller, new());
+    devices.open(&first);
+    let joined = joined.map(Result::unwrap);
+    assert_eq!((first.epoch, joined.each_ref().map(|rekeying| rekeying.epoch)), (2, [3; 4]));
+    let [told] = joined.iter().filter(|rekeying| !rekeying.messages.is_empty()).collect::<Vec<_>>()[..] else {
+        panic!("the result of one of them has the messages")
+    };
+    devices.evict("hall");
+    devices.hear(&controller, told);
+    NAMES.iter().for_each(|name| devices.admit(&controller, name));
+    devices.hear(&controller, &wait(controller.rekey(LAMPS)).unwrap());
+    // Each of them leaves as if it had joined alone.
+    for name in NAMES {
+        devices.evict(name);
+        devices.hear(&controller, &wait(controller.evict(LAMPS, name)).unwrap());
+    }
+}
+
+#[test]
+fn the_messages_of_members_that_joined_at_once_are_made_again_after_a_power_cut() {
+    // The transactions before write the first members, the head and the epoch 2.
+    let (scene, mut devices, controller) = group("at-once-cut", Some((3, Moment::BeforeAnswer)));
+    let (first, joined) = join(&controller, new());
+    devices.open(&first);
+    assert!(joined.iter().all(|result| matches!(result, Err(GroupError::Store(_)))), "{joined:?}");
+    drop(controller);
+    let controller = devices.controller(Counting::new(scene.database(), None));
+    assert_eq!(wait(controller.show(LAMPS)).unwrap().members.len(), 5);
+    devices.evict("hall");
+    devices.hear(&controller, &wait(controller.messages(LAMPS)).unwrap());
+    devices.hear(&controller, &wait(controller.messages(LAMPS)).unwrap());
+    NAMES.iter().for_each(|name| devices.admit(&controller, name));
+    devices.evict("porch");
+    devices.hear(&controller, &wait(controller.evict(LAMPS, "porch")).unwrap());
+}
+
+#[test]
+fn a_member_that_is_refused_keeps_no_other_out() {
+    let (_scene, mut devices, controller) = group("at-once-refused", None);
+    let new =
+        [member("hall", 9, false), member("attic", 3, false), member("cellar", 3, false), member("stairs", 5, false)];
+    let (first, [taken, attic, cellar, stairs]) = join(&controller, new);
+    devices.open(&first);
+    assert!(matches!(taken, Err(GroupError::MemberTaken { .. })), "{taken:?}");
+    assert!(matches!(&cellar, Err(GroupError::AddressTaken { member, .. }) if member == "attic"), "{cellar:?}");
+    let (attic, stairs) = (attic.unwrap(), stairs.unwrap());
+    assert_eq!((attic.epoch, stairs.epoch), (3, 3));
+    devices.hear(&controller, &attic);
+    // Eight leaves.
+    for number in 10..14 {
+        wait(controller.admit(LAMPS, &member(&number.to_string(), number, false))).unwrap();
+    }
+    let full = [20, 21, 22, 23].map(|number| member(&number.to_string(), number, false));
+    let (_, joined) = join(&controller, full);
+    assert!(joined.iter().all(|result| matches!(result, Err(GroupError::Refused(_)))), "{joined:?}");
+}
+
+#[test]
+fn more_members_than_a_transaction_takes_join_in_several_epochs() {
+    let (scene, devices) = (Scene::new("at-once-many"), Devices::new());
+    let controller = Arc::new(devices.controller(Counting::new(scene.database(), None)));
+    wait(controller.create(LAMPS, GroupConfig { levels: 8, ..config() }, &[])).unwrap();
+    wait(async {
+        let mut all = JoinSet::new();
+        for host in 0..200 {
+            let controller = Arc::clone(&controller);
+            all.spawn(async move { controller.admit(LAMPS, &member(&host.to_string(), host, false)).await });
+        }
+        while let Some(joined) = all.join_next().await {
+            joined.unwrap().unwrap();
+        }
+    });
+    let report = wait(controller.show(LAMPS)).unwrap();
+    assert_eq!(report.members.len(), 200);
+    assert!((4..20).contains(&report.epoch), "{}", report.epoch);
+}
