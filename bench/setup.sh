@@ -1,16 +1,16 @@
 #!/bin/sh
-# Builds the peers that `tegmen-bench` compares with: all of them, or those named (openssl tinydtls wolfssl
-# dimpl liboscore californium gocoap libcoap).
+# Builds the peers that `tegmen-bench` compares with: all of them, or those named (openssl tinydtls wolfssl wolfssl-mcast
+# dimpl liboscore californium gocoap libcoap aiocoap).
 #
 # Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
 # built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
 set -u
 
-packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin libcoap3-dev default-jdk-headless maven"
+packages="build-essential pkg-config libssl-dev autoconf automake libtool libclang-dev cmake valgrind libcoap3-bin libcoap3-dev default-jdk-headless maven python3-venv"
 bench=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$bench/../target}
 mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
-peers=${*:-openssl tinydtls wolfssl dimpl liboscore californium gocoap libcoap}
+peers=${*:-openssl tinydtls wolfssl wolfssl-mcast dimpl liboscore californium gocoap libcoap aiocoap}
 
 missing=
 for package in $packages; do
@@ -53,6 +53,12 @@ for peer in $peers; do
         mkdir -p "$target/release"
         cc -O2 -Wall -Wextra -Werror -o "$target/release/tegmen-bench-libcoap" "$bench/peers/libcoap/client.c" \
             $(pkg-config --cflags --libs libcoap-3-openssl) || failed="$failed $peer"
+        continue
+    fi
+    if [ "$peer" = aiocoap ]; then
+        # The version that interop/ uses.
+        { [ -x "$target/python/bin/python" ] || python3 -m venv "$target/python"; } \
+            && "$target/python/bin/pip" install --quiet 'aiocoap[oscore]==0.4.17' || failed="$failed $peer"
         continue
     fi
     # One job: the C libraries are large and the machine may be small.

@@ -14,6 +14,7 @@ use crate::{
     server::{Process, libcoap_command},
 };
 use std::{
+    borrow::Cow,
     env, fs,
     ops::Range,
     os::unix::fs::PermissionsExt,
@@ -228,7 +229,7 @@ pub(crate) struct Ran {
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) code: Code,
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) content_format: Option<u16>,
     pub(crate) payload: Vec<u8>,
 }
@@ -236,11 +237,11 @@ pub(crate) struct Question {
 impl Question {
     /// A question about the value that all servers of this module have.
     fn of_value(code: Code, payload: &[u8]) -> Self {
-        Self { code, path: PATH, content_format: None, payload: payload.to_vec() }
+        Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
     fn write(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
-        builder.path(self.path)?;
+        builder.path(&self.path)?;
         if let Some(format) = self.content_format {
             builder.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
         }
@@ -308,6 +309,15 @@ impl Clients {
             window: LETTERS_MAX as u64,
             is_answer: is_of_value,
         })
+    }
+
+    /// Gives each client a name of its own, which is the identity of its pre-shared key.
+    pub(crate) fn name(&mut self, name: impl Fn(u32) -> String) {
+        for (number, client) in (0..).zip(&mut self.each) {
+            if let Speaker::Dtls(session) = &mut client.speaker {
+                session.identity = name(number).into();
+            }
+        }
     }
 
     /// Waits until nobody else can have the port of the server.
@@ -380,7 +390,7 @@ impl Clients {
                 return Err(Failure::new("the server does not take a value"));
             }
             self.next = 0;
-            self.ask(&Question::of_value(Code::PUT, VALUE))?;
+            self.ask(|_| Question::of_value(Code::PUT, VALUE))?;
             self.crowd.send(&mut self.outbound)?;
             let asked = Instant::now();
             while !is_put && asked.elapsed() < FIRST {
@@ -391,15 +401,21 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets each of these clients ask once, with the method that it has.
+    /// Lets each of these clients ask once for the value, with the method that it has.
     pub(crate) fn each_once(&mut self, members: Range<u32>, method: impl Fn(u64) -> Code) -> Result<(), Failure> {
+        let first = members.start;
+        self.each_asks(members, |member| Question::of_value(method((member - first).into()), b""))
+    }
+
+    /// Lets each of these clients ask once, [`Self::window`] of them at the same time.
+    pub(crate) fn each_asks(&mut self, members: Range<u32>, question: impl Fn(u32) -> Question) -> Result<(), Failure> {
         self.next = members.start as usize;
         let count = members.len() as u64;
         let (mut asked, mut answered) = (0, 0);
         let begin = Instant::now();
         while answered < count {
-            while asked - answered < LETTERS_MAX as u64 && asked < count {
-                self.ask(&Question::of_value(method(asked), b""))?;
+            while asked - answered < self.window && asked < count {
+                self.ask(&question)?;
                 asked += 1;
             }
             self.crowd.send(&mut self.outbound)?;
@@ -414,14 +430,14 @@ impl Clients {
     /// Asks for the value: see [`Self::run_with`].
     fn run(&mut self, duration: Duration) -> Result<Ran, Failure> {
         let question = Question::of_value(Code::GET, b"");
-        self.run_with(duration, &mut || question.clone())
+        self.run_with(duration, &mut |_| question.clone())
     }
 
     /// Keeps [`Self::window`] requests in flight for this long, and waits for the answers to the last of them.
     pub(crate) fn run_with(
         &mut self,
         duration: Duration,
-        question: &mut dyn FnMut() -> Question,
+        question: &mut dyn FnMut(u32) -> Question,
     ) -> Result<Ran, Failure> {
         let mut ran = Ran::default();
         let mut in_flight = 0;
@@ -429,7 +445,7 @@ impl Clients {
         loop {
             let is_over = begin.elapsed() >= duration;
             while !is_over && in_flight < self.window {
-                self.ask(&question())?;
+                self.ask(&mut *question)?;
                 in_flight += 1;
             }
             self.crowd.send(&mut self.outbound)?;
@@ -447,8 +463,8 @@ impl Clients {
         }
     }
 
-    /// Sends a request of the client whose turn it is.
-    fn ask(&mut self, question: &Question) -> Result<(), Failure> {
+    /// Sends a request of the client whose turn it is, and which the question is asked for.
+    fn ask(&mut self, question: impl FnOnce(u32) -> Question) -> Result<(), Failure> {
         while self.each[self.next].sent.is_some() {
             self.next = (self.next + 1) % self.each.len();
         }
@@ -459,12 +475,13 @@ impl Clients {
         client.token = client.token.wrapping_add(1);
         client.sent = Some(Instant::now());
         let (message_id, token, crypto) = (self.message_id, client.token, &mut self.crypto);
+        let question = question(member);
         let mut room = [0; 256];
         let (code, rest) = (question.code, |builder: &mut Builder<'_, '_>| question.write(builder));
         let len = match &mut client.speaker {
             Speaker::Plain => request(&mut room, code, message_id, token, rest),
             Speaker::Dtls(session) => {
-                let mut plain = [0; 128];
+                let mut plain = [0; 192];
                 let len = request(&mut plain, code, message_id, token, rest);
                 let len = len.map_err(|error| Failure::new(format!("a request: {error:?}")))?;
                 let mut out = Outbox::new();

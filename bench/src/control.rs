@@ -5,7 +5,7 @@ use crate::{
     failure::failure,
     introspections,
     report::{Header, Limit, OURS, Report, Row, Samples},
-    scene::{Scene, device},
+    scene::{AT_ONCE, Scene, device},
 };
 use rusqlite::{Connection, params};
 use std::{
@@ -27,8 +27,6 @@ use tegmen_control::{
 use tegmen_store::Database;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-/// Grants that wait for their answers at once, and rows of a transaction of bare SQLite.
-const AT_ONCE: usize = 256;
 /// Grants that wait for their answers at once: one batch is decided while another is written.
 const IN_FLIGHT: usize = 2 * AT_ONCE;
 /// Such batches of one pass.
@@ -58,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
 /// Tokens that are granted in a second, beside rows that bare SQLite writes.
 fn grants(scene: &Scene, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("grants");
-    let service = scene.service()?;
+    let (service, ..) = scene.service()?;
     let mut bare = Bare::new(&scene.0)?;
     let mut samples = Samples::new("durable grants of tokens", "1/s", true);
     samples.demanded.0 = Some(Limit::AtLeast(GRANTS_MIN));
@@ -144,20 +142,14 @@ impl Bare {
 fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{count} devices");
     let state = Arc::new(scene.state("devices.db")?);
-    for first in (0..count).step_by(AT_ONCE) {
-        scene.1.block_on(async {
-            let mut all = JoinSet::new();
-            for number in first..count.min(first.saturating_add(AT_ONCE as u32)) {
-                let words = format!("sensor-{number:07} tag:building-{:03} tag:sensor", number % 500);
-                let (new, state) = (device(&words, Credential::Protokey(Mode::Bound))?, Arc::clone(&state));
-                all.spawn(async move { state.add(&new).await.map(drop) });
-            }
-            while let Some(added) = all.join_next().await {
-                added.map_err(failure)?.map_err(failure)?;
-            }
-            Ok::<_, Failure>(())
-        })?;
-    }
+    let sensors = (0..count).map(|number| {
+        let words = format!("sensor-{number:07} tag:building-{:03} tag:sensor", number % 500);
+        device(&words, Credential::Protokey(Mode::Bound))
+    });
+    scene.at_once(sensors, |new| {
+        let state = Arc::clone(&state);
+        async move { state.add(&new).await.map(drop).map_err(failure) }
+    })?;
     drop(state);
     let bytes = fs::metadata(scene.file("devices.db")).map_err(failure)?.len() as f64;
     let begin = Instant::now();

@@ -2,59 +2,40 @@
 
 use crate::{
     Options,
-    addresses::{Clients, KEY_TEXT, Question, Way},
-    failure::failure,
+    access_server::{self, PEERS, THUMBPRINT, VALUE_PATH},
+    addresses::{Clients, Question, Way},
     load::VALUE,
     report::{Limit, OURS, Report, Samples},
-    scene::Scene,
     server::Process,
 };
 use std::{
-    env,
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
     time::{Duration, Instant},
 };
-use tegmen::coap::{Code, MessageRef, Response};
-use tegmen_bench_line::{Failure, IDENTITY};
+use tegmen::coap::{Code, MessageRef};
+use tegmen_bench_line::Failure;
 use tegmen_control::{
     access::{
         ace::{ACE_CBOR, Aif, Hint, IntrospectionRequest, IntrospectionResponse, Right, Scope},
         introspection::HINT_THUMBPRINT,
-        policy::OwnedParty,
     },
-    server::{AccessServer, INTROSPECT, Revocations, SharedKeys},
-    state::{Credential, NewDevice},
+    server::INTROSPECT,
 };
-use tegmen_host::{
-    credentials::{Credentials, KeyStore, KeyTicket},
-    resources::{Resource, Resources},
-    server::{Application, Notifier, Request, Server, ServerConfig},
-};
-use tegmen_store::Database;
 
 /// Least share of the rate of plain GETs.
 const INTROSPECTIONS_MIN: f64 = 0.5;
-/// Peers, each with a session.
-const PEERS: u32 = 10_000;
 /// Requests in flight at once, each of another peer.
-const AT_ONCE: u64 = 256;
-/// The path of the value that a GET asks for, without a slash in front.
-const VALUE_PATH: &str = "value";
-/// The SHA-256 of the certificate of the publisher `lamp`.
-const THUMBPRINT: [u8; 32] = [9; 32];
+pub(crate) const AT_ONCE: u64 = 256;
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Measures both kinds of introspection, and GETs, in turn in each pass.
 pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("introspections");
-    let directory = scene.join("introspections").to_string_lossy().into_owned();
-    let exe = env::current_exe().map_err(failure)?.to_string_lossy().into_owned();
-    let process = Process::start(|port| Some(vec![exe, VERB.to_owned(), directory, port.to_string()]))?;
+    let process = access_server::start(scene, 0)?;
     let mut clients = Clients::new(&process, Way::Dtls, PEERS)?;
     clients.await_server(&process)?;
     clients.connect(0..PEERS)?;
-    (clients.window, clients.is_answer) = (AT_ONCE, is_answer);
+    clients.window = AT_ONCE;
     let about = "introspections beside a plain GET on the same sessions";
     let mut all: Vec<_> = [Asked::Certificate, Asked::Session]
         .into_iter()
@@ -90,29 +71,42 @@ pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> R
 }
 
 /// Requests for each CPU second of the server, and for each second.
-fn rate(
+pub(crate) fn rate(
     (process, clients): (&Process, &mut Clients),
     asked: Asked,
     number: &mut u64,
     seconds: f64,
-) -> Result<(f64, f64), Failure> {
+) -> Result<Rates, Failure> {
+    clients.is_answer = is_answer;
     let constant = asked.question(0);
-    let mut question = || {
+    let mut question = |_| {
         *number += 1;
         if matches!(asked, Asked::Session) { asked.question(*number) } else { constant.clone() }
     };
     clients.run_with(WARM_UP, &mut question)?;
-    let (cpu, begin) = (process.cpu_nanoseconds()?, Instant::now());
-    let ran = clients.run_with(Duration::from_secs_f64(seconds), &mut question)?;
-    let (cpu, elapsed) = (process.cpu_nanoseconds()?.saturating_sub(cpu), begin.elapsed());
-    match ran.lost {
-        0 => Ok((ran.answered as f64 * 1e9 / cpu as f64, ran.answered as f64 / elapsed.as_secs_f64())),
-        lost => Err(Failure::new(format!("{lost} of {} requests were not answered", ran.answered + lost))),
-    }
+    rates(process, || {
+        let ran = clients.run_with(Duration::from_secs_f64(seconds), &mut question)?;
+        match ran.lost {
+            0 => Ok(ran.answered),
+            lost => Err(Failure::new(format!("{lost} of {} requests were not answered", ran.answered + lost))),
+        }
+    })
 }
 
+/// Answers for each CPU second of a server, and for each second.
+pub(crate) type Rates = (f64, f64);
+
+/// The rates while the server gives as many answers as `work` returns.
+pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failure>) -> Result<Rates, Failure> {
+    let (cpu, begin) = (process.cpu_nanoseconds()?, Instant::now());
+    let answered = work()? as f64;
+    let (cpu, elapsed) = (process.cpu_nanoseconds()?.saturating_sub(cpu), begin.elapsed());
+    Ok((answered * 1e9 / cpu as f64, answered / elapsed.as_secs_f64()))
+}
+
+/// The request of a row.
 #[derive(Clone, Copy)]
-enum Asked {
+pub(crate) enum Asked {
     Value,
     /// The rights at a publisher with this certificate: nothing is stored.
     Certificate,
@@ -129,7 +123,12 @@ impl Asked {
     fn question(self, number: u64) -> Question {
         let (token, hint) = match self {
             Self::Value => {
-                return Question { code: Code::GET, path: VALUE_PATH, content_format: None, payload: Vec::new() };
+                return Question {
+                    code: Code::GET,
+                    path: VALUE_PATH.into(),
+                    content_format: None,
+                    payload: Vec::new(),
+                };
             }
             Self::Certificate => (THUMBPRINT.to_vec(), Some(Hint::Name(HINT_THUMBPRINT.to_owned()))),
             // As random as identities are.
@@ -140,7 +139,7 @@ impl Asked {
         };
         let scope = Some(Scope::of(&Aif(vec![Right { path: "/temp".to_owned(), permissions: 1 }])));
         let payload = IntrospectionRequest { scope, token, hint }.encode();
-        Question { code: Code::POST, path: INTROSPECT, content_format: Some(ACE_CBOR), payload }
+        Question { code: Code::POST, path: INTROSPECT.into(), content_format: Some(ACE_CBOR), payload }
     }
 }
 
@@ -149,74 +148,5 @@ fn is_answer(message: &MessageRef<'_>) -> bool {
         Code::CONTENT => message.payload() == VALUE,
         Code::CREATED => IntrospectionResponse::parse(message.payload()).is_ok_and(|response| response.active),
         _ => false,
-    }
-}
-
-/// The program that [`measure`] starts: an access control server on 127.0.0.1, which also serves a resource for GET.
-pub(crate) const VERB: &str = "access-server";
-
-/// Serves until the process ends: `DIRECTORY PORT`.
-pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
-    let [directory, port] = words else { return Err(Failure::new(format!("{VERB} DIRECTORY PORT"))) };
-    let scene = Scene::at(PathBuf::from(directory))?;
-    let service = scene.service()?;
-    let party = |words: &str| OwnedParty::from_words(words.split(' ')).map_err(failure);
-    let subscriber = party(&format!("{IDENTITY} tag:display"))?;
-    let subscriber = NewDevice::secret(subscriber, Credential::SharedKey, KEY_TEXT.as_bytes());
-    let lamp = NewDevice::public(party("lamp tag:kitchen")?, Credential::Certificate(THUMBPRINT));
-    for device in [subscriber, lamp] {
-        scene.block_on(service.add("operator", &device.map_err(Failure::new)?)).map_err(failure)?;
-    }
-    let credentials = Credentials::default();
-    let access = AccessServer::new(Arc::clone(&service), credentials.clone(), Revocations::default());
-    let resources = Resources::new([(VALUE_PATH.to_owned(), Resource::value(VALUE))]);
-    let config = ServerConfig::default().with(|config| {
-        config.shards = 1;
-        config.sessions.capacity.peers = 2 * PEERS as usize;
-        config.log.report_requests = false;
-        // The clients connect one after the other.
-        config.trust.key_store_answers_every = Duration::from_millis(1);
-    });
-    let builder = Server::with(config).listen(&format!("coaps://127.0.0.1:{port}")).credentials(credentials);
-    let server = builder.key_store(Keys(SharedKeys(service))).serve(Both { access, resources }).map_err(failure)?;
-    loop {
-        std::thread::park();
-        // The server serves as long as it is there.
-        let _ = server.addresses();
-    }
-}
-
-/// Access control and a value.
-#[derive(Clone)]
-struct Both {
-    access: AccessServer<Database>,
-    resources: Resources,
-}
-
-impl Application for Both {
-    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        match self.access.has(request.path()) {
-            true => self.access.handle(request, response),
-            false => self.resources.handle(request, response),
-        }
-    }
-
-    fn every_second(&mut self, notifier: &Notifier) {
-        self.access.every_second(notifier);
-    }
-}
-
-/// The keys of devices, which may read the value, too.
-struct Keys(SharedKeys<Database>);
-
-impl KeyStore for Keys {
-    fn find(&self, identity: &str, ticket: KeyTicket) {
-        let with_value = KeyTicket::new(move |found| {
-            ticket.answer(found.map(|mut stored| {
-                stored.allow.get_or_insert_default().push(format!("GET /{VALUE_PATH}"));
-                stored
-            }));
-        });
-        self.0.find(identity, with_value);
     }
 }

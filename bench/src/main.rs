@@ -1,6 +1,7 @@
 //! Side-by-side benchmarks: our stack and its peers in one run, interleaved, so that ratios mean something.
 //!
 //! `tegmen-bench dtls|coap|oscore|sessions|compare [--json] [--no-instructions] [--passes K]`; `bench/setup.sh` builds the peers.
+mod access_server;
 mod addresses;
 mod blocks;
 mod californium;
@@ -13,6 +14,7 @@ mod dtls;
 mod echo;
 mod failure;
 mod fleet;
+mod group;
 mod introspections;
 mod isolation;
 mod limit;
@@ -61,13 +63,14 @@ fn main() -> ExitCode {
         "ours" => return run_with(ours::stack(), &rest),
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
-        introspections::VERB => return finish(introspections::serve(&rest).map(|()| None), false),
+        access_server::VERB => return finish(access_server::serve(&rest).map(|()| None), false),
         session::VERB => return finish(session::client(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "addresses" => addresses::run,
         "coap" => coap::run,
         "compare" => compare::run,
         "control" => control::run,
+        "group" => group::run,
         "isolation" => isolation::run,
         "limit" => limit::run,
         "oscore" => oscore::run,
@@ -164,10 +167,12 @@ tegmen-bench control [--seconds S] [--count N]
                                      introspections at an access control server beside plain GETs on the same sessions;
                                      its durable grants beside bare SQLite; the database and the start of a server with
                                      N devices, 1,000,000 by default
+tegmen-bench group [--seconds S]     records of a group beside those of DTLS sessions, of wolfSSL's multicast and of aiocoap's
+                                     Group OSCORE; joins beside introspections on the same sessions
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's
-                                     speed, or a row was not measured
+                                     speed, or a row was not measured; group does so with bounds of its own
 
   --json        one JSON object instead of a table
   --passes K    interleaved passes, 9 if not said, 31 at least to compare";

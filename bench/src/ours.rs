@@ -4,7 +4,7 @@
 //! [`serve_command`]. The work itself (so many handshakes, so many records of that size) is in `tegmen_bench_line`.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
-use std::{cell::RefCell, rc::Rc, time::SystemTime};
+use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 use tegmen::cx::{Cx, Environment};
@@ -104,7 +104,7 @@ pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<Table, Role>,
     pub(crate) environment: Environment<Provider>,
     pub(crate) now: Instant,
-    /// The key of [`IDENTITY`].
+    /// The key of all identities.
     pub(crate) key: [u8; 16],
     proof: Option<Proof>,
     outbound: Box<[u8; DATAGRAM_MAX]>,
@@ -114,6 +114,8 @@ pub(crate) struct Node {
 pub(crate) struct Session {
     side: Rc<RefCell<Side>>,
     path: Path,
+    /// The identity of the key: [`IDENTITY`], unless another one is set before the handshake.
+    pub(crate) identity: Cow<'static, str>,
     peer: Option<PeerId>,
     is_established: bool,
     is_resumed: bool,
@@ -177,7 +179,8 @@ impl Session {
 
     fn new(side: &Rc<RefCell<Side>>, path: Path) -> Self {
         let side = side.clone();
-        Self { side, path, peer: None, is_established: false, is_resumed: false, kept: None, from: None }
+        let identity = Cow::Borrowed(IDENTITY);
+        Self { side, path, identity, peer: None, is_established: false, is_resumed: false, kept: None, from: None }
     }
 }
 
@@ -196,7 +199,7 @@ impl End for Session {
             Some(datagram) => {
                 let mut records = Records::new(copied(datagram, &mut inbound[..])?);
                 while let Some(noted) = node.handle(&self.path, &mut records) {
-                    if node.on(noted, &mut self.peer, out)? {
+                    if node.on(noted, (&self.identity, &mut self.peer), out)? {
                         self.is_established = true;
                         (self.is_resumed, self.kept) = node.established(self.peer);
                     }
@@ -204,7 +207,7 @@ impl End for Session {
             }
         }
         while let Some(noted) = node.poll() {
-            self.is_established |= node.on(noted, &mut self.peer, out)?;
+            self.is_established |= node.on(noted, (&self.identity, &mut self.peer), out)?;
         }
         Ok(())
     }
@@ -293,7 +296,13 @@ impl Node {
     pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
         let mut frame = Frame::new(place, HEADROOM);
         frame.append(payload).map_err(failure)?;
-        self.endpoint.seal(&mut self.environment.at(self.now), peer, &mut frame).map_err(failure)
+        self.seal_frame(peer, &mut frame)
+    }
+
+    /// As [`Self::seal`], in a frame of the caller's.
+    #[inline]
+    pub(crate) fn seal_frame(&mut self, peer: PeerId, frame: &mut Frame<'_>) -> Result<(), Failure> {
+        self.endpoint.seal(&mut self.environment.at(self.now), peer, frame).map_err(failure)
     }
 
     /// Has the sessions of these paths at hand.
@@ -331,21 +340,26 @@ impl Node {
     }
 
     /// Does what an event asks for; `true` if the session is ready.
-    fn on(&mut self, event: Event, peer: &mut Option<PeerId>, out: &mut Outbox) -> Result<bool, Failure> {
+    fn on(
+        &mut self,
+        event: Event,
+        (name, peer): (&str, &mut Option<PeerId>),
+        out: &mut Outbox,
+    ) -> Result<bool, Failure> {
         match event {
             Event::Answer { len } | Event::Transmit { len, .. } => out.push(&self.outbound[..len.into()]),
             Event::Need(id) => {
                 *peer = Some(id);
                 if let Some(next) = self.prove(id)? {
-                    return self.on(next, peer, out);
+                    return self.on(next, (name, peer), out);
                 }
                 let key = self.key;
                 let answer = match self.endpoint.need(id) {
-                    Some(Need::PskOfClient { identity }) if identity != IDENTITY.as_bytes() => Answer::Unknown,
-                    _ => Answer::Psk { identity: IDENTITY.as_bytes(), key: &key, principal: Principal(1) },
+                    Some(Need::PskOfClient { identity }) if identity != name.as_bytes() => Answer::Unknown,
+                    _ => Answer::Psk { identity: name.as_bytes(), key: &key, principal: Principal(1) },
                 };
                 if let Some(next) = self.with(|endpoint, cx| endpoint.resume(cx, id, answer)) {
-                    return self.on(next, peer, out);
+                    return self.on(next, (name, peer), out);
                 }
             }
             Event::Established(id) => {

@@ -14,13 +14,24 @@ use tegmen_control::{
 };
 use tegmen_host::x509::signer::SoftwareKey;
 use tegmen_store::{Database, Options, SealingKey};
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 const POLICY: &str = r#"[[rule]]
 subject = "tag:display"
 publisher = "tag:kitchen"
 allow = "read /*"
+
+[[rule]]
+subject = "tag:display"
+publisher = "controller"
+allow = "POST /ace-group/*"
 "#;
+
+/// Devices or groups that are added at the same time, which makes many of them durable at once.
+pub(crate) const AT_ONCE: usize = 256;
+
+/// A service, the key that signs its audit log, and its database.
+type Opened = (Arc<Service<Database>>, Arc<SoftwareKey>, Database);
 
 /// A directory that is removed at the end, and the runtime of the server.
 pub(crate) struct Scene(pub(crate) PathBuf, pub(crate) Runtime);
@@ -57,21 +68,52 @@ impl Scene {
         self.1.block_on(future)
     }
 
-    pub(crate) fn state(&self, name: &str) -> Result<State<Database>, Failure> {
+    /// Does something with each of many, [`AT_ONCE`] at the same time.
+    pub(crate) fn at_once<T, F>(
+        &self,
+        many: impl IntoIterator<Item = Result<T, Failure>>,
+        work: impl Fn(T) -> F,
+    ) -> Result<(), Failure>
+    where
+        F: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let mut many = many.into_iter();
+        self.1.block_on(async {
+            let mut all = JoinSet::new();
+            loop {
+                while all.len() < AT_ONCE
+                    && let Some(one) = many.next()
+                {
+                    all.spawn(work(one?));
+                }
+                let Some(done) = all.join_next().await else { return Ok(()) };
+                done.map_err(failure)??;
+            }
+        })
+    }
+
+    fn database(&self, name: &str) -> Result<Database, Failure> {
         let sealing = Some(Arc::new(SealingKey::from_file(&self.file("sealing.key")).map_err(failure)?) as Arc<_>);
-        let database = Database::open_with(&self.file(name), Options { sealing, ..Options::default() });
+        Database::open_with(&self.file(name), Options { sealing, ..Options::default() }).map_err(failure)
+    }
+
+    pub(crate) fn state(&self, name: &str) -> Result<State<Database>, Failure> {
+        self.state_of(self.database(name)?)
+    }
+
+    fn state_of(&self, database: Database) -> Result<State<Database>, Failure> {
         let sessions = AcceptedBounds { each: 1_000_000, ..AcceptedBounds::default() };
         let bounds = Bounds { sessions, ..Bounds::default() };
-        self.1.block_on(State::open(database.map_err(failure)?, bounds, Box::new(|_| {}))).map_err(failure)
+        self.1.block_on(State::open(database, bounds, Box::new(|_| {}))).map_err(failure)
     }
 
     /// A service with a policy, the publisher `oven` and the subscriber `display`.
-    pub(crate) fn service(&self) -> Result<Arc<Service<Database>>, Failure> {
+    pub(crate) fn service(&self) -> Result<Opened, Failure> {
         let pair = rcgen::KeyPair::generate().map_err(failure)?;
-        let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failure)?;
-        let audit =
-            AuditLog::open(&self.file("audit.log"), Arc::new(signer), AuditBounds::default()).map_err(failure)?;
-        let service = Service::new(self.state("grants.db")?, audit).map_err(failure)?;
+        let signer = Arc::new(SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).map_err(failure)?);
+        let audit = AuditLog::open(&self.file("audit.log"), Arc::clone(&signer) as _, AuditBounds::default());
+        let database = self.database("grants.db")?;
+        let service = Service::new(self.state_of(database.clone())?, audit.map_err(failure)?).map_err(failure)?;
         self.1.block_on(async {
             service.apply_policy("operator", ("policy.toml", POLICY), None).await.map_err(failure)?;
             for (words, credential) in [
@@ -80,7 +122,7 @@ impl Scene {
             ] {
                 service.add("operator", &device(words, credential)?).await.map_err(failure)?;
             }
-            Ok(Arc::new(service))
+            Ok((Arc::new(service), signer, database))
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Builds the wolfSSL source that the crate `wolfssl-sys` carries, with pre-shared keys and everything the processor
-//! can speed up.
+//! can speed up. The program of the multicast benchmark has this script too, and gets a library with multicast: with it, each
+//! connection is larger.
 //!
 //! `TEGMEN_WOLFSSL` may name an installed prefix instead; it must hold `lib/libwolfssl.a`.
 use std::{
@@ -21,7 +22,9 @@ fn main() {
 fn build() -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let (source, prefix) = (out.join("source"), out.join("prefix"));
-    let (complete, options) = (out.join("complete"), [OPTIONS, &[CFLAGS]].concat().join("\n"));
+    let is_mcast = env::var("CARGO_PKG_NAME").is_ok_and(|name| name.ends_with("mcast"));
+    let features = if is_mcast { [OPTIONS, &["--enable-mcast"]].concat() } else { OPTIONS.to_vec() };
+    let (complete, options) = (out.join("complete"), [&features[..], &[CFLAGS]].concat().join("\n"));
     // With other options it is another library.
     if fs::read_to_string(&complete).is_ok_and(|built| built == options) {
         return prefix;
@@ -30,7 +33,7 @@ fn build() -> PathBuf {
     copy(&vendored_source(), &source).expect("the source can be copied");
     run(Command::new("autoreconf").args(["--install", "--force"]), &source);
     run(
-        Command::new("./configure").arg(format!("--prefix={}", prefix.display())).args(OPTIONS).env("CFLAGS", CFLAGS),
+        Command::new("./configure").arg(format!("--prefix={}", prefix.display())).args(features).env("CFLAGS", CFLAGS),
         &source,
     );
     run(Command::new("make").args(["-j1", "install"]), &source);
@@ -67,7 +70,8 @@ fn run(command: &mut Command, directory: &Path) {
 }
 
 /// A callback that hears of a peer that was verified, too, learns who it is; one public key is expected at most.
-const CFLAGS: &str = "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_STATIC_RSA -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
+const CFLAGS: &str =
+    "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_STATIC_RSA -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
 
 const OPTIONS: &[&str] = &[
     "--enable-static",

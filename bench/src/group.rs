@@ -1,0 +1,20 @@
+//! Groups after Axiom: their records beside pairwise ones, joins beside introspections, and both beside other stacks.
+
+mod joins;
+mod peers;
+mod records;
+
+use crate::{
+    Options,
+    report::{Header, Report},
+};
+use tegmen_bench_line::Failure;
+
+/// Measures all of it.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    records::rows(options.passes, &mut report)?;
+    peers::rows(options.passes, &mut report)?;
+    joins::rows(options, &mut report)?;
+    Ok(report)
+}

@@ -1,0 +1,370 @@
+//! Records of a group beside records of DTLS sessions, with the same content and length of the tag, in turn in each pass.
+//!
+//! One member speaks with [`MANY`] others, and each record is of another one than the record before. The same holds for the
+//! sessions beside the group. All states are there before the measurement.
+
+use crate::{
+    failure::failure,
+    limit::nanoseconds,
+    ours::{Ours, path_at_server},
+    report::{OURS, Report, Row, Samples},
+};
+use tegmen::{
+    address::{Address, Path},
+    axiom::{Association, Kept, Member, Opened, Proof, SenderId, Suite},
+    buf::Frame,
+    crypto::KEY_LEN,
+    dtls::{Channel, CipherSuite, Config, Record, Records, Suites, record::ContentType},
+    endpoint::HEADROOM,
+    identity::PeerId,
+};
+use tegmen_bench_line::{Failure, Pair, Tally, Wire};
+use tegmen_host::provider::HostCrypto;
+
+/// Members that one member speaks with.
+pub(super) const MANY: usize = 64;
+/// Least share of the rate of pairwise records.
+const RECORDS_MIN: f64 = 0.9;
+/// Bytes of content.
+pub(super) const SIZES: [usize; 2] = [16, 64];
+/// Turns of a pass, in each of which each of the many has a record.
+const TURNS: u32 = 2_000;
+/// Bytes of the longest record.
+const ROOM: usize = 192;
+const PORT: u16 = 5684;
+
+/// The traffic of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Traffic {
+    /// The response of each listener to the sender, with the individual keys.
+    Responses,
+    /// A request of each of the senders to the listener, with the key of the group.
+    Requests,
+    /// One request, which each listener opens.
+    OneRequest,
+}
+
+impl Traffic {
+    pub(super) fn said(self) -> String {
+        match self {
+            Self::Responses => format!("response of each of {MANY} listeners, seal + open"),
+            Self::Requests => format!("request of each of {MANY} senders, seal + open"),
+            Self::OneRequest => format!("one request to {MANY} listeners, sealed once, for each listener"),
+        }
+    }
+}
+
+/// Adds the rows of all suites, sizes and kinds of traffic.
+pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
+    report.header.notes.push(format!(
+        "records: one member speaks with {MANY} others, and each record is of another one than the record before, as with sessions; \
+         all states are there; both ends in one thread, without a network; DTLS sessions have no CCM with 16 bytes of tag, so \
+         they have GCM; no number depends on a seed, since only keys are random"
+    ));
+    let kinds = [
+        (Suite::Ccm8, "CCM_8", Suites::CCM_8, CipherSuite::PSK_WITH_AES_128_CCM_8),
+        (Suite::Ccm, "CCM", Suites::GCM, CipherSuite::PSK_WITH_AES_128_GCM_SHA256),
+        (Suite::Gcm, "GCM", Suites::GCM, CipherSuite::PSK_WITH_AES_128_GCM_SHA256),
+    ];
+    for (suite, name, suites, channel) in kinds {
+        let (mut sessions, mut channels) = (Sessions::new(suites)?, Channels::new(channel)?);
+        for size in SIZES {
+            let content = vec![0x5a; size];
+            for traffic in [Traffic::Responses, Traffic::Requests, Traffic::OneRequest] {
+                let operation = format!("{}, {size} B, {name}", traffic.said());
+                eprintln!("{operation}");
+                let mut samples = Samples::new(operation, "1/CPU s", true);
+                let mut group = Group::<KEY_LEN>::new(suite)?;
+                for pass in 0..passes {
+                    for turn in 0..3 {
+                        let (name, rate) = match (pass + turn) % 3 {
+                            0 => (OURS, rate(|| group.turn(traffic, &content))?),
+                            1 => (Sessions::NAME, rate(|| sessions.turn(traffic, &content))?),
+                            _ => (Channels::NAME, rate(|| channels.turn(&content))?),
+                        };
+                        samples.push(name, rate);
+                    }
+                }
+                report.rows.extend(samples.rows().into_iter().map(|row| judge(row, traffic)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Demands of a group what the sessions do, with the same work. The records alone find no session.
+fn judge(row: Row, traffic: Traffic) -> Row {
+    if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
+        return row;
+    }
+    Row { judged: row.judge_bound(RECORDS_MIN), ..row }
+}
+
+/// Records for each CPU second, in a pass of many turns.
+pub(super) fn rate(mut turn: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
+    turn()?;
+    let spent = nanoseconds(|| (0..TURNS).try_for_each(|_| turn()))?;
+    Ok(MANY as f64 * f64::from(TURNS) * 1e9 / spent)
+}
+
+/// Datagrams of a turn, each in a place of its own.
+struct Datagrams(Vec<([u8; ROOM], usize)>);
+
+impl Datagrams {
+    fn new() -> Self {
+        Self(vec![([0; ROOM], 0); MANY])
+    }
+
+    /// Opens the datagram of each of the many, and compares what comes out.
+    #[inline]
+    fn open_each(
+        &mut self,
+        content: &[u8],
+        mut open: impl FnMut(usize, &mut [u8]) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        for (at, (datagram, len)) in self.0.iter_mut().enumerate() {
+            if !open(at, &mut datagram[..*len])? {
+                return Err(Failure::new(format!("{} bytes came out changed", content.len())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a record with the content into the place.
+#[inline]
+fn sealed(
+    (place, len): &mut ([u8; ROOM], usize),
+    headroom: usize,
+    content: &[u8],
+    seal: impl FnOnce(&mut Frame<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut frame = Frame::new(place, headroom);
+    frame.append(content).map_err(failure)?;
+    seal(&mut frame)?;
+    *len = frame.finish().len();
+    Ok(())
+}
+
+/// A member, and many others that have exchanged a request and a response with it. `KEY` is the length of a key.
+pub(super) struct Group<const KEY: usize> {
+    one: Box<Member<MANY, MANY, KEY>>,
+    many: Vec<Member<1, 1, KEY>>,
+    /// The addresses of the many.
+    addresses: Vec<Address>,
+    /// The sender, as the listeners know it.
+    sender: SenderId,
+    /// Of the one, and of the many.
+    cryptos: [HostCrypto; 2],
+    datagrams: Datagrams,
+}
+
+impl<const KEY: usize> Group<KEY> {
+    pub(super) fn new(suite: Suite) -> Result<Self, Failure> {
+        let mut cryptos = [HostCrypto::from_os().map_err(failure)?, HostCrypto::from_os().map_err(failure)?];
+        let address = |number: usize| Address::from(std::net::SocketAddr::from(([10, 0, 0, number as u8], PORT)));
+        let association = |number: usize| Association {
+            group_id: 1,
+            group: std::net::SocketAddr::from(([239, 0, 0, 1], PORT)).into(),
+            suite,
+            epoch: 1,
+            senders: MANY as u16 + 1,
+            sender_id: Some(number as u8),
+            address: address(number).ip,
+            master_secret: &[7; 48],
+            client_random: &[8; 32],
+            server_random: &[9; 32],
+        };
+        let mut one = Box::new(Member::new(&mut cryptos[0], &association(0), &Kept::default()).map_err(failure)?);
+        one.extend(&one.reserve(u64::MAX, u64::MAX));
+        let mut many = Vec::new();
+        for number in 1..=MANY {
+            let member = Member::new(&mut cryptos[1], &association(number), &Kept::default());
+            let mut member: Member<1, 1, KEY> = member.map_err(failure)?;
+            member.extend(&member.reserve(u64::MAX, u64::MAX));
+            // The response to a join names them.
+            member.know_sender::<HostCrypto>(0, 0).map_err(failure)?;
+            one.know_sender::<HostCrypto>(number as u8, 0).map_err(failure)?;
+            many.push(member);
+        }
+        let mut datagrams = Datagrams::new();
+        let mut tsn = 0;
+        let request = &mut datagrams.0[0];
+        sealed(request, one.overhead().0, b"", |frame| {
+            tsn = one.seal_request(&mut cryptos[0], frame).map_err(failure)?;
+            Ok(())
+        })?;
+        let mut sender = None;
+        for member in &mut many {
+            let (mut copy, len) = *request;
+            let mut records = Records::new(&mut copy[..len]);
+            sender = Some(member.open_request(&mut cryptos[1], record(&mut records)?).map_err(failure)?.0);
+        }
+        let sender = sender.ok_or_else(|| Failure::new("nobody opened the request"))?;
+        let addresses = (1..=MANY).map(address).collect();
+        let mut group = Self { one, many, addresses, sender, cryptos, datagrams };
+        group.seal_responses(b"")?;
+        group.first_contact(tsn)?;
+        Ok(group)
+    }
+
+    /// One record of each of the many, or for each.
+    pub(super) fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
+        match traffic {
+            Traffic::Responses => {
+                self.seal_responses(content)?;
+                let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
+                datagrams.open_each(content, |at, datagram| {
+                    let mut records = Records::new(datagram);
+                    let opened = one.open_response(crypto, &addresses[at], record(&mut records)?);
+                    Ok(is_fresh(&opened.map_err(failure)?, content))
+                })
+            }
+            Traffic::Requests => {
+                let Self { one, many, cryptos: [crypto, of_many], datagrams, .. } = self;
+                for (member, place) in many.iter_mut().zip(&mut datagrams.0) {
+                    sealed(place, member.overhead().0, content, |frame| {
+                        member.seal_request(of_many, frame).map(drop).map_err(failure)
+                    })?;
+                }
+                datagrams.open_each(content, |_, datagram| {
+                    let mut records = Records::new(datagram);
+                    let (_, opened) = one.open_request(crypto, record(&mut records)?).map_err(failure)?;
+                    Ok(is_fresh(&opened, content))
+                })
+            }
+            Traffic::OneRequest => {
+                let Self { one, many, cryptos: [crypto, of_many], datagrams, .. } = self;
+                let [first, others @ ..] = datagrams.0.as_mut_slice() else { return Ok(()) };
+                sealed(first, one.overhead().0, content, |frame| {
+                    one.seal_request(crypto, frame).map(drop).map_err(failure)
+                })?;
+                // The network copies it.
+                others.fill(*first);
+                datagrams.open_each(content, |at, datagram| {
+                    let mut records = Records::new(datagram);
+                    let (_, opened) = many[at].open_request(of_many, record(&mut records)?).map_err(failure)?;
+                    Ok(is_fresh(&opened, content))
+                })
+            }
+        }
+    }
+
+    fn seal_responses(&mut self, content: &[u8]) -> Result<(), Failure> {
+        let Self { many, sender, cryptos: [_, crypto], datagrams, .. } = self;
+        for (member, place) in many.iter_mut().zip(&mut datagrams.0) {
+            sealed(place, member.overhead().0, content, |frame| {
+                member.seal_response(crypto, *sender, frame).map_err(failure)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Opens the first response of each listener, and keeps the states of all.
+    fn first_contact(&mut self, tsn: u64) -> Result<(), Failure> {
+        let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
+        datagrams.open_each(b"", |at, datagram| {
+            let mut records = Records::new(datagram);
+            match one.open_response(crypto, &addresses[at], record(&mut records)?).map_err(failure)? {
+                Opened::Unverified(_, unverified) => {
+                    one.accept::<HostCrypto>(unverified, Proof::AnswerTo(tsn)).map_err(failure).map(|()| true)
+                }
+                _ => Ok(false),
+            }
+        })
+    }
+}
+
+/// True if it is a new record with this content.
+#[inline]
+fn is_fresh(opened: &Opened<'_>, content: &[u8]) -> bool {
+    matches!(opened, Opened::Fresh(opened) if **opened == *content)
+}
+
+/// The record of a datagram.
+#[inline]
+fn record<'r>(records: &'r mut Records<'_>) -> Result<Record<'r>, Failure> {
+    records.next_record().ok_or_else(|| Failure::new("no record"))?.map_err(failure)
+}
+
+/// A session with each of the many, at an endpoint for each end.
+struct Sessions {
+    stack: Ours,
+    /// The sessions at the endpoint of the clients, and at that of the servers.
+    peers: [Vec<PeerId>; 2],
+    /// The paths at the same endpoints.
+    paths: [Vec<Path>; 2],
+    datagrams: Datagrams,
+}
+
+impl Sessions {
+    const NAME: &str = "DTLS sessions";
+
+    fn new(suites: Suites) -> Result<Self, Failure> {
+        let mut stack = Ours::new(Config { suites, ..Config::default() })?;
+        let (mut wire, mut tally) = (Wire::default(), Tally::default());
+        let (mut peers, mut paths) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        for number in 1..=MANY as u32 {
+            let mut pair = Pair::establish(&mut stack, &mut wire, &mut tally)?;
+            pair.transfer(&mut wire, &mut tally, b"first", &mut [0; 8])?;
+            let at_server = path_at_server(number);
+            paths[0].push(Path { local: at_server.remote, remote: at_server.local });
+            paths[1].push(at_server);
+            peers[0].push(pair.client.keep()?);
+            peers[1].push(pair.server.keep()?);
+        }
+        Ok(Self { stack, peers, paths, datagrams: Datagrams::new() })
+    }
+
+    /// One record of each of the many, or for each.
+    fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
+        // The many are the clients.
+        let (from, to) = if traffic == Traffic::OneRequest { (1, 0) } else { (0, 1) };
+        let sides = [&self.stack.client, &self.stack.server];
+        {
+            let node = &mut sides[from].borrow_mut().node;
+            for (peer, place) in self.peers[from].iter().zip(&mut self.datagrams.0) {
+                sealed(place, HEADROOM, content, |frame| node.seal_frame(*peer, frame))?;
+            }
+        }
+        let node = &mut sides[to].borrow_mut().node;
+        let paths = &self.paths[to];
+        self.datagrams.open_each(content, |at, datagram| Ok(*node.open(&paths[at], datagram)? == *content))
+    }
+}
+
+/// The keys and numbers of a session with each of the many, without an endpoint that finds them.
+struct Channels {
+    pairs: Vec<[Channel; 2]>,
+    cryptos: [HostCrypto; 2],
+    datagrams: Datagrams,
+}
+
+impl Channels {
+    const NAME: &str = "DTLS records alone";
+
+    fn new(suite: CipherSuite) -> Result<Self, Failure> {
+        let cryptos = [HostCrypto::from_os().map_err(failure)?, HostCrypto::from_os().map_err(failure)?];
+        let mut pairs = Vec::new();
+        for number in 0..MANY as u8 {
+            let block: Vec<u8> = (0..40).map(|at: u8| at.wrapping_mul(number.wrapping_add(3))).collect();
+            let end = |client| suite.channel(false, &block, client).ok_or_else(|| Failure::new("no channel"));
+            pairs.push([end(true)?, end(false)?]);
+        }
+        Ok(Self { pairs, cryptos, datagrams: Datagrams::new() })
+    }
+
+    /// One record of each of the many.
+    fn turn(&mut self, content: &[u8]) -> Result<(), Failure> {
+        let Self { pairs, cryptos: [crypto, of_many], datagrams } = self;
+        for ([channel, _], place) in pairs.iter_mut().zip(&mut datagrams.0) {
+            sealed(place, HEADROOM, content, |frame| {
+                channel.seal(of_many, ContentType::APPLICATION_DATA, frame).map_err(failure)
+            })?;
+        }
+        datagrams.open_each(content, |at, datagram| {
+            let mut records = Records::new(datagram);
+            Ok(*pairs[at][1].open(crypto, record(&mut records)?).map_err(failure)? == *content)
+        })
+    }
+}
