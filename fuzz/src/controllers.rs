@@ -3,7 +3,7 @@
 use crate::Input;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen::axiom::{KeyPath, Rekeyed};
@@ -162,7 +162,8 @@ impl Script<'_> {
     }
 
     async fn admit(&mut self, at: usize, which: usize, options: u8) {
-        let address = (options & 4 == 0).then(|| IpAddr::V4(Ipv4Addr::new(10, 0, 0, options >> 5)));
+        let address =
+            (options & 4 == 0).then(|| IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(options >> 5))));
         let (sends, checks_signatures) = (options & 1 == 0 || address.is_none(), options & 2 == 0 && self.signs);
         let new = NewMember { name: name(which), address, sends, checks_signatures };
         let outcome = self.controllers[at].admit(&self.group, &new).await;
