@@ -22,7 +22,7 @@ pub struct Listener<F> {
     /// The member.
     pub group: Provisioned<F, SENDERS, 0>,
     lamp: Lamp,
-    /// No request is challenged before.
+    /// The time before which the listener sends no challenge.
     challenges_from: Instant,
     /// A response with its protection.
     response: [u8; RESPONSE_LEN],

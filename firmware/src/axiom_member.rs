@@ -24,7 +24,7 @@ pub struct GroupMember<F: Flash> {
     /// From the address of the member to the controller.
     controller: Path,
     session: Session,
-    /// Nothing is asked, and no session is opened, before.
+    /// The time before which the member sends no request for keys, and opens no session.
     due: Instant,
     keys: Keys<F>,
 }

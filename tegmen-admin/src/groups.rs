@@ -58,8 +58,8 @@ async fn check_device<S: Store>(api: &Api<S>, member: &str) -> Result<(), Proble
     }
 }
 
-/// Evicts a member that its device left while it was admitted: nobody else evicts it, because it was no member then. Returns the
-/// refusal.
+/// Evicts a member whose device was disabled or removed during its admission. The controller does not evict such a member itself,
+/// because the device was not a member when it was disabled. Returns the refusal.
 async fn left_meanwhile<S: Store>(api: &Api<S>, group: &str, member: &str) -> Result<Option<Problem>, Problem> {
     match check_device(api, member).await {
         Ok(()) => Ok(None),

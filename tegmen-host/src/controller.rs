@@ -191,9 +191,9 @@ impl Controller {
         }
     }
 
-    /// Keeps the member up to date: asks for its keys when it seems to have missed an epoch. Each question waits for a random
-    /// time, because all members may have missed the same message. Anybody can cause such a question. So the time to the next one
-    /// doubles after each that has no answer or brings nothing new. Ends when the member is evicted.
+    /// Keeps the member up to date: asks for its keys when it seems to have missed an epoch. Each request waits for a random
+    /// time, because all members may have missed the same message. Anybody can cause such a request. So the time to the next request
+    /// doubles after each one that has no response or brings nothing new. Ends when the member is evicted.
     pub async fn follow(&self, membership: &Membership, pace: Pace) {
         let mut wait = pace.shortest;
         while !membership.is_evicted() {

@@ -1,6 +1,6 @@
 //! Records of a group beside records of DTLS sessions, with the same content and length of the tag, in turn in each pass.
 //!
-//! One member speaks with [`MANY`] others, and each record is of another one than the record before. The same holds for the
+//! One member speaks with [`MANY`] others, and successive records belong to different ones. The same holds for the
 //! sessions beside the group. All states are there before the measurement.
 
 use crate::{

@@ -34,7 +34,7 @@ pub(crate) struct SendImage {
     /// Milliseconds between two blocks.
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     interval: u64,
-    /// Send blocks at most N times, those that members lack.
+    /// Send the blocks that members lack in at most N passes.
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: u32,
 }
@@ -123,7 +123,10 @@ fn text_of(report: &ImageReport, digest: &[u8; 32]) -> String {
         ImageReport::Lacks(gaps) if gaps.is_empty() => "has all blocks, and verifies them".to_owned(),
         ImageReport::Lacks(gaps) => format!("lacks {} bytes or more, in {} places", lacks(gaps), gaps.len()),
         ImageReport::Busy(other) => {
-            format!("receives another image ({}), and takes this one when that is silent for a minute", to_hex(other))
+            format!(
+                "receives another image ({}), and takes this one if that gets no new block for a minute",
+                to_hex(other)
+            )
         }
         ImageReport::TooLarge(max) => format!("takes no image of more than {max} bytes (serve --image-max)"),
     }

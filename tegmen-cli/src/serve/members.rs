@@ -68,7 +68,7 @@ impl Members {
                 (_, Err(error)) => log.event(Level::Error, || error.to_string(), || json!({ "event": "member", "error": error.to_string() })),
                 _ => log.event(
                     Level::Warn,
-                    || format!("group {name}: a missed epoch cannot be made up for: give --member-credentials, and a membership with a controller"),
+                    || format!("group {name}: this member cannot get the keys of an epoch that it misses: give --member-credentials, and a membership with a controller"),
                     || json!({ "event": "member", "group": name, "follows": false }),
                 ),
             }

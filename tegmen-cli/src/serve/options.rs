@@ -203,13 +203,13 @@ pub(super) struct Groups {
     /// Send the rekey messages of a change N times again, so that members get what was lost.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=16))]
     pub(super) rekey_repetitions: u8,
-    /// Seconds before rekey messages are sent again for the first time; before each further time twice as long.
+    /// Seconds before rekey messages are sent again for the first time; each later wait is twice as long.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(super) rekey_wait: f64,
-    /// Begin an epoch in each group whose epoch has lasted for this number of seconds; 0 begins none without a change.
+    /// Rekey each group when its epoch is this number of seconds old; 0 rekeys only at a change.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(super) rekey_period: u64,
-    /// Seconds in which a device joins a group once, after four times at once; 0 sets no limit. Each join begins an epoch.
+    /// A device joins a group four times at once, and then once in this number of seconds; 0 sets no limit. Each join begins an epoch.
     #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) join_interval: u64,
     /// Answer requests to a group after Axiom with the membership in this directory, which `tegmen group join` made; may be

@@ -31,7 +31,7 @@ pub(super) struct Shown {
     pub(super) counts: Counts,
     pub(super) pulse: Pulse,
     pub(super) operation: watch::Receiver<Operation>,
-    /// That of the controller of groups, if the server has one.
+    /// The outbox of the controller of groups, if the server has one.
     pub(super) outbox: Option<Outbox>,
 }
 

@@ -73,7 +73,7 @@ impl Group {
         let at = addresses.group();
         let created = access.controller().create(GROUP, GroupConfig::at(at), &[]).await;
         created.map_err(|error| unproved("joined", &error))?;
-        // The controller names it to the lamps that join later, so they need no proof that its first request is new.
+        // The switch joins first: the controller names its SenderID to the lamps, so they do not challenge its first request.
         let switch = Device::enrol(&SWITCH, addresses.own(OF_SWITCH), access, folder).await?;
         let membership = switch.join(true).await.map_err(failed)?;
         let mut lamps = Vec::new();
@@ -157,7 +157,7 @@ fn leave_out(out: Output, why: &str) {
 struct Story<'a> {
     out: Output,
     group: &'a Group,
-    /// That of the switch.
+    /// The membership of the switch.
     membership: Membership,
     outsider: Outsider,
     /// The requests of the switch, as the outsider heard them.
@@ -229,7 +229,8 @@ impl Story<'_> {
         self.drop("replayed", |name| Dropped { other: u32::from(name == EVICTED), ..Dropped::default() }).await?;
         let before = self.group.lights();
         self.attack("replayed", &recorded).await?;
-        // Of the two, the members know one by its number, and the evicted lamp the other one. Each lacks the keys of the other epoch.
+        // A member drops one request as a replay, and the other one because it has no keys of that epoch. The evicted lamp drops them
+        // for the opposite reasons.
         self.drop("replayed", |_| Dropped { replayed: 1, other: 1, ..Dropped::default() }).await?;
         self.unchanged("replayed", &before)?;
         let step = Step {

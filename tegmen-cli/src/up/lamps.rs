@@ -34,7 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Addresses([u8; 2]);
 
 impl Addresses {
-    /// Draws them.
+    /// Draws random addresses.
     pub(super) fn draw() -> Result<Self, Failure> {
         // 127.0.0.0/16 is left to other programs.
         Ok(Self(random::bytes()?.map(|byte| 1 + byte % 254)))

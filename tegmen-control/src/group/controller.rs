@@ -337,7 +337,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 .put(rows::deleted(&identity), Value::Plain(Vec::new()));
             match self.store.commit(transaction).await {
                 Ok(_) => {
-                    // What a failure leaves, the next deletion deletes.
+                    // If this fails, the next deletion of any group removes the remaining rows.
                     let _ = self.clean().await;
                     return Ok(());
                 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Joins of one member of a group at once.
 const AT_ONCE: u32 = 4;
-/// Members that are remembered before those are forgotten whose joins are long ago.
+/// Entries above which those without recent joins are removed.
 const REMEMBERED: usize = 1024;
 
 /// The joins of members: [`AT_ONCE`] at once, and one in each interval from then on.
@@ -17,9 +17,9 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time at which a member may join as often at once as one that never joined, by group and name.
+    /// The time at which a member has all its [`AT_ONCE`] joins again, by group and name.
     free: HashMap<(String, String), Instant>,
-    /// The number of members at which those are forgotten that are free.
+    /// The number of entries at which those without recent joins are removed next.
     most: usize,
 }
 

@@ -80,7 +80,7 @@ struct Waiting {
     from_rows: bool,
     /// Changes in their order.
     passes: VecDeque<Pass>,
-    /// True if changes were left out since the messages of all were sent.
+    /// True if a change was dropped since the messages of all changes were sent.
     left_out: bool,
 }
 
@@ -98,7 +98,7 @@ struct Pass {
 /// The place of a message among those of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Position {
-    /// The number of times that all were sent.
+    /// The number of times that all messages were sent.
     round: u8,
     /// The number of messages that were sent this time.
     sent: usize,
@@ -180,7 +180,7 @@ impl Outbox {
         self.queue().next(now)
     }
 
-    /// The message that [`Self::next`] has given was sent, or not.
+    /// Notes that the message of [`Self::next`] was sent, or that the system refused it.
     pub(super) fn sent(&self, due: &Due, is_sent: bool, pace: &Pace, now: Instant) {
         let count = if is_sent { &self.0.messages } else { &self.0.failures };
         count.fetch_add(1, Ordering::Relaxed);
@@ -198,17 +198,17 @@ impl Outbox {
             pass.waiting.push(sender);
             receiver
         };
-        // A pass that is left out drops the other end.
+        // A change that is dropped closes the channel.
         let _ = receiver.await;
     }
 }
 
-/// A change was left out, for the first time since the messages of all were sent or not.
+/// A change was dropped. True for the first one since the messages of all changes were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct IsFirst(bool);
 
 impl Queue {
-    /// Returns a value if the oldest change was left out.
+    /// Returns a value if the oldest change was dropped.
     fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> Option<IsFirst> {
         let Rekeying { epoch, messages, .. } = rekeying;
         let waiting = self.groups.entry(group.to_owned()).or_default();

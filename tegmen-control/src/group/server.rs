@@ -267,7 +267,7 @@ impl<S: Store> GroupServer<S> {
             added => (added?, Code::CREATED),
         };
         self.changed(group, &rekeying, format!("{who} joined the group {group}"));
-        // A device that was disabled meanwhile was no member then, and was not evicted.
+        // The controller did not evict a device that was disabled during the join, because it was not a member yet.
         if self.authority.client(&identity).as_deref() != Some(who) {
             let rekeying = controller.evict(group, who).await?;
             self.changed(

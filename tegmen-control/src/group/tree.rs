@@ -48,7 +48,7 @@ pub(super) struct Path {
     pub(super) leaf: u32,
     /// True if the member of the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The lowest ones may have no secret any more.
+    /// The nodes from the leaf upwards. The lowest ones have no secret if the change deletes it.
     pub(super) nodes: Nodes,
 }
 
@@ -332,8 +332,8 @@ impl KeyTree {
         if self.epoch == 1 {
             return Ok(messages);
         }
-        // The child of each node from whose secret its own follows. The members below the other child get a message, unless it is the
-        // leaf of a member that joins, too.
+        // For each node, the child from whose secret that of the node is derived. The members below the other child get a message,
+        // unless that child is the leaf of a joining member.
         let below = self.changed.iter().flat_map(|leaf| path(*leaf)).filter(|node| *node > 1);
         let sources: BTreeMap<u32, u32> = below.map(|child| (child / 2, child)).collect();
         // The lowest level comes first: the secret that encrypts a message may be new, and an earlier message then has it.

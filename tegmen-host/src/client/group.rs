@@ -246,7 +246,7 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
             node.request_protected_group(cx, group, until, request.method, |builder| request.write(builder, part), out);
         match sent {
             Ok((_, len)) => self.send(remote, len).await,
-            // Other members that asked for it do not serve this request.
+            // Members whose Echo is not sent again do not serve this request.
             Err(SendError::Busy) => Ok(()),
             Err(error) => Err(refused(error, membership.name())),
         }
@@ -315,7 +315,7 @@ impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
             }
             return self.challenged.push(from.ip());
         }
-        // A member may answer the repetition for another one, too.
+        // A member may also respond to a repetition with the Echo of another member.
         if is_protected && self.responded.contains(&from.ip()) {
             return;
         }

@@ -10,7 +10,7 @@ use tegmen::coap::{Block, block};
 const MAX_BLOCKS: usize = 1 << 20;
 /// Bytes of a report for which there is always space.
 const REPORT: usize = 256;
-/// Questions in a row after which the sender gives up, if no member got further, and none is to become free.
+/// Successive requests without progress after which the sender gives up, unless a member receives another image.
 const MAX_IDLE: u32 = 3;
 
 /// The reason why bytes are not sent as an image.
@@ -43,7 +43,7 @@ pub enum Advance {
     Again,
     /// All members that answered have the image, and none is missing.
     Done,
-    /// The members got no further in the last questions, or none of those that do not have the image takes it.
+    /// The last requests brought no progress, or no member without the image takes it.
     GivenUp,
 }
 
@@ -56,7 +56,7 @@ pub struct ImageTransfer<'i> {
     id: ImageId,
     block: Block,
     members: BTreeMap<IpAddr, ImageReport>,
-    /// Questions in a row in which no member got further.
+    /// Successive requests without progress of a member.
     idle: u32,
     /// A member got further since the last step.
     is_further: bool,
@@ -115,7 +115,7 @@ impl<'i> ImageTransfer<'i> {
         *report == ImageReport::Complete(self.digest)
     }
 
-    /// Takes the end of a question; `is_missing` is true if a member that is expected did not answer.
+    /// Takes the end of a request for reports; `is_missing` is true if an expected member did not respond.
     pub fn advance(&mut self, is_missing: bool) -> Advance {
         let all = !self.members.is_empty() && self.members.values().all(|report| self.is_complete(report));
         if all && !is_missing {
@@ -125,7 +125,7 @@ impl<'i> ImageTransfer<'i> {
         if !is_missing && !self.members.is_empty() && self.members.values().all(is_settled) {
             return Advance::GivenUp;
         }
-        // A member that receives another image becomes free when that is silent.
+        // A member that receives another image takes this one after no new block of the other came for 60 seconds.
         let is_busy = self.members.values().any(|report| matches!(report, ImageReport::Busy(_)));
         let is_further = std::mem::take(&mut self.is_further) || is_busy;
         self.idle = if is_further { 0 } else { self.idle + 1 };

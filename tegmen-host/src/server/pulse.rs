@@ -13,9 +13,8 @@ pub struct Pulse {
 
 impl Pulse {
     /// Asks each shard. Returns true when all have answered, and false if one has ended. The [totals](super::Counts::totals) are then
-    /// not older than this call. Of a server that drains, shards
-    /// without work end before the others, and one that answers is enough. A shard that is stuck never answers, so limit the
-    /// time of this call.
+    /// not older than this call. Of a server that drains, shards without work end before the others, and one that answers is enough.
+    /// A shard that is stuck never answers, so limit the time of this call.
     pub async fn beats(&self) -> bool {
         let (sender, mut answers) = mpsc::unbounded_channel();
         for shard in &*self.shards.shards {

@@ -15,8 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Runs the papers, the comparison with ns-3 (with at most this number of seeds) and these plans, each with a name.
-/// `messages` are those of access control, and `rekeying` is that of groups. Writes the report to `folder`, and returns the path of its HTML file. Calls `done` with the name of the part, and
-/// the numbers of its finished runs and of all its runs.
+/// `messages` are those of access control, and `rekeying` is that of groups. Writes the report to `folder`, and returns the path of
+/// its HTML file. Calls `done` with the name of the part, and the numbers of its finished runs and of all its runs.
 ///
 /// # Errors
 /// If a file cannot be written.

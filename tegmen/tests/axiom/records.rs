@@ -145,7 +145,7 @@ fn a_member_of_no_group_refuses_everything_and_begins_as_a_new_one() {
     let response = try_response(&mut empty, crypto, from, b"done").unwrap();
     assert_eq!(hear_response(&mut sender, crypto, &group::address(2), &response).unwrap().unverified().0, b"done");
 
-    // What it knew of others is gone when it begins again.
+    // A member that begins again has no states of others.
     empty.begin(crypto, &group.association(2), &empty.reserve(0, 0)).unwrap();
     let next = try_request(&mut sender, crypto, b"off").unwrap();
     assert_eq!(hear_request(&mut empty, crypto, &next).unwrap().1.unverified().0, b"off");

@@ -22,7 +22,7 @@ pub(super) type Waiting = Mutex<VecDeque<Joining>>;
 /// A member that waits.
 pub(super) struct Joining {
     new: NewMember,
-    /// False if the member is refused that is one already.
+    /// True if an existing member gets new secrets; false if the controller refuses it.
     again: bool,
     answer: oneshot::Sender<Result<Rekeying, GroupError>>,
 }

@@ -84,7 +84,7 @@ impl View<'_> {
         let printed = paper.figures11and12[role];
         let reaches = |ratios: [f64; 2]| ratios.iter().all(|ratio| ratio.round() >= printed);
         let reached = |listeners: &&usize| reaches(ratio(**listeners, Load::Paper, Energy::radio_by_frame));
-        // The least size from which on all larger ones reach it.
+        // The smallest group that reaches the factor, as all larger ones do.
         let from = self.effort.listeners.iter().rev().take_while(reached).last();
         let from = from.map_or("in no size of group".into(), |listeners| format!("from {} members on", listeners + 1));
         let [ours, light] = Load::ALL.map(|load| ratio(LISTENERS, load, Energy::radio_by_frame));
@@ -158,7 +158,7 @@ impl View<'_> {
         Figure::conclusion("conclusion/overhead_is_independent_of_the_size".into(), most < 1.1, &what)
     }
 
-    /// From which size on Axiom reaches the factors of the paper.
+    /// Returns the smallest group from which on Axiom reaches the factors of the paper.
     fn advantage_by_size(&self) -> Vec<Figure> {
         let ratio = |listeners, other, of: fn(&Part) -> f64| {
             let case = |scheme| Case { listeners, ..Case::paper(scheme) };
