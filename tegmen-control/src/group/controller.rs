@@ -25,7 +25,7 @@ use tegmen_host::group::groupcomm::{GROUPS, GroupKeys, address_bytes};
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::Signer;
-use tegmen_store::clock::now_millis;
+use tegmen_store::clock::now;
 use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
@@ -811,11 +811,6 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    now_millis() / 1000
 }
 
 fn check_name(name: &str) -> Result<(), GroupError> {

@@ -1,6 +1,6 @@
 //! Members that join: those that wait for the same group join it in one epoch.
 
-use super::{Controller, Group, PLANS, Place, Step, check_member_name, now};
+use super::{Controller, Group, PLANS, Place, Step, check_member_name};
 use crate::group::config::GroupError;
 use crate::group::members::{Member, NewMember};
 use crate::group::rekeying::Rekeying;
@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
+use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
 use tokio::sync::oneshot;
 
