@@ -76,6 +76,15 @@ pub enum MembershipError {
         /// The epoch of the controller.
         theirs: u16,
     },
+    /// The controller has admitted the member again since then, so something else has the same keys.
+    #[error(
+        "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
+         two would use the same nonces: end the other one and join again, or give each its own credentials"
+    )]
+    AdmittedAgain {
+        /// The name of the group.
+        group: String,
+    },
     /// The interface of the group is not there.
     #[error(transparent)]
     Interface(#[from] GroupError),

@@ -13,6 +13,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// Its name.
 pub(super) const MEMBER: &str = "member.toml";
+/// The name of the next content of the file while it is written.
+pub(super) const DRAFT: &str = "member.toml.new";
 
 /// The settings of a member that its controller does not give.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -90,7 +92,9 @@ impl MemberFile {
 /// Replaces a file that only its owner can read, durably.
 pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let draft = beside(file, "new");
-    let mut handle = private::open(File::options().write(true).create(true).truncate(true), &draft)?;
+    // Nobody else may have it open.
+    let _ = std::fs::remove_file(&draft);
+    let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
     parts.iter().try_for_each(|part| handle.write_all(part))?;
     handle.sync_all()?;
     std::fs::rename(&draft, file)?;

@@ -9,7 +9,7 @@
 
 use super::MembershipError;
 use super::event::{Behind, MembershipEvent};
-use super::file::{MEMBER, MemberFile, MemberSettings, file_error};
+use super::file::{DRAFT, MEMBER, MemberFile, MemberSettings, file_error};
 use super::groupcomm::GroupKeys;
 use super::{Group, answered};
 use crate::hex::to_hex;
@@ -110,8 +110,12 @@ impl Membership {
             return Err(MembershipError::OtherGroup { group: settings.group.clone() });
         }
         let file = MemberFile { settings: settings.clone(), is_evicted: false };
-        // The epoch began with the admission, so no number of it was used, whatever the numbers of an older membership are.
+        // An admission begins an epoch, so its numbers begin at 0, unless a membership here has used the epoch already.
         let at = dir.join(NUMBERS);
+        if Numbers::read(&at).is_ok_and(|used| kept_in(&used, &keys).is_some_and(|kept| kept.epoch >= keys.epoch)) {
+            let why = format!("{NUMBERS} has numbers of epoch {} already", keys.epoch);
+            return Err(MembershipError::Numbers { dir: dir.display().to_string(), why });
+        }
         if at.exists() {
             std::fs::remove_file(&at).map_err(file_error(&at))?;
         }
@@ -127,8 +131,11 @@ impl Membership {
     /// # Errors
     /// [`MembershipError`].
     pub fn open(dir: &Path) -> Result<Self, MembershipError> {
-        let (file, keys) = MemberFile::read(dir)?;
+        // A directory without the file is no membership, and gets no lock.
+        MemberFile::read(dir)?;
         let lock = lock(dir)?;
+        // Another process may have written it before it ended.
+        let (file, keys) = MemberFile::read(dir)?;
         let wrong = |why| MembershipError::Numbers { dir: dir.display().to_string(), why };
         let numbers = Numbers::read(&dir.join(NUMBERS)).map_err(wrong)?;
         let kept = kept_in(&numbers, &keys).ok_or_else(|| wrong(format!("{NUMBERS} is of another group")))?;
@@ -334,6 +341,9 @@ impl Membership {
         if keys.epoch < ours {
             return Err(MembershipError::OldController { group: name.clone(), ours, theirs: keys.epoch });
         }
+        if !keys.is_of_admission(&state.keys) {
+            return Err(MembershipError::AdmittedAgain { group: name.clone() });
+        }
         let is_newer = keys.epoch != state.groups.epoch(&self.0.group);
         if is_newer {
             let path = KeyPath::new(&keys.admission()).map_err(|why| of_group(name, why))?;
@@ -379,7 +389,7 @@ impl Membership {
         let mut state = self.lock();
         state.groups.leave(&self.0.group);
         state.is_closed = true;
-        for name in [MEMBER, NUMBERS, answered::ANSWERED, LOCK] {
+        for name in [MEMBER, DRAFT, NUMBERS, answered::ANSWERED, LOCK] {
             let file = state.dir.join(name);
             match std::fs::remove_file(&file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(file_error(&file)(error)),

@@ -173,3 +173,28 @@ fn a_suite_that_the_host_does_not_have_and_a_file_of_others_are_refused() {
     let exposed = Membership::open(&scene.0).unwrap_err();
     assert!(exposed.to_string().contains("chmod 600"), "{exposed}");
 }
+
+#[test]
+fn keys_of_another_admission_begin_no_epoch() {
+    let scene = Scene::new("again");
+    let membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    // Somebody with the same credentials joined: the leaf has another secret now, and that one numbers from 0.
+    let again = GroupKeys { path: Zeroizing::new(vec![[5; 16], [4; 16]]), ..keys(3) };
+    let wrong = membership.catch_up(again).unwrap_err();
+    assert!(matches!(wrong, MembershipError::AdmittedAgain { .. }), "{wrong}");
+    let elsewhere = GroupKeys { leaf: 3, ..keys(3) };
+    assert!(matches!(membership.catch_up(elsewhere), Err(MembershipError::AdmittedAgain { .. })));
+    assert_eq!(membership.epoch(), 2);
+    assert!(membership.catch_up(keys(3)).unwrap());
+}
+
+#[test]
+fn an_epoch_whose_numbers_were_used_does_not_begin_again() {
+    let scene = Scene::new("begun");
+    drop(Membership::create(&scene.0, &settings(), keys(3)).unwrap());
+    for epoch in [2, 3] {
+        let wrong = Membership::create(&scene.0, &settings(), keys(epoch)).unwrap_err();
+        assert!(matches!(wrong, MembershipError::Numbers { .. }), "{wrong}");
+    }
+    drop(Membership::create(&scene.0, &settings(), keys(4)).unwrap());
+}
