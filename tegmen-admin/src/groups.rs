@@ -111,7 +111,7 @@ pub(crate) async fn create<S: Store>(
     controller.create(&name, config, &members).await?;
     let mut files = Vec::with_capacity(members.len());
     for member in &members {
-        files.push(ShownFile::from(&controller.member_file(&name, &member.name, at.as_deref()).await?));
+        files.push(ShownFile::from(&controller.member_file(&name, (&member.name, 1), at.as_deref()).await?));
         // The file of a member that has left is useless.
         left_meanwhile(&api, &name, &member.name).await?;
     }
@@ -173,7 +173,7 @@ pub(crate) async fn add_member<S: Store>(
     let rekeyed = made(controller, &group, controller.add(&group, &new).await).await?;
     let message = format!("{} was admitted to the group {group} in the epoch {}", new.name, rekeyed.epoch);
     audit.write(record(by, "admitted", message)).await.map_err(ServiceError::from)?;
-    let file = controller.member_file(&group, &new.name, at.as_deref()).await?;
+    let file = controller.member_file(&group, (&new.name, rekeyed.epoch), at.as_deref()).await?;
     if let Some(left) = left_meanwhile(&api, &group, &new.name).await? {
         return Err(left);
     }

@@ -115,6 +115,16 @@ pub enum GroupError {
         /// The name.
         member: String,
     },
+    /// The member was admitted again since then, so its keys are for that admission alone.
+    #[error(
+        "{member} was admitted to the group {group} again meanwhile: join again, and use its credentials in one place only"
+    )]
+    AdmittedAgain {
+        /// The group.
+        group: String,
+        /// The name.
+        member: String,
+    },
     /// The group is not as the caller assumes.
     #[error("the group {0} was changed: read it again")]
     Outdated(String),

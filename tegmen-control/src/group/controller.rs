@@ -484,10 +484,23 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// [`GroupError`].
     pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
+        self.admitted(group, member, u16::MAX).await
+    }
+
+    /// Does the same as [`Self::parameters`] for the answer to an admission, which has begun the epoch `since`.
+    ///
+    /// # Errors
+    /// As [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission of the same member has other keys: they are
+    /// given once, because two members with the same keys would use the same nonces.
+    pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
-        let member = group.member(member)?.clone();
+        let name = member;
+        let member = group.member(name)?.clone();
+        if member.since > since {
+            return Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() });
+        }
         let is_new = member.since == group.tree.epoch();
         let Admitted { group: identity, epoch, chain, secret, leaf, path } = group.tree.admit::<C>(member.leaf)?;
         Ok(GroupKeys {
@@ -509,13 +522,18 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the file of a member with its [parameters](Self::parameters). `at` is the URI of the server of the controller, as
-    /// `coaps://HOST`, at which the member asks for an epoch that it missed.
+    /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at` is the URI of
+    /// the server of the controller, as `coaps://HOST`, at which the member asks for an epoch that it missed.
     ///
     /// # Errors
     /// [`GroupError`].
-    pub async fn member_file(&self, group: &str, member: &str, at: Option<&str>) -> Result<MemberFile, GroupError> {
-        let keys = self.parameters(group, member).await?;
+    pub async fn member_file(
+        &self,
+        group: &str,
+        (member, since): (&str, u16),
+        at: Option<&str>,
+    ) -> Result<MemberFile, GroupError> {
+        let keys = self.admitted(group, member, since).await?;
         let controller = at.map(|at| format!("{}/{GROUPS}/{group}", at.trim_end_matches('/')));
         Ok(MemberFile { group: group.to_owned(), member: member.to_owned(), controller, keys })
     }

@@ -278,7 +278,7 @@ impl<S: Store> GroupServer<S> {
             return Ok(Reply::new(Code::FORBIDDEN));
         }
         controller.first_sent(group, rekeying.epoch).await;
-        let keys = controller.parameters(group, who).await?;
+        let keys = controller.admitted(group, who, rekeying.epoch).await?;
         let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
         Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
     }
