@@ -335,7 +335,12 @@ impl<S: Store> Api<S> {
                         let mut parameters = parameters.iter().map(|(_, value)| value.to_owned());
                         let mut next = || parameters.next().unwrap_or_default();
                         let names = (next(), next());
-                        api.answer(&operation, names, request).await.unwrap_or_else(IntoResponse::into_response)
+                        // In a task of its own: a change is made to its end, with its audit record, though the client is gone.
+                        let answer = async move { api.answer(&operation, names, request).await };
+                        let answered = tokio::spawn(answer).await.unwrap_or_else(|_| {
+                            Err(Problem::new(Code::Internal, "the server has a fault: see its log, and report it"))
+                        });
+                        answered.unwrap_or_else(IntoResponse::into_response)
                     }
                     Err(problem) => problem.into_response(),
                 }

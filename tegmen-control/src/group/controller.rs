@@ -556,11 +556,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             match self.commit(group, step).await {
                 Ok(true) => return self.hand_over(group),
                 Ok(false) => {}
-                Err(error) => {
-                    // The change may be durable all the same.
-                    self.outbox.iter().for_each(|outbox| outbox.resume(name, Instant::now()));
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
         Err(GroupError::Changed(name.to_owned()))
@@ -581,12 +577,19 @@ impl<S: Store, C: Crypto> Controller<S, C> {
 
     /// Makes a step durable. Returns false if another controller changed the group meanwhile.
     async fn commit(&self, group: &mut Group, step: Step) -> Result<bool, GroupError> {
+        // A change may be durable although the store reports an error, or although the caller waits for it no longer.
+        let name = group.name.clone();
+        let mut unheard = Unheard(self.outbox.as_ref().map(|outbox| (outbox, name.as_str())));
         match self.store.commit(group.transaction(&step)).await {
             Ok(revision) => {
+                unheard.0 = None;
                 group.take(step, revision);
                 Ok(true)
             }
-            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(StoreError::Conflict { .. }) => {
+                unheard.0 = None;
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -695,6 +698,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         paths.sort_unstable_by_key(|(changed, _)| *changed);
         tree.resume(paths.into_iter().flat_map(|(_, nodes)| nodes), begun.epoch, begun.changed);
         Ok(Group { name: name.to_owned(), prefix, config, tree, members, since: begun.since, at })
+    }
+}
+
+/// A change that may be durable. The outbox makes its messages from the rows when this is dropped.
+struct Unheard<'a>(Option<(&'a Outbox, &'a str)>);
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some((outbox, group)) = self.0 {
+            outbox.resume(group, Instant::now());
+        }
     }
 }
 

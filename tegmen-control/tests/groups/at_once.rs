@@ -120,3 +120,36 @@ fn more_members_than_a_transaction_takes_join_in_several_epochs() {
     assert_eq!(report.members.len(), 200);
     assert!((4..20).contains(&report.epoch), "{}", report.epoch);
 }
+
+#[test]
+fn an_admission_gives_its_keys_once() {
+    let (_scene, _, controller) = group("once", None);
+    let first = wait(controller.admit(LAMPS, &member("attic", 3, true))).unwrap().epoch;
+    assert_eq!(wait(controller.admitted(LAMPS, "attic", first)).unwrap().epoch, first);
+    // A later epoch without an admission of this member changes nothing.
+    let second = wait(controller.rekey(LAMPS)).unwrap().epoch;
+    assert_eq!(wait(controller.admitted(LAMPS, "attic", first)).unwrap().epoch, second);
+    let third = wait(controller.admit(LAMPS, &member("attic", 3, true))).unwrap().epoch;
+    let refused = wait(controller.admitted(LAMPS, "attic", first)).err();
+    assert!(matches!(refused, Some(GroupError::AdmittedAgain { .. })), "{refused:?}");
+    assert!(wait(controller.admitted(LAMPS, "attic", third)).is_ok());
+}
+
+#[test]
+fn a_join_that_is_dropped_while_it_waits_admits_nobody() {
+    let (_scene, _, controller) = group("dropped", None);
+    let (attic, cellar) = (member("attic", 3, true), member("cellar", 4, true));
+    wait(async {
+        let mut change = Box::pin(controller.rekey(LAMPS));
+        let mut dropped = Box::pin(controller.admit(LAMPS, &attic));
+        // The change is under way, and the join waits for it.
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(change.as_mut().poll(&mut cx).is_pending() && dropped.as_mut().poll(&mut cx).is_pending());
+        drop(dropped);
+        change.await.unwrap();
+        controller.admit(LAMPS, &cellar).await.unwrap();
+    });
+    let report = wait(controller.show(LAMPS)).unwrap();
+    let names: Vec<_> = report.members.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["cellar", "hall", "porch"]);
+}

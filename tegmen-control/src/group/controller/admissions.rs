@@ -7,7 +7,6 @@ use crate::group::rekeying::Rekeying;
 use crate::group::tree::Refused;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 use tegmen_store::clock::now;
@@ -84,11 +83,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             match self.commit(group, Step { since: now(), ..step }).await {
                 Ok(true) => return share(waiting, self.hand_over(group)),
                 Ok(false) => {}
-                Err(error) => {
-                    // The change may be durable all the same.
-                    self.outbox.iter().for_each(|outbox| outbox.resume(name, Instant::now()));
-                    return refuse(waiting, &error);
-                }
+                Err(error) => return refuse(waiting, &error),
             }
         }
         refuse(waiting, &GroupError::Changed(name.to_owned()));
@@ -103,6 +98,8 @@ impl Place {
     /// Takes the members that join next, each once.
     fn next(&self) -> Vec<Joining> {
         let mut waiting = self.waiting();
+        // A member whose call was dropped is not admitted: nobody would take its keys.
+        waiting.retain(|one| !one.answer.is_closed());
         let mut next: Vec<Joining> = Vec::new();
         while let Some(one) = waiting.front()
             && next.len() < AT_ONCE
