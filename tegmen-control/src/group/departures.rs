@@ -41,9 +41,13 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
     async fn follow(&self) -> Result<std::convert::Infallible, GroupError> {
         let mut after = self.service.state().newest().await?;
         for group in self.controller.names().await? {
-            for (member, since) in self.controller.admissions(&group).await? {
-                // The view is faster, and may be older than the store.
-                let is_there = self.service.state().view().has_since(&member, since);
+            let Some(members) = readable(&group, self.controller.admissions(&group).await)? else { continue };
+            for (member, since) in members {
+                // The view is faster. A view before `after` may lack a change that the loop below does not report.
+                let is_there = {
+                    let view = self.service.state().view();
+                    view.at() >= after && view.has_since(&member, since)
+                };
                 if !is_there {
                     self.check(&group, &member, since).await?;
                 }
@@ -53,7 +57,8 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
             let (left, through) = self.service.state().departures(after).await?;
             for member in left {
                 for group in self.controller.names().await? {
-                    if let Some(since) = self.controller.admission(&group, &member).await? {
+                    let admission = readable(&group, self.controller.admission(&group, &member).await)?;
+                    if let Some(since) = admission.flatten() {
                         self.check(&group, &member, since).await?;
                     }
                 }
@@ -87,5 +92,17 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
             tracing::warn!("groups: {warning}");
         }
         Ok(())
+    }
+}
+
+/// Returns the result about a group. A group that cannot be read, or was deleted meanwhile, keeps no other one waiting.
+fn readable<T>(group: &str, result: Result<T, GroupError>) -> Result<Option<T>, GroupError> {
+    match result {
+        Err(GroupError::NoGroup(_)) => Ok(None),
+        Err(error @ GroupError::Fault { .. }) => {
+            tracing::error!("groups: {group}: members whose devices are disabled or removed stay members: {error}");
+            Ok(None)
+        }
+        other => other.map(Some),
     }
 }
