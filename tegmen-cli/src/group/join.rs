@@ -5,14 +5,16 @@ use crate::connect::Connect;
 use crate::output::{Failure, Output, printable, runtime};
 use clap::Args;
 use serde_json::json;
+use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_host::controller::{Controller, ControllerError, Joining};
 use tegmen_host::credentials::is_rule;
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::group::{MemberSettings, Membership};
 use tegmen_host::uri::Uri;
+use tegmen_store::files::sync_directory;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -99,20 +101,33 @@ impl Join {
     }
 }
 
-/// Makes the membership of a file of the operator. The file is removed, because a second member with its keys would repeat nonces.
-fn provisioned(file: &PathBuf, state: &std::path::Path, settings: MemberSettings) -> Result<Membership, Failure> {
+/// Makes the membership of a file of the operator. The file gets another name first, so that no second run finds it, and is then
+/// removed, because a second member with its keys would repeat nonces.
+fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result<Membership, Failure> {
+    let failed = |at: &Path, error: io::Error, next: &str| Failure::new(format!("{}: {error}; {next}", at.display()));
     let member = MemberFile::open(file).map_err(|error| Failure::usage(format!("--file: {error}")))?;
     if state.join("member.toml").exists() {
         let state = state.display();
-        return Err(Failure::usage(format!("--state: {state} has a membership already: name another directory")));
+        return Err(Failure::usage(format!(
+            "--state: {state} has a membership already. If it is from this file, remove the file; otherwise name another directory"
+        )));
     }
     let settings = MemberSettings { group: member.group, controller: member.controller, ..settings };
-    let membership = Membership::create(state, &settings, member.keys).map_err(Failure::usage)?;
-    std::fs::remove_file(file).map_err(|error| {
-        Failure::new(format!(
-            "{}: {error}; the membership is made: remove this file, because a second member with its keys would repeat nonces",
-            file.display()
-        ))
+    let mut used = file.clone().into_os_string();
+    used.push(".used");
+    let used = PathBuf::from(used);
+    let claimed = std::fs::rename(file, &used).and_then(|()| sync_directory(&used));
+    claimed.map_err(|error| failed(file, error, "nothing is joined: copy the file into a directory of your own"))?;
+    let membership = Membership::create(state, &settings, member.keys).map_err(|error| {
+        // Nothing uses its keys.
+        let _ = std::fs::rename(&used, file);
+        Failure::usage(error)
+    })?;
+    let removed = std::fs::remove_file(&used).and_then(|()| sync_directory(&used));
+    removed.map_err(|error| {
+        let next =
+            "the membership is made: remove this file, because a second member with its keys would repeat nonces";
+        failed(&used, error, next)
     })?;
     Ok(membership)
 }
