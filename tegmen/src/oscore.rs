@@ -28,7 +28,8 @@ pub use crate::replay::ReplayWindow;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
 pub use error::ProtectError;
-pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption, PartialIv};
+
+pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption};
 pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]
 pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};

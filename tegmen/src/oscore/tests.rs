@@ -2,6 +2,7 @@ use super::context::Context;
 use super::cose::Cbor;
 use super::id::Id;
 use super::naming::INFO_LEN;
+use super::option::PartialIv;
 use super::*;
 use crate::buf::Frame;
 use crate::coap::{Builder, MessageRef, MessageType};
