@@ -54,7 +54,7 @@ pub use observation::{Notification, Observation};
 pub use observers::{Observer, ObserverArray, Observers};
 pub use oscore::{OneContext, Opened, Oscore, Outer};
 pub use pacing::{Pacing, PacingArray};
-pub use queue::{Queue, QueueArray, Queued};
+pub use queue::{Queue, QueueArray};
 pub use request_head::RequestHead;
 pub use transfer::{Transfer, TransferError, TransferStep};
 
