@@ -8,7 +8,8 @@ pub(crate) mod connection_id;
 mod keys;
 mod protection;
 
-pub use channel::{CHUNK, Channel, SealError};
+pub(crate) use channel::SealError;
+pub use channel::{CHUNK, Channel};
 pub(crate) use cipher::{Cipher, associated_data, nonce};
 pub(crate) use keys::{KEY_BLOCK_LEN, Keys, LONG_KEY_LEN, LongKey, LongKeys, TrafficKey};
 pub(crate) use protection::{open_aead, seal_aead};

@@ -106,7 +106,8 @@ impl Channel {
     /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and `Self::tailroom` behind.
     ///
     /// # Errors
-    /// [`SealError`]; no number is spent on [`SealError::Full`] before the cipher ran.
+    /// The key may seal no more records, or the record is longer than its buffer or than 2^14 bytes: no number is spent before the
+    /// cipher ran.
     #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
