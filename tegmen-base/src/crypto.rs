@@ -55,6 +55,8 @@ impl SignatureScheme {
     pub const RSA_PKCS1_SHA256: Self = Self(0x0401);
     /// ECDSA with SHA-256; under TLS 1.2 the curve is that of the key, and is secp256r1 here.
     pub const ECDSA_SECP256R1_SHA256: Self = Self(0x0403);
+    /// Ed25519 (RFC 8032), whose message is here a SHA-256 digest. No handshake uses it.
+    pub const ED25519: Self = Self(0x0807);
 }
 
 /// AES-128-CCM, the only AEAD algorithm of its provider.

@@ -12,7 +12,7 @@
 //!
 //! The keys prove this: a request comes from a member of the group, and not which one, because all members have the key of
 //! requests. A response comes from the member at its address or from another member that can compute the same key, which all
-//! can. Nobody outside of the group can make either.
+//! can. Nobody outside of the group can make either. In a group with [`Signatures`], each record also proves its member to all others.
 //!
 //! * No number is used twice: each comes from a lease, whose end is durable before ([`Member::reserve`]).
 //! * Nothing is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the caller
@@ -28,6 +28,7 @@ mod member;
 mod opened;
 mod protection;
 pub mod rekey;
+mod signature;
 mod states;
 mod suite;
 
@@ -35,5 +36,6 @@ pub use crate::identity::SenderId;
 pub use association::{Association, BadAssociation};
 pub use key_path::{Admission, KeyPath, Rekeyed};
 pub use member::{Kept, Member, SealRefused};
-pub use opened::{Opened, Proof, Unverified};
+pub use opened::{GroupNumber, Opened, Proof, Unverified};
+pub use signature::Signatures;
 pub use suite::Suite;

@@ -5,7 +5,7 @@
 pub enum Discard {
     /// The message does not parse.
     Malformed,
-    /// Nobody is known at that address, or the epoch has no keys.
+    /// Nobody is known at that address, the epoch has no keys, or the public key of a member of a group is not known.
     UnknownPeer,
     /// Seen before, or older than the window.
     Replayed,

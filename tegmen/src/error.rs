@@ -61,6 +61,7 @@ texts! {
         Self::LeaseSpent => "the lease of record numbers is used up; keep a new reservation and extend by it",
         Self::Exhausted => "the keys of the epoch may seal no more records; ask the controller for the next epoch",
         Self::Full => "the record is longer than its buffer or than 2^14 bytes",
+        Self::Unsigned => "the private key of the member did not sign, or the request is forgotten; check the key",
     }
     TableFull { Self => "the table is full, and no peer in it may be removed", }
     BadOption { Self => "the OSCORE option is not valid", }

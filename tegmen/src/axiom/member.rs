@@ -1,8 +1,9 @@
 //! A member of a group: its keys, its numbers, and what it knows of the others.
 
 use super::association::{Association, BadAssociation, GroupKeys};
-use super::opened::{Opened, Origin, Proof, Unverified};
-use super::protection::{GroupNumber, Protection, fingerprint};
+use super::opened::{GroupNumber, Opened, Origin, Proof, Unverified};
+use super::protection::{Protection, fingerprint};
+use super::signature::{self, NotSealed, Signatures, Signed, Unchecked, scheme_of, signature_len};
 use super::states::{ListenerState, Seen, SenderState, find};
 use super::suite::Suite;
 use crate::address::Address;
@@ -17,8 +18,9 @@ use crate::secret::same;
 /// One end of a group security association, with space for the states of `SENDERS` senders, whose requests it receives, and
 /// `LISTENERS` listeners, whose responses it receives. Both may be 0.
 ///
-/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`].
-pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN> {
+/// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` has the signatures of the member, `()` in a group
+/// without them.
+pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN, S = ()> {
     /// TSNs of our requests.
     requests: Lease,
     /// TSNs of our responses to all senders. Individual keys are derived again, so no number may be used twice.
@@ -46,6 +48,7 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     is_kept: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
+    signatures: S,
 }
 
 /// Bytes of a challenge.
@@ -77,6 +80,8 @@ pub enum SealRefused {
     Exhausted,
     /// The frame has no space for header, nonce and tag, or the content is longer than 2^14 bytes. A number is lost.
     Full,
+    /// The key did not sign, or the request that the response answers is forgotten. A number is lost.
+    Unsigned,
 }
 
 impl From<Full> for SealRefused {
@@ -85,31 +90,22 @@ impl From<Full> for SealRefused {
     }
 }
 
+impl From<NotSealed> for SealRefused {
+    fn from(why: NotSealed) -> Self {
+        match why {
+            NotSealed::Full => Self::Full,
+            NotSealed::Unsigned => Self::Unsigned,
+        }
+    }
+}
+
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
     /// A member of no group, which refuses everything before [`Self::begin`]. All its bytes are zero: in a static it takes no flash
     /// memory, and it is never on the stack, however many states it has.
-    pub const EMPTY: Self = Self {
-        requests: Lease::resume(0),
-        responses: Lease::resume(0),
-        first: 0,
-        proving: 0,
-        forgotten: 0,
-        keys: GroupKeys::none(),
-        challenge: [0; CHALLENGE_LEN],
-        sent: [0; SENT],
-        group: Address { ip: [0; 16], port: 0, scope: 0 },
-        address: [0; 16],
-        limit: 0,
-        epoch: 0,
-        suite: Suite::Ccm,
-        group_id: 0,
-        sender_id: None,
-        is_kept: false,
-        senders: [const { SenderState::none() }; SENDERS],
-        listeners: [const { ListenerState::none() }; LISTENERS],
-    };
+    pub const EMPTY: Self = Self::with(());
 
-    /// A member in the epoch of `association`. `kept` is what was made durable last in this group, or the default.
+    /// A member in the epoch of `association`, in a group without signatures. `kept` is what was made durable last in this group, or
+    /// the default.
     ///
     /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
     /// begin with 0. After a restart in the same epoch they continue after `kept`, and nothing is known of the numbers of others.
@@ -122,11 +118,45 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         made.begin(crypto, association, kept)?;
         Ok(made)
     }
+}
 
-    /// Becomes in place what [`Self::new`] returns.
+impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<SENDERS, LISTENERS, KEY, S> {
+    /// A member of no group with these signatures, which refuses everything before [`Self::begin`].
+    pub const fn with(signatures: S) -> Self {
+        Self {
+            requests: Lease::resume(0),
+            responses: Lease::resume(0),
+            first: 0,
+            proving: 0,
+            forgotten: 0,
+            keys: GroupKeys::none(),
+            challenge: [0; CHALLENGE_LEN],
+            sent: [0; SENT],
+            group: Address { ip: [0; 16], port: 0, scope: 0 },
+            address: [0; 16],
+            limit: 0,
+            epoch: 0,
+            suite: Suite::Ccm,
+            group_id: 0,
+            sender_id: None,
+            is_kept: false,
+            senders: [const { SenderState::none() }; SENDERS],
+            listeners: [const { ListenerState::none() }; LISTENERS],
+            signatures,
+        }
+    }
+}
+
+impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Member<SENDERS, LISTENERS, KEY, S> {
+    /// Returns the signatures, whose owner adds and removes public keys.
+    pub const fn signatures(&mut self) -> &mut S {
+        &mut self.signatures
+    }
+
+    /// Becomes in place what [`Member::new`] returns.
     ///
     /// # Errors
-    /// As [`Self::new`]. The member is then as before.
+    /// As [`Member::new`]. The member is then as before.
     pub fn begin<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -142,7 +172,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed, and no request can be
     /// opened, before [`Self::extend`].
     ///
-    /// A member that missed an epoch asks the controller, and begins again with [`Self::new`].
+    /// A member that missed an epoch asks the controller, and begins again with [`Self::begin`].
     ///
     /// # Errors
     /// [`BadAssociation`]; [`BadAssociation::Epoch`] if it is not the next epoch. The member is then as before.
@@ -158,7 +188,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         Ok(())
     }
 
-    /// Enters an epoch: all but the states of senders is that of [`Self::new`] then.
+    /// Enters an epoch: all but the states of senders is that of [`Member::new`] then.
     fn enter<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -274,8 +304,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     }
 
     /// Returns the bytes that a seal puts before the content, and behind it.
-    pub const fn overhead(&self) -> (usize, usize) {
-        (self.suite.headroom(), self.suite.tag_len())
+    pub fn overhead(&self) -> (usize, usize) {
+        (self.suite.headroom(), self.suite.tag_len().wrapping_add(signature_len(&self.signatures)))
     }
 
     /// Seals a request to the group in place in `frame` (paper, section 5.4). The record goes to the address of the group
@@ -287,7 +317,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         let id = self.sender_id.ok_or(SealRefused::NotASender)?;
         let tsn = take(&mut self.requests, self.limit)?;
         let number = GroupNumber { epoch: self.epoch, id, tsn };
-        let sealed = self.keys.of_requests(self.suite).seal_in(crypto, number, frame).map(fingerprint);
+        let protection = self.keys.of_requests(self.suite);
+        let sealed =
+            protection.seal_in(crypto, &mut self.signatures, (number, Signed::Request), frame).map(fingerprint);
         if let Some(place) = self.sent.get_mut(place_of(tsn)) {
             *place = sealed.unwrap_or(0);
         }
@@ -309,23 +341,34 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         if !self.is_kept {
             return Err(Discard::Unexpected);
         }
+        let signed = (Signed::Request, || Origin::Sender(id));
+        let (record, unchecked) = Unchecked::take(&self.signatures, record, signed)?;
         let mark = fingerprint(record.body);
         let requests = self.keys.of_requests(self.suite);
         if self.sender_id == Some(id) {
             if !self.is_of_another(tsn, mark) {
                 return Err(Discard::Replayed);
             }
-            requests.open(crypto, record)?;
+            signature::open(crypto, &mut self.signatures, &requests, (record, unchecked))?;
             return Ok((SenderId(id), Opened::Clash));
         }
+        let signatures = &mut self.signatures;
         let opened = match self.senders.iter_mut().find(|state| state.is_of(id)) {
-            Some(state) => state.seen.open(tsn, mark, || requests.open(crypto, record))?,
+            Some(state) => {
+                let open = || signature::open(crypto, signatures, &requests, (record, unchecked));
+                state.seen.open(tsn, mark, open)?
+            }
             None => {
-                let content = requests.open(crypto, record)?;
+                let content = signature::open(crypto, signatures, &requests, (record, unchecked))?;
                 let from = Origin::Sender(id);
                 Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint: mark })
             }
         };
+        if S::IS_ON
+            && let Opened::Fresh(content) | Opened::Unverified(content, _) = &opened
+        {
+            self.signatures.note(GroupNumber { epoch: self.epoch, id, tsn }, content);
+        }
         Ok((SenderId(id), opened))
     }
 
@@ -352,7 +395,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
             }
         };
         let protection = Protection { suite: self.suite, key, iv: self.keys.response_iv };
-        protection.seal_in(crypto, number, frame)?;
+        let signed = Signed::Response { sender: sender.0 };
+        protection.seal_in(crypto, &mut self.signatures, (number, signed), frame)?;
         Ok(())
     }
 
@@ -372,16 +416,21 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
         if from.port != self.group.port || is_link_local && from.scope != self.group.scope {
             return Err(Discard::UnknownPeer);
         }
+        let signed = (Signed::Response { sender }, || Origin::Listener(from.ip));
+        let (record, unchecked) = Unchecked::take(&self.signatures, record, signed)?;
         let fingerprint = fingerprint(record.body);
         let (suite, iv) = (self.suite, self.keys.response_iv);
+        let signatures = &mut self.signatures;
         match find(&mut self.listeners, &from.ip, false) {
             Some(ListenerState { seen, key, .. }) => {
                 let protection = Protection { suite, key, iv };
-                seen.open(tsn, fingerprint, || protection.open(crypto, record))
+                let open = || signature::open(crypto, signatures, &protection, (record, unchecked));
+                seen.open(tsn, fingerprint, open)
             }
             None => {
                 let key = &self.keys.individual::<C>(&from.ip, sender);
-                let content = Protection { suite, key, iv }.open(crypto, record)?;
+                let protection = Protection { suite, key, iv };
+                let content = signature::open(crypto, signatures, &protection, (record, unchecked))?;
                 let from = Origin::Listener(from.ip);
                 Ok(Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint }))
             }
@@ -480,14 +529,19 @@ impl<const KEY: usize> GroupKeys<KEY> {
 }
 
 impl<const KEY: usize> Protection<'_, KEY> {
-    /// Seals the content of a frame. Returns the tag.
-    fn seal_in<'f, C: Crypto>(
+    /// Seals the content of a frame, and signs it if the group has signatures. Returns the tag.
+    fn seal_in<'f, C: Crypto, S: Signatures>(
         &self,
         crypto: &mut C,
-        number: GroupNumber,
+        signatures: &mut S,
+        (number, what): (GroupNumber, Signed),
         frame: &'f mut Frame<'_>,
-    ) -> Result<&'f [u8], Full> {
-        let record = frame.widen(self.suite.headroom(), self.suite.tag_len())?;
-        self.seal(crypto, number, record)
+    ) -> Result<&'f [u8], SealRefused> {
+        let (before, behind) = (self.suite.headroom(), self.suite.tag_len());
+        let Some(scheme) = scheme_of(signatures) else {
+            return Ok(self.seal(crypto, number, frame.widen(before, behind)?)?);
+        };
+        let record = frame.widen(before, behind.wrapping_add(signature_len(signatures)))?;
+        Ok(signature::seal(crypto, (signatures, scheme), (self, number), what, record)?)
     }
 }

@@ -39,3 +39,14 @@ pub(super) enum Origin {
     Sender(u8),
     Listener([u8; 16]),
 }
+
+/// The number of a record in its three parts, in the order of the header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupNumber {
+    /// The epoch.
+    pub epoch: u16,
+    /// SenderID of a request, GroupID of a response.
+    pub id: u8,
+    /// Truncated sequence number, below 2^40.
+    pub tsn: u64,
+}

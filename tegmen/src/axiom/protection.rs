@@ -1,6 +1,7 @@
 //! Records of a group (paper, sections 5.4 and 5.6): the format and the protection of DTLS, with a number of other parts.
 
 use super::association::IV_LEN;
+use super::opened::GroupNumber;
 use super::suite::Suite;
 use crate::buf::Full;
 use crate::counters::Discard;
@@ -14,16 +15,6 @@ use crate::secret::{Secret, same};
 
 /// Bits of a truncated sequence number.
 const TSN_BITS: u32 = 40;
-
-/// The number of a record in its three parts, in the order of the header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct GroupNumber {
-    pub(super) epoch: u16,
-    /// SenderID of a request, GroupID of a response.
-    pub(super) id: u8,
-    /// Truncated sequence number, below 2^40.
-    pub(super) tsn: u64,
-}
 
 impl GroupNumber {
     pub(super) const fn of(record: &Record<'_>) -> Self {

@@ -12,6 +12,7 @@
 //! An epoch message carries the random secret of the next epoch under the secret of the root. A hash chain authenticates it: the
 //! controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last epoch to the first.
 
+use super::signature::{MAX_DER, SIGNATURE_LEN, from_der, verify};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
@@ -21,8 +22,6 @@ use crate::secret::Secret;
 /// 802.15.4.
 pub const MAX_MESSAGE: usize = SIGNED_LEN + SIGNATURE_LEN;
 
-/// Bytes of a signature: ECDSA on secp256r1, both numbers with 32 bytes.
-const SIGNATURE_LEN: usize = 64;
 /// Bytes of a node message before its signature.
 const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
 /// Bytes of the tag of a node message that has a signature. The tag stops outsiders before the signature is checked.
@@ -33,8 +32,6 @@ const TAG: usize = 16;
 const NODE_HEAD: usize = 7;
 /// Bytes before the secret in an epoch message: kind, epoch, element of the hash chain.
 const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
-/// Bytes of the longest ECDSA-Sig-Value.
-const MAX_DER: usize = 72;
 
 /// The first byte of a message.
 const SIGNED: u8 = 1;
@@ -194,11 +191,8 @@ pub(super) fn check<C: Crypto>(
     sealed: &[u8],
     signature: &[u8; SIGNATURE_LEN],
 ) -> Result<(), NotAuthentic> {
-    let mut der = [0; MAX_DER];
-    let mut writer = Writer::new(&mut der);
-    to_der(signature, &mut writer).map_err(|_| NotAuthentic)?;
     let digest = signed_digest::<C>(group, sealed);
-    crypto.verify(SignatureScheme::ECDSA_SECP256R1_SHA256, controller, &digest, writer.written())
+    verify(crypto, (SignatureScheme::ECDSA_SECP256R1_SHA256, controller), &digest, signature)
 }
 
 fn signed_digest<C: Crypto>(group: &[u8; 16], sealed: &[u8]) -> [u8; DIGEST_LEN] {
@@ -248,39 +242,4 @@ fn open<C: Crypto, const LEN: usize>(
     let mut secret = Secret::new(*body);
     crypto.open(C::AES_128_CCM, key.expose(), &nonce(message), aad, secret.expose_mut(), tag)?;
     Ok(secret)
-}
-
-/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3).
-fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(), Full> {
-    out.u8(0x30)?;
-    out.behind_len::<1>(|out| {
-        for number in signature.chunks(SIGNATURE_LEN / 2) {
-            let zeros = number.iter().take_while(|byte| **byte == 0).count();
-            let number = number.get(zeros..).unwrap_or(&[]);
-            out.u8(0x02)?;
-            out.behind_len::<1>(|out| {
-                if number.first().is_some_and(|byte| *byte >= 0x80) {
-                    out.u8(0)?;
-                }
-                out.put(number)
-            })?;
-        }
-        Ok(())
-    })
-}
-
-/// The inverse of [`to_der`].
-fn from_der(der: &[u8]) -> Result<[u8; SIGNATURE_LEN], Truncated> {
-    let mut signature = [0; SIGNATURE_LEN];
-    let mut reader = Reader::new(der);
-    reader.u8()?;
-    let mut numbers = Reader::new(reader.with_len8()?);
-    for half in signature.chunks_mut(SIGNATURE_LEN / 2) {
-        numbers.u8()?;
-        let number = numbers.with_len8()?;
-        let number = if number.len() > half.len() { number.get(1..).ok_or(Truncated)? } else { number };
-        let zeros = half.len().checked_sub(number.len()).ok_or(Truncated)?;
-        half.get_mut(zeros..).ok_or(Truncated)?.copy_from_slice(number);
-    }
-    Ok(signature)
 }

@@ -1,7 +1,7 @@
 //! The protected groups of a node (Axiom): the operations that its owner supplies, and an array of groups.
 
 use crate::address::Address;
-use crate::axiom::{Member, Opened, Proof, SealRefused, SenderId, Unverified};
+use crate::axiom::{Member, Opened, Proof, SealRefused, SenderId, Signatures, Unverified};
 use crate::buf::{Frame, Full};
 use crate::counters::Discard;
 use crate::crypto::{Crypto, KEY_LEN};
@@ -183,12 +183,18 @@ impl Groups for () {
 /// At most `GROUPS` groups, each with space for the states of `SENDERS` senders and `LISTENERS` listeners: see [`Member`].
 ///
 /// The owner keeps the leases of each member from running out: [`Self::member`], [`Member::left`].
-pub struct GroupArray<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN> {
-    places: [Option<Place<SENDERS, LISTENERS, KEY>>; GROUPS],
+pub struct GroupArray<
+    const GROUPS: usize,
+    const SENDERS: usize,
+    const LISTENERS: usize,
+    const KEY: usize = KEY_LEN,
+    S = (),
+> {
+    places: [Option<Place<SENDERS, LISTENERS, KEY, S>>; GROUPS],
 }
 
-struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> {
-    member: Member<SENDERS, LISTENERS, KEY>,
+struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> {
+    member: Member<SENDERS, LISTENERS, KEY, S>,
     principal: Principal,
     /// No request is challenged before.
     challenges_from: Instant,
@@ -198,23 +204,23 @@ struct Place<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> {
 /// numbers of an epoch (2^23).
 const BETWEEN_CHALLENGES: Duration = Duration::from_secs(1);
 
-impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Default
-    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Default
+    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY, S>
 {
     fn default() -> Self {
         Self { places: [const { None }; GROUPS] }
     }
 }
 
-impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize>
-    GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures>
+    GroupArray<GROUPS, SENDERS, LISTENERS, KEY, S>
 {
     /// Adds a group. The application sees messages of its members under `principal`.
     ///
     /// # Errors
     /// [`Full`] if there is no place, or a group is there that cannot be distinguished: it has the same address, or the same
     /// GroupID and port.
-    pub fn join(&mut self, member: Member<SENDERS, LISTENERS, KEY>, principal: Principal) -> Result<(), Full> {
+    pub fn join(&mut self, member: Member<SENDERS, LISTENERS, KEY, S>, principal: Principal) -> Result<(), Full> {
         let (group, id) = (member.group(), member.group_id());
         if self.place(group).is_some() || self.of_response(id, group.port).is_some() {
             return Err(Full);
@@ -234,21 +240,21 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
     }
 
     /// Returns the member of the group with this address.
-    pub fn member(&mut self, group: &Address) -> Option<&mut Member<SENDERS, LISTENERS, KEY>> {
+    pub fn member(&mut self, group: &Address) -> Option<&mut Member<SENDERS, LISTENERS, KEY, S>> {
         self.place_mut(group).map(|place| &mut place.member)
     }
 
-    fn place(&self, group: &Address) -> Option<&Place<SENDERS, LISTENERS, KEY>> {
+    fn place(&self, group: &Address) -> Option<&Place<SENDERS, LISTENERS, KEY, S>> {
         self.places.iter().flatten().find(|place| place.member.group() == group)
     }
 
-    fn place_mut(&mut self, group: &Address) -> Option<&mut Place<SENDERS, LISTENERS, KEY>> {
+    fn place_mut(&mut self, group: &Address) -> Option<&mut Place<SENDERS, LISTENERS, KEY, S>> {
         self.places.iter_mut().flatten().find(|place| place.member.group() == group)
     }
 }
 
-impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Groups
-    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY>
+impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Groups
+    for GroupArray<GROUPS, SENDERS, LISTENERS, KEY, S>
 {
     fn principal(&self, group: &Address) -> Option<Principal> {
         self.place(group).map(|place| place.principal)

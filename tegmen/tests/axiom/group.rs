@@ -1,14 +1,14 @@
 //! A group for tests: its associations, and records in and out of members.
 
 use tegmen::address::Address;
-use tegmen::axiom::{Association, Kept, Member, Opened, SealRefused, SenderId, Suite, Unverified};
+use tegmen::axiom::{Association, Kept, Member, Opened, SealRefused, SenderId, Signatures, Suite, Unverified};
 use tegmen::buf::Frame;
 use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 
 /// Bytes around any content.
-const ROOM: usize = 64;
+const ROOM: usize = 128;
 
 /// The secret of an epoch, and what the controller gives out of it.
 #[derive(Clone)]
@@ -74,10 +74,10 @@ pub fn address(number: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number], port: PORT, scope: 0 }
 }
 
-fn sealed<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+fn sealed<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     content: &[u8],
-    seal: impl FnOnce(&mut Member<4, 4, KEY>, &mut Frame<'_>) -> Result<(), SealRefused>,
+    seal: impl FnOnce(&mut Member<4, 4, KEY, S>, &mut Frame<'_>) -> Result<(), SealRefused>,
 ) -> Result<Vec<u8>, SealRefused> {
     let mut storage = vec![0; content.len() + ROOM];
     let (before, behind) = member.overhead();
@@ -88,20 +88,24 @@ fn sealed<const KEY: usize>(
     Ok(frame.finish().to_vec())
 }
 
-pub fn try_request<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+pub fn try_request<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     crypto: &mut impl Crypto,
     content: &[u8],
 ) -> Result<Vec<u8>, SealRefused> {
     sealed(member, content, |member, frame| member.seal_request(crypto, frame).map(drop))
 }
 
-pub fn request<const KEY: usize>(member: &mut Member<4, 4, KEY>, crypto: &mut impl Crypto, content: &[u8]) -> Vec<u8> {
+pub fn request<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
+    crypto: &mut impl Crypto,
+    content: &[u8],
+) -> Vec<u8> {
     try_request(member, crypto, content).unwrap()
 }
 
-pub fn try_response<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+pub fn try_response<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     crypto: &mut impl Crypto,
     to: SenderId,
     content: &[u8],
@@ -109,8 +113,8 @@ pub fn try_response<const KEY: usize>(
     sealed(member, content, |member, frame| member.seal_response(crypto, to, frame))
 }
 
-pub fn response<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+pub fn response<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     crypto: &mut impl Crypto,
     to: SenderId,
     content: &[u8],
@@ -154,8 +158,8 @@ impl Heard {
     }
 }
 
-pub fn hear_request<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+pub fn hear_request<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     crypto: &mut impl Crypto,
     datagram: &[u8],
 ) -> Result<(SenderId, Heard), Discard> {
@@ -165,8 +169,8 @@ pub fn hear_request<const KEY: usize>(
     member.open_request(crypto, record).map(|(sender, opened)| (sender, opened.into()))
 }
 
-pub fn hear_response<const KEY: usize>(
-    member: &mut Member<4, 4, KEY>,
+pub fn hear_response<const KEY: usize, S: Signatures>(
+    member: &mut Member<4, 4, KEY, S>,
     crypto: &mut impl Crypto,
     from: &Address,
     datagram: &[u8],

@@ -4,10 +4,12 @@
 
 mod attacks;
 mod group;
+mod keys;
 mod nodes;
 mod paper;
 #[path = "../world/recorder.rs"]
 mod recorder;
 mod records;
 mod rekeying;
+mod signatures;
 mod world;

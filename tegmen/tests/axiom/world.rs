@@ -2,9 +2,10 @@
 //! seeds. Each member is compared with a model that remembers all numbers, and the provider fails if a nonce comes twice.
 
 use crate::group::{Group, address, hear_request, hear_response, try_request, try_response, tsn_of};
+use crate::keys::Keys;
 use crate::recorder::{Recorder, Spent};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use tegmen::axiom::{Kept, Member, Proof, SealRefused, SenderId, Suite, Unverified};
+use tegmen::axiom::{Association, Kept, Member, Proof, SealRefused, SenderId, Signatures as _, Suite, Unverified};
 use tegmen::cx::Discard;
 
 /// Members of the group: each sends requests and answers those of the others.
@@ -74,7 +75,7 @@ fn forget(models: &mut Models) {
 }
 
 struct Node<const KEY: usize> {
-    member: Member<4, 4, KEY>,
+    member: Member<4, 4, KEY, Keys>,
     epoch: u16,
     /// The ends of leases that are durable.
     kept: Kept,
@@ -106,6 +107,7 @@ struct Sent {
 struct World<const KEY: usize> {
     dice: Dice,
     crypto: Recorder,
+    is_signed: bool,
     /// The group in each epoch, from 1 on.
     epochs: Vec<Group>,
     nodes: Vec<Node<KEY>>,
@@ -129,16 +131,28 @@ struct Counts {
     rekeyed: usize,
 }
 
+/// A member whose SenderID is its number.
+fn member<const KEY: usize>(
+    crypto: &mut Recorder,
+    association: &Association<'_>,
+    kept: &Kept,
+    is_signed: bool,
+) -> Member<4, 4, KEY, Keys> {
+    let mut member = Member::with(Keys::cheap(is_signed, association.sender_id.unwrap()));
+    member.begin(crypto, association, kept).unwrap();
+    member
+}
+
 fn number_of(content: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(*content[8 * at..].first_chunk().unwrap())
 }
 
 impl<const KEY: usize> World<KEY> {
-    fn new(seed: u64, suite: Suite) -> Self {
+    fn new(seed: u64, (suite, is_signed): (Suite, bool)) -> Self {
         let mut crypto = Recorder::new([seed as u8; 32], Spent::default());
         let group = Group::new(suite);
         let nodes = (0..MEMBERS).map(|who| {
-            let mut member = Member::new(&mut crypto, &group.association(who as u8), &Kept::default()).unwrap();
+            let mut member = member(&mut crypto, &group.association(who as u8), &Kept::default(), is_signed);
             let mut senders = Models::new();
             for other in (0..MEMBERS).filter(|other| *other != who) {
                 member.know_sender::<Recorder>(other as u8, 0).unwrap();
@@ -160,7 +174,7 @@ impl<const KEY: usize> World<KEY> {
         });
         let nodes = nodes.collect();
         let (dice, sent, taken, counts) = (Dice(seed), Vec::new(), HashSet::new(), Counts::default());
-        Self { dice, crypto, epochs: vec![group], nodes, sent, next: 0, taken, counts }
+        Self { dice, crypto, is_signed, epochs: vec![group], nodes, sent, next: 0, taken, counts }
     }
 
     fn run(&mut self, steps: usize) {
@@ -337,10 +351,16 @@ impl<const KEY: usize> World<KEY> {
             let answered = node.open.get_mut(&number_of(&sent.content, 1));
             answered.and_then(|(tsn, answered)| answered.insert(sent.from).then_some(*tsn))
         };
+        let is_known = node.member.signatures().asked(who as u8, &sent.content).is_some();
         match verdict(&node.listeners, sent.from, sent.tsn) {
             Verdict::Replayed => {
                 self.counts.replays += 1;
                 assert_eq!(heard.err(), Some(Discard::Replayed));
+                return;
+            }
+            // The request was of a run before.
+            _ if self.is_signed && !is_known => {
+                assert_eq!(heard.err(), Some(Discard::Unexpected));
                 return;
             }
             Verdict::Fresh => {
@@ -396,7 +416,7 @@ impl<const KEY: usize> World<KEY> {
     fn restart(&mut self, who: usize) {
         let group = &self.epochs[usize::from(self.nodes[who].epoch) - 1];
         let node = &mut self.nodes[who];
-        node.member = Member::new(&mut self.crypto, &group.association(who as u8), &node.kept).unwrap();
+        node.member = member(&mut self.crypto, &group.association(who as u8), &node.kept, self.is_signed);
         node.senders.clear();
         node.listeners.clear();
         node.open.clear();
@@ -424,7 +444,7 @@ impl<const KEY: usize> World<KEY> {
             node.member.rekey(&mut self.crypto, association).unwrap();
             node.senders.values_mut().for_each(|model| *model = Model::from(0));
         } else {
-            node.member = Member::new(&mut self.crypto, association, &node.kept).unwrap();
+            node.member = member(&mut self.crypto, association, &node.kept, self.is_signed);
             node.senders.clear();
         }
         node.listeners.clear();
@@ -469,10 +489,10 @@ impl<const KEY: usize> World<KEY> {
     }
 }
 
-fn run<const KEY: usize>(suite: Suite, seeds: std::ops::Range<u64>) -> Counts {
+fn run<const KEY: usize>(group: (Suite, bool), seeds: std::ops::Range<u64>) -> Counts {
     let mut all = Counts::default();
     for seed in seeds {
-        let mut world = World::<KEY>::new(seed, suite);
+        let mut world = World::<KEY>::new(seed, group);
         world.run(200);
         world.ends_well();
         let Counts { requests, responses, verified, replays, spoilt, restarts, rekeyed } = world.counts;
@@ -495,20 +515,26 @@ fn run<const KEY: usize>(suite: Suite, seeds: std::ops::Range<u64>) -> Counts {
 
 #[test]
 fn members_on_a_bad_network_take_each_record_once() {
-    run::<16>(Suite::Ccm, 0..2000);
+    run::<16>((Suite::Ccm, false), 0..2000);
 }
 
 #[test]
 fn members_with_short_tags_take_each_record_once() {
-    run::<16>(Suite::Ccm8, 2000..3000);
+    run::<16>((Suite::Ccm8, false), 2000..3000);
 }
 
 #[test]
 fn members_with_gcm_take_each_record_once() {
-    run::<16>(Suite::Gcm, 3000..4000);
+    run::<16>((Suite::Gcm, false), 3000..4000);
 }
 
 #[test]
 fn members_without_encryption_take_each_record_once() {
-    run::<32>(Suite::MacOnly, 4000..5000);
+    run::<32>((Suite::MacOnly, false), 4000..5000);
+}
+
+#[test]
+fn members_with_signatures_take_each_record_once() {
+    run::<16>((Suite::Ccm, true), 5000..6000);
+    run::<32>((Suite::MacOnly, true), 6000..6500);
 }

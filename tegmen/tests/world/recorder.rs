@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use tegmen::crypto::{
     Crypto, DIGEST_LEN, KEY_LEN, MAX_SHARE, NamedGroup, NotAuthentic, RustCrypto, SCALAR_LEN, SignatureScheme,
-    Unsupported,
+    Unsupported, hmac,
 };
 
 /// Every key and nonce that sealed something, in all of a world.
@@ -31,6 +31,15 @@ impl Recorder {
         let first = self.spent.borrow_mut().insert((key.to_vec(), nonce.to_vec()));
         assert!(first, "nonce {nonce:02x?} twice under one key");
     }
+}
+
+/// The signature of a world, which costs next to nothing, in the place of Ed25519: the public key is the private one.
+pub fn stand_in(key: &[u8], digest: &[u8; DIGEST_LEN]) -> [u8; 64] {
+    let code = hmac::<RustCrypto, DIGEST_LEN>(&[key], &[digest]);
+    let mut signature = [0; 64];
+    signature[..DIGEST_LEN].copy_from_slice(&code);
+    signature[DIGEST_LEN..].copy_from_slice(&code);
+    signature
 }
 
 impl Crypto for Recorder {
@@ -109,6 +118,9 @@ impl Crypto for Recorder {
         digest: &[u8; DIGEST_LEN],
         signature: &[u8],
     ) -> Result<(), NotAuthentic> {
+        if scheme == SignatureScheme::ED25519 {
+            return if signature == stand_in(public_key, digest) { Ok(()) } else { Err(NotAuthentic) };
+        }
         self.inner.verify(scheme, public_key, digest, signature)
     }
 

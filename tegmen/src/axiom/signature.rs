@@ -1,0 +1,303 @@
+//! Signatures of records (paper, section 7.4). Without them the keys prove that a member sent a record, and not which one.
+//!
+//! A record of a group with signatures has [`SIGNATURE_LEN`] bytes behind its tag. They sign a SHA-256 digest of: "axiom request" or
+//! "axiom response", the identity of the group, the associated data of the AEAD, all bytes between the header and the signature,
+//! and for a response the SenderID (1 byte), the epoch (2 bytes) and the TSN (8 bytes) of the request that it answers.
+//!
+//! With ECDSA the signature is that of the digest, as two numbers of 32 bytes. With Ed25519 the digest is the message that is
+//! signed (RFC 8032, section 5.1.6).
+
+use super::opened::{GroupNumber, Origin};
+use super::protection::Protection;
+use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::counters::Discard;
+use crate::crypto::hash::Sha256;
+use crate::crypto::{Crypto, DIGEST_LEN, NotAuthentic, SignatureScheme};
+use crate::dtls::record::{HEADER_LEN, Record, associated_data};
+
+/// Bytes of a signature.
+pub(super) const SIGNATURE_LEN: usize = 64;
+/// Bytes of the longest ECDSA-Sig-Value.
+pub(super) const MAX_DER: usize = 72;
+
+/// The signatures of a member: its private key, the public keys of the others, and the requests that responses answer. The owner of
+/// the member supplies them, and chooses how many keys and requests there are.
+///
+/// `()` is a member of a group without signatures: it has neither size nor code.
+pub trait Signatures {
+    /// True unless this is `()`.
+    const IS_ON: bool = true;
+
+    /// Returns the signature scheme of the group; `None` for a group without signatures.
+    fn scheme(&self) -> Option<SignatureScheme>;
+
+    /// Returns the identity of the group.
+    fn group(&self) -> &[u8; 16];
+
+    /// Signs a digest: writes an ECDSA-Sig-Value in DER, or the 64 bytes of Ed25519, and returns the length. `None` if nothing was
+    /// signed. Use the key for nothing else.
+    fn sign(&mut self, digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]) -> Option<usize>;
+
+    /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also of this member. `None` if it is not known: the record
+    /// is then refused with [`Discard::UnknownPeer`], and the owner asks the controller for the keys. The tag of the record is right,
+    /// so no outsider makes the owner ask.
+    fn key_of_sender(&mut self, id: u8) -> Option<&[u8]>;
+
+    /// Returns the SubjectPublicKeyInfo of the listener at this address, as [`Self::key_of_sender`] does.
+    fn key_of_listener(&mut self, address: &[u8; 16]) -> Option<&[u8]>;
+
+    /// Remembers a request to the group: one that was opened and is authentic, or one of this member that is about to be sealed.
+    fn note(&mut self, request: GroupNumber, message: &[u8]);
+
+    /// Returns the number of the request of a sender that a response answers, by the token of the response.
+    fn asked(&self, sender: u8, response: &[u8]) -> Option<GroupNumber>;
+}
+
+/// A group without signatures.
+impl Signatures for () {
+    const IS_ON: bool = false;
+
+    #[inline]
+    fn scheme(&self) -> Option<SignatureScheme> {
+        None
+    }
+
+    #[inline]
+    fn group(&self) -> &[u8; 16] {
+        &[0; 16]
+    }
+
+    #[inline]
+    fn sign(&mut self, _: &[u8; DIGEST_LEN], _: &mut [u8; 72]) -> Option<usize> {
+        None
+    }
+
+    #[inline]
+    fn key_of_sender(&mut self, _: u8) -> Option<&[u8]> {
+        None
+    }
+
+    #[inline]
+    fn key_of_listener(&mut self, _: &[u8; 16]) -> Option<&[u8]> {
+        None
+    }
+
+    #[inline]
+    fn note(&mut self, _: GroupNumber, _: &[u8]) {}
+
+    #[inline]
+    fn asked(&self, _: u8, _: &[u8]) -> Option<GroupNumber> {
+        None
+    }
+}
+
+/// Returns the scheme of the group, for an image that has signatures at all.
+#[inline]
+pub(super) fn scheme_of<S: Signatures>(signatures: &S) -> Option<SignatureScheme> {
+    if S::IS_ON { signatures.scheme() } else { None }
+}
+
+/// Bytes of a signature in the group; 0 if it has none.
+#[inline]
+pub(super) fn signature_len<S: Signatures>(signatures: &S) -> usize {
+    if scheme_of(signatures).is_some() { SIGNATURE_LEN } else { 0 }
+}
+
+/// The signed part of a record.
+#[derive(Clone, Copy)]
+pub(super) enum Signed {
+    Request,
+    /// The response to a sender.
+    Response {
+        sender: u8,
+    },
+}
+
+/// A digest that lacks the request which a response answers.
+struct Unfinished(Sha256);
+
+impl Unfinished {
+    /// Hashes a record with `header`, whose content has `len` bytes. `body` has all bytes between header and signature.
+    fn of<C: Crypto>(group: &[u8; 16], what: Signed, aad: &[u8], body: &[u8]) -> Self {
+        let label: &[u8] = match what {
+            Signed::Request => b"axiom request",
+            Signed::Response { .. } => b"axiom response",
+        };
+        let mut hash = Sha256::new();
+        for part in [label, group, aad, body] {
+            hash.update::<C>(part);
+        }
+        Self(hash)
+    }
+
+    fn finish<C: Crypto>(mut self, asked: Option<GroupNumber>) -> [u8; DIGEST_LEN] {
+        if let Some(GroupNumber { epoch, id, tsn }) = asked {
+            self.0.update::<C>(&[id]);
+            self.0.update::<C>(&epoch.to_be_bytes());
+            self.0.update::<C>(&tsn.to_be_bytes());
+        }
+        self.0.finish::<C>()
+    }
+}
+
+/// Returns the request that a record with this content answers; `None` inside for a request.
+fn answered<S: Signatures>(signatures: &S, what: Signed, content: &[u8]) -> Option<Option<GroupNumber>> {
+    match what {
+        Signed::Request => Some(None),
+        Signed::Response { sender } => signatures.asked(sender, content).map(Some),
+    }
+}
+
+/// Seals and signs a whole record, whose content is between the space for header and explicit nonce and that for tag and signature.
+/// Returns the tag.
+///
+/// # Errors
+/// [`NotSealed`].
+pub(super) fn seal<'t, C: Crypto, S: Signatures, const KEY: usize>(
+    crypto: &mut C,
+    (signatures, scheme): (&mut S, SignatureScheme),
+    (protection, number): (&Protection<'_, KEY>, GroupNumber),
+    what: Signed,
+    record: &'t mut [u8],
+) -> Result<&'t [u8], NotSealed> {
+    let (record, signature) = record.split_last_chunk_mut::<SIGNATURE_LEN>().ok_or(NotSealed::Full)?;
+    let (before, behind) = (protection.suite.headroom(), protection.suite.tag_len());
+    let end = record.len().checked_sub(behind).ok_or(NotSealed::Full)?;
+    let content = record.get(before..end).ok_or(NotSealed::Full)?;
+    let len = content.len() as u16;
+    let asked = answered(signatures, what, content).ok_or(NotSealed::Unsigned)?;
+    if let Signed::Request = what {
+        signatures.note(number, content);
+    }
+    protection.seal(crypto, number, record).map_err(|Full| NotSealed::Full)?;
+    let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(NotSealed::Full)?;
+    let digest = Unfinished::of::<C>(signatures.group(), what, &associated_data(header, len), body).finish::<C>(asked);
+    let mut out = [0; MAX_DER];
+    let written = signatures.sign(&digest, &mut out).ok_or(NotSealed::Unsigned)?;
+    let made = out.get(..written).ok_or(NotSealed::Unsigned)?;
+    *signature = match scheme {
+        SignatureScheme::ED25519 => made.try_into().map_err(|_| NotSealed::Unsigned)?,
+        _ => from_der(made).map_err(|_| NotSealed::Unsigned)?,
+    };
+    let [.., high, low] = header;
+    [*high, *low] = (body.len().wrapping_add(SIGNATURE_LEN) as u16).to_be_bytes();
+    record.get(end..).ok_or(NotSealed::Full)
+}
+
+/// The reason why a record was not signed.
+pub(super) enum NotSealed {
+    Full,
+    Unsigned,
+}
+
+/// A signature that was taken from the end of a record, and is to be verified.
+pub(super) struct Unchecked<'r> {
+    scheme: SignatureScheme,
+    signature: &'r [u8; SIGNATURE_LEN],
+    what: Signed,
+    from: Origin,
+}
+
+impl<'r> Unchecked<'r> {
+    /// Takes the signature from the end of a record, if the group has signatures.
+    ///
+    /// # Errors
+    /// [`Discard::Malformed`] if there is none.
+    #[inline]
+    pub(super) fn take<S: Signatures>(
+        signatures: &S,
+        record: Record<'r>,
+        (what, from): (Signed, impl FnOnce() -> Origin),
+    ) -> Result<(Record<'r>, Option<Self>), Discard> {
+        let Some(scheme) = scheme_of(signatures) else { return Ok((record, None)) };
+        let Record { header, body } = record;
+        let (body, signature) = body.split_last_chunk_mut().ok_or(Discard::Malformed)?;
+        Ok((Record { header, body }, Some(Self { scheme, signature, what, from: from() })))
+    }
+}
+
+/// Opens a record in place, and then verifies its signature.
+///
+/// # Errors
+/// [`Discard::Malformed`]; [`Discard::NotAuthentic`] if the tag or the signature is wrong; [`Discard::UnknownPeer`] if the public key
+/// of the member is not known; [`Discard::Unexpected`] if no request is known that the response answers.
+#[inline]
+pub(super) fn open<'r, C: Crypto, S: Signatures, const KEY: usize>(
+    crypto: &mut C,
+    signatures: &mut S,
+    protection: &Protection<'_, KEY>,
+    (record, unchecked): (Record<'r>, Option<Unchecked<'_>>),
+) -> Result<&'r mut [u8], Discard> {
+    let Some(Unchecked { scheme, signature, what, from }) = unchecked.filter(|_| S::IS_ON) else {
+        return protection.open(crypto, record);
+    };
+    let around = protection.suite.explicit_len().wrapping_add(protection.suite.tag_len());
+    let len = record.body.len().checked_sub(around).ok_or(Discard::Malformed)?;
+    // The content takes the place of the ciphertext, so this comes first.
+    let aad = associated_data(record.header, len as u16);
+    let digest = Unfinished::of::<C>(signatures.group(), what, &aad, record.body);
+    let content = protection.open(crypto, record)?;
+    let asked = answered(signatures, what, content).ok_or(Discard::Unexpected)?;
+    let digest = digest.finish::<C>(asked);
+    let key = match from {
+        Origin::Sender(id) => signatures.key_of_sender(id),
+        Origin::Listener(address) => signatures.key_of_listener(&address),
+    };
+    let key = key.ok_or(Discard::UnknownPeer)?;
+    verify(crypto, (scheme, key), &digest, signature).map_err(|NotAuthentic| Discard::NotAuthentic)?;
+    Ok(content)
+}
+
+/// Verifies a signature in the form that records and rekey messages have, with the key of a SubjectPublicKeyInfo.
+///
+/// # Errors
+/// [`NotAuthentic`].
+pub(super) fn verify<C: Crypto>(
+    crypto: &mut C,
+    (scheme, key): (SignatureScheme, &[u8]),
+    digest: &[u8; DIGEST_LEN],
+    signature: &[u8; SIGNATURE_LEN],
+) -> Result<(), NotAuthentic> {
+    if scheme == SignatureScheme::ED25519 {
+        return crypto.verify(scheme, key, digest, signature);
+    }
+    let mut der = [0; MAX_DER];
+    let mut writer = Writer::new(&mut der);
+    to_der(signature, &mut writer).map_err(|_| NotAuthentic)?;
+    crypto.verify(scheme, key, digest, writer.written())
+}
+
+/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3).
+fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(), Full> {
+    out.u8(0x30)?;
+    out.behind_len::<1>(|out| {
+        for number in signature.chunks(SIGNATURE_LEN / 2) {
+            let zeros = number.iter().take_while(|byte| **byte == 0).count();
+            let number = number.get(zeros..).unwrap_or(&[]);
+            out.u8(0x02)?;
+            out.behind_len::<1>(|out| {
+                if number.first().is_some_and(|byte| *byte >= 0x80) {
+                    out.u8(0)?;
+                }
+                out.put(number)
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// The inverse of [`to_der`].
+pub(super) fn from_der(der: &[u8]) -> Result<[u8; SIGNATURE_LEN], Truncated> {
+    let mut signature = [0; SIGNATURE_LEN];
+    let mut reader = Reader::new(der);
+    reader.u8()?;
+    let mut numbers = Reader::new(reader.with_len8()?);
+    for half in signature.chunks_mut(SIGNATURE_LEN / 2) {
+        numbers.u8()?;
+        let number = numbers.with_len8()?;
+        let number = if number.len() > half.len() { number.get(1..).ok_or(Truncated)? } else { number };
+        let zeros = half.len().checked_sub(number.len()).ok_or(Truncated)?;
+        half.get_mut(zeros..).ok_or(Truncated)?.copy_from_slice(number);
+    }
+    Ok(signature)
+}
