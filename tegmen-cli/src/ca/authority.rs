@@ -356,7 +356,7 @@ impl Subject {
         let scheme = match key.kind {
             KeyKind::P256 => SignatureScheme::ECDSA_SECP256R1_SHA256,
             KeyKind::Rsa { bits: 2048..=4096 } => SignatureScheme::RSA_PKCS1_SHA256,
-            KeyKind::Rsa { .. } | KeyKind::Other => return None,
+            KeyKind::Rsa { .. } | KeyKind::Ed25519 | KeyKind::Other => return None,
         };
         Some(Self { scheme, bytes: key.bytes.to_vec() })
     }

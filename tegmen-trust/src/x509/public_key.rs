@@ -8,7 +8,7 @@ use tegmen_x509::der::{self, Malformed, OID, SEQUENCE};
 pub struct PublicKey<'a> {
     /// The kind of the key.
     pub kind: KeyKind,
-    /// A point in its uncompressed form, or an RSAPublicKey.
+    /// A point in its uncompressed form, an RSAPublicKey, or the 32 bytes of Ed25519.
     pub bytes: &'a [u8],
 }
 
@@ -22,7 +22,9 @@ pub enum KeyKind {
         /// Bits of the modulus.
         bits: usize,
     },
-    /// A key that may sign certificates, but not a handshake: another curve, Ed25519, or an unknown kind.
+    /// Ed25519 (RFC 8410). Such a key signs records of a group, and no handshake.
+    Ed25519,
+    /// A key that may sign certificates, but not a handshake: another curve, or an unknown kind.
     Other,
 }
 
@@ -31,6 +33,8 @@ const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const SECP256R1: &[u8] = &[OID, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
 const NULL: &[u8] = &[5, 0];
+/// Without parameters (RFC 8410, section 3).
+const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
 impl<'a> PublicKey<'a> {
     /// Parses a SubjectPublicKeyInfo in DER, with nothing behind it; `None` if it is none.
@@ -60,6 +64,7 @@ impl<'a> PublicKey<'a> {
                 KeyKind::Rsa { bits: modulus.len() * 8 - zeros as usize }
             }
             RSA_ENCRYPTION => return Err(Malformed),
+            ED25519 if algorithm.rest().is_empty() && bytes.len() == 32 => KeyKind::Ed25519,
             _ => KeyKind::Other,
         };
         Ok(Self { kind, bytes })

@@ -29,7 +29,7 @@ impl AllowedKey {
 /// [`Refusal::Malformed`], [`Refusal::UnsupportedAlgorithm`], [`Refusal::WeakKey`], [`Refusal::UnknownKey`].
 pub fn verify_raw<'c>(spki: &'c [u8], allowed: &[AllowedKey]) -> Result<Verified<'c>, Refusal> {
     match PublicKey::parse(spki).ok_or(Refusal::Malformed("a SubjectPublicKeyInfo that does not parse"))?.kind {
-        KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
+        KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
         KeyKind::Rsa { bits } if bits < MIN_RSA_BITS => return Err(Refusal::WeakKey),
         KeyKind::Rsa { .. } | KeyKind::P256 => {}
     }

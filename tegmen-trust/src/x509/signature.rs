@@ -9,7 +9,8 @@ use tegmen::crypto::NotAuthentic;
 
 /// Verifies a peer's signature over a SHA-256 digest with its SubjectPublicKeyInfo in DER.
 ///
-/// The key must be of the scheme's kind: a point of secp256r1 in its uncompressed form, or RSA of 2048 to 4096 bits. An
+/// The key must be of the scheme's kind: a point of secp256r1 in its uncompressed form, RSA of 2048 to 4096 bits, or Ed25519, whose
+/// message is the digest. An
 /// ECDSA signature must be in strict DER with both numbers within 1 to the order of the group less one, an RSA signature
 /// as long as the modulus and with the one padding of RFC 8017, section 9.2. Both `s` and its negative are signatures in
 /// ECDSA; nothing here takes a signature for an identity.
@@ -23,6 +24,9 @@ pub fn verify_digest(
     signature: &[u8],
 ) -> Result<(), NotAuthentic> {
     let key = PublicKey::parse(spki).ok_or(NotAuthentic)?;
+    if let (SignatureScheme::ED25519, KeyKind::Ed25519) = (scheme, key.kind) {
+        return signature::ED25519.verify_sig(key.bytes, digest, signature).map_err(|_| NotAuthentic);
+    }
     let algorithm: &dyn VerificationAlgorithm = match (scheme, key.kind) {
         (SignatureScheme::ECDSA_SECP256R1_SHA256, KeyKind::P256) => &signature::ECDSA_P256_SHA256_ASN1,
         (SignatureScheme::RSA_PKCS1_SHA256, KeyKind::Rsa { bits: MIN_RSA_BITS..=MAX_RSA_BITS }) => {

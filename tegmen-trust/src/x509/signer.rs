@@ -6,8 +6,11 @@ use crate::private;
 use aws_lc_rs::digest::{Digest, SHA256};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::error::{KeyRejected, Unspecified};
+use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::fs::File;
@@ -28,7 +31,8 @@ pub trait Signer: Send + Sync {
     /// Returns the SubjectPublicKeyInfo in DER.
     fn public_key(&self) -> &[u8];
 
-    /// Signs a SHA-256 digest: ECDSA-Sig-Value in DER (at most 72 bytes), or as many bytes as the RSA modulus has.
+    /// Signs a SHA-256 digest: ECDSA-Sig-Value in DER (at most 72 bytes), as many bytes as the RSA modulus has, or 64 bytes of Ed25519,
+    /// whose message is the digest.
     ///
     /// # Errors
     /// [`SignError`] if what holds the key cannot do it now.
@@ -100,6 +104,8 @@ pub struct SoftwareKey {
 
 enum Pair {
     Ecdsa(EcdsaKeyPair),
+    /// Of a member of a group: no file in PEM gives one.
+    Ed25519(Ed25519KeyPair),
     /// To sign, and to decrypt.
     Rsa(rsa::KeyPair, BareRsa),
 }
@@ -147,9 +153,47 @@ impl SoftwareKey {
             }
             _ => return Err("a private key of an unknown form"),
         };
-        let pair = pair.map_err(|_| "a private key that is not used here")?;
+        Self::of(pair.map_err(|_| "a private key that is not used here")?)
+    }
+
+    /// Draws a key pair of ECDSA on secp256r1 or of Ed25519. Returns it with the private key in DER (PKCS#8), for
+    /// [`Self::from_pkcs8`].
+    ///
+    /// # Errors
+    /// [`SignError`] if the scheme is another one, or the system gives no randomness.
+    pub fn draw(scheme: SignatureScheme) -> Result<(Self, Zeroizing<Vec<u8>>), SignError> {
+        let failed = |_| SignError("the library drew no key".to_owned());
+        let random = SystemRandom::new();
+        let drawn = match scheme {
+            SignatureScheme::ECDSA_SECP256R1_SHA256 => {
+                EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random)
+            }
+            _ => Ed25519KeyPair::generate_pkcs8(&random),
+        };
+        let der = Zeroizing::new(drawn.map_err(failed)?.as_ref().to_vec());
+        let key = Self::from_pkcs8(scheme, &der).map_err(|why| SignError(why.to_owned()))?;
+        Ok((key, der))
+    }
+
+    /// Takes a private key of this scheme, ECDSA on secp256r1 or Ed25519, in DER (PKCS#8, RFC 5958).
+    ///
+    /// # Errors
+    /// The fault of the key.
+    pub fn from_pkcs8(scheme: SignatureScheme, der: &[u8]) -> Result<Self, &'static str> {
+        let pair = match scheme {
+            SignatureScheme::ECDSA_SECP256R1_SHA256 => {
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der).map(Pair::Ecdsa)
+            }
+            SignatureScheme::ED25519 => Ed25519KeyPair::from_pkcs8(der).map(Pair::Ed25519),
+            _ => return Err("a scheme that is not used here"),
+        };
+        Self::of(pair.map_err(|_| "a private key of another scheme")?)
+    }
+
+    fn of(pair: Pair) -> Result<Self, &'static str> {
         let spki: Result<PublicKeyX509Der<'_>, _> = match &pair {
             Pair::Ecdsa(pair) => pair.public_key().as_der(),
+            Pair::Ed25519(pair) => pair.public_key().as_der(),
             Pair::Rsa(pair, _) if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&(pair.public_modulus_len() * 8)) => {
                 return Err("an RSA key of a size that is not used here");
             }
@@ -164,6 +208,7 @@ impl Signer for SoftwareKey {
     fn scheme(&self) -> SignatureScheme {
         match self.pair {
             Pair::Ecdsa(_) => SignatureScheme::ECDSA_SECP256R1_SHA256,
+            Pair::Ed25519(_) => SignatureScheme::ED25519,
             Pair::Rsa(..) => SignatureScheme::RSA_PKCS1_SHA256,
         }
     }
@@ -173,17 +218,18 @@ impl Signer for SoftwareKey {
     }
 
     fn is_quick(&self) -> bool {
-        matches!(self.pair, Pair::Ecdsa(_))
+        matches!(self.pair, Pair::Ecdsa(_) | Pair::Ed25519(_))
     }
 
     fn sign_digest(&self, digest: &[u8; 32]) -> Result<Vec<u8>, SignError> {
         let failed = |_| SignError("the library failed".to_owned());
-        let digest = Digest::import_less_safe(digest, &SHA256).map_err(failed)?;
+        let imported = Digest::import_less_safe(digest, &SHA256).map_err(failed)?;
         match &self.pair {
-            Pair::Ecdsa(pair) => Ok(pair.sign_digest(&digest).map_err(failed)?.as_ref().to_vec()),
+            Pair::Ecdsa(pair) => Ok(pair.sign_digest(&imported).map_err(failed)?.as_ref().to_vec()),
+            Pair::Ed25519(pair) => Ok(pair.sign(digest).as_ref().to_vec()),
             Pair::Rsa(pair, _) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign_digest(&RSA_PKCS1_SHA256, &digest, &mut signature).map_err(failed)?;
+                pair.sign_digest(&RSA_PKCS1_SHA256, &imported, &mut signature).map_err(failed)?;
                 Ok(signature)
             }
         }
@@ -191,7 +237,7 @@ impl Signer for SoftwareKey {
 
     fn decrypter(&self) -> Option<&dyn PremasterDecrypter> {
         match self.pair {
-            Pair::Ecdsa(_) => None,
+            Pair::Ecdsa(_) | Pair::Ed25519(_) => None,
             Pair::Rsa(..) => Some(self),
         }
     }

@@ -257,7 +257,7 @@ impl Check<'_> {
     /// Finds a path to an anchor, and the time for which all of it is valid.
     fn path(&self, end_entity: &Certificate<'_>, others: &[Certificate<'_>]) -> Result<Span, Refusal> {
         match end_entity.key().ok_or(Refusal::Malformed("a public key that does not parse"))?.kind {
-            KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
+            KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
             KeyKind::P256 | KeyKind::Rsa { .. } => {}
         }
         match self.purpose {
