@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tegmen_base::crypto::Crypto;
+use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::secret::Secret;
 use tegmen_host::group::groupcomm::{GROUPS, GroupKeys, address_bytes};
 use tegmen_host::group::member_file::MemberFile;
@@ -186,38 +186,71 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
         check_name(name)?;
         config.check()?;
-        let (mut identity, mut seed) = ([0; 16], Secret::zeroed());
-        {
-            let mut crypto = self.crypto();
-            crypto.random(&mut identity);
-            crypto.random(seed.expose_mut());
-        }
-        let prefix = rows::prefix(&identity);
         let first = first_members(&config, members)?;
-        // The rows of an attempt that fails before the head belong to no group.
+        for _ in 0..PLANS {
+            if self.store.read(rows::name(name).as_bytes(), None).await?.entry.is_some() {
+                return Err(GroupError::NameTaken(name.to_owned()));
+            }
+            let (mut identity, mut seed) = ([0; 16], Secret::zeroed());
+            {
+                let mut crypto = self.crypto();
+                crypto.random(&mut identity);
+                crypto.random(seed.expose_mut());
+            }
+            match self.write_new((name, &config), (&identity, &seed), &first).await {
+                // The name is taken meanwhile, or another controller has deleted the rows as those of no group.
+                Err(StoreError::Conflict { .. }) => {}
+                written => return Ok(written?),
+            }
+        }
+        Err(GroupError::Changed(name.to_owned()))
+    }
+
+    /// Writes the rows of a new group, whose last transaction has the head. If they need more than one, the mark of a deleted group
+    /// is there until then, so that no rows remain of an attempt that fails.
+    async fn write_new(
+        &self,
+        (name, config): (&str, &GroupConfig),
+        (identity, seed): (&GroupIdentity, &Secret<DIGEST_LEN>),
+        members: &[(String, Member)],
+    ) -> Result<(), StoreError> {
+        let prefix = rows::prefix(identity);
         let put = |rows: Transaction, (name, member): &(String, Member)| {
             rows.put(Row::Member(name).key(&prefix), rows::plain(member))
         };
-        for batches in first.chunks(BATCH * AT_ONCE) {
-            let commit = |batch: &[_]| self.store.commit(batch.iter().fold(Transaction::default(), put));
-            let answers: Vec<_> = batches.chunks(BATCH).map(commit).collect();
-            for answer in answers {
-                answer.await?;
-            }
-        }
-        let transaction = Transaction::default()
+        let last = Transaction::default()
             .require(rows::name(name), Revision::ABSENT)
-            .put(rows::name(name), rows::identity(&identity))
+            .put(rows::name(name), rows::identity(identity))
             .put(
                 Row::Head.key(&prefix),
-                Head::value((name, &config), Begun { epoch: 1, since: now(), changed: Vec::new() }, &seed),
+                Head::value((name, config), Begun { epoch: 1, since: now(), changed: Vec::new() }, seed),
             )
             .put(Row::Guard.key(&prefix), Value::Number(GUARD));
-        match self.store.commit(transaction).await {
-            Ok(_) => Ok(()),
-            Err(StoreError::Conflict { .. }) => Err(GroupError::NameTaken(name.to_owned())),
-            Err(error) => Err(error.into()),
+        let (before, with_head) = members.split_at(members.len().saturating_sub(BATCH));
+        let last = with_head.iter().fold(last, put);
+        if before.is_empty() {
+            return self.store.commit(last).await.map(drop);
         }
+        let mark = rows::deleted(identity);
+        let made = Transaction::default().require(mark.as_str(), Revision::ABSENT);
+        let at = self.store.commit(made.put(mark.as_str(), Value::Plain(Vec::new()))).await?;
+        let written = async {
+            for batches in before.chunks(BATCH * AT_ONCE) {
+                let marked = || Transaction::default().require(mark.as_str(), at);
+                let commit = |batch: &[_]| self.store.commit(batch.iter().fold(marked(), put));
+                let answers: Vec<_> = batches.chunks(BATCH).map(commit).collect();
+                for answer in answers {
+                    answer.await?;
+                }
+            }
+            self.store.commit(last.require(mark.as_str(), at).delete(mark.as_str())).await
+        };
+        let written = written.await;
+        if written.is_err() {
+            // If this fails, the next deletion of any group removes the rows.
+            let _ = self.clean(mark.as_bytes(), at).await;
+        }
+        written.map(drop)
     }
 
     /// Evicts a member: the next epoch begins, and the member opens nothing of it.
@@ -338,7 +371,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             match self.store.commit(transaction).await {
                 Ok(_) => {
                     // If this fails, the next deletion of any group removes the remaining rows.
-                    let _ = self.clean().await;
+                    let _ = self.clean_all().await;
                     return Ok(());
                 }
                 Err(StoreError::Conflict { .. }) => {}
@@ -348,26 +381,38 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Deletes all rows of deleted groups.
-    async fn clean(&self) -> Result<(), StoreError> {
+    /// Deletes all rows of deleted groups, and of new ones that have no head.
+    async fn clean_all(&self) -> Result<(), StoreError> {
         let deleted = self.store.scan(Scan::of(rows::DELETED, PAGE)).await?;
-        for Entry { key, .. } in deleted.entries {
-            let Some(prefix) = rows::prefix_of_deleted(&key) else { continue };
-            loop {
-                let page = self.store.scan(Scan::of(prefix.as_str(), PAGE)).await?;
-                let delete = |rows: Transaction, entry: &Entry| rows.delete(entry.key.clone());
-                let commit = |rows: &[Entry]| self.store.commit(rows.iter().fold(Transaction::default(), delete));
-                let answers: Vec<_> = page.entries.chunks(BATCH).map(commit).collect();
-                for answer in answers {
-                    answer.await?;
-                }
-                if page.next.is_none() {
-                    break;
-                }
-            }
-            self.store.commit(Transaction::default().delete(key)).await?;
+        for Entry { key, changed, .. } in deleted.entries {
+            self.clean(&key, changed).await?;
         }
         Ok(())
+    }
+
+    /// Deletes the rows of the group with this mark, if the mark is of this revision.
+    async fn clean(&self, mark: &[u8], at: Revision) -> Result<(), StoreError> {
+        let Some(prefix) = rows::prefix_of_deleted(mark) else { return Ok(()) };
+        // A controller that creates the group writes no further row of it, because it requires the mark as it was.
+        let claim = Transaction::default().require(mark, at).put(mark, Value::Plain(Vec::new()));
+        match self.store.commit(claim).await {
+            // The group is created, or another controller deletes the rows.
+            Err(StoreError::Conflict { .. }) => return Ok(()),
+            claimed => claimed?,
+        };
+        loop {
+            let page = self.store.scan(Scan::of(prefix.as_str(), PAGE)).await?;
+            let delete = |rows: Transaction, entry: &Entry| rows.delete(entry.key.clone());
+            let commit = |rows: &[Entry]| self.store.commit(rows.iter().fold(Transaction::default(), delete));
+            let answers: Vec<_> = page.entries.chunks(BATCH).map(commit).collect();
+            for answer in answers {
+                answer.await?;
+            }
+            if page.next.is_none() {
+                break;
+            }
+        }
+        self.store.commit(Transaction::default().delete(mark)).await.map(drop)
     }
 
     /// Returns the names of groups in their order, behind the name `after`, at most `most` of them.

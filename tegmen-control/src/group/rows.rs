@@ -7,7 +7,7 @@
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a number that only the restore of a backup moves
-//! group/deleted/IDENTITY        nothing; other rows of a deleted group may be there yet
+//! group/deleted/IDENTITY        nothing; rows of a group that is deleted, or that is not created yet, may be there
 //! ```
 //!
 //! A change writes the head, and for each member that joins or leaves its path and its row, in one transaction. The secret of a node is
@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 /// The beginning of the rows with names.
 pub(super) const NAMES: &str = "group/name/";
 
-/// The beginning of the rows of deleted groups.
+/// The beginning of the marks of groups that are deleted or not created yet.
 pub(super) const DELETED: &str = "group/deleted/";
 
 /// A row of one group, by the end of its key.
@@ -72,7 +72,7 @@ pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
-/// The key of the row of a deleted group.
+/// The key of the mark of a group that is deleted or not created yet.
 pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }

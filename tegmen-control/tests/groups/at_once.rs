@@ -64,8 +64,8 @@ fn members_that_join_at_once_share_an_epoch() {
 
 #[test]
 fn the_messages_of_members_that_joined_at_once_are_made_again_after_a_power_cut() {
-    // The transactions before write the first members, the head and the epoch 2.
-    let (scene, mut devices, controller) = group("at-once-cut", Some((3, Moment::BeforeAnswer)));
+    // The transactions before create the group and begin the epoch 2.
+    let (scene, mut devices, controller) = group("at-once-cut", Some((2, Moment::BeforeAnswer)));
     let (first, joined) = join(&controller, new());
     devices.open(&first);
     assert!(joined.iter().all(|result| matches!(result, Err(GroupError::Store(_)))), "{joined:?}");

@@ -1,15 +1,8 @@
 //! Groups that are deleted, and the changes that an operator follows.
 
-use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
+use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, rows, wait};
 use tegmen_control::group::{GroupConfig, GroupError, GroupHappened};
-use tegmen_store::store::Scan;
-use tegmen_store::{Database, Revision, Store};
-
-/// The keys of all rows of groups.
-fn rows(database: &Database) -> Vec<String> {
-    let page = database.scan(Scan::of("group/", 1000)).wait().unwrap();
-    page.entries.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()).collect()
-}
+use tegmen_store::{Revision, Store};
 
 #[test]
 fn a_deleted_group_is_gone_and_the_next_one_of_its_name_has_other_secrets() {

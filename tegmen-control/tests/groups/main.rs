@@ -2,6 +2,7 @@
 
 mod at_once;
 mod crashes;
+mod created;
 mod deleted;
 mod departures;
 mod members;

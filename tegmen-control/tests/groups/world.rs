@@ -27,6 +27,9 @@ pub(crate) enum Moment {
     BeforeAnswer,
 }
 
+/// The number of a transaction, and an action before it.
+type Action = (usize, Arc<dyn Fn() + Send + Sync>);
+
 /// A database that counts changed rows, and whose power may be cut at a transaction.
 #[derive(Clone)]
 pub(crate) struct Counting {
@@ -35,11 +38,18 @@ pub(crate) struct Counting {
     /// Rows that the last transaction changed.
     pub(crate) rows: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
+    before: Option<Action>,
 }
 
 impl Counting {
     pub(crate) fn new(database: Database, cut: Option<(usize, Moment)>) -> Self {
-        Self { database, transactions: Arc::default(), rows: Arc::default(), cut }
+        Self { database, transactions: Arc::default(), rows: Arc::default(), cut, before: None }
+    }
+
+    /// Takes an action before the transaction of this number. It runs in a thread of its own.
+    pub(crate) fn before(mut self, number: usize, action: impl Fn() + Send + Sync + 'static) -> Self {
+        self.before = Some((number, Arc::new(action)));
+        self
     }
 }
 
@@ -55,6 +65,9 @@ impl Store for Counting {
     fn commit(&self, transaction: Transaction) -> Answer<Revision> {
         let number = self.transactions.fetch_add(1, Ordering::Relaxed);
         self.rows.store(transaction.put.len() + transaction.delete.len(), Ordering::Relaxed);
+        if let Some((_, action)) = self.before.as_ref().filter(|(before, _)| *before == number) {
+            std::thread::scope(|scope| scope.spawn(|| action()).join().unwrap());
+        }
         let Some((_, moment)) = self.cut.filter(|(cut, _)| *cut == number) else {
             return self.database.commit(transaction);
         };
@@ -128,6 +141,12 @@ pub(crate) fn software_key() -> Arc<SoftwareKey> {
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// The keys of all rows of groups.
+pub(crate) fn rows(database: &Database) -> Vec<String> {
+    let page = database.scan(Scan::of("group/", 1000)).wait().unwrap();
+    page.entries.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()).collect()
 }
 
 /// A small group with a short chain.
