@@ -26,7 +26,8 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
 
 impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SENDERS, LISTENERS> {
     /// A member in the epoch of its provisioning, whose numbers continue after those that were kept; `None` if the flash memory has
-    /// a later epoch, or does not work.
+    /// a later epoch, or does not work. The provisioning is of an admission that nothing else uses: in each epoch that the flash
+    /// memory does not have, the numbers begin at 0. A member that restarts joins again, or is provisioned with the same keys.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
         crypto: Provider,
@@ -40,8 +41,9 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(made)
     }
 
-    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if they are those of another group
-    /// or of an earlier epoch; those of the current epoch change nothing.
+    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if they are those of another group,
+    /// of an earlier epoch, or of another admission of this member: something with the same credentials has them, and numbers from 0,
+    /// too. Those of the current epoch change nothing.
     pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
         if provisioning.admission.epoch == self.path.epoch() {
             return Some(());

@@ -55,6 +55,7 @@ texts! {
     BadAssociation {
         Self::Suite => "the crypto provider does not have the suite of the group, or its keys have another length",
         Self::Epoch => "the epoch of the association is not valid, or not newer than the last one; ask the controller",
+        Self::Admission => "the keys are of another admission of the member",
     }
     SealRefused {
         Self::NotASender => "the member has no SenderID; ask the controller for one",

@@ -251,6 +251,26 @@ fn an_epoch_rolled_back_by_an_old_admission_is_refused() {
     assert_eq!(keys.master_secret::<HostCrypto>().expose(), expected.expose());
 }
 
+/// An attacker with the credentials of a member joins, and the controller gives the member the keys of that admission. Each of
+/// the two numbers its records from 0.
+#[test]
+fn keys_of_an_admission_by_an_attacker_are_refused() {
+    let mut world = World::new(14, 16, 20);
+    let renewed = world.tree.renew(&mut world.crypto, 16, true).unwrap();
+    world.tree.apply(renewed);
+    let of_attacker = world.tree.admit::<HostCrypto>(16).unwrap();
+    // The mutant takes all keys that the controller gives: it seals with those of the attacker.
+    let mutant = Keys::new(&of_attacker.admission()).unwrap();
+    let (mutant, attacker) = (mutant.master_secret::<HostCrypto>(), world.tree.master_secret::<HostCrypto>());
+    assert_eq!(mutant.expose(), attacker.expose());
+
+    let (keys, _) = world.members.get_mut(&16).unwrap();
+    assert_eq!(keys.catch_up(&of_attacker.admission()), Err(BadAssociation::Admission));
+    assert_eq!(keys.epoch(), 1);
+    let (others, _) = world.members.get_mut(&17).unwrap();
+    assert_eq!(others.catch_up(&world.tree.admit::<HostCrypto>(17).unwrap().admission()), Ok(()));
+}
+
 #[test]
 fn a_member_that_reboots_without_storage_begins_in_a_new_epoch() {
     let scene = |mutant| Scene::new((1, Suite::Ccm, mutant), (1, 2, 8), None);

@@ -108,6 +108,7 @@ const fn of_association(why: BadAssociation) -> &'static str {
              the suite ccm, ccm-8 or gcm"
         }
         BadAssociation::Epoch => "they are of an epoch that is over; ask the controller again",
+        BadAssociation::Admission => "they are of another admission of the member; join again",
     }
 }
 

@@ -210,11 +210,6 @@ pub struct GroupKeys {
 }
 
 impl GroupKeys {
-    /// True if both come from one admission of one member: each admission gives its leaf a new secret, and no other change does.
-    pub(super) fn is_of_admission(&self, other: &Self) -> bool {
-        (self.group, self.leaf, self.path.first()) == (other.group, other.leaf, other.path.first())
-    }
-
     /// Returns the part that a [`KeyPath`](tegmen::axiom::KeyPath) takes.
     pub fn admission(&self) -> Admission<'_> {
         let Self { group, epoch, chain, secret, leaf, path, .. } = self;

@@ -341,12 +341,9 @@ impl Membership {
         if keys.epoch < ours {
             return Err(MembershipError::OldController { group: name.clone(), ours, theirs: keys.epoch });
         }
-        if !keys.is_of_admission(&state.keys) {
-            return Err(MembershipError::AdmittedAgain { group: name.clone() });
-        }
+        let path = state.path.caught_up(&keys.admission()).map_err(|why| of_group(name, why))?;
         let is_newer = keys.epoch != state.groups.epoch(&self.0.group);
         if is_newer {
-            let path = KeyPath::new(&keys.admission()).map_err(|why| of_group(name, why))?;
             state.file.is_evicted = false;
             state.file.keep(&state.dir, &keys)?;
             (state.path, state.keys) = (path, keys);
@@ -547,7 +544,11 @@ fn check(group: &str, keys: &GroupKeys) -> Result<(), MembershipError> {
 }
 
 fn of_group(group: &str, why: BadAssociation) -> MembershipError {
-    MembershipError::Association { group: group.to_owned(), why }
+    let group = group.to_owned();
+    match why {
+        BadAssociation::Admission => MembershipError::AdmittedAgain { group },
+        why => MembershipError::Association { group, why },
+    }
 }
 
 /// The text of a reservation. One number is for both kinds of records.

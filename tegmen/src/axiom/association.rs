@@ -44,6 +44,8 @@ pub enum BadAssociation {
     Suite,
     /// The epoch is 0, or older than one in which the member had its numbers, or not the next one.
     Epoch,
+    /// The keys are of another admission of the member, so that something else uses the same nonces.
+    Admission,
 }
 
 /// Bytes of the longest key block: two keys of HMAC-SHA-256.

@@ -77,14 +77,28 @@ impl<const NODES: usize> KeyPath<NODES> {
     /// Takes the parameters that the controller sent because a message was missed.
     ///
     /// # Errors
-    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
-    /// Nothing has changed then.
+    /// As [`Self::caught_up`]. Nothing has changed then.
     pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
+        *self = self.caught_up(admission)?;
+        Ok(())
+    }
+
+    /// Returns the secrets of the member after it missed a message, by the parameters that the controller sent.
+    ///
+    /// # Errors
+    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
+    /// [`BadAssociation::Admission`] if they are of another admission of this member: a member that joined with the same
+    /// credentials has them, and seals with the same nonces. A member that joins again itself uses [`Self::new`].
+    pub fn caught_up(&self, admission: &Admission<'_>) -> Result<Self, BadAssociation> {
         if *admission.group != self.group || admission.epoch < self.epoch {
             return Err(BadAssociation::Epoch);
         }
-        *self = Self::new(admission)?;
-        Ok(())
+        // An admission gives the leaf a new secret, and no other change does.
+        let mut leaves = self.path.iter().zip(admission.path).take(1);
+        if admission.leaf != self.leaf || !leaves.all(|(ours, theirs)| same(ours.expose(), theirs)) {
+            return Err(BadAssociation::Admission);
+        }
+        Self::new(admission)
     }
 
     /// Returns the parameters of the current epoch, for an owner that makes them durable: [`Self::new`] takes them. Writes the

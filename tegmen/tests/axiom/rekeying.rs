@@ -172,6 +172,23 @@ fn an_admission_must_fit_its_leaf_and_never_goes_back() {
     assert_eq!(member.epoch(), 2);
 }
 
+#[test]
+fn keys_of_another_admission_of_a_member_are_refused() {
+    let mut member = member(1);
+    let (chain, secret) = (chain(3), secret(3));
+    let own = Admission { group: &GROUP, epoch: 3, chain: &chain, secret: secret.expose(), leaf: LEAF, path: &PATH };
+    // The leaf has another secret, or the member has another leaf.
+    let again = Admission { path: &[[5; 16], PATH[1], PATH[2]], ..own };
+    let elsewhere = Admission { leaf: LEAF + 1, ..own };
+    for other in [again, elsewhere] {
+        assert_eq!(member.catch_up(&other), Err(BadAssociation::Admission));
+        assert_eq!(member.epoch(), 1);
+    }
+    // Nodes above the leaf have other secrets after changes of other members.
+    assert_eq!(member.catch_up(&Admission { path: &[PATH[0], [6; 16], [7; 16]], ..own }), Ok(()));
+    assert_eq!(member.epoch(), 3);
+}
+
 proptest! {
     #[test]
     fn garbage_changes_nothing(mut bytes in prop::collection::vec(any::<u8>(), 0..128), kind in 0_u8..5, level in any::<u8>()) {
