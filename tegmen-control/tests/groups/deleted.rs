@@ -74,7 +74,7 @@ fn a_group_is_deleted_whole_or_not_at_all() {
         let shown = wait(controller.show(LAMPS));
         match moment {
             Moment::BeforeCommit => assert_eq!(shown.unwrap().epoch, 1),
-            Moment::BeforeAnswer => assert!(matches!(shown, Err(GroupError::NoGroup(_)))),
+            _ => assert!(matches!(shown, Err(GroupError::NoGroup(_)))),
         }
     }
 }

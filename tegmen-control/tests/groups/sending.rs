@@ -1,6 +1,6 @@
 //! The messages of a controller over real multicast of this machine.
 
-use super::world::{Keys, LAMPS, Scene, config, software_key};
+use super::world::{Counting, Keys, LAMPS, Moment, Scene, config, software_key};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tegmen::axiom::Rekeyed;
 use tegmen_control::group::{Controller, GroupConfig, GroupCounts, NewMember, Outbox, Pace, Sending, send};
 use tegmen_host::group::Group;
-use tegmen_store::Database;
+use tegmen_store::{Database, Store};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
@@ -71,8 +71,8 @@ impl Listener {
 }
 
 /// A controller with its sender, which ends when this is dropped.
-struct Running {
-    controller: Arc<Controller<Database>>,
+struct Running<S = Database> {
+    controller: Arc<Controller<S>>,
     outbox: Outbox,
     sender: tokio::task::JoinHandle<()>,
 }
@@ -85,7 +85,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl<S> Drop for Running<S> {
     fn drop(&mut self) {
         self.sender.abort();
     }
@@ -96,14 +96,14 @@ fn sending(repetitions: u8, wait: Duration, interface: &str) -> Sending {
     Sending { pace, interface: Some(interface.to_owned()), ..Sending::default() }
 }
 
-fn controller(scene: &Scene, signer: &Arc<SoftwareKey>) -> (Controller<Database>, Outbox) {
+fn controller<S: Store>(store: S, signer: &Arc<SoftwareKey>) -> (Controller<S>, Outbox) {
     let outbox = Outbox::default();
-    let controller = Controller::new(scene.database(), Some(Arc::clone(signer) as _)).unwrap();
+    let controller = Controller::new(store, Some(Arc::clone(signer) as _)).unwrap();
     (controller.with_outbox(outbox.clone()), outbox)
 }
 
-fn start(scene: &Scene, signer: &Arc<SoftwareKey>, sending: Sending) -> Running {
-    let (controller, outbox) = controller(scene, signer);
+fn start<S: Store>(store: S, signer: &Arc<SoftwareKey>, sending: Sending) -> Running<S> {
+    let (controller, outbox) = controller(store, signer);
     let controller = Arc::new(controller);
     let sender = tokio::spawn({
         let controller = Arc::clone(&controller);
@@ -122,7 +122,7 @@ fn three(at: SocketAddr) -> [NewMember; 3] {
     [("hall", 1), ("porch", 2), ("attic", 3)].map(|(name, host)| member(name, &format!("{net}{host}"), true))
 }
 
-async fn keys(controller: &Controller<Database>, name: &str) -> Keys {
+async fn keys<S: Store>(controller: &Controller<S>, name: &str) -> Keys {
     Keys::new(&controller.parameters(LAMPS, name).await.unwrap().admission()).unwrap()
 }
 
@@ -161,7 +161,7 @@ async fn until(mut is_true: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn members_hear_each_change_and_hear_it_again_and_an_evicted_one_opens_nothing() {
     let (scene, signer, listener) = (Scene::new("sending"), software_key(), Arc::new(Listener::new()));
-    let running = start(&scene, &signer, sending(2, Duration::from_millis(100), "127.0.0.1"));
+    let running = start(scene.database(), &signer, sending(2, Duration::from_millis(100), "127.0.0.1"));
     let at = listener.at(GROUP);
     running.controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
     let (mut hall, mut attic) = (keys(&running.controller, "hall").await, keys(&running.controller, "attic").await);
@@ -194,7 +194,7 @@ async fn a_controller_that_was_killed_sends_the_last_change_again() {
     let at = listener.at(GROUP);
     let (mut hall, mut porch) = {
         // It is killed before it sends.
-        let (controller, _) = controller(&scene, &signer);
+        let (controller, _) = controller(scene.database(), &signer);
         controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
         let members = (keys(&controller, "hall").await, keys(&controller, "porch").await);
         controller.evict(LAMPS, "attic").await.unwrap();
@@ -202,20 +202,41 @@ async fn a_controller_that_was_killed_sends_the_last_change_again() {
     };
     assert!(listener.hears_nothing());
     // It is killed before the repetitions.
-    let running = start(&scene, &signer, sending(3, Duration::from_secs(3600), "127.0.0.1"));
+    let running = start(scene.database(), &signer, sending(3, Duration::from_secs(3600), "127.0.0.1"));
     hear(&listener, &mut hall, &signer, 2).await;
     running.kill().await;
-    let running = start(&scene, &signer, sending(0, Duration::ZERO, "127.0.0.1"));
+    let running = start(scene.database(), &signer, sending(0, Duration::ZERO, "127.0.0.1"));
     hear(&listener, &mut porch, &signer, 2).await;
     assert_eq!(hall.master_secret::<HostCrypto>().expose(), porch.master_secret::<HostCrypto>().expose());
     assert_eq!(running.outbox.counts().epochs, 0, "it has begun no epoch");
 }
 
 #[tokio::test]
+async fn members_hear_a_change_whose_caller_is_gone() {
+    let (scene, signer, listener) = (Scene::new("unheard"), software_key(), Arc::new(Listener::new()));
+    // The second transaction is the eviction.
+    let store = Counting::new(scene.database(), Some((1, Moment::NoAnswer)));
+    let running = start(store.clone(), &signer, sending(0, Duration::ZERO, "127.0.0.1"));
+    let at = listener.at(GROUP);
+    running.controller.create(LAMPS, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();
+    let mut hall = keys(&running.controller, "hall").await;
+    tokio::select! {
+        result = running.controller.evict(LAMPS, "attic") => panic!("{:?}", result.err()),
+        () = until(async || store.has_promised()) => {}
+    }
+    hear(&listener, &mut hall, &signer, 2).await;
+    // The next change follows the one that nobody waited for.
+    running.controller.rekey(LAMPS).await.unwrap();
+    hear(&listener, &mut hall, &signer, 3).await;
+    let report = running.controller.show(LAMPS).await.unwrap();
+    assert_eq!((report.epoch, report.members.len()), (3, 2));
+}
+
+#[tokio::test]
 async fn a_member_that_checks_no_signatures_gets_its_messages_alone() {
     let (scene, signer, listener) = (Scene::new("alone"), software_key(), Arc::new(Listener::new()));
     let alone = Listener::of(UdpSocket::bind(listener.at(Ipv4Addr::new(127, 0, 0, 3))).unwrap());
-    let running = start(&scene, &signer, sending(0, Duration::ZERO, "127.0.0.1"));
+    let running = start(scene.database(), &signer, sending(0, Duration::ZERO, "127.0.0.1"));
     let members = [
         member("hall", "127.0.0.2", true),
         member("porch", "127.0.0.3", false),
@@ -242,7 +263,7 @@ async fn messages_go_over_ipv6_by_the_interface() {
         return;
     };
     let (scene, signer, listener) = (Scene::new("ipv6"), software_key(), Arc::new(listener));
-    let running = start(&scene, &signer, sending(0, Duration::ZERO, &interface));
+    let running = start(scene.database(), &signer, sending(0, Duration::ZERO, &interface));
     let config = GroupConfig { address: listener.at(GROUP_V6), ..config() };
     running.controller.create(LAMPS, config, &three(config.address)).await.unwrap();
     let mut hall = keys(&running.controller, "hall").await;
@@ -256,7 +277,7 @@ async fn an_interface_that_is_not_there_does_not_stop_an_eviction() {
     let at = listener.at(GROUP);
     let mut interfaces = sending(0, Duration::ZERO, "nowhere");
     interfaces.interfaces = [("doors".to_owned(), "127.0.0.1".to_owned())].into();
-    let running = start(&scene, &signer, interfaces);
+    let running = start(scene.database(), &signer, interfaces);
     let controller = &running.controller;
     for name in [LAMPS, "doors"] {
         controller.create(name, GroupConfig { address: at, ..config() }, &three(at)).await.unwrap();

@@ -4,12 +4,12 @@ use crate::recorder::{Recording, Seals};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::axiom::{KeyPath, Rekeyed};
 use tegmen_control::group::{Controller, GroupConfig, NewMember, Rekeying};
-use tegmen_store::store::answer::Answer;
+use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 use tegmen_store::{Database, Options, Revision, SealingKey, Store, StoreError, Transaction};
 use tegmen_trust::provider::HostCrypto;
@@ -25,6 +25,8 @@ pub(crate) enum Moment {
     BeforeCommit,
     /// The disk has the transaction, and the controller has not heard of it.
     BeforeAnswer,
+    /// The power stays. The disk has the transaction, and the controller waits for the answer without an end.
+    NoAnswer,
 }
 
 /// The number of a transaction, and an action before it.
@@ -39,17 +41,31 @@ pub(crate) struct Counting {
     pub(crate) rows: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
     before: Option<Action>,
+    /// Answers that never come.
+    promised: Arc<Mutex<Vec<Promise<Revision>>>>,
 }
 
 impl Counting {
     pub(crate) fn new(database: Database, cut: Option<(usize, Moment)>) -> Self {
-        Self { database, transactions: Arc::default(), rows: Arc::default(), cut, before: None }
+        Self {
+            database,
+            transactions: Arc::default(),
+            rows: Arc::default(),
+            cut,
+            before: None,
+            promised: Arc::default(),
+        }
     }
 
     /// Takes an action before the transaction of this number. It runs in a thread of its own.
     pub(crate) fn before(mut self, number: usize, action: impl Fn() + Send + Sync + 'static) -> Self {
         self.before = Some((number, Arc::new(action)));
         self
+    }
+
+    /// True if a transaction is on the disk whose answer never comes.
+    pub(crate) fn has_promised(&self) -> bool {
+        !self.promised.lock().unwrap().is_empty()
     }
 }
 
@@ -71,8 +87,13 @@ impl Store for Counting {
         let Some((_, moment)) = self.cut.filter(|(cut, _)| *cut == number) else {
             return self.database.commit(transaction);
         };
-        if moment == Moment::BeforeAnswer {
+        if moment != Moment::BeforeCommit {
             self.database.commit(transaction).wait().unwrap();
+        }
+        if moment == Moment::NoAnswer {
+            let (promise, answer) = promise();
+            self.promised.lock().unwrap().push(promise);
+            return answer;
         }
         self.database.abandon();
         Answer::of(Err(StoreError::Unavailable { why: "the power was cut".to_owned() }))
