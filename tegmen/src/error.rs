@@ -5,7 +5,6 @@
 use crate::axiom::{BadAssociation, SealRefused};
 use crate::dtls::Fatal;
 use crate::dtls::record::SealError;
-use crate::dtls::session::OpenError;
 use crate::endpoint::Misuse;
 use crate::endpoint::peers::TableFull;
 use crate::node::{SendError, TransferError};
@@ -40,11 +39,6 @@ texts! {
     SealError {
         Self::Full => "the record is longer than its buffer or than 2^14 bytes",
         Self::KeyExhausted => "the key may seal no more records; begin a new session",
-    }
-    OpenError {
-        Self::Length => "the stored session is cut short, or too long",
-        Self::Version => "the stored session has another version of the format",
-        Self::NotAuthentic => "the stored session was changed, or sealed under another key",
     }
     Misuse {
         Self::NotEstablished => "there is no such peer, or its handshake is not over",

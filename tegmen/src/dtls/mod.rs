@@ -51,7 +51,7 @@ pub use roles::{
     ServerOnly,
 };
 pub use rsa::{PREMASTER_LEN, premaster_secret};
-pub use session::{OpenError, SEALED_SESSION_LEN, Session};
+pub use session::{SEALED_SESSION_LEN, Session};
 pub use state::{Buffers, Handshake, HandshakeState, wipe_room};
 pub use suite::{CipherSuite, Suites};
 

@@ -42,29 +42,6 @@ pub struct Session {
     pub(crate) ids: Option<ConnectionIds>,
 }
 
-/// The reason why data is not a valid session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// Cut short, or too long.
-    Length,
-    /// The data has another version of this format.
-    Version,
-    /// Changed, or sealed under another key or for another purpose.
-    NotAuthentic,
-}
-
-impl From<Truncated> for OpenError {
-    fn from(_: Truncated) -> Self {
-        Self::Length
-    }
-}
-
-impl From<NotAuthentic> for OpenError {
-    fn from(_: NotAuthentic) -> Self {
-        Self::NotAuthentic
-    }
-}
-
 impl Session {
     pub(crate) fn of(channel: &Channel, record_size: RecordSize, ids: Option<ConnectionIds>) -> Self {
         Self {
@@ -151,44 +128,53 @@ impl Session {
     /// The inverse of [`Self::seal`].
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`NotAuthentic`] if the data was changed, is of another length or version, or was sealed under another key or for another
+    /// purpose.
     pub fn open<C: Crypto>(
         crypto: &mut C,
         key: &[u8; KEY_LEN],
         purpose: &[u8],
         sealed: &[u8],
-    ) -> Result<Self, OpenError> {
-        let mut reader = Reader::new(sealed);
-        let (long, len) = match reader.u8()? {
+    ) -> Result<Self, NotAuthentic> {
+        Self::read(crypto, key, purpose, &mut Reader::new(sealed)).ok_or(NotAuthentic)
+    }
+
+    fn read<C: Crypto>(crypto: &mut C, key: &[u8; KEY_LEN], purpose: &[u8], reader: &mut Reader<'_>) -> Option<Self> {
+        let (long, len) = match reader.u8().ok()? {
             VERSION => (false, PLAIN_LEN),
             LONG_VERSION if HAS_LONG_KEYS => (true, LONG_PLAIN_LEN),
-            _ => return Err(OpenError::Version),
+            _ => return None,
         };
-        let nonce = reader.array::<NONCE_LEN>()?;
+        let nonce = reader.array::<NONCE_LEN>().ok()?;
         let mut plain = Secret::<MAX_PLAIN_LEN>::zeroed();
         let mut writer = Writer::new(plain.expose_mut());
-        writer.put(reader.take(len)?).map_err(|_| OpenError::Length)?;
+        writer.put(reader.take(len).ok()?).ok()?;
         let plain = writer.finish();
-        let tag = reader.array::<TAG_LEN>()?;
+        let tag = reader.array::<TAG_LEN>().ok()?;
         if !reader.is_empty() {
-            return Err(OpenError::Length);
+            return None;
         }
-        crypto.open(C::AES_128_CCM, key, &nonce, purpose, plain, &tag)?;
+        crypto.open(C::AES_128_CCM, key, &nonce, purpose, plain, &tag).ok()?;
         let mut reader = Reader::new(plain);
+        Self::parse(&mut reader, long).ok().flatten()
+    }
+
+    /// Reads what was sealed; `None` inside for an unknown cipher.
+    fn parse(reader: &mut Reader<'_>, long: bool) -> Result<Option<Self>, Truncated> {
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
-        let cipher = cipher.ok_or(OpenError::Version)?;
+        let Some(cipher) = cipher else { return Ok(None) };
         let record_size = RecordSize::from_bits(reader.u16()?);
         let mut keys = Keys::none();
         if long {
             keys.long = LongKeys::new(LongKey::of_bytes(reader.array_ref()?), LongKey::of_bytes(reader.array_ref()?));
         } else {
-            (keys.write, keys.read) = (TrafficKey::read(&mut reader)?, TrafficKey::read(&mut reader)?);
+            (keys.write, keys.read) = (TrafficKey::read(reader)?, TrafficKey::read(reader)?);
         }
         let next = reader.u32()?;
         let window = (u64::from_be_bytes(reader.array()?), u64::from_be_bytes(reader.array()?));
         let ids = ConnectionIds::unpack(reader.array_ref()?);
         let window = ReplayWindow::from_parts(window);
-        Ok(Self { keys, cipher, record_size, next, window, ids })
+        Ok(Some(Self { keys, cipher, record_size, next, window, ids }))
     }
 }
 
