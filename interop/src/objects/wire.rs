@@ -4,7 +4,7 @@ use crate::capture::{Capture, Datagram};
 use crate::cell::Check;
 use std::collections::HashMap;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
-use tegmen::oscore::{OscoreOption, PartialIv};
+use tegmen::oscore::OscoreOption;
 
 /// What is asked for and answered in these rows.
 const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
@@ -55,9 +55,9 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
         }
         match option.partial_iv {
             // What is sent again is the same.
-            Some(iv) => match numbers.insert(used(datagram, &option, iv), message.payload().to_vec()) {
+            Some(iv) => match numbers.insert(used(datagram, &option, iv.as_bytes()), message.payload().to_vec()) {
                 Some(before) if before != message.payload() => {
-                    return Err(format!("the number {} was used twice", number_of(iv)).into());
+                    return Err(format!("the number {} was used twice", number_of(iv.as_bytes())).into());
                 }
                 _ => {}
             },
@@ -72,12 +72,12 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
 }
 
 /// What may be used once: a number of one end, under keys that are new with each kid context (appendix B.2).
-fn used(datagram: &Datagram, option: &OscoreOption<'_>, number: PartialIv) -> (bool, Option<Vec<u8>>, u64) {
-    (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number_of(number))
+fn used(datagram: &Datagram, option: &OscoreOption<'_>, partial_iv: &[u8]) -> (bool, Option<Vec<u8>>, u64) {
+    (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number_of(partial_iv))
 }
 
-fn number_of(partial_iv: PartialIv) -> u64 {
-    partial_iv.as_bytes().iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+fn number_of(partial_iv: &[u8]) -> u64 {
+    partial_iv.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// How many protected messages with content show this option.
