@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod address;
 pub mod buf;
+pub mod cbor;
 pub mod crypto;
 mod error;
 pub mod hex;

@@ -1,0 +1,76 @@
+//! The heads of CBOR (RFC 8949, section 3): numbers, strings, arrays and maps of definite length, for motes. Numbers have at most
+//! 32 bits.
+
+use crate::buf::{Full, Reader, Writer};
+
+/// Major types (RFC 8949, section 3.1).
+pub const UNSIGNED: u8 = 0;
+/// A negative number: -1 minus the number of the head.
+pub const NEGATIVE: u8 = 1;
+/// A string of bytes, as many as the number of the head.
+pub const BYTES: u8 = 2;
+/// A text, of as many bytes as the number of the head.
+pub const TEXT: u8 = 3;
+/// An array, of as many values as the number of the head.
+pub const ARRAY: u8 = 4;
+/// A map, of as many pairs of values as the number of the head.
+pub const MAP: u8 = 5;
+/// A tag of the value that follows.
+pub const TAG: u8 = 6;
+
+/// Writes the head of a value of this major type, in its shortest form, except that a number above 255 takes 32 bits.
+///
+/// # Errors
+/// [`Full`].
+pub fn write_head(major: u8, value: usize, out: &mut Writer<'_>) -> Result<(), Full> {
+    match value {
+        0..24 => out.u8(major << 5 | value as u8),
+        24..0x100 => {
+            out.u8(major << 5 | 24)?;
+            out.u8(value as u8)
+        }
+        _ => {
+            out.u8(major << 5 | 26)?;
+            out.put(&(value as u32).to_be_bytes())
+        }
+    }
+}
+
+/// Reads the head of a value: its major type and its number. Returns `None` for a value of indefinite length, a number of 64 bits,
+/// and a head that is cut short.
+pub fn read_head(reader: &mut Reader<'_>) -> Option<(u8, usize)> {
+    let first = reader.u8().ok()?;
+    let number = match first & 31 {
+        low @ 0..24 => low.into(),
+        24 => reader.u8().ok()?.into(),
+        25 => reader.u16().ok()?.into(),
+        26 => reader.u32().ok()? as usize,
+        _ => return None,
+    };
+    Some((first >> 5, number))
+}
+
+/// Reads the head of a value of this major type, and returns its number.
+pub fn read(major: u8, reader: &mut Reader<'_>) -> Option<usize> {
+    read_head(reader).filter(|(found, _)| *found == major).map(|(_, number)| number)
+}
+
+/// Reads a string of bytes.
+pub fn read_bytes<'m>(reader: &mut Reader<'m>) -> Option<&'m [u8]> {
+    let len = read(BYTES, reader)?;
+    reader.take(len).ok()
+}
+
+/// Skips a value with at most `depth` levels.
+pub fn skip(reader: &mut Reader<'_>, depth: u8) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    let (major, number) = read_head(reader)?;
+    let parts = match major {
+        BYTES | TEXT => return reader.take(number).ok().map(|_| ()),
+        ARRAY => number,
+        MAP => number.checked_mul(2)?,
+        TAG => 1,
+        _ => 0,
+    };
+    (0..parts).try_for_each(|_| skip(reader, depth))
+}
