@@ -8,6 +8,7 @@
 
 mod array;
 mod event;
+mod exporter;
 mod hello;
 mod mobility;
 mod one;

@@ -33,6 +33,15 @@ impl<R: Roles> HandshakeContext<'_, R> {
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
+    /// Client: the only suite that our hello offers, if it is that of a session that we can resume and not open.
+    pub(crate) fn suite_to_resume<C: Crypto>(&self, room: &[u8]) -> Option<CipherSuite> {
+        if R::RESUMED.0.is_empty() {
+            return None;
+        }
+        let (suite, _) = scratch::get(room, Item::Session).split_first_chunk()?;
+        Some(CipherSuite(u16::from_be_bytes(*suite))).filter(|suite| !self.offers::<C>(*suite))
+    }
+
     /// Server: returns the session that a ClientHello wants to resume, if possible. Finds a session by id only after
     /// the client has proved its address.
     ///
@@ -58,7 +67,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
         };
         let usable = |found: &Found| {
             let suite = found.session.cipher_suite;
-            hello.offers(suite) && self.offers::<C>(suite) && hello.offers_null_compression()
+            hello.offers(suite) && self.resumes::<C>(suite) && hello.offers_null_compression()
         };
         let Some(found) = found.filter(usable) else { return Ok(None) };
         match hello.extensions.extended_master_secret {
@@ -123,6 +132,22 @@ impl Handshake<'_> {
     /// Client: true if the server gave back what came with our offer.
     pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
         !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
+    }
+
+    /// Client: returns true if the server resumes a session whose suite we do not offer otherwise.
+    ///
+    /// # Errors
+    /// [`Fatal::NoCredentials`] if the server chose the suite for a full handshake.
+    pub(crate) fn resumes_only<C: Crypto, R: Roles>(
+        &self,
+        context: HandshakeContext<'_, R>,
+        hello: &ServerHello<'_>,
+    ) -> Result<bool, Fatal> {
+        match context.suite_to_resume::<C>(self.buffers.outgoing) {
+            Some(only) if only != hello.cipher_suite => Ok(false),
+            Some(_) if !self.echoes(hello.session_id) => Err(Fatal::NoCredentials),
+            only => Ok(only.is_some() && hello.compression_method == 0),
+        }
     }
 
     /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.

@@ -152,7 +152,7 @@ impl Handshake<'_> {
         }
         let suite = hello.cipher_suite;
         let offered = context.offers::<C>(suite) && hello.compression_method == 0;
-        if !offered {
+        if !offered && (R::RESUMED.0.is_empty() || !self.resumes_only::<C, R>(context, hello)?) {
             return Err(Fatal::IllegalParameter);
         }
         if C::AES_128_GCM.is_some() || R::KEEPS {
@@ -437,7 +437,8 @@ impl<'p> Parts<'p> {
             }
             _ => context.roles.keys().server_name(),
         };
-        Offer { ticket, server_name, ..context.offer::<C>(more) }.write::<R>(body)?;
+        let only = context.suite_to_resume::<C>(self.room);
+        Offer { only, ticket, server_name, ..context.offer::<C>(more) }.write::<R>(body)?;
         Ok(&[])
     }
 

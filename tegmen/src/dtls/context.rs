@@ -27,6 +27,12 @@ impl<R: Roles> HandshakeContext<'_, R> {
         }
         self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)
     }
+
+    /// True if this endpoint resumes sessions of the suite.
+    pub(crate) fn resumes<C: Crypto>(&self, suite: CipherSuite) -> bool {
+        let has_cipher = || suite.parts().is_some_and(|(_, cipher)| cipher.is_in::<C>());
+        self.offers::<C>(suite) || R::RESUMED.0.contains(&suite) && has_cipher()
+    }
 }
 
 /// True if the provider and the role have all that the suite needs.

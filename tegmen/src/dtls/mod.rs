@@ -15,6 +15,7 @@ pub(crate) mod connection_id;
 pub(crate) mod context;
 pub(crate) mod cookie;
 pub(crate) mod element;
+mod exporter;
 pub(crate) mod flight;
 pub(crate) mod handshake;
 mod inbox;
@@ -192,7 +193,8 @@ pub enum Fatal {
         /// False if no key is configured for the identity.
         identity_known: bool,
     },
-    /// No key is configured for this server, so nothing can be offered to it.
+    /// No key is configured for this server, so nothing can be offered to it; or it does not resume a session that this client can
+    /// only resume.
     NoCredentials,
     /// The peer fell silent before the handshake ended. A server that does not answer our Finished has
     /// forgotten the handshake, or cannot be reached any more; some servers do not answer a wrong key either.

@@ -4,7 +4,7 @@
 //! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher suite.
 //! What cannot be resumed leads to a full handshake.
 
-use super::suite::CipherSuite;
+use super::suite::{CipherSuite, Suites};
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -97,6 +97,11 @@ pub struct Found {
 
 /// The store of sessions that the clients of a server may resume. The default store is empty.
 pub trait Resumption {
+    /// Cipher suites of sessions that are resumed although the role does not offer them: of a device whose sessions another
+    /// endpoint opened with public keys. A client that resumes such a session offers its suite alone, and the handshake fails
+    /// with [`Fatal::NoCredentials`](super::Fatal) if the server declines.
+    const SUITES: Suites = Suites(&[]);
+
     /// True if clients that take tickets get them.
     fn gives_tickets(&self) -> bool {
         false

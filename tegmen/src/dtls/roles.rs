@@ -39,6 +39,8 @@ pub trait Roles {
     const PUBLIC_KEYS: bool = false;
     /// True if the role resumes sessions: see [`Resuming`].
     const RESUMPTION: bool = false;
+    /// Cipher suites that the role resumes and does not offer: see [`Resumption::SUITES`].
+    const RESUMED: Suites = Suites(&[]);
     /// Its handshakes keep more than one text, and not all of their flights are alike.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
@@ -222,6 +224,7 @@ impl<R: Roles> Roles for Extended<R> {
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = R::RESUMPTION;
+    const RESUMED: Suites = R::RESUMED;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.mobility.as_mut()
@@ -279,6 +282,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
     const RESUMPTION: bool = R::RESUMPTION;
+    const RESUMED: Suites = R::RESUMED;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.role.mobility()
@@ -318,6 +322,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = true;
+    const RESUMED: Suites = T::SUITES;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.role.mobility()

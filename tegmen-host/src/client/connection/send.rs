@@ -180,7 +180,7 @@ impl Connection<'_> {
         let peers = &mut self.io.node.endpoint.peers;
         let channel = peers.peer(self.entry.peer).map(|peer| peer.channel());
         let overhead = match (self.entry.config.dtls.connection_id, channel) {
-            (None, Some(channel)) => channel.headroom::<HostCrypto>() + channel.max_tailroom::<HostCrypto>(),
+            (None, Some(channel)) => channel.max_overhead::<HostCrypto>(),
             _ => MAX_HEADROOM + MAX_TAILROOM,
         };
         let datagram = usize::from(self.entry.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);

@@ -59,7 +59,7 @@ impl Channel {
 
     /// Bytes that [`Self::seal`] puts before the content.
     #[inline]
-    pub const fn headroom<C: Crypto>(&self) -> usize {
+    pub(crate) const fn headroom<C: Crypto>(&self) -> usize {
         HEADER_LEN.wrapping_add(self.cipher.explicit_len::<C>())
     }
 
@@ -71,8 +71,13 @@ impl Channel {
 
     /// Bytes that [`Self::seal`] puts behind any content at most.
     #[inline]
-    pub const fn max_tailroom<C: Crypto>(&self) -> usize {
+    pub(crate) const fn max_tailroom<C: Crypto>(&self) -> usize {
         self.cipher.max_tail_len::<C>()
+    }
+
+    /// Bytes that [`Self::seal`] puts around any content at most.
+    pub const fn max_overhead<C: Crypto>(&self) -> usize {
+        self.headroom::<C>().wrapping_add(self.max_tailroom::<C>())
     }
 
     /// Resets the channel to the keys of a key block (RFC 5246, section 6.3; no MAC keys): client key, server key,
