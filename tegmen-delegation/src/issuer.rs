@@ -1,0 +1,83 @@
+//! The tickets of one device at its delegation server.
+
+use crate::epoch::Epoch;
+use crate::ticket::{Connection, Delegation, LONGEST_TICKET, Ticket, seal};
+use tegmen::buf::{Full, Writer};
+use tegmen::crypto::Crypto;
+use tegmen_tickets::TicketKeys;
+
+/// Tickets that all replicas of a server may seal for a device in one epoch.
+pub const MAX_TICKETS: u32 = 1 << 16;
+
+/// Seals tickets for a device in its present epoch, and opens those of the epoch before for peers that return.
+#[derive(Debug)]
+pub struct Issuer {
+    keys: TicketKeys,
+    sealed: u32,
+}
+
+/// The reason why a ticket of the epoch before leads to no new one: the peer has to authenticate itself again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotReissued {
+    /// The ticket is not of this device and these epochs.
+    Unknown,
+    /// The server revoked the connection.
+    Revoked,
+    /// The delegation ended.
+    Expired,
+}
+
+impl Issuer {
+    /// The tickets of the present epoch, and of the one before it if there is one. `sealed` is the number of tickets that were sealed
+    /// in the present epoch.
+    pub fn new(present: Epoch, before: Option<Epoch>, sealed: u32) -> Self {
+        let key = |epoch: Epoch| epoch.has_tickets().then_some(epoch.tickets);
+        Self { keys: TicketKeys::of([key(present), None, before.and_then(key), None], 0), sealed }
+    }
+
+    /// Seals a ticket for the device, and returns its bytes. The caller keeps the number of tickets before it sends this one.
+    ///
+    /// # Errors
+    /// [`Full`] if the epoch has no ticket key, or 65,536 tickets: the server begins a new epoch.
+    pub fn seal<'t, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        delegation: &Delegation,
+        room: &'t mut [u8; LONGEST_TICKET],
+    ) -> Result<Ticket<'t>, Full> {
+        if self.sealed >= MAX_TICKETS {
+            return Err(Full);
+        }
+        self.sealed = self.sealed.saturating_add(1);
+        let mut ticket = Writer::new(room);
+        seal(&mut self.keys, crypto, delegation, &mut ticket)?;
+        let len = ticket.written().len();
+        Ok(Ticket(room.get(..len).ok_or(Full)?))
+    }
+
+    /// Returns the session of a ticket of this epoch or of the epoch before, under a new number, for a peer that resumed it at the
+    /// server at the time `now`, in seconds since 1970. Scope, time of authentication and end are those of the ticket.
+    ///
+    /// # Errors
+    /// [`NotReissued`].
+    pub fn reissue<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        ticket: Ticket<'_>,
+        now: u32,
+        number: u32,
+        is_revoked: impl FnOnce(u32) -> bool,
+    ) -> Result<Delegation, NotReissued> {
+        let mut delegation = ticket.open(&self.keys, crypto).ok_or(NotReissued::Unknown)?;
+        let old = delegation.connection().ok_or(NotReissued::Unknown)?;
+        if is_revoked(old.number) {
+            return Err(NotReissued::Revoked);
+        }
+        if delegation.expires <= now {
+            return Err(NotReissued::Expired);
+        }
+        let new = Connection::new(number, old.scope).ok_or(NotReissued::Unknown)?;
+        delegation.session.principal = new.principal();
+        Ok(delegation)
+    }
+}

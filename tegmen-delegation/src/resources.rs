@@ -1,0 +1,112 @@
+//! The resources of a device for its delegation server.
+
+use crate::device::{Device, Memory, Rejected};
+use crate::epoch::PSK_LEN;
+use crate::message::{Go, Request};
+use crate::ticket::SERVER;
+use core::cell::RefCell;
+use tegmen::buf::Writer;
+use tegmen::coap::{Authorized, Code, MessageRef, OptionNumber, Response};
+use tegmen::crypto::Crypto;
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+
+/// The Content-Format `application/cbor` (RFC 7252, section 12.3).
+const CBOR: u32 = 60;
+/// Bytes of the longest response.
+const LONGEST_RESPONSE: usize = 64;
+
+/// The resources `/dlg/ep`, `/dlg/rl`, `/dlg/ctx`, `/dlg/go` and `/dlg/st` of a device: see [`Request`]. Only the
+/// [server](SERVER) may use them.
+#[derive(Debug)]
+pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
+    /// The device.
+    pub device: &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
+    /// The keying material of the session with the server under [`EXPORTER`](crate::EXPORTER); `None` before there is one.
+    pub exported: Option<Secret<PSK_LEN>>,
+    /// The time of the call.
+    pub now: Instant,
+    /// The work that the last request left to the owner of the endpoint, who takes it.
+    pub due: Option<Due>,
+}
+
+/// The work that a request leaves to the owner of the endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// Close the session of the connection with this number.
+    Close(u32),
+    /// Close all sessions of connections: another epoch began.
+    CloseAll,
+    /// Resume a session at its peer: see [`Device::to_open`].
+    Open(Go),
+}
+
+impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>
+    Resources<'_, M, REFUSED, SESSIONS, HANDLE>
+{
+    /// Answers a request of the server. Returns `None` for a path that does not begin with `/dlg`.
+    pub fn handle<C: Crypto>(
+        &mut self,
+        request: &Authorized<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Option<Result<(), Code>> {
+        let message = request.message();
+        let mut path = message.values(OptionNumber::URI_PATH);
+        if path.next()? != b"dlg" {
+            return None;
+        }
+        let (name, more) = (path.next().unwrap_or(&[]), path.next().is_some());
+        Some(match (request.identity().principal == SERVER, more) {
+            (false, _) => Err(Code::FORBIDDEN),
+            (true, true) => Err(Code::NOT_FOUND),
+            (true, false) => self.answer::<C>(name, message, response),
+        })
+    }
+
+    fn answer<C: Crypto>(
+        &mut self,
+        name: &[u8],
+        message: &MessageRef<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        let request = Request::read(name, message.payload()).map_err(|_| Code::BAD_REQUEST)?;
+        let method = if matches!(request, Request::Status) { Code::GET } else { Code::POST };
+        if message.code() != method {
+            return Err(Code::METHOD_NOT_ALLOWED);
+        }
+        let mut device = self.device.try_borrow_mut().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
+        match request {
+            Request::Status => {
+                response.uint(OptionNumber::CONTENT_FORMAT, CBOR)?;
+                let status = device.status();
+                let mut room = [0; LONGEST_RESPONSE];
+                let mut writer = Writer::new(&mut room);
+                status.write(&mut writer).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+                return response.payload(writer.written());
+            }
+            Request::Epoch { number, time, check } => {
+                let exported = self.exported.as_ref().ok_or(Code::CONFLICT)?;
+                let is_new = number != device.epoch();
+                device.begin_epoch::<C>(number, exported, &check).map_err(code)?;
+                device.set_time(self.now, time);
+                self.due = is_new.then_some(Due::CloseAll);
+            }
+            Request::Refuse(number) => {
+                self.due = Some(Due::Close(number));
+                device.refuse(number).map_err(code)?;
+            }
+            Request::Keep(session) => device.keep(session).map_err(code)?,
+            Request::Go(go) => self.due = Some(Due::Open(go)),
+        }
+        response.set_code(Code::CHANGED);
+        Ok(())
+    }
+}
+
+const fn code(rejected: Rejected) -> Code {
+    match rejected {
+        Rejected::Wrong => Code::CONFLICT,
+        Rejected::NoPlace => Code::SERVICE_UNAVAILABLE,
+        Rejected::Memory => Code::INTERNAL_SERVER_ERROR,
+    }
+}

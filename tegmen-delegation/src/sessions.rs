@@ -1,0 +1,32 @@
+//! A device as the store of sessions of its endpoint.
+
+use crate::device::{Device, Memory};
+use crate::ticket::Ticket;
+use core::cell::RefCell;
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
+use tegmen::dtls::{CipherSuite, Found, Resumption, SessionState, Suites};
+use tegmen::time::Instant;
+
+/// The sessions of a device, for [`Resuming`](tegmen::dtls::Resuming). The owner borrows the device only between the calls of its
+/// endpoint: a session that is asked for meanwhile is refused.
+#[derive(Debug)]
+pub struct Sessions<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
+    pub &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
+);
+
+impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> Resumption
+    for Sessions<'_, M, REFUSED, SESSIONS, HANDLE>
+{
+    const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
+
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+        let mut device = self.0.try_borrow_mut().ok()?;
+        let delegation = device.open(cx.now, cx.crypto, Ticket(ticket)).ok()?;
+        Some(Found { session: delegation.session, renew: false })
+    }
+
+    fn find(&self, now: Instant, id: &[u8]) -> Option<SessionState> {
+        self.0.try_borrow_mut().ok()?.find(now, id)
+    }
+}

@@ -1,0 +1,112 @@
+//! The ticket of a delegated session (RFC 5077, section 4).
+
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::crypto::Crypto;
+use tegmen::dtls::SessionState;
+use tegmen::identity::Principal;
+use tegmen::secret::Secret;
+use tegmen_tickets::{OVERHEAD, TicketKeys};
+
+/// Bytes of the sealed state: the session, and the two times.
+const STATE_LEN: usize = SessionState::LEN + 4 + 4;
+/// Bytes of a ticket.
+pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;
+
+/// A delegated connection: a number below 2^24 that its server gives once in an epoch, and the index of the scope that the server
+/// authorised, which is the device's to define.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Connection {
+    /// The number of the connection.
+    pub number: u32,
+    /// The index of the scope.
+    pub scope: u8,
+}
+
+/// The highest number: one above it would let a principal be [`Principal::NOBODY`].
+const MAX_NUMBER: u32 = (1 << 24) - 2;
+
+impl Connection {
+    /// A connection; `None` if the number is 2^24 - 1 or higher.
+    pub fn new(number: u32, scope: u8) -> Option<Self> {
+        (number <= MAX_NUMBER).then_some(Self { number, scope })
+    }
+
+    /// The principal of the peer at the device.
+    pub const fn principal(self) -> Principal {
+        Principal(self.number << 8 | self.scope as u32)
+    }
+
+    /// The connection of a principal; `None` if the principal is not that of a delegated session.
+    pub fn of(principal: Principal) -> Option<Self> {
+        Self::new(principal.0 >> 8, principal.0 as u8)
+    }
+}
+
+/// The principal that a device gives the sessions with its delegation server. No connection has it.
+pub const SERVER: Principal = Principal(0xffff_ff00);
+
+/// A session that a server opened in the name of a device. Times are in seconds since 1970.
+#[derive(Debug)]
+pub struct Delegation {
+    /// The session. Its principal is [`Connection::principal`], and `since` is the time at which the peer and the server
+    /// authenticated each other.
+    pub session: SessionState,
+    /// The time from which the device refuses the session.
+    pub expires: u32,
+}
+
+impl Delegation {
+    /// The connection.
+    pub fn connection(&self) -> Option<Connection> {
+        Connection::of(self.session.principal)
+    }
+}
+
+/// A ticket.
+///
+/// ```text
+/// epoch (2) | nonce (9) | sealed: cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4) | tag (16)
+/// ```
+///
+/// The epoch is the key name of `tegmen_tickets`, which seals and opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket<'t>(pub &'t [u8]);
+
+impl Ticket<'_> {
+    /// The epoch in which the ticket was sealed. It is not authentic before the ticket opens.
+    pub fn epoch(self) -> Option<u16> {
+        self.0.first_chunk().copied().map(u16::from_be_bytes)
+    }
+
+    /// Opens the ticket; `None` if none of the keys sealed it.
+    pub fn open<C: Crypto>(self, keys: &TicketKeys, crypto: &mut C) -> Option<Delegation> {
+        let mut room = Secret::<STATE_LEN>::zeroed();
+        let opened = keys.open(crypto, self.0, room.expose_mut())?;
+        read(&mut Reader::new(opened.state)).ok()
+    }
+}
+
+fn read(state: &mut Reader<'_>) -> Result<Delegation, Truncated> {
+    let session = SessionState::read(state)?;
+    let (since, expires) = (Some(state.u32()?), state.u32()?);
+    Ok(Delegation { session: SessionState { since, ..session }, expires })
+}
+
+/// Seals a ticket.
+///
+/// # Errors
+/// [`Full`] as [`TicketKeys::seal`], and for a session without `since`.
+pub(crate) fn seal<C: Crypto>(
+    keys: &mut TicketKeys,
+    crypto: &mut C,
+    delegation: &Delegation,
+    ticket: &mut Writer<'_>,
+) -> Result<(), Full> {
+    let mut room = Secret::<STATE_LEN>::zeroed();
+    let mut state = Writer::new(room.expose_mut());
+    delegation.session.write(&mut state)?;
+    state.u32(delegation.session.since.ok_or(Full)?)?;
+    state.u32(delegation.expires)?;
+    let len = state.written().len();
+    keys.seal(crypto, room.expose().get(..len).unwrap_or(&[]), ticket)
+}

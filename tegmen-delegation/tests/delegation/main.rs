@@ -1,0 +1,9 @@
+//! Delegated sessions, between a device, its delegation server and its peers.
+
+#![allow(unreachable_pub)] // the modules share one another's items
+
+mod attacks;
+mod handshakes;
+mod memory;
+mod seeds;
+mod world;
