@@ -11,9 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
-/// Changes of one group whose messages wait to be sent for the first time. The members miss the oldest of more changes, and get
-/// their parameters again.
+/// Changes of one group whose messages wait to be sent for the first time. The members miss the oldest of more changes, and ask
+/// the controller for their parameters.
 const MOST_CHANGES: usize = 256;
+
+/// Bytes of memory of the messages of one group that wait. The oldest changes beyond it are left out as well, but not the newest,
+/// which may have a message for each member.
+const MOST_BYTES: usize = 8 << 20;
 
 /// Time after which messages are sent again that the system refused.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -84,10 +88,19 @@ struct Waiting {
     left_out: bool,
 }
 
+impl Waiting {
+    fn is_too_much(&self) -> bool {
+        let size = || self.passes.iter().map(|pass| pass.size).sum::<usize>();
+        self.passes.len() > MOST_CHANGES || self.passes.len() > 1 && size() > MOST_BYTES
+    }
+}
+
 /// The messages of a change, which are being sent.
 struct Pass {
     epoch: u16,
     messages: Vec<Outgoing>,
+    /// Bytes of memory of the messages.
+    size: usize,
     at: Position,
     /// True if a message to the group was not sent this time.
     has_failed: bool,
@@ -154,10 +167,8 @@ impl Outbox {
     /// Takes the messages of a change. They replace the repetitions of an earlier one.
     pub(super) fn put(&self, group: &str, rekeying: &Rekeying, now: Instant) {
         let left_out = self.queue().put(group, rekeying, now);
-        if left_out.is_some() {
-            self.fail();
-        }
-        if left_out == Some(IsFirst(true)) {
+        (0..left_out.changes).for_each(|_| self.fail());
+        if left_out.is_first {
             tracing::error!(
                 "groups: {group} changes faster than its rekey messages are sent; some members have to ask for their keys: \
                  send them at shorter intervals, or change the group less often"
@@ -203,28 +214,41 @@ impl Outbox {
     }
 }
 
-/// A change was dropped. True for the first one since the messages of all changes were sent.
+/// The changes that were dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct IsFirst(bool);
+struct LeftOut {
+    changes: usize,
+    /// True if none was dropped before, since the messages of all changes were sent.
+    is_first: bool,
+}
 
 impl Queue {
-    /// Returns a value if the oldest change was dropped.
-    fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> Option<IsFirst> {
+    /// Takes the messages of a change. Returns the oldest changes that were dropped for it.
+    fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> LeftOut {
         let Rekeying { epoch, messages, .. } = rekeying;
         let waiting = self.groups.entry(group.to_owned()).or_default();
         waiting.from_rows = false;
         waiting.passes.retain(|pass| pass.at.round == 0 && pass.epoch != *epoch);
         if !messages.is_empty() {
             let (at, messages) = (Position::default(), messages.clone());
-            waiting.passes.push_back(Pass { epoch: *epoch, messages, at, has_failed: false, waiting: Vec::new() });
+            let size = messages.iter().map(|message| size_of::<Outgoing>().saturating_add(message.bytes.len())).sum();
+            waiting.passes.push_back(Pass {
+                epoch: *epoch,
+                messages,
+                size,
+                at,
+                has_failed: false,
+                waiting: Vec::new(),
+            });
         }
-        let mut left_out = None;
-        if waiting.passes.len() > MOST_CHANGES {
+        let mut changes: usize = 0;
+        while waiting.is_too_much() {
             waiting.passes.pop_front();
-            left_out = Some(IsFirst(!std::mem::replace(&mut waiting.left_out, true)));
+            changes = changes.saturating_add(1);
         }
+        let is_first = changes > 0 && !std::mem::replace(&mut waiting.left_out, true);
         self.schedule(group, now);
-        left_out
+        LeftOut { changes, is_first }
     }
 
     /// Gives a group its next turn, in the place of another one.

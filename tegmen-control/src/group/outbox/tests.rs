@@ -122,6 +122,33 @@ fn more_changes_than_wait_leave_out_the_oldest() {
 }
 
 #[test]
+fn more_bytes_than_wait_leave_out_the_oldest_changes_and_never_the_newest() {
+    let world = World::new();
+    let large = |epoch, bytes| {
+        let mut large = rekeying(epoch, 2);
+        large.messages[1].bytes.resize(bytes, 0);
+        large
+    };
+    // A change that is larger than the limit, as in a group with a message for each member.
+    world.outbox.put("lamps", &large(2, MOST_BYTES), world.now);
+    assert_eq!(world.outbox.counts().failures, 0);
+    let mut waiting = waits(world.outbox.first_sent("lamps", 2));
+    assert!(!waiting.is_over());
+    for (epoch, bytes) in [(3, MOST_BYTES / 4), (4, MOST_BYTES / 2), (5, MOST_BYTES / 8)] {
+        world.outbox.put("lamps", &large(epoch, bytes), world.now);
+        assert_eq!(world.outbox.counts().failures, 1, "the first change is left out");
+    }
+    assert!(waiting.is_over(), "nobody waits for messages that are not sent");
+    // Another group has space of its own.
+    world.outbox.put("doors", &large(2, MOST_BYTES / 2), world.now);
+    world.outbox.put("lamps", &large(6, MOST_BYTES / 2), world.now);
+    assert_eq!(world.outbox.counts().failures, 3, "two more");
+    let sent: Vec<_> = world.send(true).into_iter().filter(|(_, _, number)| *number == 0).collect();
+    let epochs = |name| sent.iter().filter(|(group, ..)| group == name).map(|(_, epoch, _)| *epoch).collect::<Vec<_>>();
+    assert_eq!((epochs("lamps"), epochs("doors")), (vec![5, 6], vec![2]));
+}
+
+#[test]
 fn a_group_is_resumed_at_its_time_and_a_change_replaces_that() {
     let mut world = World::new();
     world.outbox.resume("lamps", world.now + Duration::from_secs(10));
