@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
+use zeroize::Zeroizing;
 
 /// The reason why a controller does not do what a member asks. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +144,7 @@ impl Controller {
         let path = self.path();
         let asked = session.post(&path, &payload).content_format(GROUPCOMM_CBOR).await;
         session.close();
-        let keys = self.keys_in(&asked.map_err(|source| self.unreachable(source))?)?;
+        let keys = self.keys_in(asked.map_err(|source| self.unreachable(source))?)?;
         let settings =
             MemberSettings { group: self.group.clone(), controller: Some(self.uri.to_string()), ..settings.clone() };
         Ok(Membership::create(dir, &settings, keys)?)
@@ -157,7 +158,7 @@ impl Controller {
         let session = self.connect().await?;
         let asked = session.get(&self.path()).await;
         session.close();
-        self.keys_in(&asked.map_err(|source| self.unreachable(source))?)
+        self.keys_in(asked.map_err(|source| self.unreachable(source))?)
     }
 
     /// Leaves the group. The membership stays in its directory: see [`Membership::remove`].
@@ -229,12 +230,12 @@ impl Controller {
         ControllerError::Unreachable { group: self.group.clone(), source }
     }
 
-    fn keys_in(&self, reply: &Response) -> Result<GroupKeys, ControllerError> {
+    fn keys_in(&self, reply: Response) -> Result<GroupKeys, ControllerError> {
         let has_keys = matches!(reply.code, Code::CREATED | Code::CHANGED | Code::CONTENT);
         if !has_keys {
-            return Err(self.refusal(reply));
+            return Err(self.refusal(&reply));
         }
-        GroupKeys::parse(&reply.payload).map_err(ControllerError::Response)
+        GroupKeys::parse(&Zeroizing::new(reply.payload)).map_err(ControllerError::Response)
     }
 
     fn refusal(&self, reply: &Response) -> ControllerError {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
+use zeroize::Zeroizing;
 
 /// A deferred response: a code, options in any order, and a payload of any length, which is sent in blocks if it does not fit
 /// one message (RFC 7959).
@@ -9,7 +10,8 @@ use tegmen::coap::{Code, OptionNumber, uint_bytes};
 pub struct Reply {
     pub(crate) code: Code,
     pub(crate) options: Vec<(OptionNumber, Vec<u8>)>,
-    pub(crate) payload: Vec<u8>,
+    /// It may have keys.
+    pub(crate) payload: Zeroizing<Vec<u8>>,
     pub(super) cause: Option<String>,
 }
 
@@ -19,9 +21,9 @@ const OWN: [OptionNumber; 4] =
 
 impl Reply {
     /// Returns a response without options and payload. A code that is not one of a response becomes 5.00.
-    pub const fn new(code: Code) -> Self {
+    pub fn new(code: Code) -> Self {
         let code = if code.is_response() { code } else { Code::INTERNAL_SERVER_ERROR };
-        Self { code, options: Vec::new(), payload: Vec::new(), cause: None }
+        Self { code, options: Vec::new(), payload: Zeroizing::default(), cause: None }
     }
 
     /// Returns a 2.05 with a payload of this Content-Format.
@@ -65,10 +67,10 @@ impl Reply {
         segments.fold(self, |reply, segment| reply.option(OptionNumber::LOCATION_PATH, segment.as_bytes()))
     }
 
-    /// Sets the payload.
+    /// Sets the payload, which is wiped on drop.
     #[must_use]
     pub fn payload(self, payload: impl Into<Vec<u8>>) -> Self {
-        Self { payload: payload.into(), ..self }
+        Self { payload: Zeroizing::new(payload.into()), ..self }
     }
 
     /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.
