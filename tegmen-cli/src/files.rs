@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use tegmen_base::private;
+use tegmen_store::files::{beside, rename};
 use zeroize::Zeroizing;
 
 /// The read permission of a file.
@@ -22,8 +23,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
         let file = file.display();
         Failure::usage(format!("{file} cannot be written: {error}; correct the path, or the permissions there"))
     };
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(".new");
+    let draft = beside(file, "new");
     let _ = std::fs::remove_file(&draft);
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -33,9 +33,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
     }
     let mut handle = options.open(&draft).map_err(wrong)?;
     handle.write_all(bytes).and_then(|()| handle.sync_all()).map_err(wrong)?;
-    std::fs::rename(&draft, file).map_err(wrong)?;
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(wrong)
+    rename(&draft, file).map_err(wrong)
 }
 
 /// The text of a file that only its owner can read, without spaces around it; the reason if there is none.

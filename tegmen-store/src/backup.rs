@@ -20,7 +20,7 @@
 use crate::clock;
 use crate::database::{Database, Options, recoverable, retake};
 use crate::error::StateError;
-use crate::files::{beside, sync_directory};
+use crate::files::{beside, rename};
 use crate::guard::Guard;
 use crate::sealing::{Keeper, Sealer};
 use rusqlite::{Connection, OpenFlags, params};
@@ -143,7 +143,7 @@ impl Database {
         let file =
             written.and_then(|_| out.into_inner().map_err(io::IntoInnerError::into_error)).map_err(failed(draft))?;
         file.sync_all().map_err(failed(draft))?;
-        std::fs::rename(draft, to).and_then(|()| sync_directory(to)).map_err(failed(to))?;
+        rename(draft, to).map_err(failed(to))?;
         Ok(manifest)
     }
 }
@@ -212,7 +212,7 @@ pub fn restore(backup: &Path, file: &Path, options: Options) -> Result<Manifest,
             _ => {}
         }
     }
-    std::fs::rename(&draft, &file).and_then(|()| sync_directory(&file)).map_err(failed(&file))?;
+    rename(&draft, &file).map_err(failed(&file))?;
     // The first start gives the database its place, so that a copy of it is refused.
     Database::take_place(&file, options, guard)?;
     Ok(manifest)

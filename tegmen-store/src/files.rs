@@ -14,13 +14,27 @@ pub fn beside(file: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
+/// Returns the directory of a file.
+pub fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Makes new names in the directory of `file` durable.
 ///
 /// # Errors
 /// The error of the system.
 pub fn sync_directory(file: &Path) -> io::Result<()> {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory_of(file))?.sync_all()
+}
+
+/// Gives the file `from`, whose content is durable, the name `to`, durably. A file of this name goes: a reader has all of the old
+/// one or all of the new one.
+///
+/// # Errors
+/// The error of the system.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)?;
+    sync_directory(to)
 }
 
 /// Returns the identity of a file, which differs from that of a copy: its inode and its time of creation.

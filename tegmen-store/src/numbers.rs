@@ -1,7 +1,7 @@
 //! Numbers that may have been used, and the file that holds them for one context or session.
 
 use crate::clock::{is_in_future, now};
-use crate::files::{beside, identity, sync_directory};
+use crate::files::{beside, identity, rename};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
@@ -131,9 +131,7 @@ impl Numbers {
         handle.write_all(b"# Numbers that may have been used. Written by tegmen; do not edit or copy.\n")?;
         handle.write_all(text.as_bytes())?;
         handle.sync_all()?;
-        std::fs::rename(&draft, file)?;
-        // The new name, too, must be on the disk.
-        sync_directory(file)?;
+        rename(&draft, file)?;
         Ok(here)
     }
 }

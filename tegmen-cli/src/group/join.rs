@@ -14,7 +14,7 @@ use tegmen_host::credentials::is_rule;
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::group::{MemberSettings, Membership};
 use tegmen_host::uri::Uri;
-use tegmen_store::files::sync_directory;
+use tegmen_store::files::{beside, rename, sync_directory};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -113,10 +113,8 @@ fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result
         )));
     }
     let settings = MemberSettings { group: member.group, controller: member.controller, ..settings };
-    let mut used = file.clone().into_os_string();
-    used.push(".used");
-    let used = PathBuf::from(used);
-    let claimed = std::fs::rename(file, &used).and_then(|()| sync_directory(&used));
+    let used = beside(file, "used");
+    let claimed = rename(file, &used);
     claimed.map_err(|error| failed(file, error, "nothing is joined: copy the file into a directory of your own"))?;
     let membership = Membership::create(state, &settings, member.keys).map_err(|error| {
         // Nothing uses its keys.

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
-use tegmen_store::files::{beside, sync_directory};
+use tegmen_store::files::{beside, rename};
 use tegmen_trust::digest::{Digest, sha256, sha256_of};
 use tegmen_trust::provider::public::verify_digest;
 use tegmen_trust::x509::signer::{SignError, SignatureScheme, Signer};
@@ -100,8 +100,7 @@ impl Head {
         let mut handle = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
         handle.write_all(self.text().as_bytes())?;
         handle.sync_all()?;
-        std::fs::rename(&new, file)?;
-        sync_directory(file)
+        rename(&new, file)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use tegmen_store::files::{beside, sync_directory};
+use tegmen_store::files::{beside, rename};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Its name.
@@ -97,8 +97,7 @@ pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut handle = private::open(File::options().write(true).create_new(true), &draft)?;
     parts.iter().try_for_each(|part| handle.write_all(part))?;
     handle.sync_all()?;
-    std::fs::rename(&draft, file)?;
-    sync_directory(file)
+    rename(&draft, file)
 }
 
 /// Returns the error of a file that the system refuses.

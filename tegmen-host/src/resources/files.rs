@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
+use tegmen_store::files::rename;
 
 /// Files that are looked at each second, at most.
 const MAX_WATCHED: usize = 1024;
@@ -195,7 +196,7 @@ impl Draft {
 
     fn rename(mut self, file: &Path) -> io::Result<()> {
         let Some(draft) = &self.0 else { return Ok(()) };
-        std::fs::rename(draft, file)?;
+        rename(draft, file)?;
         self.0 = None;
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::time::Instant;
+use tegmen_store::files::{directory_of, rename};
 
 /// A transfer without a new block for this time gives its place to that of another image.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -296,10 +297,8 @@ impl Part {
         let digest = digest_of(&mut self.file, id.size.into())?;
         let Some(path) = self.path.as_ref().filter(|_| id.is_of(&digest)) else { return Ok(None) };
         self.file.sync_all()?;
-        std::fs::rename(path, file)?;
+        rename(path, file)?;
         self.path = None;
-        // The new name is durable, too.
-        File::open(directory_of(file))?.sync_all()?;
         Ok(Some(digest))
     }
 }
@@ -310,11 +309,6 @@ impl Drop for Part {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-/// Returns the directory of a file.
-fn directory_of(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the SHA-256 digest of the next `len` bytes.
