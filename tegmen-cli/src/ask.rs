@@ -1,6 +1,6 @@
 //! `tegmen get`, `put`, `post`, `delete`, `fetch`, `patch`, `ipatch`: one request, one response.
 
-use crate::connect::Connect;
+use crate::connect::{Connect, seconds};
 use crate::output::{Failure, Output, printable, printable_lines, runtime};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -67,8 +67,8 @@ pub(crate) struct RequestArgs {
     #[arg(long = "option", short = 'O', value_name = "NUMBER[=VALUE]", value_parser = other_option)]
     options: Vec<(OptionNumber, Vec<u8>)>,
     /// Seconds to wait for responses of a group (a multicast address); members answer within 5 seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 7)]
-    group_wait: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 7.0, value_parser = seconds)]
+    group_wait: f64,
     /// Write the payload of the response to this file, unchanged.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -198,7 +198,7 @@ impl RequestArgs {
             return Err(Failure::usage("groups are asked in clear only; OSCORE for groups is not built yet"));
         }
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
-        let wait = Duration::from_secs(self.group_wait);
+        let wait = Duration::from_secs_f64(self.group_wait);
         let show = |from: SocketAddr, reply: Response| {
             let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
             out.line(

@@ -103,6 +103,12 @@ pub(crate) fn access_control(text: &str) -> Result<Uri, Failure> {
     is_server.then_some(uri).ok_or_else(|| Failure::usage(wrong()))
 }
 
+/// A time of at most an hour, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
+}
+
 fn block_size(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size: &usize| size.is_power_of_two() && (16..=1024).contains(size));
     size.ok_or_else(|| "16, 32, 64, 128, 256, 512 or 1024".to_owned())

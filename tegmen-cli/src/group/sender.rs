@@ -2,7 +2,7 @@
 
 use super::join::failure;
 use super::open;
-use crate::connect::Connect;
+use crate::connect::{Connect, seconds};
 use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
@@ -26,11 +26,6 @@ pub(super) struct Sender {
     no_catch_up: bool,
     #[command(flatten)]
     connect: Connect,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| (0.0..=3600.0).contains(number));
-    number.ok_or_else(|| "a number of seconds, at most 3600".to_owned())
 }
 
 impl Sender {

@@ -4,6 +4,7 @@
 use super::interface::{GroupInterface, group_interface};
 use super::roles::{Certified, Role, certified, role};
 use super::store::Place;
+use crate::connect::seconds;
 use crate::log::{Format, Level};
 use crate::public_keys::{Clients, suites};
 use clap::Args;
@@ -342,11 +343,6 @@ fn body_size(text: &str) -> Result<usize, String> {
     // A Size1 option has four bytes.
     let size = text.parse().ok().filter(|size| (1..=u32::MAX as usize).contains(size));
     size.ok_or_else(|| "a number of bytes, 1 to 4294967295".to_owned())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())
 }
 
 fn hello_limits(text: &str) -> Result<HelloLimits, String> {
