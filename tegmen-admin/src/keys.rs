@@ -9,7 +9,7 @@
 
 use crate::problem::{Code, Problem};
 use crate::scope::{Scope, Scopes};
-use crate::{now, sha256};
+use crate::sha256;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use tegmen_base::hex::to_hex;
+use tegmen_store::clock::now;
 use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;

@@ -37,11 +37,6 @@ pub use problem::{Code, Problem};
 pub use scope::{Scope, Scopes};
 pub use tls::{ClientCertificates, Tls};
 
-/// Seconds since 1970.
-fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// The SHA-256 in hexadecimal digits.
 fn sha256(parts: &[&[u8]]) -> String {
     tegmen_base::hex::to_hex(&tegmen_trust::digest::sha256_of(parts))

@@ -177,7 +177,7 @@ pub(crate) struct Expected {
 impl Expected {
     pub(crate) fn enrolment(self) -> Result<Enrolment, Problem> {
         let Self { name, tags, kind, expires } = self;
-        let now = crate::now();
+        let now = tegmen_store::clock::now();
         if expires <= now || expires > now.saturating_add(LONGEST_ENROLMENT) {
             let why = "a one-time key ends in the future, and within 30 days: set expires in seconds since 1970";
             return Err(Problem::malformed(why));

@@ -383,7 +383,7 @@ impl<S: Store> Api<S> {
     async fn authenticate(&self, parts: &Parts) -> Result<Principal, Problem> {
         let peer = parts.extensions.get::<Peer>();
         let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address);
-        let now = crate::now();
+        let now = tegmen_store::clock::now();
         let unauthorized = |detail| Problem::new(Code::Unauthorized, detail);
         let Some(header) = parts.headers.get(AUTHORIZATION) else {
             return peer.and_then(Peer::certified).ok_or_else(|| {
