@@ -6,6 +6,7 @@ mod objects;
 mod protection;
 mod script;
 
+pub(crate) use group::is_handshake;
 pub use group::{Asking, GroupNode};
 pub use protection::Protection;
 pub use script::{Exchange, Script, Turn};

@@ -7,6 +7,7 @@ use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{
     Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Node, Protection, SMALL_HUB, Script, Setup, Wish,
+    is_handshake,
 };
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
@@ -527,8 +528,7 @@ impl<'s> World<'s> {
     /// A datagram leaves the node.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
-        // The content type of its first record (RFC 5246, section 6.2.1): change_cipher_spec or handshake.
-        self.handshakes += u64::from(matches!(datagram.first(), Some(20 | 22)));
+        self.handshakes += u64::from(is_handshake(&datagram));
         let path = Path { local: self.stations[node].address, remote: to };
         let Ok(headers) = ip::headers(&path, self.deployment.stack.hop_limit, &datagram) else { return };
         let mut packet = headers.to_vec();

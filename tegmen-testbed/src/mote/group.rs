@@ -406,7 +406,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
                 Some(Event::Transmit { peer, len }) => {
                     let datagram = &out[..len.into()];
                     if let Some(to) = self.node.path(peer).map(|path| path.remote) {
-                        flights |= datagram.first().is_some_and(|first| is_handshake(*first));
+                        flights |= is_handshake(datagram);
                         self.send(to, datagram, wishes);
                     }
                 }
@@ -532,10 +532,10 @@ const fn group_address(port: u16) -> Address {
     Address { ip: [0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd], port, scope: 0 }
 }
 
-/// True for the first byte of a flight of a handshake: its content type (RFC 5246, section 6.2.1) is that of a message of the
+/// True for a flight of a handshake: the content type of its first record (RFC 5246, section 6.2.1) is that of a message of the
 /// handshake or of a change_cipher_spec.
-const fn is_handshake(first: u8) -> bool {
-    matches!(first, 20 | 22)
+pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
+    matches!(datagram.first(), Some(20 | 22))
 }
 
 /// Handshakes at the same time: node 0 begins one after the other.

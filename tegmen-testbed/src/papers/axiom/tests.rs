@@ -96,3 +96,8 @@ fn a_new_session_with_the_controller_takes_the_frames_of_a_handshake_more() {
     assert_eq!(frames("message_to_one_member", 0), 2.0);
     assert!(frames("message_to_one_member", 20) > 2.3 && frames("join", 20) > frames("join", 0));
 }
+
+#[test]
+fn a_controller_takes_the_format_of_these_requests() {
+    assert_eq!(unicast::GROUPCOMM_CBOR, tegmen_host::group::groupcomm::GROUPCOMM_CBOR);
+}

@@ -93,9 +93,9 @@ type Datagram = (bool, Vec<u8>, u64);
 /// A handshake of a member with the controller, a request and its answer.
 fn in_session(code: Code, payload: &[u8], answer: &[u8]) -> Vec<Datagram> {
     let mut session = Session::open(b"lamp-17", &[7; 16]);
-    session.send(true, &request(code, GROUP, Some(ACE_GROUPCOMM_CBOR).filter(|_| !payload.is_empty()), payload));
+    session.send(true, &request(code, GROUP, Some(GROUPCOMM_CBOR).filter(|_| !payload.is_empty()), payload));
     let code = if code == Code::POST { Code::CREATED } else { Code::CONTENT };
-    session.send(false, &messages::answer(code, ACE_GROUPCOMM_CBOR, answer));
+    session.send(false, &messages::answer(code, GROUPCOMM_CBOR, answer));
     session.sent().into_iter().map(|sent| (sent.by_client, sent.bytes, 0)).collect()
 }
 
@@ -114,8 +114,8 @@ fn flow(exchange: &Exchange, loss: u8, seeds: u64) -> Flow {
 
 /// The resource of a group at its controller (RFC 9594, section 4.1).
 const GROUP: &str = "ace-group/lamps";
-/// application/ace-groupcomm+cbor (RFC 9594).
-const ACE_GROUPCOMM_CBOR: u16 = 261;
+/// The Content-Format application/ace-groupcomm+cbor (RFC 9594, section 11.2).
+pub(super) const GROUPCOMM_CBOR: u16 = 261;
 /// A request and its answer.
 const MESSAGES_OF_AN_EXCHANGE: usize = 2;
 /// Time until CoAP sends a message again (RFC 7252, section 4.8: ACK_TIMEOUT).
