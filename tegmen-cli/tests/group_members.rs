@@ -8,6 +8,9 @@ mod commands;
 #[path = "works/operator.rs"]
 mod operator;
 #[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/process.rs"]
+mod process;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/server_files.rs"]
 mod server_files;
 #[allow(dead_code, reason = "each test uses its part")]
@@ -15,13 +18,14 @@ mod works;
 
 use commands::{ALL, Operator};
 use operator::{SHARED_KEY, furnish, runtime, secret, with_state};
+use process::wait;
 use serde_json::Value;
 use server_files::write_keys;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::group::{Controller, GroupConfig};
 use tegmen_control::state::{Credential, NewDevice};
@@ -260,14 +264,6 @@ impl Sending {
     }
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Bytes of an image that differ from block to block.
 fn firmware(version: u32) -> Vec<u8> {
     (0..400_000_u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(version) >> 13) as u8).collect()
@@ -305,7 +301,7 @@ fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     let mut sending = Sending::start(dir, "fw.bin");
     let round = std::iter::from_fn(|| sending.next()).find(|line| line["event"] == "round").unwrap();
     assert_eq!((&round["round"], &round["blocks"]), (&1.into(), &391.into()));
-    wait_until("the first blocks are there", || dir.join(".lamp.bin.part").exists());
+    wait("first block", || dir.join(".lamp.bin.part").exists().then_some(()));
     std::thread::sleep(Duration::from_millis(100));
     drop(first);
     assert_eq!(std::fs::read(dir.join("lamp.bin")).unwrap(), b"old", "no part of the image is seen");
