@@ -171,8 +171,8 @@ fn who_has_no_certificate_of_the_anchor_is_refused() {
     one.connect();
     one.run(Duration::from_secs(10));
     assert!(matches!(one.client.closed, Some(Fatal::Refused(_))), "{:?}", one.client.closed);
-    let thief = Badge { private: Some([9; 32]), ..Badge::certified() };
-    let mut other = world(1, ECDSA_CCM_8, Badge::certified(), thief);
+    let attacker = Badge { private: Some([9; 32]), ..Badge::certified() };
+    let mut other = world(1, ECDSA_CCM_8, Badge::certified(), attacker);
     other.connect();
     other.run(Duration::from_secs(10));
     assert_eq!(other.client.closed, Some(Fatal::BadSignature));

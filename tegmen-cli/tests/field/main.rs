@@ -52,8 +52,8 @@ struct Field {
     evicted: Vec<Evicted>,
     switch: Sender,
     /// Sends with the keys that it had when it was evicted.
-    thief: Sender,
-    /// True while the thief is a member.
+    attacker: Sender,
+    /// True while the attacker is a member.
     is_member: bool,
     // Behind the programs, so that none is left when its host disappears.
     network: Network,
@@ -78,18 +78,18 @@ impl Field {
         let scene = Scene::new("field");
         let mut network = Network::new("groups", &[Switch::Field]);
         let devices = (1..=LAMPS + 1).map(|number| (Lamp::name(number), "lamp"));
-        let senders = ["switch", "thief"].map(|name| (name.to_owned(), "sender"));
+        let senders = ["switch", "attacker"].map(|name| (name.to_owned(), "sender"));
         let devices: Vec<_> = devices.chain(senders).collect();
         let controller = Controller::start(&mut network, &scene.0, &devices);
         let switch = Sender::join(&mut network, &scene.0, "switch", 50);
-        let thief = Sender::join(&mut network, &scene.0, "thief", 51);
+        let attacker = Sender::join(&mut network, &scene.0, "attacker", 51);
         let lamps = (1..=LAMPS).map(|number| Lamp::start(&mut network, &scene.0, number)).collect();
         Self {
             controller,
             lamps,
             evicted: Vec::new(),
             switch,
-            thief,
+            attacker,
             is_member: true,
             network,
             scene,
@@ -154,12 +154,12 @@ impl Field {
         assert!(epoch > self.epoch, "{change}: the epoch {epoch} comes after {}", self.epoch);
         self.epoch = epoch;
         let lamps = self.lamps.iter().map(|lamp| lamp.name.clone());
-        let senders = ["switch", "thief"].map(str::to_owned).into_iter().take(1 + usize::from(self.is_member));
+        let senders = ["switch", "attacker"].map(str::to_owned).into_iter().take(1 + usize::from(self.is_member));
         assert_eq!(members, lamps.chain(senders).collect(), "{change}");
         if !self.is_member {
-            let value = self.value("thief");
+            let value = self.value("attacker");
             self.attempts += 1;
-            self.accepted += self.thief.put(&self.network, &value, false).answered.len();
+            self.accepted += self.attacker.put(&self.network, &value, false).answered.len();
             let shown: Vec<_> = self.lamps.iter().map(|lamp| lamp.light(&self.network)).collect();
             self.accepted += shown.iter().filter(|light| **light == value).count();
             assert!(shown.iter().all(|light| light.starts_with("switch-") || *light == value), "{shown:?}");
@@ -213,20 +213,20 @@ impl Field {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Evicts the thief, and kills the controller within the time that the last eviction took. Returns if the eviction was acknowledged, and if it was made.
-    fn evict_the_thief_with_a_kill(&mut self) -> (bool, bool) {
+    /// Evicts the attacker, and kills the controller within the time that the last eviction took. Returns if the eviction was acknowledged, and if it was made.
+    fn evict_the_attacker_with_a_kill(&mut self) -> (bool, bool) {
         let micros = u64::try_from(self.eviction.as_micros()).unwrap();
         let time = Duration::from_micros(self.draw(micros));
         let administrator = self.controller.administrator();
-        let asking = std::thread::spawn(move || administrator.ask("DELETE", "/v1/groups/lamps/members/thief", None));
+        let asking = std::thread::spawn(move || administrator.ask("DELETE", "/v1/groups/lamps/members/attacker", None));
         std::thread::sleep(time);
         self.controller.kill();
         let is_acknowledged = asking.join().unwrap().is_some_and(|answer| answer.status == 200);
         self.controller.start_again(&self.network);
-        let is_made = !self.controller.show().1.contains("thief");
+        let is_made = !self.controller.show().1.contains("attacker");
         assert!(is_made || !is_acknowledged, "an eviction was acknowledged and is lost");
         if !is_made {
-            assert_eq!(self.ask_to_evict("thief"), Some(200));
+            assert_eq!(self.ask_to_evict("attacker"), Some(200));
         }
         self.is_member = false;
         (is_acknowledged, is_made)
@@ -252,8 +252,8 @@ fn members_hear_each_change_and_evicted_ones_nothing() {
     let all = field.prove("20 lamps joined");
     assert_eq!(all, usize::from(LAMPS), "without losses all lamps answer the first request");
     let value = field.value("switch");
-    let heard = field.thief.put(&field.network, &value, true).answered.len();
-    assert_eq!(heard, usize::from(LAMPS), "the lamps answer the thief while it is a member");
+    let heard = field.attacker.put(&field.network, &value, true).answered.len();
+    assert_eq!(heard, usize::from(LAMPS), "the lamps answer the attacker while it is a member");
 
     field.lose();
     field.join(LAMPS + 1);
@@ -262,7 +262,7 @@ fn members_hear_each_change_and_evicted_ones_nothing() {
     field.prove("a lamp was evicted");
     field.rekey();
     field.prove("rekeyed");
-    let (is_acknowledged, is_made) = field.evict_the_thief_with_a_kill();
+    let (is_acknowledged, is_made) = field.evict_the_attacker_with_a_kill();
     field.prove("the controller was killed while it evicted a sender");
     field.evict(7);
     field.prove("another lamp was evicted");
