@@ -341,7 +341,10 @@ impl Membership {
         if keys.epoch < ours {
             return Err(MembershipError::OldController { group: name.clone(), ours, theirs: keys.epoch });
         }
-        let path = state.path.caught_up(&keys.admission()).map_err(|why| of_group(name, why))?;
+        // The path of the member stays as it was until the new keys are durable.
+        let path = KeyPath::new(&state.keys.admission());
+        let path = path.and_then(|mut path| path.catch_up(&keys.admission()).map(|()| path));
+        let path = path.map_err(|why| of_group(name, why))?;
         let is_newer = keys.epoch != state.groups.epoch(&self.0.group);
         if is_newer {
             state.file.is_evicted = false;

@@ -77,19 +77,16 @@ impl<const NODES: usize> KeyPath<NODES> {
     /// Takes the parameters that the controller sent because a message was missed.
     ///
     /// # Errors
-    /// As [`Self::caught_up`]. Nothing has changed then.
+    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
+    /// [`BadAssociation::Admission`] if they are of another admission of this member: a member that joined with the same
+    /// credentials has them, and seals with the same nonces. A member that joins again itself uses [`Self::new`]. Nothing has
+    /// changed after an error.
     pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
-        *self = self.caught_up(admission)?;
+        *self = self.following(admission)?;
         Ok(())
     }
 
-    /// Returns the secrets of the member after it missed a message, by the parameters that the controller sent.
-    ///
-    /// # Errors
-    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
-    /// [`BadAssociation::Admission`] if they are of another admission of this member: a member that joined with the same
-    /// credentials has them, and seals with the same nonces. A member that joins again itself uses [`Self::new`].
-    pub fn caught_up(&self, admission: &Admission<'_>) -> Result<Self, BadAssociation> {
+    fn following(&self, admission: &Admission<'_>) -> Result<Self, BadAssociation> {
         if *admission.group != self.group || admission.epoch < self.epoch {
             return Err(BadAssociation::Epoch);
         }
