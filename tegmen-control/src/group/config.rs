@@ -10,16 +10,16 @@ use tegmen_store::StoreError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
-    /// The number of the group in the header of a response. With 0, the header looks like that of a DTLS session.
+    /// The GroupID: one byte in the header of a response. With 0, the header looks like that of a DTLS session.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
-    /// Protection of the records.
+    /// The suite that protects requests and responses. It has no part in rekey messages.
     #[serde(with = "suite_name")]
     pub suite: Suite,
-    /// Levels of the key tree below the root: the group has space for 2^`levels` members.
+    /// Levels of the key tree below the root, 1 to 23: the group has space for 2^`levels` members.
     pub levels: u8,
-    /// The last epoch. Each change begins an epoch.
+    /// The number of the last epoch, from 2. Each change begins an epoch, and the first has the number 1.
     pub last_epoch: u16,
     /// The most SenderIDs at the same time, from 1 to 256. The records that one key may seal are shared among them.
     pub senders: u16,
@@ -102,17 +102,17 @@ pub enum GroupError {
     /// The group has no such member.
     #[error("the group {group} has no member {member}: list its members")]
     NoMember {
-        /// The group.
+        /// The name of the group.
         group: String,
-        /// The name.
+        /// The name of the member.
         member: String,
     },
     /// The group has a member of this name.
     #[error("the group {group} has a member {member}: evict it before you give it other keys")]
     MemberTaken {
-        /// The group.
+        /// The name of the group.
         group: String,
-        /// The name.
+        /// The name of the member.
         member: String,
     },
     /// The member was admitted again since then, so its keys are for that admission alone.
@@ -120,9 +120,9 @@ pub enum GroupError {
         "{member} was admitted to the group {group} again meanwhile: join again, and use its credentials in one place only"
     )]
     AdmittedAgain {
-        /// The group.
+        /// The name of the group.
         group: String,
-        /// The name.
+        /// The name of the member.
         member: String,
     },
     /// The group is not as the caller assumes.
@@ -133,9 +133,9 @@ pub enum GroupError {
         "{member} has the address {address} in this group: a listener has an address of its own, so evict one of the two"
     )]
     AddressTaken {
-        /// The address.
+        /// The address that both would have.
         address: IpAddr,
-        /// The member that has it.
+        /// The name of the member that has it.
         member: String,
     },
     /// A member listens at an address of the other family than the group.
@@ -143,14 +143,14 @@ pub enum GroupError {
         "{member} has the address {address}, and the group is at {group}: give it an address of the same family, IPv4 or IPv6"
     )]
     OtherFamily {
-        /// The member.
+        /// The name of the member.
         member: String,
-        /// Its address.
+        /// The address of the member.
         address: IpAddr,
-        /// The address of the group.
+        /// The multicast address and the port of the group.
         group: SocketAddr,
     },
-    /// All SenderIDs are in use.
+    /// All SenderIDs are in use; their number.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
     NoSenderId(u16),
     /// The key tree refuses it.
@@ -172,9 +172,9 @@ pub enum GroupError {
     /// A row cannot be read.
     #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
     Fault {
-        /// The key.
+        /// The key of the row, for a reader.
         key: String,
-        /// The fault.
+        /// The fault in its value.
         why: String,
     },
     /// The store refused, or failed.

@@ -45,25 +45,25 @@ const MAX_NAME: usize = 64;
 /// A group as its operator sees it. It has no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The configuration.
+    /// The configuration, which never changes.
     pub config: GroupConfig,
-    /// The identity of the group.
+    /// The identity of the group: 16 random bytes.
     pub identity: GroupIdentity,
-    /// The current epoch.
+    /// The number of the current epoch, from 1.
     pub epoch: u16,
-    /// Further epochs.
+    /// The number of epochs that may follow.
     pub epochs_left: usize,
-    /// Those of them that are for evictions only.
+    /// The number of those among them that are for evictions only.
     pub epochs_reserved: usize,
-    /// The number of members.
+    /// The number of all members, also where `members` has a part of them.
     pub size: usize,
-    /// Members, by name.
+    /// Members with their names, in the order of the names.
     pub members: Vec<(String, Member)>,
-    /// The SenderIDs of controllers, by the name of the controller.
+    /// The controllers that send requests to the group: their names with their SenderIDs.
     pub replicas: Vec<(String, u8)>,
-    /// The number of SenderIDs in use.
+    /// The number of SenderIDs in use, by members and controllers.
     pub sender_ids: usize,
-    /// The revision of the last change.
+    /// The revision of the store at which the group changed last.
     pub revision: Revision,
 }
 
@@ -82,9 +82,9 @@ impl Report {
 /// The epochs of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epochs {
-    /// The current epoch.
+    /// The number of the current epoch, from 1.
     pub current: u16,
-    /// Further epochs.
+    /// The number of epochs that may follow, with those that are for evictions only.
     pub left: u16,
     /// The warning that few are left, with the next step of the operator.
     pub warning: Option<String>,
@@ -182,7 +182,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Creates a group with its first members, in the epoch 1. They get their [parameters](Self::parameters); nothing is sent.
     ///
     /// # Errors
-    /// [`GroupError`]. Nothing is then created.
+    /// [`GroupError::NameTaken`], [`GroupError::Name`] for a name of the group or of a member that cannot be used, or that comes
+    /// twice; [`GroupError::Config`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`], [`GroupError::NoSenderId`];
+    /// [`Refused::Full`] if there are more members than leaves; [`GroupError::Changed`] if other controllers prevent it each time.
+    /// Nothing is created then. After [`GroupError::Store`] the group may be created.
     pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
         check_name(name)?;
         config.check()?;
@@ -293,10 +296,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Returns the messages of the last change again, for a controller that was killed before it sent them.
+    /// Returns the messages of the last change again, for a controller that was killed before it sent them. There are none in the
+    /// epoch 1.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// [`GroupError::NotSigned`] if the key of the controller does not sign now. Otherwise as [`Self::show`].
     pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -308,7 +312,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// have the same.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// [`GroupError::NoSenderId`] if all are in use, [`GroupError::Name`] for a name that no member could have,
+    /// [`GroupError::Changed`] if other controllers changed the group each time. Otherwise as [`Self::show`].
     pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
         check_member_name(replica)?;
         let place = self.place(group).await?;
@@ -347,7 +352,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// group is deleted only if that is the [revision](Report::revision) of its last change.
     ///
     /// # Errors
-    /// [`GroupError`]. Nothing has changed, except perhaps after [`GroupError::Store`].
+    /// [`GroupError::Outdated`] if the group has changed since `over`, [`GroupError::NoGroup`], [`GroupError::Changed`],
+    /// [`GroupError::Store`]. Nothing has changed, except perhaps after [`GroupError::Store`].
     pub async fn delete(&self, group: &str, over: Option<Revision>) -> Result<(), GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -485,7 +491,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns a group as its operator sees it.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// [`GroupError::NoGroup`], [`GroupError::Restored`] for a group of a backup that was restored, [`GroupError::Fault`] if a row
+    /// cannot be read, [`GroupError::Store`].
     pub async fn show(&self, group: &str) -> Result<Report, GroupError> {
         self.page(group, None, usize::MAX).await
     }
@@ -493,7 +500,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Does the same as [`Self::show`], with members behind the name `after` in the order of their names, at most `most` of them.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// As [`Self::show`].
     pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -513,10 +520,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the leaf of a member.
+    /// Returns the number of the leaf of a member.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// [`GroupError::NoMember`]. Otherwise as [`Self::show`].
     pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
@@ -527,7 +534,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the parameters of a member: when it was admitted, and when it missed an epoch. They are for this member alone.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// [`GroupError::NoMember`]. Otherwise as [`Self::show`].
     pub async fn parameters(&self, group: &str, member: &str) -> Result<GroupKeys, GroupError> {
         self.admitted(group, member, u16::MAX).await
     }
@@ -571,7 +578,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// the server of the controller, as `coaps://HOST`, at which the member asks for an epoch that it missed.
     ///
     /// # Errors
-    /// [`GroupError`].
+    /// As [`Self::admitted`].
     pub async fn member_file(
         &self,
         group: &str,

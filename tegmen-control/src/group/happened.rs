@@ -10,39 +10,39 @@ use tegmen_store::store::Changed;
 pub enum GroupHappened {
     /// A group was created.
     Created {
-        /// The group.
+        /// The name of the group.
         group: String,
-        /// Its configuration.
+        /// The configuration, which never changes.
         config: GroupConfig,
     },
     /// A group was deleted.
     Deleted {
-        /// The group.
+        /// The name of the group.
         group: String,
     },
     /// A member was admitted, or got new secrets.
     Admitted {
-        /// The group.
+        /// The name of the group.
         group: String,
         /// The name of the member.
         name: String,
-        /// The member.
+        /// Its leaf, SenderID and address.
         member: Member,
     },
     /// A member left or was evicted.
     Left {
-        /// The group.
+        /// The name of the group.
         group: String,
         /// The name of the member.
         name: String,
     },
     /// An epoch began.
     Epoch {
-        /// The group.
+        /// The name of the group.
         group: String,
-        /// The epoch.
+        /// The number of the epoch, from 1.
         epoch: u16,
-        /// Further epochs.
+        /// The number of epochs that may follow, with those that are for evictions only.
         epochs_left: u16,
     },
 }

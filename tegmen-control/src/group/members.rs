@@ -10,30 +10,30 @@ use std::ops::Bound;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its leaf in the key tree.
+    /// The number of its leaf in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,
-    /// Its SenderID, if it sends requests.
+    /// Its SenderID, if it sends requests. No other member and no controller has it in the same epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_id: Option<u8>,
-    /// The address that its responses come from, if it listens.
+    /// The address that its responses come from, if it listens; they come from the port of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// True if it checks signatures. Other members get each rekey message alone.
     pub checks_signatures: bool,
-    /// The epoch that began when it was admitted.
+    /// The number of the epoch that began when it was admitted: 1 for a first member.
     pub since: u16,
 }
 
 /// A member to be admitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewMember {
-    /// Its name.
+    /// The name of its device at the access control server, 1 to 128 bytes.
     pub name: String,
     /// The address that its responses come from, if it listens. No other member has it.
     pub address: Option<IpAddr>,
-    /// True if it sends requests.
+    /// True if it sends requests, and needs a SenderID for that.
     pub sends: bool,
-    /// True if it checks signatures.
+    /// True if it checks the signatures of rekey messages (ECDSA on secp256r1).
     pub checks_signatures: bool,
 }
 

@@ -25,9 +25,9 @@ const AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// The times at which messages are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Time between two datagrams.
+    /// Time between two datagrams of the controller, to whichever groups they go.
     pub interval: Duration,
-    /// Number of times that the messages of the last change are sent again.
+    /// Number of times that the messages of the last change are sent again; 0 sends them once.
     pub repetitions: u8,
     /// Time before the first repetition. The time before each further one is twice as long.
     pub wait: Duration,
@@ -45,7 +45,7 @@ impl Default for Pace {
 pub struct GroupCounts {
     /// Epochs that the controller has begun.
     pub epochs: u64,
-    /// Messages that were sent, each time.
+    /// Datagrams that the system has sent, those of repetitions as well.
     pub messages: u64,
     /// Messages that the system did not send, changes whose messages were not made or were left out, and changes that failed in
     /// the background.

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 /// The messages of a change, in the order in which to send them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rekeying {
-    /// The epoch that the change has begun.
+    /// The number of the epoch that the change has begun.
     pub epoch: u16,
-    /// The messages.
+    /// The messages: one datagram each. Empty for the first epoch, and where another caller has the messages of the same change.
     pub messages: Vec<Outgoing>,
-    /// A message for the operator, if the group needs something.
+    /// A text for the operator with the next step, if few epochs are left.
     pub warning: Option<String>,
 }
 
@@ -18,6 +18,6 @@ pub struct Rekeying {
 pub struct Outgoing {
     /// The address of the group, or that of one member with the port of the group.
     pub to: SocketAddr,
-    /// Its payload.
+    /// The payload of the datagram: a rekey message, at most 95 bytes.
     pub bytes: Vec<u8>,
 }

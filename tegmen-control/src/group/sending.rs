@@ -19,11 +19,11 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// The times and the interfaces of the messages of a controller.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sending {
-    /// The times.
+    /// The times of the datagrams.
     pub pace: Pace,
     /// The outgoing interface: its name, or for IPv4 an address of it. Without it the system selects one.
     pub interface: Option<String>,
-    /// Other interfaces, by the name of the group.
+    /// The interfaces of groups that have one of their own, by the name of the group.
     pub interfaces: BTreeMap<String, String>,
 }
 

@@ -132,16 +132,16 @@ pub enum Event<'a> {
     /// A member joined or left. Without an [outbox](Controller::with_outbox), send the messages: the response to the peer follows
     /// when this returns.
     Rekeying {
-        /// The group.
+        /// The name of the group.
         group: &'a str,
-        /// The messages.
+        /// The messages of the change, which begins an epoch.
         rekeying: &'a Rekeying,
-        /// A line for the log.
+        /// A line for the log, with the name of the member and a warning if few epochs are left.
         message: String,
     },
     /// A request was refused.
     Refused {
-        /// The peer, if it proved a name.
+        /// The name of the peer, if it proved one.
         who: Option<&'a str>,
         /// A line for the log, with the next step of the operator.
         message: String,

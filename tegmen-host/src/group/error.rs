@@ -29,7 +29,7 @@ pub enum MembershipError {
     Syntax {
         /// The path of the file.
         file: String,
-        /// The error in the file.
+        /// The fault of the text, or of the keys in it.
         why: String,
     },
     /// Another process uses it.
@@ -51,7 +51,7 @@ pub enum MembershipError {
     Association {
         /// The name of the group.
         group: String,
-        /// The reason.
+        /// The part of the parameters that cannot be used.
         why: BadAssociation,
     },
     /// The parameters are of another group than those that are stored.
@@ -71,9 +71,9 @@ pub enum MembershipError {
     OldController {
         /// The name of the group.
         group: String,
-        /// The epoch of the member.
+        /// The number of the newest epoch that the member has used.
         ours: u16,
-        /// The epoch of the controller.
+        /// The number of the epoch that the controller gave.
         theirs: u16,
     },
     /// The controller has admitted the member again since then, so something else has the same keys.

@@ -9,20 +9,20 @@ use std::time::Duration;
 pub enum MembershipEvent {
     /// The next epoch has begun, by messages of the controller.
     Rekeyed {
-        /// The epoch.
+        /// The number of the epoch that has begun.
         epoch: u16,
     },
     /// The member seems to have missed an epoch. It asks the controller for its keys. Nothing authenticates the cause, so
     /// anybody on the network can bring this about; the member asks seldom enough.
     Behind {
-        /// The epoch of the member.
+        /// The number of the epoch of the member.
         epoch: u16,
         /// The observation.
         why: Behind,
     },
     /// The controller gave the member its keys.
     CaughtUp {
-        /// The epoch, which is current now.
+        /// The number of the epoch, which is current now.
         epoch: u16,
         /// True if the member was in this epoch already.
         is_same: bool,
@@ -33,7 +33,7 @@ pub enum MembershipEvent {
     NotAsked {
         /// The error and its correction.
         problem: String,
-        /// The time after which the member asks again.
+        /// The time after which the member asks again; `None` if it does not ask again by itself.
         again: Option<Duration>,
     },
     /// The state of the member cannot be written, so it sends nothing and begins no epoch.
@@ -56,9 +56,9 @@ pub enum Behind {
     OldFile,
     /// A message of the controller is of a later epoch than the next one, or does not open.
     MissedMessage,
-    /// Another member uses a later epoch.
+    /// A record of another member is of a later epoch, which is this one. Nothing authenticates it.
     NewerRecord(u16),
-    /// Records of our epoch do not open: this member, or the one that sent them, has other keys.
+    /// This number of records of our epoch in a row did not open: this member, or the one that sent them, has other keys.
     NotOpened(u32),
     /// The new keys could not be written.
     NotKept,

@@ -100,12 +100,12 @@ impl GroupcommError {
 pub struct JoinRequest {
     /// The name of the group.
     pub group: String,
-    /// True if the member sends requests.
+    /// True if the member sends requests, and asks for a SenderID.
     pub sends: bool,
     /// The URI at which the member takes messages of the controller. Its host is the address that the responses of the member
     /// come from.
     pub control_uri: Option<String>,
-    /// True if the member checks signatures.
+    /// True if the member checks the signatures of rekey messages; otherwise it gets its messages alone.
     pub checks_signatures: bool,
 }
 
@@ -176,36 +176,37 @@ fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
 
 /// The parameters of one member, as the response to its request has them. Secrets are wiped on drop.
 pub struct GroupKeys {
-    /// The identity of the group.
+    /// The identity of the group: 16 random bytes of its controller.
     pub group: [u8; 16],
-    /// The number of the group in the header of a response.
+    /// The GroupID: one byte in the header of a response.
     pub group_id: u8,
-    /// The address and the port of the group.
+    /// The multicast address of the group, as [`address_bytes`] makes it, and its UDP port.
     pub address: ([u8; 16], u16),
-    /// Protection of the records.
+    /// The suite that protects requests and responses.
     pub suite: Suite,
-    /// The most SenderIDs.
+    /// The most SenderIDs at the same time, 1 to 256. The records that one key may seal are shared among them.
     pub senders: u16,
-    /// The SenderID of the member, if it sends.
+    /// The SenderID of the member, if it sends requests.
     pub sender_id: Option<u8>,
-    /// The address that its responses come from; zeros for a member that does not listen.
+    /// The address that its responses come from, as [`address_bytes`] makes it; zeros for a member that does not listen.
     pub own_address: [u8; 16],
     /// SenderIDs of others whose numbers begin with 0 in this epoch, for [`know_sender`](tegmen::axiom::Member::know_sender).
     /// Empty if the epoch began before the member was admitted.
     pub late: Vec<u8>,
-    /// The current epoch.
+    /// The number of the current epoch, from 1.
     pub epoch: u16,
-    /// The element of the hash chain of the epoch.
+    /// The element of the hash chain of the epoch, 32 bytes. It is not secret.
     pub chain: [u8; DIGEST_LEN],
-    /// The secret of the epoch.
+    /// The secret of the epoch, 32 bytes.
     pub secret: Secret<DIGEST_LEN>,
-    /// Random bytes of the controller: those of the client, and those of the server.
+    /// Random bytes of the controller, 32 in the place of those of a client, and 32 in the place of those of a server. They are not
+    /// secret.
     pub randoms: [[u8; DIGEST_LEN]; 2],
-    /// The leaf of the member.
+    /// The number of the leaf of the member in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,
-    /// The secrets from the leaf to the root.
+    /// The secrets of the nodes from the leaf to the root, 16 bytes each: one more than the tree has levels below the root.
     pub path: Zeroizing<Vec<[u8; KEY_LEN]>>,
-    /// The SubjectPublicKeyInfo of the controller, if it signs.
+    /// The SubjectPublicKeyInfo of the controller on secp256r1 in DER, if it signs rekey messages.
     pub controller: Option<Vec<u8>>,
 }
 

@@ -97,7 +97,9 @@ impl Membership {
     /// that the directory has is replaced.
     ///
     /// # Errors
-    /// [`MembershipError`].
+    /// [`MembershipError::Association`] for a suite or a tree that a host does not have, [`MembershipError::Interface`],
+    /// [`MembershipError::InUse`], [`MembershipError::OtherGroup`] if the directory has a membership in another group,
+    /// [`MembershipError::Numbers`] if the epoch was used here already, [`MembershipError::File`].
     pub fn create(dir: &Path, settings: &MemberSettings, keys: GroupKeys) -> Result<Self, MembershipError> {
         // Nothing is written that could not be used.
         multicast_of(settings, &keys)?;
@@ -129,7 +131,9 @@ impl Membership {
     /// leased numbers. The numbers of other members are not known then, and they have to prove that their requests are new.
     ///
     /// # Errors
-    /// [`MembershipError`].
+    /// [`MembershipError::File`] also if there is no membership, [`MembershipError::Exposed`] or [`MembershipError::Syntax`] for its
+    /// file, [`MembershipError::InUse`], [`MembershipError::Numbers`] for a copy or if the numbers are lost,
+    /// [`MembershipError::Association`], [`MembershipError::Interface`] if the interface of the group is gone.
     pub fn open(dir: &Path) -> Result<Self, MembershipError> {
         // A directory without the file is no membership, and gets no lock.
         MemberFile::read(dir)?;
@@ -329,7 +333,8 @@ impl Membership {
     /// They are durable when this returns.
     ///
     /// # Errors
-    /// [`MembershipError`]. The member is then as it was.
+    /// [`MembershipError::OtherGroup`], [`MembershipError::OldController`] for keys of an earlier epoch,
+    /// [`MembershipError::AdmittedAgain`], [`MembershipError::Association`], [`MembershipError::File`]. The member is then as it was.
     pub fn catch_up(&self, keys: GroupKeys) -> Result<bool, MembershipError> {
         let mut state = self.lock();
         let name = &self.0.name;

@@ -34,7 +34,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Members that are admitted while another change is made join in one epoch. The messages are then in the result of one of them.
     ///
     /// # Errors
-    /// [`GroupError`]. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
+    /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as [`Self::show`]; [`GroupError::Name`],
+    /// [`GroupError::OtherFamily`], [`GroupError::AddressTaken`] or [`GroupError::NoSenderId`] for the member;
+    /// [`GroupError::Refused`] if no leaf or no epoch is left; [`GroupError::Changed`] if other controllers changed the group each
+    /// time. Nothing has changed, except after [`GroupError::NotSigned`], and perhaps after [`GroupError::Store`].
     pub async fn admit(&self, group: &str, new: &NewMember) -> Result<Rekeying, GroupError> {
         self.join(group, new, true).await
     }
