@@ -8,7 +8,7 @@
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
 use super::outcome::Outcome;
-use crate::buf::{Full, Reader, Writer, copy};
+use crate::buf::{Full, Reader, Writer, copy, shift_left};
 use crate::counters::Discard;
 
 /// The kind of the bytes that wait.
@@ -116,8 +116,8 @@ impl Inbox {
     /// Does the same as [`Self::keep`], for a message that waited at `at`.
     pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
         self.make_room(room, len);
-        if at.saturating_add(len) <= room.len() {
-            room.copy_within(at..at.wrapping_add(len), 0);
+        if let Some(up_to_end) = room.get_mut(..at.saturating_add(len)) {
+            shift_left(up_to_end, at, 0);
             self.keep_front(len);
         }
     }
