@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
 #[cfg(feature = "public-keys")]
-use tegmen::crypto::{DIGEST_LEN, SCALAR_LEN, curves};
+use tegmen::crypto::{Crypto as _, DIGEST_LEN, SCALAR_LEN};
 use tegmen::cx::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::{Answer, Config, Configured, Keys, Need, PublicKeys, Records, Resuming, Resumption, Roles};
@@ -340,8 +340,13 @@ const FLIGHTS: u32 = 8;
 /// checked.
 #[cfg(feature = "public-keys")]
 #[inline(never)]
-pub fn sign<'a>(private: &[u8; SCALAR_LEN], digest: &[u8; DIGEST_LEN], room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
-    let len = room.first_chunk_mut().and_then(|room| curves::sign(private, digest, room).ok()).unwrap_or(0);
+pub fn sign<'a>(
+    crypto: &mut Provider,
+    private: &[u8; SCALAR_LEN],
+    digest: &[u8; DIGEST_LEN],
+    room: &'a mut [u8; ANSWER_LEN],
+) -> Answer<'a> {
+    let len = room.first_chunk_mut().and_then(|room| crypto.sign(private, digest, room).ok()).unwrap_or(0);
     Answer::Signature(room.get(..len).unwrap_or(&[]))
 }
 

@@ -10,6 +10,8 @@ mod compact;
 pub mod curves;
 pub mod hash;
 pub mod hkdf;
+#[cfg(feature = "p256")]
+pub mod p256;
 #[cfg(feature = "rustcrypto")]
 mod rustcrypto;
 
@@ -26,6 +28,8 @@ pub const CHACHA20_KEY_LEN: usize = 32;
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
 pub const MAX_SHARE: usize = 65;
+/// Length of the longest signature of ECDSA on secp256r1 in bytes.
+pub const MAX_SIGNATURE: usize = 72;
 
 /// The bytes before the point in the SubjectPublicKeyInfo of a key on secp256r1 (RFC 5480, section 2). DER allows no
 /// other bytes.
@@ -195,6 +199,21 @@ pub trait Crypto {
     ) -> Result<(), NotAuthentic> {
         let _ = (scheme, public_key, digest, signature);
         Err(NotAuthentic)
+    }
+
+    /// Signs a SHA-256 `digest` with a private key on secp256r1, by ECDSA as RFC 6979 has it, in constant time. Returns how
+    /// long the signature is, which is DER.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have it, or the number is no private key.
+    fn sign(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        digest: &[u8; hash::DIGEST_LEN],
+        out: &mut [u8; MAX_SIGNATURE],
+    ) -> Result<usize, Unsupported> {
+        let _ = (private, digest, out);
+        Err(Unsupported)
     }
 
     /// The compression function of SHA-256 (FIPS 180-4, section 6.2.2), over `blocks` in order.

@@ -30,7 +30,7 @@ pub mod der;
 mod error;
 
 use certificate::{Certificate, KeyUsage, PathLen};
-use tegmen::crypto::{Crypto, DIGEST_LEN, SignatureScheme, digest as hash};
+use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest as hash};
 use tegmen::dtls::{AlertDescription, certificates};
 
 /// The most certificates of a path: the end entity's, and those of two CAs below the anchor. For any list of a peer,
@@ -378,7 +378,5 @@ const fn hexadecimal(digit: u8) -> Option<u8> {
 
 /// `01-23-45-67-89-AB-CD-EF`
 const EUI64_TEXT_LEN: usize = 23;
-/// Bytes of the longest Ecdsa-Sig-Value of secp256r1.
-const MAX_SIGNATURE: usize = 72;
 /// The tag of a dNSName (RFC 5280, section 4.2.1.6).
 const DNS_NAME: u8 = 0x82;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use tegmen::crypto::{Compact, curves, digest};
+use tegmen::crypto::{Compact, MAX_SIGNATURE, curves, digest};
 use tegmen_x509::{Anchor, EndEntity, KeyPurpose, Name, Path, PublicKey, Refusal, Rules, UnixTime};
 
 static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
@@ -234,7 +234,7 @@ impl Body {
         let body = [version, serial, algorithm, &name, validity, &tlv(0x30, &[]), own, ids].map(Vec::as_slice).concat();
         let signed = tlv(0x30, &[&body, &extensions.unwrap_or_default(), behind]);
         let digest = digest::<Compact, 32>(&[&signed]);
-        let mut signature = [0; curves::MAX_SIGNATURE];
+        let mut signature = [0; MAX_SIGNATURE];
         let len = curves::sign(&key, &digest, &mut signature).unwrap();
         let der = tlv(0x30, &[&signed, outer_algorithm, &tlv(3, &[&[0], &signature[..len]])]);
         let anchors = [Anchor { name: &name, public_key: &public_key }];

@@ -70,12 +70,12 @@ impl Keys for Pinned {
 }
 
 impl Proves for Pinned {
-    fn answer<'a>(_: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
         match need {
             Need::VerifyPeer { content, .. } if *content == PUBLIC => {
                 Answer::Peer { public_key: &PUBLIC, principal: WHO }
             }
-            Need::Sign { digest, .. } => pair::sign(&PRIVATE, &digest, room),
+            Need::Sign { digest, .. } => pair::sign(crypto, &PRIVATE, &digest, room),
             _ => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
         }
     }

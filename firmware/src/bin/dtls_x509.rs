@@ -77,7 +77,7 @@ impl Proves for Certified {
                 }
                 Err(_) => Answer::Refused(Refusal::ALERT),
             },
-            Need::Sign { digest, .. } => pair::sign(&PRIVATE, &digest, room),
+            Need::Sign { digest, .. } => pair::sign(crypto, &PRIVATE, &digest, room),
             _ => Answer::Refused(Refusal::ALERT),
         }
     }

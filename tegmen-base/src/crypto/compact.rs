@@ -7,8 +7,8 @@
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
-#[cfg(feature = "curves")]
-use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves};
+#[cfg(feature = "p256")]
+use super::{MAX_SHARE, MAX_SIGNATURE, NamedGroup, SCALAR_LEN, SignatureScheme, p256};
 use crate::secret::{Secret, same};
 use zeroize::optimization_barrier;
 
@@ -85,20 +85,24 @@ impl Crypto for Compact {
         Err(NotAuthentic)
     }
 
-    #[cfg(feature = "curves")]
+    #[cfg(feature = "p256")]
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::SECP256R1];
 
-    #[cfg(feature = "curves")]
+    #[cfg(feature = "p256")]
     fn key_pair(
         &mut self,
         group: NamedGroup,
         private: &mut [u8; SCALAR_LEN],
         share: &mut [u8; MAX_SHARE],
     ) -> Result<usize, Unsupported> {
-        curves::key_pair(group, |out| self.random(out), private, share)
+        if group != NamedGroup::SECP256R1 {
+            return Err(Unsupported);
+        }
+        p256::key_pair(self, private, share);
+        Ok(share.len())
     }
 
-    #[cfg(feature = "curves")]
+    #[cfg(feature = "p256")]
     fn agree(
         &mut self,
         group: NamedGroup,
@@ -106,10 +110,13 @@ impl Crypto for Compact {
         share: &[u8],
         secret: &mut [u8; SCALAR_LEN],
     ) -> Result<(), NotAuthentic> {
-        curves::agree(group, private, share, secret)
+        if group != NamedGroup::SECP256R1 {
+            return Err(NotAuthentic);
+        }
+        p256::agree(self, private, share, secret)
     }
 
-    #[cfg(feature = "curves")]
+    #[cfg(feature = "p256")]
     fn verify(
         &mut self,
         scheme: SignatureScheme,
@@ -117,7 +124,17 @@ impl Crypto for Compact {
         digest: &[u8; DIGEST_LEN],
         signature: &[u8],
     ) -> Result<(), NotAuthentic> {
-        curves::verify(scheme, public_key, digest, signature)
+        p256::verify(scheme, public_key, digest, signature)
+    }
+
+    #[cfg(feature = "p256")]
+    fn sign(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        digest: &[u8; DIGEST_LEN],
+        out: &mut [u8; MAX_SIGNATURE],
+    ) -> Result<usize, Unsupported> {
+        p256::sign(self, private, digest, out)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

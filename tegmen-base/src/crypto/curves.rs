@@ -1,16 +1,16 @@
-//! Key agreement on secp256r1 and x25519, and ECDSA signatures, on the crates `p256` and `x25519-dalek`: constant
-//! time, no heap. Both providers of this crate have them with the feature `curves`.
+//! Key agreement on secp256r1 and ECDSA signatures on the crate `p256`, and key agreement on x25519 on the crate
+//! `x25519-dalek`, for [`RustCrypto`](super::RustCrypto): constant time, no heap.
 
 use super::hash::DIGEST_LEN;
-use super::{MAX_SHARE, NamedGroup, NotAuthentic, P256_PREFIX, SCALAR_LEN, SignatureScheme, Unsupported};
+use super::{
+    MAX_SHARE, MAX_SIGNATURE, NamedGroup, NotAuthentic, P256_PREFIX, SCALAR_LEN, SignatureScheme, Unsupported,
+};
 use p256::ecdsa::signature::hazmat::{PrehashSigner, PrehashVerifier};
 use p256::ecdsa::{DerSignature, Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::{PublicKey, SecretKey, ecdh};
+#[cfg(feature = "x25519")]
 use x25519_dalek::StaticSecret;
-
-/// Longest signature of ECDSA in bytes.
-pub const MAX_SIGNATURE: usize = 72;
 
 /// Implements [`Crypto::key_pair`](super::Crypto::key_pair); `random` fills with unpredictable bytes.
 pub(crate) fn key_pair(
@@ -20,6 +20,7 @@ pub(crate) fn key_pair(
     share: &mut [u8; MAX_SHARE],
 ) -> Result<usize, Unsupported> {
     match group {
+        #[cfg(feature = "x25519")]
         NamedGroup::X25519 => {
             random(private);
             let public = x25519_dalek::PublicKey::from(&StaticSecret::from(*private));
@@ -55,6 +56,7 @@ pub(crate) fn agree(
     secret: &mut [u8; SCALAR_LEN],
 ) -> Result<(), NotAuthentic> {
     match group {
+        #[cfg(feature = "x25519")]
         NamedGroup::X25519 => {
             let share: [u8; 32] = share.try_into().map_err(|_| NotAuthentic)?;
             let shared = StaticSecret::from(*private).diffie_hellman(&x25519_dalek::PublicKey::from(share));

@@ -4,7 +4,7 @@
 use super::KEY_LEN;
 use super::{Crypto, NotAuthentic, Unsupported};
 #[cfg(feature = "curves")]
-use super::{MAX_SHARE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
+use super::{MAX_SHARE, MAX_SIGNATURE, NamedGroup, SCALAR_LEN, SignatureScheme, curves, hash::DIGEST_LEN};
 use aes::Aes128;
 #[cfg(feature = "cbc")]
 use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _};
@@ -87,7 +87,11 @@ impl Crypto for RustCrypto {
     }
 
     #[cfg(feature = "curves")]
-    const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
+    const GROUPS: &'static [NamedGroup] = &[
+        #[cfg(feature = "x25519")]
+        NamedGroup::X25519,
+        NamedGroup::SECP256R1,
+    ];
 
     #[cfg(feature = "curves")]
     fn key_pair(
@@ -119,6 +123,16 @@ impl Crypto for RustCrypto {
         signature: &[u8],
     ) -> Result<(), NotAuthentic> {
         curves::verify(scheme, public_key, digest, signature)
+    }
+
+    #[cfg(feature = "curves")]
+    fn sign(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        digest: &[u8; DIGEST_LEN],
+        out: &mut [u8; MAX_SIGNATURE],
+    ) -> Result<usize, Unsupported> {
+        curves::sign(private, digest, out)
     }
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {

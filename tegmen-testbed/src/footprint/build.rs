@@ -39,7 +39,7 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     let place = Place::of(project)?;
     output_of(&mut cargo(&place, &folder, provider))?;
     // Apart from the others, which are measured as if there were no public keys.
-    let mut with_public_keys = cargo(&place, &folder, &format!("{provider},public-keys"));
+    let mut with_public_keys = cargo(&place, &folder, public_keys(provider));
     WITH_PUBLIC_KEYS.iter().for_each(|name| _ = with_public_keys.args(["--bin", name]));
     output_of(&mut with_public_keys)?;
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
@@ -129,6 +129,11 @@ fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The features of a build with public keys.
+fn public_keys(provider: &str) -> &'static str {
+    if provider == "rustcrypto" { "public-keys-rustcrypto" } else { "compact,public-keys" }
 }
 
 /// Builds the QEMU plugin that counts.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Frame, Reader, Writer};
-use tegmen::crypto::curves::{self, MAX_SIGNATURE};
+use tegmen::crypto::{MAX_SIGNATURE, curves};
 use tegmen::crypto::{Compact, Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
 use tegmen::cx::{Cx, Environment};
 use tegmen::dtls::{

@@ -1,6 +1,8 @@
 //! What a node proves itself with, and whom it trusts.
 
-use tegmen::crypto::{Compact, DIGEST_LEN, MAX_SHARE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves, hmac};
+use tegmen::crypto::{
+    Compact, DIGEST_LEN, MAX_SHARE, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves, hmac,
+};
 use tegmen::dtls::{
     CertificateType, ClientAuthentication, Credential, Keys, PREMASTER_LEN, Suites, certificates, premaster_secret,
 };
@@ -105,7 +107,7 @@ impl Badge {
         premaster_secret(&block, MODULUS_LEN, version, random)
     }
 
-    pub fn sign<'s>(&self, digest: &[u8; DIGEST_LEN], out: &'s mut [u8; curves::MAX_SIGNATURE]) -> &'s [u8] {
+    pub fn sign<'s>(&self, digest: &[u8; DIGEST_LEN], out: &'s mut [u8; MAX_SIGNATURE]) -> &'s [u8] {
         let mut private = self.private.unwrap();
         private[0] ^= u8::from(self.impostor);
         let len = curves::sign(&private, digest, out).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
-use tegmen::crypto::{Crypto as _, curves};
+use tegmen::crypto::{Crypto as _, MAX_SIGNATURE};
 use tegmen::cx::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::{
@@ -214,7 +214,7 @@ impl Node {
         self.needs += 1;
         let (identity, key) = (self.identity.clone(), self.key.clone());
         let principal = Principal(7);
-        let mut signature = [0; curves::MAX_SIGNATURE];
+        let mut signature = [0; MAX_SIGNATURE];
         let (trusted, encrypted, psks);
         let mut drawn = Secret::<PREMASTER_LEN>::zeroed();
         let answer = match self.endpoint.need(id)? {

@@ -2,7 +2,7 @@
 
 use super::{Fate, World};
 use tegmen::address::Address;
-use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, RustCrypto, SCALAR_LEN, curves, digest, hmac};
+use tegmen::crypto::{Crypto, MAX_SHARE, MAX_SIGNATURE, NamedGroup, RustCrypto, SCALAR_LEN, curves, digest, hmac};
 use tegmen::dtls::Config;
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
@@ -276,7 +276,7 @@ impl Puppet {
     /// CertificateVerify, signed with this private key over what was hashed.
     pub fn certificate_verify(&mut self, private: &[u8; SCALAR_LEN]) -> Vec<u8> {
         let digest = digest::<RustCrypto, 32>(&[&self.transcript]);
-        let mut signature = [0; curves::MAX_SIGNATURE];
+        let mut signature = [0; MAX_SIGNATURE];
         let len = curves::sign(private, &digest, &mut signature).unwrap();
         let body = [&[4, 3, 0, len as u8][..], &signature[..len]].concat();
         self.next_message(CERTIFICATE_VERIFY, &body)

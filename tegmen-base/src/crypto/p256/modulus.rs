@@ -1,0 +1,262 @@
+//! Arithmetic modulo the prime of the field and the order of the curve (NIST SP 800-186, section 3.2.1.3), after Montgomery: each
+//! product is divided by 2^256. No branch and no address depends on an operand.
+
+/// A number below 2^256, the lowest word first.
+pub(super) type Words = [u32; 8];
+
+/// Space for results before they are below the modulus.
+pub(super) struct Wide {
+    /// Space for a product. Its lower half is zero between two products, because a reduction leaves zeros there.
+    product: [Words; 2],
+    difference: Words,
+}
+
+impl Wide {
+    /// All zero.
+    pub(super) const ZERO: Self = Self { product: [[0; 8]; 2], difference: [0; 8] };
+
+    /// The eight words of the product from one on, and those above them.
+    #[inline(always)]
+    fn eight_from(&mut self, i: usize) -> Option<(&mut Words, &mut [u32])> {
+        self.product.as_flattened_mut().get_mut(i..)?.split_first_chunk_mut()
+    }
+
+    /// Writes `a - b` to the space for a difference, and returns it; true if it is not negative.
+    pub(super) fn difference(&mut self, a: &Words, b: &Words) -> (&Words, bool) {
+        let is_positive = difference(&mut self.difference, a, b) == 1;
+        (&self.difference, is_positive)
+    }
+}
+
+/// A prime between 2^255 and 2^256, with the numbers that products modulo it need.
+pub(super) struct Modulus {
+    /// The prime.
+    pub(super) words: Words,
+    /// 2^512 modulo the prime: a product with it multiplies by 2^256.
+    pub(super) square: Words,
+    /// -1 divided by the prime, modulo 2^32.
+    inverse: u32,
+}
+
+/// The prime of the field: 2^256 - 2^224 + 2^192 + 2^96 - 1.
+pub(super) static P: Modulus = Modulus {
+    words: [0xffff_ffff, 0xffff_ffff, 0xffff_ffff, 0, 0, 0, 1, 0xffff_ffff],
+    square: [3, 0, 0xffff_ffff, 0xffff_fffb, 0xffff_fffe, 0xffff_ffff, 0xffff_fffd, 4],
+    inverse: 1,
+};
+
+/// The order of the curve.
+pub(super) static N: Modulus = Modulus {
+    words: [0xfc63_2551, 0xf3b9_cac2, 0xa717_9e84, 0xbce6_faad, 0xffff_ffff, 0xffff_ffff, 0, 0xffff_ffff],
+    square: [0xbe79_eea2, 0x8324_4c95, 0x49bd_6fa6, 0x4699_799c, 0x2b6b_ec59, 0x2845_b239, 0xf3d9_5620, 0x66e1_2d94],
+    inverse: 0xee00_bc4f,
+};
+
+/// The number 1.
+pub(super) static ONE: Words = [1, 0, 0, 0, 0, 0, 0, 0];
+
+impl Modulus {
+    /// Replaces `a` by `a · b / 2^256`, below the modulus. One of them is below it.
+    #[inline(never)]
+    pub(super) fn multiply(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
+        let above = self.product(wide, a, b);
+        self.finish(wide, above, a);
+    }
+
+    /// Adds `b` to `a`, which are below the modulus.
+    #[inline(never)]
+    pub(super) fn add(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
+        let above = sum(wide, a, b);
+        self.finish(wide, above, a);
+    }
+
+    /// Replaces `a = x · 2^256` by `2^256 / x`, after Fermat; zero stays zero.
+    #[inline(never)]
+    pub(super) fn invert(&self, wide: &mut Wide, base: &Words, a: &mut Words) {
+        *a = *base;
+        for i in (0..255).rev() {
+            let above = self.product(wide, a, a);
+            self.finish(wide, above, a);
+            // The exponent is the prime less 2: everyone knows it, so the branch tells nothing. It differs from the prime in
+            // the lowest word alone.
+            let less = if i < 32 { 2 } else { 0 };
+            let word = self.words.get(i >> 5).map_or(0, |word| word.wrapping_sub(less));
+            if word >> (i & 31) & 1 == 1 {
+                self.multiply(wide, a, base);
+            }
+        }
+    }
+
+    /// Leaves `a · b / 2^256` in the upper half of the space for a product, at most once the modulus too large; returns the
+    /// word above.
+    #[inline(never)]
+    pub(super) fn product(&self, wide: &mut Wide, a: &Words, b: &Words) -> u32 {
+        for (i, b) in (0_usize..8).step_by(2).zip(b.as_chunks().0) {
+            if let Some((sum, [w8, w9, ..])) = wide.eight_from(i) {
+                [*w8, *w9] = two_words(rows(sum, a, b));
+            }
+        }
+        let mut carry = false;
+        // Of the prime of the field.
+        if self.inverse == 1 {
+            for i in 0..8 {
+                if let Some((sum, [w8, ..])) = wide.eight_from(i) {
+                    (*w8, carry) = w8.carrying_add(row_of_p(sum), carry);
+                }
+            }
+            return carry.into();
+        }
+        for i in (0..8).step_by(2) {
+            if let Some((sum, [w8, w9, ..])) = wide.eight_from(i) {
+                let [top8, top9] = two_words(rows(sum, &self.words, &self.factors(sum)));
+                (*w8, carry) = w8.carrying_add(top8, carry);
+                (*w9, carry) = w9.carrying_add(top9, carry);
+            }
+        }
+        carry.into()
+    }
+
+    /// The two factors with which the modulus makes the two lowest words zero.
+    #[inline(always)]
+    fn factors(&self, [s0, s1, ..]: &Words) -> [u32; 2] {
+        let [n0, n1, ..] = &self.words;
+        let m0 = s0.wrapping_mul(self.inverse);
+        let (_, carry) = m0.carrying_mul(*n0, *s0);
+        let m1 = s1.wrapping_add(carry).wrapping_add(m0.wrapping_mul(*n1)).wrapping_mul(self.inverse);
+        [m0, m1]
+    }
+
+    /// Writes to `to` the upper half of `wide` with the word `above`, less the modulus if it is not below it.
+    #[inline(never)]
+    pub(super) fn finish(&self, wide: &mut Wide, above: u32, to: &mut Words) {
+        let Wide { product: [_, high], difference: low } = wide;
+        let is_positive = difference(low, high, &self.words);
+        self.fix(low, is_positive | above, to);
+    }
+
+    /// Writes to `to` a difference, plus the modulus if `is_positive` is 0 and not 1.
+    #[inline(never)]
+    pub(super) fn fix(&self, from: &Words, is_positive: u32, to: &mut Words) {
+        let mask = is_positive.wrapping_sub(1);
+        add(to, from, &self.words, |word| word & mask, |a, b| a.overflowing_add(b & mask));
+    }
+}
+
+/// The two words of a number, the lowest first.
+#[inline(always)]
+const fn two_words(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+/// Adds `a · b` to `sum`; returns the two words above.
+#[inline(never)]
+fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
+    let [s0, s1, s2, s3, s4, s5, s6, s7] = sum;
+    let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+    let (mut c0, mut c1) = (0, 0);
+    let mut add = |sum: &mut u32, a: &u32, before: &u32| {
+        let word;
+        (word, c0) = a.carrying_mul_add(*b0, *sum, c0);
+        (*sum, c1) = before.carrying_mul_add(*b1, word, c1);
+    };
+    // Not a loop, which would take half as long again.
+    add(s0, a0, &0);
+    add(s1, a1, a0);
+    add(s2, a2, a1);
+    add(s3, a3, a2);
+    add(s4, a4, a3);
+    add(s5, a5, a4);
+    add(s6, a6, a5);
+    add(s7, a7, a6);
+    let (w8, w9) = a7.carrying_mul_add(*b1, c0, c1);
+    u64::from(w9) << 32 | u64::from(w8)
+}
+
+/// Adds to `sum` the prime of the field times the lowest word, which becomes zero, without a multiplication; returns the word
+/// above.
+#[inline(always)]
+fn row_of_p(sum: &mut Words) -> u32 {
+    // The first three words of the prime move the lowest word to the fourth place.
+    let [s0, _, _, s3, s4, s5, s6, s7] = sum;
+    let factor = core::mem::take(s0);
+    let mut carry;
+    (*s3, carry) = s3.overflowing_add(factor);
+    (*s4, carry) = s4.carrying_add(0, carry);
+    (*s5, carry) = s5.carrying_add(0, carry);
+    (*s6, carry) = s6.carrying_add(factor, carry);
+    // The highest word is 2^32 - 1. The sum stays below 2^64.
+    let factor = u64::from(factor);
+    let top = (factor << 32).wrapping_sub(factor).wrapping_add((*s7).into()).wrapping_add(carry.into());
+    *s7 = top as u32;
+    (top >> 32) as u32
+}
+
+/// Leaves `a + b` in the upper half of `wide`; returns the word above.
+#[inline(never)]
+pub(super) fn sum(Wide { product: [_, high], .. }: &mut Wide, a: &Words, b: &Words) -> u32 {
+    add(high, a, b, |word| word, u32::overflowing_add)
+}
+
+/// Writes `a - b` to `to`; returns 0 if it is negative, else 1.
+#[inline(never)]
+pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
+    // By the complement: a chain of borrows would be twice as long.
+    add(to, a, b, |word| !word, |a, b| (a.wrapping_sub(b), a >= b))
+}
+
+/// Adds `a`, each word of `b` after `change`, and the carry of `first`, which does so with the lowest words; returns the word
+/// above.
+#[inline(always)]
+fn add(
+    to: &mut Words,
+    a: &Words,
+    b: &Words,
+    change: impl Fn(u32) -> u32,
+    first: impl Fn(u32, u32) -> (u32, bool),
+) -> u32 {
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = to;
+    let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+    let [b0, b1, b2, b3, b4, b5, b6, b7] = b;
+    let mut carry;
+    (*t0, carry) = first(*a0, *b0);
+    let mut add = |to: &mut u32, a: &u32, b: &u32| (*to, carry) = a.carrying_add(change(*b), carry);
+    add(t1, a1, b1);
+    add(t2, a2, b2);
+    add(t3, a3, b3);
+    add(t4, a4, b4);
+    add(t5, a5, b5);
+    add(t6, a6, b6);
+    add(t7, a7, b7);
+    carry.into()
+}
+
+/// Reads a number whose first byte is the highest.
+#[inline(never)]
+pub(super) fn read(to: &mut Words, bytes: &[u8; 32]) {
+    for (word, bytes) in to.iter_mut().rev().zip(bytes.as_chunks().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
+}
+
+/// Writes a number, the highest byte first.
+#[inline(never)]
+pub(super) fn write(bytes: &mut [u8; 32], from: &Words) {
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(from.iter().rev()) {
+        *bytes = word.to_be_bytes();
+    }
+}
+
+/// True if the number is not 0 and below the modulus; the time tells no more than that.
+#[inline(never)]
+pub(super) fn is_within(number: &Words, modulus: &Modulus, wide: &mut Wide) -> bool {
+    let any = number.iter().fold(0, |any, word| any | word);
+    !wide.difference(number, &modulus.words).1 && any != 0
+}
+
+/// Replaces a number by its remainder modulo the order of the curve, which is above 2^255.
+#[inline(never)]
+pub(super) fn reduce(number: &mut Words, wide: &mut Wide) {
+    let Wide { product: [_, high], .. } = wide;
+    *high = *number;
+    N.finish(wide, 0, number);
+}
