@@ -8,7 +8,7 @@
 #   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
 #   ./ci.sh faults          every test, and a line for each class of fault that others had: whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
-#   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA: no instruction and no address depends on what is secret
+#   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA, keys of P-256: no instruction, no address depends on what is secret
 #   ./ci.sh instructions    instructions of a record, a handshake and a request, beside those of an earlier commit
 #   ./ci.sh decisions       instructions of a decision under a policy of 10,000 rules, not of the gate
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
@@ -238,11 +238,11 @@ step_red() {
     tool faults "$@"
 }
 
-# Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code,
-# by every instruction and address.
+# Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code, and
+# an operation on secp256r1 of the private key, by every instruction and address.
 step_timing() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen --example timing --features cbc
+    cargo run --release --locked --quiet -p tegmen --example timing --features cbc,curves,p256
 }
 
 # Instructions of a record, a PSK handshake and a GET at a server, which may exceed those of an earlier commit by two percent:

@@ -1,11 +1,12 @@
 //! Whether the opening of records with MAC-then-encrypt, or of what RSA decrypted, tells by its instructions or addresses what it
-//! found: `./ci.sh timing`.
+//! found, and whether an operation on secp256r1 of the provider for motes tells the private key: `./ci.sh timing`.
 //!
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each access to
 //! memory. Records of one length, with every padding and right or wrong in several ways, have to leave the same trace from
 //! the first instruction on; those that open part from those that do not at the end, when the outcome is known. Decrypted
-//! blocks of RSA, with a byte that is wrong at every place, never part: whether they were right is not known at all. So that
-//! it is known that a difference would be found, openings without a thought of time are traced as well.
+//! blocks of RSA, with a byte that is wrong at every place, never part: whether they were right is not known at all. Key pairs, key
+//! agreements and signatures leave one trace for all private keys and all seeds of the generator. So that it is known that a
+//! difference would be found, openings and an operation without a thought of time are traced as well.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -14,7 +15,10 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
-use tegmen::crypto::{Crypto as _, DIGEST_LEN, RustCrypto, hmac};
+use tegmen::crypto::{
+    Compact, Crypto as _, DIGEST_LEN, MAX_SHARE, MAX_SIGNATURE, NamedGroup, RustCrypto, SCALAR_LEN, curves, digest,
+    hmac,
+};
 use tegmen::dtls::{Channel, CipherSuite, PREMASTER_LEN, Records, premaster_secret};
 use tegmen::secret::Secret;
 
@@ -69,13 +73,15 @@ enum Work {
     Records(CipherSuite, fn(usize, u8, Wrong) -> Vec<u8>, Open),
     /// Decrypted blocks of RSA.
     Premaster(OpenBlock),
+    /// Private keys on secp256r1.
+    Keys(Operate),
 }
 
 const SHA256: CipherSuite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
 const SHA1: CipherSuite = CipherSuite::RSA_WITH_AES_128_CBC_SHA;
 
 /// The shortest records, some in which not every padding fits, and the shortest in which all do; and a block of RSA-2048.
-const MODES: [Mode; 5] = [
+const MODES: [Mode; 9] = [
     Mode {
         name: "careless",
         work: Work::Records(SHA256, record::<DIGEST_LEN>, open_carelessly),
@@ -96,6 +102,10 @@ const MODES: [Mode; 5] = [
     },
     Mode { name: "careless-rsa", work: Work::Premaster(premaster_carelessly), lens: &[(256, 16)], differs: true },
     Mode { name: "rsa", work: Work::Premaster(premaster), lens: &[(256, 1)], differs: false },
+    Mode { name: "careless-key", work: Work::Keys(operate_carelessly), lens: &[(SCALAR_LEN, 256)], differs: true },
+    Mode { name: "key-pair", work: Work::Keys(key_pair), lens: &[(SCALAR_LEN, 256)], differs: false },
+    Mode { name: "key-agreement", work: Work::Keys(agree), lens: &[(SCALAR_LEN, 256)], differs: false },
+    Mode { name: "signature", work: Work::Keys(sign), lens: &[(SCALAR_LEN, 256)], differs: false },
 ];
 const IV: [u8; 16] = [9; 16];
 
@@ -176,6 +186,61 @@ fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<
     Secret::new(secret().unwrap_or(*random.expose()))
 }
 
+/// A private key, and what an operation with it works on.
+struct Keyed {
+    crypto: Compact,
+    private: [u8; SCALAR_LEN],
+    digest: [u8; DIGEST_LEN],
+    share: [u8; MAX_SHARE],
+    out: [u8; MAX_SIGNATURE],
+}
+
+/// An operation on secp256r1; true if there is a result.
+type Operate = fn(&mut Keyed) -> bool;
+
+impl Keyed {
+    /// Private keys that have nothing in common, each with a generator of its own. All of this is traced, too, so what it takes
+    /// comes from the faster provider.
+    fn new(number: u8, wrong: Wrong) -> Self {
+        let private = digest::<RustCrypto, DIGEST_LEN>(&[&[number, wrong as u8]]);
+        let mut digested = private;
+        let mut out = [0; MAX_SIGNATURE];
+        // Everyone sees the length of a signature: all have the same.
+        while curves::sign(&private, &digested, &mut out) != Ok(MAX_SIGNATURE) {
+            digested = digest::<RustCrypto, DIGEST_LEN>(&[&digested]);
+        }
+        let other = curves::public_key_of(&[5; SCALAR_LEN]).expect("a private key");
+        let share = *other.last_chunk().expect("the point at the end");
+        Self { crypto: Compact::new(digested), private, digest: digested, share, out }
+    }
+}
+
+#[inline(never)]
+fn key_pair(Keyed { crypto, private, share, .. }: &mut Keyed) -> bool {
+    crypto.key_pair(NamedGroup::SECP256R1, private, share).is_ok()
+}
+
+#[inline(never)]
+fn agree(Keyed { crypto, private, share, digest, .. }: &mut Keyed) -> bool {
+    crypto.agree(NamedGroup::SECP256R1, private, share, digest).is_ok()
+}
+
+#[inline(never)]
+fn sign(Keyed { crypto, private, digest, out, .. }: &mut Keyed) -> bool {
+    crypto.sign(private, digest, out).is_ok()
+}
+
+/// As one would write it who multiplies as one learns it: a step for each bit, and one more where the bit is set.
+#[inline(never)]
+fn operate_carelessly(Keyed { private, digest: state, .. }: &mut Keyed) -> bool {
+    for bit in private.iter().flat_map(|byte| (0..8).map(move |i| byte >> i & 1)) {
+        if bit == 1 {
+            *state = digest::<RustCrypto, DIGEST_LEN>(&[state]);
+        }
+    }
+    true
+}
+
 /// What opens a record: true if it is authentic.
 type Open = fn(&mut Channel, &mut RustCrypto, &mut [u8]) -> bool;
 
@@ -215,13 +280,21 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
 /// Written before each opening, and behind it where it refused the record or opened it: so the trace has both ends of it.
 static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
-/// Openings of each length that only warm up: what is looked up once is looked up there.
-const WARM_UP: usize = 16;
+impl Mode {
+    /// Openings of each length that only warm up: what is looked up once is looked up there.
+    const fn warm_up(&self) -> usize {
+        match self.work {
+            Work::Records(..) | Work::Premaster(_) => 16,
+            // Millions of instructions each.
+            Work::Keys(_) => 1,
+        }
+    }
 
-/// All cases of one length, in the order in which they are opened.
-fn cases(step: usize) -> impl Iterator<Item = (u8, Wrong)> {
-    let warm_up = (0..WARM_UP).map(|_| (0, Wrong::Nothing));
-    warm_up.chain((0..=255).step_by(step).flat_map(|padding| WRONG.map(|wrong| (padding, wrong))))
+    /// All cases of one length, in the order in which they are opened.
+    fn cases(&self, step: usize) -> impl Iterator<Item = (u8, Wrong)> {
+        let warm_up = (0..self.warm_up()).map(|_| (0, Wrong::Nothing));
+        warm_up.chain((0..=255).step_by(step).flat_map(|padding| WRONG.map(|wrong| (padding, wrong))))
+    }
 }
 
 fn open_all(mode: &Mode) -> io::Result<()> {
@@ -231,9 +304,10 @@ fn open_all(mode: &Mode) -> io::Result<()> {
     let mut room = [0; 512];
     let [begin, refused, opened] = &MARKS;
     let mut channel = None;
+    let mut keyed = None;
     let random = Secret::new([0xaa; PREMASTER_LEN]);
     for &(len, step) in mode.lens {
-        for (padding, wrong) in cases(step) {
+        for (padding, wrong) in mode.cases(step) {
             match mode.work {
                 Work::Records(suite, record, open) => {
                     let sealed = record(len, padding, wrong);
@@ -257,6 +331,13 @@ fn open_all(mode: &Mode) -> io::Result<()> {
                     let secret = black_box(open(black_box(place), &random));
                     if right { opened } else { refused }.store(1, Ordering::Release);
                     drop(secret);
+                }
+                Work::Keys(operate) => {
+                    drop(keyed.take());
+                    let keyed = keyed.insert(Keyed::new(padding, wrong));
+                    begin.store(1, Ordering::Release);
+                    let is_done = operate(black_box(keyed));
+                    if is_done { opened } else { refused }.store(1, Ordering::Release);
                 }
             }
         }
@@ -337,23 +418,29 @@ fn compare() -> io::Result<bool> {
                 mode.name
             );
             refused.example.iter().chain(&opened.example).for_each(|example| println!("    {example}"));
-            fine &= no + yes == cases(step).count() - WARM_UP && (different > 0) == mode.differs;
+            fine &= no + yes == mode.cases(step).count() - mode.warm_up() && (different > 0) == mode.differs;
+            let most = match mode.work {
+                Work::Records(..) => MOST_PARTED,
+                Work::Premaster(_) => 0,
+                Work::Keys(_) => {
+                    // Each key has a result.
+                    fine &= no == 0;
+                    opened.first.iter().for_each(|(.., first)| println!("    {first}"));
+                    continue;
+                }
+            };
             let (Some((.., no)), Some((.., yes))) = (&refused.first, &opened.first) else {
                 println!("    none was refused, or none opened");
                 fine = false;
                 continue;
             };
             if !mode.differs {
-                let most = match mode.work {
-                    Work::Records(..) => MOST_PARTED,
-                    Work::Premaster(_) => 0,
-                };
                 println!("    {no}; whether it opens is seen in the last {} lines", no.parted(yes));
                 fine &= no.parted(yes) <= most;
             }
         }
     }
-    println!("{}", if fine { "nothing tells of padding, code and secret" } else { "failed" });
+    println!("{}", if fine { "nothing tells of padding, code, secret and key" } else { "failed" });
     Ok(fine)
 }
 
@@ -382,10 +469,9 @@ fn trace(mode: &Mode) -> io::Result<Vec<[Group; 2]>> {
     });
     let mut traced = BufReader::with_capacity(1 << 20, traced);
     let mut groups: Vec<[Group; 2]> = mode.lens.iter().map(|_| <[Group; 2]>::default()).collect();
-    let mut expected =
-        mode.lens.iter().enumerate().flat_map(|(at, &(_, step))| {
-            cases(step).enumerate().map(move |(number, case)| (at, case, number >= WARM_UP))
-        });
+    let mut expected = mode.lens.iter().enumerate().flat_map(|(at, &(_, step))| {
+        mode.cases(step).enumerate().map(move |(number, case)| (at, case, number >= mode.warm_up()))
+    });
     let (mut line, mut marks, mut trace) = (Vec::new(), None, None::<Trace>);
     while traced.read_until(b'\n', &mut line)? > 0 {
         if marks.is_none() {
