@@ -193,7 +193,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Images that need the feature `public-keys` of the firmware.
-const WITH_PUBLIC_KEYS: [&str; 2] = ["dtls_rpk", "dtls_x509"];
+const WITH_PUBLIC_KEYS: [&str; 3] = ["dtls_rpk", "dtls_x509", "p256"];
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";

@@ -21,7 +21,7 @@ pub struct Bytes {
     pub bss: u64,
 }
 
-/// The components of an image by name: `crypto`, `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time),
+/// The components of an image by name: `P-256` (of the provider for motes), `crypto` (the rest of it), `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time),
 /// and `runtime` for what the compiler brings. What has no symbol (padding, constants without a name) is `unnamed`.
 /// `sources` are the crate and the line of each of the instructions.
 pub(super) fn of(
@@ -56,6 +56,9 @@ pub(super) fn of(
     components.retain(|_, bytes| *bytes != Bytes::default());
     Ok(components)
 }
+
+/// Key agreement and signatures on secp256r1, of the provider for motes.
+pub(super) const P256: &str = "P-256";
 
 /// Address and length of each instruction of an image.
 pub(super) fn instructions(image: &Path) -> Result<Vec<(String, u64)>, Error> {
@@ -118,6 +121,7 @@ fn component(krate: &str, at: &str) -> &'static str {
     let module = file.split(['/', '.', ':']).next().unwrap_or_default();
     match krate {
         "tegmen-firmware" => "application",
+        "tegmen-base" if file.starts_with("crypto/p256") => P256,
         "tegmen" | "tegmen-base" => component_of_module(module),
         "tegmen-coap" => "CoAP",
         "tegmen-lowpan" => component_of_network(module),
@@ -151,6 +155,7 @@ fn component_of_symbol(name: &str) -> &'static str {
     let path = name.trim_start_matches('<');
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     match krate {
+        "tegmen_base" if rest.starts_with("crypto::p256::") => P256,
         "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
         "tegmen_coap" => "CoAP",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),

@@ -1,6 +1,8 @@
-//! Relations among the numbers of images that hold whatever the budgets are: the state of a member of a protected group (Axiom),
-//! compared with that of a DTLS peer, and with the memory and the code that a mote has for it.
+//! Limits that hold whatever the budgets are. For the state of a member of a protected group (Axiom), the limits are the state of a
+//! DTLS peer, and the memory and the code that a mote has for it. For public keys they are the code, the instructions and
+//! the stack of the operations of secp256r1 and of the handshakes with them.
 
+use super::components::P256;
 use super::{Error, Footprint, grouped};
 use std::fmt;
 
@@ -23,14 +25,21 @@ impl Relation {
 ///
 /// # Errors
 /// [`Error::NoRelation`] if an image or the size of a type is missing.
-pub(super) fn of(footprints: &[Footprint]) -> Result<[Relation; 6], Error> {
-    let image = |name: &'static str| {
-        let found = footprints.iter().find(|footprint| footprint.image == name && footprint.provider == PROVIDER);
-        found.ok_or(Error::NoRelation(name, "the image"))
-    };
+pub(super) fn of(footprints: &[Footprint]) -> Result<Vec<Relation>, Error> {
+    let mut relations = of_groups(footprints)?.to_vec();
+    relations.extend(of_public_keys(footprints)?);
+    Ok(relations)
+}
+
+fn image<'f>(footprints: &'f [Footprint], name: &'static str) -> Result<&'f Footprint, Error> {
+    let found = footprints.iter().find(|footprint| footprint.image == name && footprint.provider == PROVIDER);
+    found.ok_or(Error::NoRelation(name, "the image"))
+}
+
+fn of_groups(footprints: &[Footprint]) -> Result<[Relation; 6], Error> {
+    let image = |name| image(footprints, name);
     let size = |name, of: &'static str| image(name)?.sizes.get(of).copied().ok_or(Error::NoRelation(name, of));
     let (listener, sender) = (image("axiom_listener")?, image("axiom_sender")?);
-    let relation = |what, measured, most| Relation { what, measured, most };
     Ok([
         relation("state of a listener at a sender", size("axiom_sender", "read state")?, 48),
         relation("the same with an HMAC and no cipher", size("axiom_sender", "read state, MAC only")?, 64),
@@ -45,22 +54,54 @@ pub(super) fn of(footprints: &[Footprint]) -> Result<[Relation; 6], Error> {
     ])
 }
 
+fn of_public_keys(footprints: &[Footprint]) -> Result<[Relation; 13], Error> {
+    let operation = |name, of: &'static str| {
+        image(footprints, name)?.operations.get(of).copied().ok_or(Error::NoRelation(name, of))
+    };
+    let of_curve = |of| operation("p256", of);
+    // The instructions of two private keys differ by those of what everyone may know: the encoding of a signature.
+    let apart = |of, of_other| Ok(of_curve(of)?.abs_diff(of_curve(of_other)?));
+    let curve = image(footprints, "p256")?;
+    let code = curve.components.get(P256).ok_or(Error::NoRelation("p256", P256))?;
+    Ok([
+        relation("text of secp256r1", code.text, 6_800),
+        relation("stack of p256", curve.stack, 2_000),
+        relation("instructions of a key pair", of_curve("key pair")?, 2_400_000),
+        relation("instructions of a key agreement", of_curve("agree")?, 5_200_000),
+        relation("instructions of a signature", of_curve("sign")?, 3_000_000),
+        relation("instructions of a verification", of_curve("verify")?, 6_900_000),
+        relation("key pairs of two keys, instructions apart", apart("key pair", "key pair, other key")?, 0),
+        relation("agreements of two keys, instructions apart", apart("agree", "agree, other key")?, 0),
+        relation("signatures of two keys, instructions apart", apart("sign", "sign, other key")?, 0),
+        relation("text of dtls_rpk", image(footprints, "dtls_rpk")?.text, 33_000),
+        relation("text of dtls_x509", image(footprints, "dtls_x509")?.text, 38_000),
+        relation("instructions of a handshake, dtls_rpk", operation("dtls_rpk", CLIENT)?, 18_000_000),
+        relation("instructions of a handshake, dtls_x509", operation("dtls_x509", CLIENT)?, 32_000_000),
+    ])
+}
+
+const fn relation(what: &'static str, measured: u64, most: u64) -> Relation {
+    Relation { what, measured, most }
+}
+
 /// The table of relations.
 pub(super) struct Table<'a>(pub(super) &'a [Relation]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<50} {:>8} {:>8}", "bytes, compact provider", "measured", "at most")?;
+        writeln!(f, "{:<50} {:>10} {:>10}", "compact provider, bytes or instructions", "measured", "at most")?;
         for relation in self.0 {
             let Relation { what, measured, most } = relation;
             let above = if relation.holds() { "" } else { "  above" };
-            writeln!(f, "{what:<50} {:>8} {:>8}{above}", grouped(*measured), grouped(*most))?;
+            writeln!(f, "{what:<50} {:>10} {:>10}{above}", grouped(*measured), grouped(*most))?;
         }
         Ok(())
     }
 }
 
 const PROVIDER: &str = "compact";
+/// The operation of the images with public keys that has limits.
+const CLIENT: &str = "handshake client";
 /// The RAM of a mote.
 const RAM: u64 = 32 * 1024;
 /// The text that protection in a group may add to CoAP.

@@ -1,3 +1,4 @@
+use super::super::Bytes;
 use super::*;
 use std::collections::BTreeMap;
 
@@ -17,6 +18,23 @@ fn image(name: &str, text: u64, sizes: &[(&str, u64)]) -> Footprint {
     }
 }
 
+fn curve() -> Footprint {
+    let mut curve = image("p256", 0, &[]);
+    curve.components.insert(P256.to_owned(), Bytes { text: 6_800, data: 0, bss: 0 });
+    let most = [("key pair", 2_400_000), ("agree", 5_200_000), ("sign", 3_000_000), ("verify", 6_900_000)];
+    for (operation, most) in most {
+        curve.operations.insert(operation.to_owned(), most);
+        curve.operations.insert(format!("{operation}, other key"), most);
+    }
+    curve
+}
+
+fn handshake(name: &str, text: u64, instructions: u64) -> Footprint {
+    let mut made = image(name, text, &[]);
+    made.operations.insert("handshake client".to_owned(), instructions);
+    made
+}
+
 /// Images of which everything holds, and nothing more would.
 fn images() -> Vec<Footprint> {
     let mut sender = image("axiom_sender", 0, &[("read state", 48), ("read state, MAC only", 64)]);
@@ -26,6 +44,9 @@ fn images() -> Vec<Footprint> {
         sender,
         image("coap", 8000, &[]),
         image("dtls_psk", 0, &[("peer table of one", 580)]),
+        curve(),
+        handshake("dtls_rpk", 33_000, 18_000_000),
+        handshake("dtls_x509", 38_000, 32_000_000),
     ]
 }
 
@@ -33,6 +54,7 @@ fn images() -> Vec<Footprint> {
 fn relations_hold_up_to_their_limits() {
     let relations = of(&images()).unwrap();
     assert!(relations.iter().all(|relation| relation.measured == relation.most && relation.holds()), "{relations:?}");
+    assert_eq!(relations.len(), 19);
 }
 
 #[test]
@@ -54,6 +76,23 @@ fn a_byte_above_a_limit_is_found() {
     assert_eq!(grow(0, "association, one sender"), "association with one sender, 40 % of a DTLS peer");
     assert_eq!(above(&|images| images[1].bss += 1), "all RAM and stack of a sender to 400 listeners");
     assert_eq!(above(&|images| images[0].text += 1), "text of axiom_listener above coap");
+    assert_eq!(above(&|images| images[4].components.get_mut(P256).unwrap().text += 1), "text of secp256r1");
+    assert_eq!(above(&|images| images[4].stack += 1), "stack of p256");
+    assert_eq!(above(&|images| images[5].text += 1), "text of dtls_rpk");
+    assert_eq!(above(&|images| images[6].text += 1), "text of dtls_x509");
+    let slower = |image: usize, operation: &'static str| {
+        above(&move |images: &mut Vec<Footprint>| *images[image].operations.get_mut(operation).unwrap() += 1)
+    };
+    let apart = "key pairs of two keys, instructions apart";
+    assert_eq!(slower(4, "key pair"), format!("instructions of a key pair, {apart}"));
+    assert_eq!(slower(4, "key pair, other key"), apart);
+    let apart = "agreements of two keys, instructions apart";
+    assert_eq!(slower(4, "agree"), format!("instructions of a key agreement, {apart}"));
+    let apart = "signatures of two keys, instructions apart";
+    assert_eq!(slower(4, "sign"), format!("instructions of a signature, {apart}"));
+    assert_eq!(slower(4, "verify"), "instructions of a verification");
+    assert_eq!(slower(5, "handshake client"), "instructions of a handshake, dtls_rpk");
+    assert_eq!(slower(6, "handshake client"), "instructions of a handshake, dtls_x509");
 }
 
 #[test]
