@@ -17,6 +17,7 @@ pub mod mote;
 pub mod pair;
 pub mod place;
 mod register;
+pub mod resuming;
 pub mod start;
 pub mod turn;
 pub mod uart;

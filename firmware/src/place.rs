@@ -60,3 +60,9 @@ impl<T> Kept<T> {
         Some(unsafe { &mut *self.value.get() })
     }
 }
+
+/// A value of the only thread of an image: it may hold references that no other thread may share.
+pub struct OfMain<T>(pub T);
+
+// SAFETY: an image has one thread, and its interrupt handlers touch nothing but their own statics.
+unsafe impl<T> Send for OfMain<T> {}

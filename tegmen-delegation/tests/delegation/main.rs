@@ -4,6 +4,7 @@
 
 mod attacks;
 mod handshakes;
+mod image;
 mod memory;
 mod seeds;
 mod world;

@@ -49,7 +49,7 @@ fn a_power_cut_loses_no_refused_connection_that_was_acknowledged() {
     }
 }
 
-fn written(request: &Request<'_>) -> Vec<u8> {
+pub fn written(request: &Request<'_>) -> Vec<u8> {
     let mut room = [0; 256];
     let mut writer = Writer::new(&mut room);
     request.write(&mut writer).unwrap();

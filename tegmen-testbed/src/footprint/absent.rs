@@ -20,12 +20,35 @@ const FILES: [&str; 11] = [
     "src/oscore/",
 ];
 
+/// The image of a device that resumes delegated sessions.
+const DELEGATED: &str = "dtls_delegated";
+/// Public-key cryptography, as the crate and the beginning of the file: curves and signatures, certificates, and the handshakes with
+/// them. `dtls_x509` links all of it.
+const PUBLIC_KEYS: [(&str, &str); 4] = [
+    ("tegmen-base", "src/crypto/p256"),
+    ("tegmen-base", "src/crypto/curves"),
+    ("tegmen-x509", ""),
+    ("tegmen", "src/dtls/public_key.rs"),
+];
+
+/// True for an instruction of public-key cryptography, from its crate and its line.
+fn is_of_public_keys((krate, at): &(String, String)) -> bool {
+    PUBLIC_KEYS.iter().any(|(of, file)| krate == of && at.starts_with(file))
+        || ["p256", "elliptic-curve", "ecdsa", "crypto-bigint", "curve25519-dalek", "rsa"].contains(&krate.as_str())
+}
+
 /// Refuses an image that has an instruction of a part that it must not link. `sources` are the crate and the line of each
 /// of its instructions, after inlining: the name of a function would not show a part that was inlined.
 ///
 /// # Errors
 /// [`Error::Linked`], with the first such line.
 pub(super) fn check(image: &str, sources: &[(String, String)]) -> Result<(), Error> {
+    let refused = |at: &str| Err(Error::Linked { image: image.to_owned(), at: at.to_owned() });
+    if image == DELEGATED
+        && let Some((_, at)) = sources.iter().find(|source| is_of_public_keys(source))
+    {
+        return refused(at);
+    }
     if !IMAGES.iter().any(|name| image.starts_with(name)) {
         return Ok(());
     }
@@ -33,7 +56,7 @@ pub(super) fn check(image: &str, sources: &[(String, String)]) -> Result<(), Err
         |(krate, at): &&(String, String)| krate == "tegmen" && FILES.iter().any(|file| at.starts_with(file));
     match sources.iter().find(is_absent) {
         None => Ok(()),
-        Some((_, at)) => Err(Error::Linked { image: image.to_owned(), at: at.clone() }),
+        Some((_, at)) => refused(at),
     }
 }
 
@@ -56,6 +79,20 @@ mod tests {
                 assert_eq!(refused, Err(format!("{image} must not link {file}:7")));
             }
         }
+    }
+
+    #[test]
+    fn the_image_of_a_delegated_device_with_public_key_cryptography_is_refused() {
+        for (krate, at) in [
+            ("tegmen-base", "src/crypto/p256/point.rs:3"),
+            ("tegmen-x509", "src/certificate.rs:1"),
+            ("tegmen", "src/dtls/public_key.rs:99"),
+            ("p256", "src/lib.rs:1"),
+        ] {
+            let sources = [(krate.to_owned(), at.to_owned())];
+            assert!(check(DELEGATED, &sources).is_err() && check("dtls_x509", &sources).is_ok());
+        }
+        assert!(check(DELEGATED, &sources("src/dtls/server.rs:7")).is_ok());
     }
 
     #[test]

@@ -126,6 +126,7 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen-coap" => "CoAP",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
+        "tegmen-delegation" | "tegmen-flash" => "delegation",
         "tegmen-x509" => "common",
         lines::CORE | "compiler-builtins" | "libm" => "runtime",
         // What the core depends on in an image are ciphers and hashes, and what they are made of.
@@ -160,6 +161,7 @@ fn component_of_symbol(name: &str) -> &'static str {
         "tegmen_coap" => "CoAP",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
+        "tegmen_delegation" | "tegmen_flash" => "delegation",
         "tegmen_x509" => "common",
         "core" | "compiler_builtins" => "runtime",
         "aes" | "ccm" | "sha2" | "cipher" | "ctr" | "cbc_mac" | "chacha20" | "ghash" | "polyval" | "aes_gcm" => {

@@ -1,6 +1,7 @@
 //! Limits that hold whatever the budgets are. For the state of a member of a protected group (Axiom), the limits are the state of a
 //! DTLS peer, and the memory and the code that a mote has for it. For public keys they are the code, the instructions and
-//! the stack of the operations of secp256r1 and of the handshakes with them.
+//! the stack of the operations of secp256r1 and of the handshakes with them. For delegated sessions they are the resumption of a
+//! session with a pre-shared key, and the handshake with certificates.
 
 use super::components::P256;
 use super::{Error, Footprint, grouped};
@@ -28,6 +29,7 @@ impl Relation {
 pub(super) fn of(footprints: &[Footprint]) -> Result<Vec<Relation>, Error> {
     let mut relations = of_groups(footprints)?.to_vec();
     relations.extend(of_public_keys(footprints)?);
+    relations.extend(of_delegation(footprints)?);
     Ok(relations)
 }
 
@@ -80,6 +82,28 @@ fn of_public_keys(footprints: &[Footprint]) -> Result<[Relation; 13], Error> {
     ])
 }
 
+/// A device that resumes delegated sessions, beside one that resumes sessions of a pre-shared key.
+fn of_delegation(footprints: &[Footprint]) -> Result<[Relation; 5], Error> {
+    let (delegated, resumed) = (image(footprints, "dtls_delegated")?, image(footprints, "dtls_resume_coap")?);
+    let operation = |of: &Footprint, name, what| of.operations.get(what).copied().ok_or(Error::NoRelation(name, what));
+    let as_client = operation(delegated, "dtls_delegated", "delegated client")?;
+    let as_server = operation(delegated, "dtls_delegated", "resumption server")?;
+    let of_resumed = |what| Ok(operation(resumed, "dtls_resume_coap", what)? * 110 / 100);
+    let certificates = operation(image(footprints, "dtls_x509")?, "dtls_x509", CLIENT)?;
+    let ticket = delegated.sizes.get("ticket").copied().ok_or(Error::NoRelation("dtls_delegated", "ticket"))?;
+    Ok([
+        relation("ticket of a delegated session", ticket, 92),
+        relation("delegated client, 110 % of a resumption", as_client, of_resumed("resumption client")?),
+        relation("delegated server, 110 % of a resumption", as_server, of_resumed("resumption server")?),
+        relation("delegated client, 1 % of a handshake, dtls_x509", as_client, certificates / 100),
+        relation(
+            "text of dtls_delegated above dtls_resume_coap",
+            delegated.text.saturating_sub(resumed.text),
+            DELEGATED_TEXT,
+        ),
+    ])
+}
+
 const fn relation(what: &'static str, measured: u64, most: u64) -> Relation {
     Relation { what, measured, most }
 }
@@ -106,6 +130,8 @@ const CLIENT: &str = "handshake client";
 const RAM: u64 = 32 * 1024;
 /// The text that protection in a group may add to CoAP.
 const LISTENER_TEXT: u64 = 9 * 1024;
+/// The text that delegation may add to resumption, with a page of 1,024 bytes of the memory of the device.
+const DELEGATED_TEXT: u64 = 8_800;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::buf::{Frame, Reader, Writer};
-use tegmen::crypto::{MAX_SIGNATURE, curves};
 use tegmen::crypto::{Compact, Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
+use tegmen::crypto::{MAX_SIGNATURE, curves};
 use tegmen::cx::{Cx, Environment};
 use tegmen::dtls::{
     Answer, Both, CertificateType, CipherSuite, ClientAuthentication, Config, Credential, Found, Handle, Keys, Need,
