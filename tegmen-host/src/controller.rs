@@ -124,13 +124,15 @@ impl Controller {
     /// replaced; end the program that uses it first.
     ///
     /// # Errors
-    /// [`ControllerError`].
+    /// [`ControllerError::Membership`], before the controller is asked, if the interface is not there or a program uses the
+    /// directory: an admission takes the keys of the membership that is there. Otherwise [`ControllerError`].
     pub async fn join(
         &self,
         dir: &Path,
         joining: Joining,
         settings: &MemberSettings,
     ) -> Result<Membership, ControllerError> {
+        Membership::check_place(dir, settings)?;
         let session = self.connect().await?;
         let address = joining.address.unwrap_or_else(|| session.local().ip().to_canonical());
         let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };

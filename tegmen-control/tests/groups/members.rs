@@ -244,6 +244,14 @@ async fn a_controller_that_refuses_or_is_not_there_is_named_with_the_next_step()
     let oven = network.controller("switch").join(&dir, at(21), &settings).await.unwrap();
     let second = Membership::open(&dir).unwrap_err();
     assert!(matches!(second, MembershipError::InUse { .. }), "{second}");
+    // Nobody is admitted whose membership could not be made: an admission takes the keys of the one that is there.
+    let epoch = network.world.controller.show("lamps").await.unwrap().epoch;
+    let again = network.controller("switch").join(&dir, at(21), &settings).await.unwrap_err();
+    assert!(matches!(again, ControllerError::Membership(MembershipError::InUse { .. })), "{again}");
+    let nowhere = MemberSettings { interface: Some("nowhere".to_owned()), ..settings.clone() };
+    let elsewhere = network.controller("switch").join(&network.dir("y"), at(21), &nowhere).await.unwrap_err();
+    assert!(elsewhere.to_string().contains("there is no such interface"), "{elsewhere}");
+    assert_eq!(network.world.controller.show("lamps").await.unwrap().epoch, epoch);
     // The switch leaves, and the controller does not know it any more.
     let controller = network.controller("switch");
     controller.leave(&oven).await.unwrap();

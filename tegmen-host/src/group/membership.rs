@@ -42,6 +42,8 @@ const LEASE: u64 = 256;
 /// Records of the current epoch that do not open, before the member asks its controller.
 const NOT_OPENED: u32 = 16;
 
+/// A group that stands for one whose address is not known yet: all CoAP nodes (RFC 7252, section 12.8).
+const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
@@ -125,6 +127,15 @@ impl Membership {
         let kept = Kept { epoch: keys.epoch, ..Kept::default() };
         text_of(&kept, &keys).keep(&at, true).map_err(file_error(&at))?;
         Self::start(dir, lock, (file, keys), Kept::default())
+    }
+
+    /// Checks that a membership with these settings can be made in a directory, before a controller is asked to admit the member.
+    pub(crate) fn check_place(dir: &Path, settings: &MemberSettings) -> Result<(), MembershipError> {
+        if let Some(interface) = &settings.interface {
+            format!("{ANY_GROUP}%{interface}").parse::<Group>()?;
+        }
+        // A directory without a membership gets no lock.
+        if dir.join(MEMBER).exists() { lock(dir).map(drop) } else { Ok(()) }
     }
 
     /// Opens a directory. After an orderly end the member continues at its next number. After any other end it gives up the
