@@ -368,7 +368,8 @@ impl<S: Store> Api<S> {
         let is_first_key = matches!(by.right, Right::FirstKey(_)) && operation.is_for_bootstrap;
         if !scope.is_some_and(|scope| by.has(scope)) && !is_first_key {
             let scope = scope.map_or("", Scope::name);
-            return Err(Problem::new(Code::ScopeMissing, format!("{method} {path} needs the scope {scope}")));
+            let detail = format!("{method} {path} needs the scope {scope}: use a key that has it, or create one");
+            return Err(Problem::new(Code::ScopeMissing, detail));
         }
         let too_slow = |_| Problem::new(Code::TooSlow, "a body comes within 30 seconds");
         let too_long = |_| Problem::new(Code::TooLong, format!("a body has at most {MAX_BODY} bytes, and comes whole"));

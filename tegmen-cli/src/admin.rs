@@ -87,6 +87,12 @@ impl Admin {
         let (_, authority) = self.host()?;
         let request = Request::builder().method(method).uri(path).header(HOST, authority);
         let Some(file) = &self.key_file else { return Ok(request) };
+        if !file.exists() {
+            return Err(Failure::usage(format!(
+                "--key-file: there is no file {}: correct the path, or let an administrator create a key (tegmen key create). The                  first key is created with the bootstrap token, which a server without keys writes when it starts",
+                file.display()
+            )));
+        }
         let key = Zeroizing::new(format!("Bearer {}", &*secret(file, "--key-file")?));
         let mut key = HeaderValue::from_str(&key)
             .map_err(|_| Failure::usage(format!("{} has no API key in one line", file.display())))?;

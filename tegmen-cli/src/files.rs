@@ -39,7 +39,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
 /// The text of a file that only its owner can read, without spaces around it; the reason if there is none.
 pub(crate) fn read_secret(file: &Path) -> Result<Zeroizing<String>, String> {
     let name = file.display();
-    let wrong = |error| format!("{name}: {error}");
+    let wrong = |error| format!("{name}: {error}; correct the path, or the permissions there");
     let mut handle = File::open(file).map_err(wrong)?;
     if let Some(mode) = private::exposed(&handle).map_err(wrong)? {
         return Err(format!("{name} has mode {mode:o}, and others can read or write it: chmod 600 {name}"));

@@ -154,13 +154,15 @@ fn mistakes_of_an_operator_are_named_before_anything_is_created() {
     operator.fails("root.key", &format!("{create} --sender ../hall --output-dir members"), 2, "no name of a file");
     operator.fails("root.key", &format!("{create} --levels 24"), 2, "24");
     operator.fails("root.key", "group create lamps --address 10.0.0.1:5684", 1, "multicast");
+    operator.fails("root.key", "group create lamps --address ff15::1", 2, "a multicast address with a port");
+    operator.fails("none.key", "group list", 2, "there is no file none.key: correct the path, or let an administrator");
     operator.fails("root.key", &format!("{create} --controller lamps.example"), 1, "coaps://HOST");
     // Two members with one name would have one file.
     operator.fails("root.key", &format!("{create} --sender hall --sender hall --output-dir members"), 1, "once");
     assert_eq!(std::fs::read_dir(scene.0.join("members")).unwrap().count(), 0);
     operator.succeeds("root.key", "key create reader --scope groups:read --days 30 --output reader.key");
     operator.fails("reader.key", create, 1, "(scope-missing)");
-    operator.fails("reader.key", "group watch lamps", 1, "needs the scope audit:read");
+    operator.fails("reader.key", "group watch lamps", 1, "needs the scope audit:read: use a key that has it");
     operator.fails("root.key", "group watch lamps", 1, "(unknown-group)");
 }
 

@@ -107,7 +107,7 @@ pub(super) struct Create {
     #[command(flatten)]
     named: Named,
     /// The multicast address and the port of the group, as [ff15::1]:5684.
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
     address: SocketAddr,
     /// Protection of the records: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does not encrypt.
     #[arg(long, value_name = "SUITE", value_parser = ["ccm", "ccm-8", "gcm", "mac-only"], default_value = "ccm")]
@@ -135,6 +135,10 @@ pub(super) struct Create {
     /// Write the keys of each first member to the file NAME.member in this directory.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "a multicast address with a port, as [ff15::1]:5684 or 239.255.0.1:5684".to_owned())
 }
 
 #[derive(Args)]
