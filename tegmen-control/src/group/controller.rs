@@ -376,6 +376,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 .put(rows::deleted(&identity), Value::Plain(Vec::new()));
             match self.store.commit(transaction).await {
                 Ok(_) => {
+                    self.outbox.iter().for_each(|outbox| outbox.forget(group));
                     // If this fails, the next deletion of any group removes the remaining rows.
                     let _ = self.clean_all().await;
                     return Ok(());

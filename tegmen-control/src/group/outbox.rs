@@ -186,6 +186,11 @@ impl Outbox {
         self.0.changed.notify_one();
     }
 
+    /// Forgets the messages of a group that is deleted: a later one of this name has others.
+    pub(super) fn forget(&self, group: &str) {
+        self.queue().forget(group);
+    }
+
     /// Returns the next work.
     pub(super) fn next(&self, now: Instant) -> Next {
         self.queue().next(now)
@@ -249,6 +254,12 @@ impl Queue {
         let is_first = changes > 0 && !std::mem::replace(&mut waiting.left_out, true);
         self.schedule(group, now);
         LeftOut { changes, is_first }
+    }
+
+    fn forget(&mut self, group: &str) {
+        if let Some(turn) = self.groups.remove(group).and_then(|waiting| waiting.turn) {
+            self.due.remove(&turn);
+        }
     }
 
     /// Gives a group its next turn, in the place of another one.

@@ -164,6 +164,27 @@ fn a_group_is_resumed_at_its_time_and_a_change_replaces_that() {
     assert_eq!(world.send(true), of("lamps", &[(2, 0)]));
 }
 
+#[test]
+fn nothing_is_sent_for_a_group_that_is_forgotten() {
+    let world = World::new();
+    world.put("lamps", 2, 2);
+    world.put("doors", 2, 1);
+    let Next::Message(due) = world.outbox.next(world.now) else { panic!("a message") };
+    let mut waiting = waits(world.outbox.first_sent("lamps", 2));
+    assert!(!waiting.is_over());
+    world.outbox.forget("lamps");
+    assert!(waiting.is_over());
+    // The first message is on its way.
+    world.outbox.sent(&due, true, &PACE, world.now);
+    assert_eq!(world.send(true), of("doors", &[(2, 0)]));
+    world.outbox.resume("lamps", world.now);
+    world.outbox.forget("lamps");
+    assert_eq!(world.next(), Some(2), "the repetition of the other group");
+    // Another group of this name.
+    world.put("lamps", 2, 1);
+    assert_eq!(world.send(true), of("lamps", &[(2, 0)]));
+}
+
 #[tokio::test]
 async fn one_that_waits_goes_on_when_all_were_sent_once() {
     let world = World::new();
