@@ -248,7 +248,10 @@ impl From<GroupError> for Problem {
             GroupError::NoMember { .. } | GroupError::Refused(Refused::NoMember) => Code::UnknownMember,
             GroupError::NameTaken(_) | GroupError::MemberTaken { .. } => Code::NameTaken,
             GroupError::AddressTaken { .. } => Code::AddressTaken,
-            GroupError::Name(_) | GroupError::Config(_) | GroupError::OtherFamily { .. } => Code::InvalidGroup,
+            GroupError::Name(_)
+            | GroupError::Config(_)
+            | GroupError::OtherFamily { .. }
+            | GroupError::NoPublicKey(_) => Code::InvalidGroup,
             GroupError::NoSenderId(_) => Code::NoSenderId,
             GroupError::Refused(Refused::Full) => Code::GroupFull,
             GroupError::Refused(Refused::LastEpoch) => Code::NoEpochLeft,

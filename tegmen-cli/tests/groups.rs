@@ -75,7 +75,8 @@ async fn connect(server: &Server, device: &str) -> Session {
 
 async fn join(session: &Session, group: &str, sends: bool) -> Response {
     let control_uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
-    let request = JoinRequest { group: group.to_owned(), sends, control_uri, checks_signatures: true };
+    let request =
+        JoinRequest { group: group.to_owned(), sends, control_uri, checks_signatures: true, ..JoinRequest::default() };
     let path = format!("/ace-group/{group}");
     session.post(&path, &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()
 }
@@ -119,7 +120,13 @@ fn the_eviction_of_a_disabled_device_is_sent_and_counted() {
     let listener = UdpSocket::bind((group, 0)).unwrap();
     listener.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST).unwrap();
     listener.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let member = |name: &str| NewMember { name: name.to_owned(), address: None, sends: false, checks_signatures: true };
+    let member = |name: &str| NewMember {
+        name: name.to_owned(),
+        address: None,
+        sends: false,
+        checks_signatures: true,
+        public_key: None,
+    };
     let mut lamp = None;
     with_controller(&scene.0, async |controller| {
         let config = GroupConfig::at((group, listener.local_addr().unwrap().port()).into());

@@ -12,13 +12,14 @@ mod joins;
 mod members;
 mod outbox;
 mod periodic;
+mod possession;
 mod rekeying;
 mod rows;
 mod sending;
 pub mod server;
 mod tree;
 
-pub use config::{GroupConfig, GroupError, SUITES};
+pub use config::{GroupConfig, GroupError, SIGNATURES, SUITES};
 pub use controller::{Controller, Epochs, Report};
 pub use departures::evict_departed;
 pub use happened::GroupHappened;

@@ -3,11 +3,14 @@
 
 use crate::cbor::Malformed;
 use crate::client::{ClientConfig, ClientError, Response, Session};
-use crate::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest};
-use crate::group::{MemberSettings, Membership, MembershipError, MembershipEvent};
+use crate::group::groupcomm::{
+    Challenge, Creds, CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest, Possession,
+};
+use crate::group::{MemberSettings, Membership, MembershipError, MembershipEvent, PrivateKey, creds_of_interest};
 use crate::problem;
 use crate::provider::HostCrypto;
 use crate::uri::{Scheme, Uri, UriError};
+use crate::x509::signer::SignError;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -72,6 +75,19 @@ pub enum ControllerError {
     /// The response has no keys.
     #[error("the response of the controller cannot be read ({0}): is it a controller of groups after Axiom?")]
     Response(Malformed),
+    /// The controller does not take the proof of possession.
+    #[error(
+        "the controller of the group {0} does not take the public key of this device, whose proof may have come too late: join again"
+    )]
+    NotProved(String),
+    /// The device has no key for the signatures of the group.
+    #[error("the group {group} has signatures, and {source}: let the system give randomness")]
+    NoKey {
+        /// The name of the group.
+        group: String,
+        /// The error of the key.
+        source: SignError,
+    },
     /// The membership cannot be used.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -136,20 +152,60 @@ impl Controller {
         let session = self.connect().await?;
         let address = joining.address.unwrap_or_else(|| session.local().ip().to_canonical());
         let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
-        let request = JoinRequest {
+        let mut request = JoinRequest {
             group: self.group.clone(),
             sends: joining.sends,
             control_uri: joining.listens.then(|| format!("coap://{host}/")),
             checks_signatures: true,
+            ..JoinRequest::default()
         };
-        let payload = request.encode();
-        let path = self.path();
-        let asked = session.post(&path, &payload).content_format(GROUPCOMM_CBOR).await;
+        let asked = self.ask_to_join(&session, &mut request).await;
         session.close();
-        let keys = self.keys_in(asked.map_err(|source| self.unreachable(source))?)?;
+        let (reply, key) = asked?;
+        let keys = self.keys_in(reply)?;
         let settings =
             MemberSettings { group: self.group.clone(), controller: Some(self.uri.to_string()), ..settings.clone() };
-        Ok(Membership::create(dir, &settings, keys)?)
+        Ok(Membership::create_with(dir, &settings, keys, key)?)
+    }
+
+    /// Sends a request to join, and sends it again with the proof that this device has a private key, if the group has signatures.
+    async fn ask_to_join(
+        &self,
+        session: &Session,
+        request: &mut JoinRequest,
+    ) -> Result<(Response, Option<PrivateKey>), ControllerError> {
+        let path = self.path();
+        let ask = async |payload: Vec<u8>| {
+            let asked = session.post(&path, &payload).content_format(GROUPCOMM_CBOR).await;
+            asked.map_err(|source| self.unreachable(source))
+        };
+        let reply = ask(request.encode()).await?;
+        let is_groupcomm = reply.content_format() == Some(GROUPCOMM_CBOR.into());
+        if reply.code != Code::BAD_REQUEST || !is_groupcomm {
+            return Ok((reply, None));
+        }
+        let challenge = Challenge::parse(&reply.payload).map_err(ControllerError::Response)?;
+        let no_key = |source| ControllerError::NoKey { group: self.group.clone(), source };
+        let key = PrivateKey::draw(challenge.scheme).map_err(no_key)?;
+        let mut nonce = [0; 8];
+        let crypto = HostCrypto::from_os().map_err(|error| no_key(SignError(error.to_string())));
+        crypto?.random(&mut nonce);
+        request.creds = Some(creds_of_interest(request.sends));
+        request.possession = Some(Possession::prove(request, &challenge, nonce, &*key.key).map_err(no_key)?);
+        Ok((ask(request.encode()).await?, Some(key)))
+    }
+
+    /// Gets public keys of the members.
+    async fn creds(&self, filter: &CredsFilter) -> Result<Creds, ControllerError> {
+        let session = self.connect().await?;
+        let path = format!("{}/creds", self.path());
+        let payload = filter.encode();
+        let asked = session.request(Code::FETCH, &path).payload(&payload).content_format(GROUPCOMM_CBOR).await;
+        session.close();
+        match asked.map_err(|source| self.unreachable(source))? {
+            reply if reply.code == Code::CONTENT => Creds::parse(&reply.payload).map_err(ControllerError::Response),
+            reply => Err(self.refusal(&reply)),
+        }
     }
 
     /// Gets the keys of the current epoch for a member.
@@ -178,14 +234,19 @@ impl Controller {
         }
     }
 
-    /// Asks once for the keys of the current epoch, and gives them to the member. Returns true if they are newer than those that
-    /// it has.
+    /// Asks once for the keys of the current epoch, and gives them to the member; in a group with signatures also for the public keys of
+    /// the members, unless it has those of the epoch. Returns true if they are newer than those that it has.
     ///
     /// # Errors
     /// [`ControllerError`]; after [`ControllerError::NotAMember`] the member knows that it is evicted.
     pub async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
         match self.keys().await {
-            Ok(keys) => Ok(membership.catch_up(keys)?),
+            Ok(keys) => {
+                let is_newer = membership.catch_up(keys)?;
+                let Some(filter) = membership.missing_creds() else { return Ok(is_newer) };
+                membership.take_creds(self.creds(&filter).await?)?;
+                Ok(true)
+            }
             Err(ControllerError::NotAMember(group)) => {
                 membership.evict()?;
                 Err(ControllerError::NotAMember(group))
@@ -249,6 +310,9 @@ impl Controller {
             (Some(GroupcommError::NotAMember), _) => ControllerError::NotAMember(group),
             (Some(GroupcommError::NoNodeIdentifier), _) => {
                 ControllerError::Full { group, retry: retry.unwrap_or(Duration::from_secs(60)) }
+            }
+            (Some(GroupcommError::OtherCredential | GroupcommError::NoPossession), _) => {
+                ControllerError::NotProved(group)
             }
             (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },
             (None, code) => ControllerError::Unavailable { group, code, retry },

@@ -10,10 +10,13 @@ pub mod groupcomm;
 pub mod member_file;
 mod membership;
 mod memberships;
+mod signing;
 
 pub use error::MembershipError;
 pub use event::{Behind, MembershipEvent};
 pub use file::MemberSettings;
+pub(crate) use file::PrivateKey;
+pub(crate) use membership::creds_of_interest;
 pub use membership::{Membership, MembershipSink};
 pub(crate) use memberships::Memberships;
 

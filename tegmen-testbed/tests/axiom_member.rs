@@ -51,6 +51,8 @@ fn keys(provisioning: &Provisioning<'_>, epoch: u16, secret: u8) -> GroupKeys {
         leaf: admission.leaf,
         path: admission.path.to_vec().into(),
         controller: None,
+        signature: None,
+        creds: Vec::new(),
     }
 }
 
@@ -167,7 +169,16 @@ fn the_request_to_join_is_read_as_it_is_meant() {
     write_join(GROUP, &member(LISTENER).ip, &mut writer).unwrap();
     let join = JoinRequest::parse(writer.written()).unwrap();
     let control_uri = Some("coap://[fd00:0db8:0000:0000:0000:00ff:fe00:0002]".to_owned());
-    assert_eq!(join, JoinRequest { group: GROUP.into(), sends: false, control_uri, checks_signatures: false });
+    assert_eq!(
+        join,
+        JoinRequest {
+            group: GROUP.into(),
+            sends: false,
+            control_uri,
+            checks_signatures: false,
+            ..JoinRequest::default()
+        }
+    );
     assert_eq!(format!("{}/{GROUP}", groupcomm::GROUPS), PATH);
     assert_eq!(u32::from(groupcomm::GROUPCOMM_CBOR), GROUPCOMM_CBOR);
 }

@@ -87,7 +87,9 @@ fn join(
             let group = access_server::group(group(peer));
             let path = format!("{GROUPS}/{group}");
             let control_uri = Some(format!("coap://[fd00::{peer:x}]/{GROUPS}"));
-            let payload = JoinRequest { group, sends: false, control_uri, checks_signatures: true }.encode();
+            let payload =
+                JoinRequest { group, sends: false, control_uri, checks_signatures: true, ..JoinRequest::default() }
+                    .encode();
             Question { code: Code::POST, path: path.into(), content_format: Some(GROUPCOMM_CBOR), payload }
         })?;
         Ok(count.into())

@@ -5,12 +5,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen_base::hex::to_hex;
-use tegmen_control::group::{Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SUITES};
+use tegmen_control::group::{
+    Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SIGNATURES, SUITES,
+};
 
 /// Most members that one request creates a group with.
 const MOST: usize = 256;
 /// The names of suites.
 const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];
+/// The names of signatures.
+const SIGNATURE_NAMES: [&str; 3] = ["none", "p256", "ed25519"];
 /// The hexadecimal digits of a file.
 const FILE: &str = "^([0-9a-f]{2})+$";
 /// The URI of the server of a controller.
@@ -45,6 +49,10 @@ pub(crate) struct Wanted {
     #[serde(default = "senders")]
     #[schemars(range(min = 1, max = 256))]
     senders: u16,
+    /// The signatures of records, which prove their member to all others. Members of a group with signatures join by themselves.
+    #[serde(default = "signature")]
+    #[schemars(extend("enum" = SIGNATURE_NAMES))]
+    signature: String,
     /// The first members, at most 256. The answer has their files, all of epoch 1.
     #[serde(default)]
     members: Vec<WantedMember>,
@@ -78,6 +86,14 @@ fn senders() -> u16 {
     usual().senders
 }
 
+fn signature() -> String {
+    signature_name(&usual()).to_owned()
+}
+
+fn signature_name(config: &GroupConfig) -> &'static str {
+    SIGNATURES.iter().find(|(scheme, _)| *scheme == config.signature).map_or("", |(_, name)| name)
+}
+
 fn suite_name(config: &GroupConfig) -> &'static str {
     SUITES.iter().find(|(suite, _)| *suite == config.suite).map_or("", |(_, name)| name)
 }
@@ -92,13 +108,16 @@ pub(crate) struct Creation {
 
 impl Wanted {
     pub(crate) fn check(self) -> Result<Creation, Problem> {
-        let Self { name, address, suite, group_id, levels, last_epoch, senders, members, controller } = self;
+        let Self { name, address, suite, group_id, levels, last_epoch, senders, signature, members, controller } = self;
         let known = SUITES.iter().find(|(_, known)| *known == suite);
         let (suite, _) = known.ok_or_else(|| invalid("suite is ccm, ccm-8, gcm or mac-only"))?;
+        let known = SIGNATURES.iter().find(|(_, known)| *known == signature);
+        let (signature, _) = known.ok_or_else(|| invalid("signature is none, p256 or ed25519"))?;
         if members.len() > MOST {
             return Err(invalid("a request has at most 256 members: add the others afterwards"));
         }
-        let config = GroupConfig { group_id, address, suite: *suite, levels, last_epoch, senders };
+        let (suite, signature) = (*suite, *signature);
+        let config = GroupConfig { group_id, address, suite, levels, last_epoch, senders, signature };
         let members = members.into_iter().map(NewMember::from).collect();
         Ok(Creation { name, config, members, controller: check_controller(controller)? })
     }
@@ -129,7 +148,7 @@ fn yes() -> bool {
 impl From<WantedMember> for NewMember {
     fn from(wanted: WantedMember) -> Self {
         let WantedMember { name, address, sends, checks_signatures } = wanted;
-        Self { name, address, sends, checks_signatures }
+        Self { name, address, sends, checks_signatures, public_key: None }
     }
 }
 
@@ -181,13 +200,15 @@ pub(crate) struct ShownMember {
     checks_signatures: bool,
     /// The epoch that began when it was admitted.
     since: u16,
+    /// Its SubjectPublicKeyInfo in hexadecimal digits, in a group with signatures.
+    public_key: Option<String>,
 }
 
 impl ShownMember {
     pub(crate) fn of(name: &str, member: &Member) -> Self {
-        let Member { leaf, sender_id, address, checks_signatures, since } = *member;
-        let address = address.map(|address| address.to_string());
-        Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since }
+        let Member { leaf, sender_id, address, checks_signatures, since, ref public_key } = *member;
+        let (address, public_key) = (address.map(|address| address.to_string()), public_key.clone());
+        Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since, public_key }
     }
 }
 
@@ -215,13 +236,17 @@ pub(crate) struct ShownConfig {
     senders: u16,
     /// The last epoch.
     last_epoch: u16,
+    /// The signatures of records.
+    #[schemars(extend("enum" = SIGNATURE_NAMES))]
+    signature: &'static str,
 }
 
 impl From<&GroupConfig> for ShownConfig {
     fn from(config: &GroupConfig) -> Self {
         let GroupConfig { group_id, address, levels, last_epoch, senders, .. } = *config;
         let space = 1_u32.checked_shl(levels.into()).unwrap_or(u32::MAX);
-        Self { address: address.to_string(), suite: suite_name(config), group_id, space, senders, last_epoch }
+        let (address, suite, signature) = (address.to_string(), suite_name(config), signature_name(config));
+        Self { address, suite, group_id, space, senders, last_epoch, signature }
     }
 }
 

@@ -51,6 +51,7 @@ impl Controller<'_> {
             sends: false,
             control_uri: Some("coap://[fd00::2]/rekey".into()),
             checks_signatures: true,
+            ..JoinRequest::default()
         };
         let change = tree.join(&mut crypto, true)?;
         let leaf = change.leaf().ok_or(Refused::NoMember)?;
@@ -106,6 +107,8 @@ impl Controller<'_> {
             leaf: admission.leaf,
             path: admission.path.to_vec().into(),
             controller: Some(self.public_key.clone()),
+            signature: None,
+            creds: Vec::new(),
         };
         Ok(keys.encode().to_vec())
     }

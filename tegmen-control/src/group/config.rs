@@ -4,6 +4,7 @@ use super::tree::{MAX_LEVELS, Refused};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen::axiom::Suite;
+use tegmen_base::crypto::SignatureScheme;
 use tegmen_store::StoreError;
 
 /// The configuration of a group, which stays as it was created.
@@ -23,13 +24,16 @@ pub struct GroupConfig {
     pub last_epoch: u16,
     /// The most SenderIDs at the same time, from 1 to 256. The records that one key may seal are shared among them.
     pub senders: u16,
+    /// The scheme of the signatures of records; `None` for a group without signatures.
+    #[serde(default, with = "signature_name", skip_serializing_if = "Option::is_none")]
+    pub signature: Option<SignatureScheme>,
 }
 
 impl GroupConfig {
     /// A group at this address with the suite that encrypts with a tag of 16 bytes, for 1024 members and 16 senders, with as many
     /// epochs as there are.
     pub const fn at(address: SocketAddr) -> Self {
-        Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16 }
+        Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16, signature: None }
     }
 
     pub(super) fn check(&self) -> Result<(), GroupError> {
@@ -63,6 +67,33 @@ impl GroupConfig {
 /// The suites of a group and their names.
 pub const SUITES: [(Suite, &str); 4] =
     [(Suite::Ccm, "ccm"), (Suite::Ccm8, "ccm-8"), (Suite::Gcm, "gcm"), (Suite::MacOnly, "mac-only")];
+
+/// The signatures of a group and their names.
+pub const SIGNATURES: [(Option<SignatureScheme>, &str); 3] = [
+    (None, "none"),
+    (Some(SignatureScheme::ECDSA_SECP256R1_SHA256), "p256"),
+    (Some(SignatureScheme::ED25519), "ed25519"),
+];
+
+/// A signature scheme by its name.
+mod signature_name {
+    use super::SIGNATURES;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use tegmen_base::crypto::SignatureScheme;
+
+    #[expect(clippy::ref_option, reason = "serde gives a reference")]
+    pub(super) fn serialize<S: Serializer>(scheme: &Option<SignatureScheme>, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = SIGNATURES.iter().find(|(known, _)| known == scheme).map_or("none", |(_, name)| name);
+        serializer.serialize_str(name)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignatureScheme>, D::Error> {
+        let found = String::deserialize(deserializer)?;
+        let scheme = SIGNATURES.iter().find(|(_, name)| *name == found).map(|(scheme, _)| *scheme);
+        scheme.ok_or_else(|| D::Error::custom("a signature is none, p256 or ed25519"))
+    }
+}
 
 /// A suite by its name.
 mod suite_name {
@@ -150,6 +181,12 @@ pub enum GroupError {
         /// The multicast address and the port of the group.
         group: SocketAddr,
     },
+    /// The records of the group have signatures, and the member has shown no public key.
+    #[error(
+        "the records of the group have signatures, and {0} has shown no public key: let the device join by itself, so that its \
+         private key stays there"
+    )]
+    NoPublicKey(String),
     /// All SenderIDs are in use; their number.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
     NoSenderId(u16),

@@ -19,9 +19,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, SignatureScheme};
+use tegmen_base::hex::from_hex;
 use tegmen_base::secret::Secret;
-use tegmen_host::group::groupcomm::{GROUPS, GroupKeys, address_bytes};
+use tegmen_host::group::groupcomm::{Cred, Creds, CredsFilter, GROUPS, GroupKeys, address_bytes};
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::Signer;
@@ -175,7 +176,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.outbox.as_ref()
     }
 
-    fn crypto(&self) -> MutexGuard<'_, C> {
+    pub(super) fn crypto(&self) -> MutexGuard<'_, C> {
         self.crypto.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -572,7 +573,35 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             leaf,
             path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
+            signature: group.config.signature,
+            creds: Vec::new(),
         })
+    }
+
+    /// Returns the public keys of the other members that a filter selects, for a member of a group with signatures.
+    ///
+    /// # Errors
+    /// [`GroupError`]; [`GroupError::NoMember`] if it is none.
+    pub async fn creds(&self, group: &str, member: &str, filter: &CredsFilter) -> Result<Creds, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.group.lock().await;
+        let group = self.current(&mut place, group).await?;
+        group.member(member)?;
+        let others = group.members.iter().filter(|(name, _)| *name != member);
+        let creds = others.filter_map(|(_, other)| {
+            let public_key = from_hex(other.public_key.as_deref()?)?;
+            Some(Cred { sender_id: other.sender_id, address: other.address.map_or([0; 16], address_bytes), public_key })
+        });
+        let creds = creds.filter(|cred| filter.selects(cred)).collect();
+        Ok(Creds { epoch: group.tree.epoch(), creds })
+    }
+
+    /// Returns the scheme of the signatures of a group.
+    ///
+    /// # Errors
+    /// As [`Self::epochs`].
+    pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
+        Ok(self.head(group).await?.config.signature)
     }
 
     /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at` is the URI of
@@ -892,7 +921,9 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
             return Err(GroupError::Name(format!("{} is a member once: remove it from the list", new.name)));
         }
         let NewMember { name, address, checks_signatures, .. } = new;
-        let member = Member { leaf, sender_id, address: *address, checks_signatures: *checks_signatures, since: 1 };
+        let public_key = new.check_key(config)?;
+        let (address, checks_signatures) = (*address, *checks_signatures);
+        let member = Member { leaf, sender_id, address, checks_signatures, since: 1, public_key };
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())

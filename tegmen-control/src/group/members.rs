@@ -1,10 +1,11 @@
 //! The members of a group, their SenderIDs and their addresses.
 
-use super::config::GroupError;
+use super::config::{GroupConfig, GroupError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
+use tegmen_base::hex::to_hex;
 
 /// A member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Member {
     pub checks_signatures: bool,
     /// The number of the epoch that began when it was admitted: 1 for a first member.
     pub since: u16,
+    /// Its SubjectPublicKeyInfo in hexadecimal digits, in a group with signatures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
 }
 
 /// A member to be admitted.
@@ -35,6 +39,19 @@ pub struct NewMember {
     pub sends: bool,
     /// True if it checks the signatures of rekey messages (ECDSA on secp256r1).
     pub checks_signatures: bool,
+    /// Its SubjectPublicKeyInfo in DER, whose private key it has proved to have. A group with signatures admits no member without.
+    pub public_key: Option<Vec<u8>>,
+}
+
+impl NewMember {
+    /// Refuses a member without a public key in a group with signatures. Returns the key as a row has it; none in another group.
+    pub(super) fn check_key(&self, config: &GroupConfig) -> Result<Option<String>, GroupError> {
+        match (&self.public_key, config.signature) {
+            (_, None) => Ok(None),
+            (Some(key), Some(_)) => Ok(Some(to_hex(key))),
+            (None, Some(_)) => Err(GroupError::NoPublicKey(self.name.clone())),
+        }
+    }
 }
 
 /// The members, and who has which SenderID and address.

@@ -4,18 +4,22 @@
 //! POST   /ace-group/GROUP              joins, or joins again: application/ace-groupcomm+cbor (261)
 //! GET    /ace-group/GROUP              the keys of the current epoch, for a member that missed one
 //! GET    /ace-group/GROUP/num          the number of the current epoch
+//! GET    /ace-group/GROUP/creds        the public keys of the other members, in a group with signatures
+//! FETCH  /ace-group/GROUP/creds        those of some members
 //! GET    /ace-group/GROUP/nodes/NODE   the same keys
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! ```
 //!
 //! A peer that proved nothing learns nothing. A peer with the right `POST /ace-group/GROUP` may join as a listener, and with
 //! `POST /ace-group/GROUP/requester` it may also send. To a peer without a right, each group and a group that is not there look the
-//! same. A member learns its own parameters and the SenderIDs in use, and nothing else of others.
+//! same. A member learns its own parameters and the SenderIDs in use. In a group with signatures it also learns the public keys of the
+//! others with their SenderIDs and addresses. It learns nothing else of others.
 
 use super::config::GroupError;
 use super::controller::Controller;
 use super::joins::Joins;
 use super::members::NewMember;
+use super::possession::{Challenges, NotProved};
 use super::rekeying::Rekeying;
 use super::tree::Refused;
 use crate::access::policy::{OwnedParty, Question};
@@ -29,7 +33,7 @@ use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
-use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER};
+use tegmen_host::group::groupcomm::{CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER};
 use tegmen_host::problem;
 use tegmen_host::server::{Application, Reply, Request};
 use tegmen_host::uri::Uri;
@@ -154,13 +158,14 @@ pub struct GroupServer<S> {
     authority: Arc<dyn Authority>,
     events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
     joins: Arc<Joins>,
+    challenges: Arc<Challenges>,
 }
 
 impl<S> Clone for GroupServer<S> {
     fn clone(&self) -> Self {
-        let Self { controller, authority, events, joins } = self;
+        let Self { controller, authority, events, joins, challenges } = self;
         let (controller, authority, events) = (Arc::clone(controller), Arc::clone(authority), Arc::clone(events));
-        Self { controller, authority, events, joins: Arc::clone(joins) }
+        Self { controller, authority, events, joins: Arc::clone(joins), challenges: Arc::clone(challenges) }
     }
 }
 
@@ -172,6 +177,7 @@ enum Asked {
     Join(JoinRequest, Option<IpAddr>),
     Keys { node: Option<String> },
     Number,
+    Creds(CredsFilter),
     Leave { node: String },
 }
 
@@ -183,7 +189,8 @@ impl<S: Store> GroupServer<S> {
         authority: Arc<dyn Authority>,
         events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
     ) -> Self {
-        Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)) }
+        let challenges = Arc::new(Challenges::new(&mut *controller.crypto()));
+        Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)), challenges }
     }
 
     /// Sets the interval in which a member joins a group once, after four times at once. Zero sets no limit.
@@ -222,12 +229,24 @@ impl<S: Store> GroupServer<S> {
             }
             (Code::GET, []) => Asked::Keys { node: None },
             (Code::GET, ["num"]) => Asked::Number,
+            (Code::GET, ["creds"]) => Asked::Creds(CredsFilter::default()),
+            (Code::FETCH, ["creds"]) => Asked::Creds(self.check_creds(request, who, &group)?),
             (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
-            (_, [] | ["num"] | ["nodes", _]) => return Err(Code::METHOD_NOT_ALLOWED),
+            (_, [] | ["num"] | ["creds"] | ["nodes", _]) => return Err(Code::METHOD_NOT_ALLOWED),
             _ => return Err(Code::NOT_FOUND),
         };
         Ok((group, asked, may_join))
+    }
+
+    fn check_creds(&self, request: &Request<'_>, who: &str, group: &str) -> Result<CredsFilter, Code> {
+        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(GROUPCOMM_CBOR.into()) {
+            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+        }
+        CredsFilter::parse(request.payload()).map_err(|why| {
+            let message = format!("{who} asks for public keys of the group {group}: {why}");
+            self.refuse(Some(who), Code::BAD_REQUEST, message)
+        })
     }
 
     fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<(JoinRequest, Option<IpAddr>), Code> {
@@ -253,7 +272,45 @@ impl<S: Store> GroupServer<S> {
         Ok((join, address))
     }
 
-    async fn join(&self, (who, identity): Peer<'_>, group: &str, new: &NewMember) -> Result<Reply, GroupError> {
+    /// Answers a request to join. In a group with signatures the device proves first that it has a private key.
+    async fn ask_to_join(
+        &self,
+        (who, identity): Peer<'_>,
+        group: &str,
+        (join, address): (JoinRequest, Option<IpAddr>),
+    ) -> Result<Reply, GroupError> {
+        let mut public_key = None;
+        if let Some(scheme) = self.controller.signature(group).await? {
+            match self.challenges.check((who, group), scheme, &join, Instant::now()) {
+                Ok(key) => public_key = Some(key),
+                Err(NotProved::Missing) => {
+                    let challenge = self.challenges.challenge((who, group), scheme, Instant::now());
+                    let reply = Reply::new(Code::BAD_REQUEST);
+                    let reply = reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into());
+                    return Ok(reply.payload(challenge.encode(group).as_slice()));
+                }
+                Err(NotProved::Refused(error)) => {
+                    let why = match error {
+                        GroupcommError::OtherCredential => "its public key is not of the scheme of the group",
+                        _ => "it does not prove that it has the private key, or did not in time",
+                    };
+                    let message = format!("{who} asks for the group {group}: {why}");
+                    (self.events)(Event::Refused { who: Some(who), message });
+                    return Ok(explained(Code::BAD_REQUEST, error));
+                }
+            }
+        }
+        let JoinRequest { sends, checks_signatures, creds, .. } = join;
+        let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key };
+        self.join((who, identity), group, (&new, creds.as_ref())).await
+    }
+
+    async fn join(
+        &self,
+        (who, identity): Peer<'_>,
+        group: &str,
+        (new, creds): (&NewMember, Option<&CredsFilter>),
+    ) -> Result<Reply, GroupError> {
         if let Err(wait) = self.joins.take(group, who, Instant::now()) {
             let message =
                 format!("{who} joins the group {group} too often: correct the device, or evict and disable it");
@@ -278,7 +335,10 @@ impl<S: Store> GroupServer<S> {
             return Ok(Reply::new(Code::FORBIDDEN));
         }
         controller.first_sent(group, rekeying.epoch).await;
-        let keys = controller.admitted(group, who, rekeying.epoch).await?;
+        let mut keys = controller.admitted(group, who, rekeying.epoch).await?;
+        if let Some(filter) = creds.filter(|_| keys.signature.is_some()) {
+            keys.creds = controller.creds(group, who, filter).await?.creds;
+        }
         let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
         Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
     }
@@ -286,10 +346,10 @@ impl<S: Store> GroupServer<S> {
     async fn answer(&self, (who, identity): Peer<'_>, group: &str, asked: Asked) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
-            Asked::Join(join, address) => {
-                let JoinRequest { sends, checks_signatures, .. } = join;
-                let new = NewMember { name: who.to_owned(), address, sends, checks_signatures };
-                self.join((who, identity), group, &new).await
+            Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
+            Asked::Creds(filter) => {
+                let creds = controller.creds(group, who, &filter).await?;
+                Ok(Reply::content(GROUPCOMM_CBOR, creds.encode().as_slice()))
             }
             Asked::Keys { node } => {
                 let keys = controller.parameters(group, who).await?;
@@ -323,9 +383,6 @@ impl<S: Store> GroupServer<S> {
     fn refusal(&self, who: &str, (group, may_join): (&str, bool), error: &GroupError) -> Reply {
         let message = format!("{who} asks for the group {group}: {error}");
         (self.events)(Event::Refused { who: Some(who), message });
-        let explained = |code, error: GroupcommError| {
-            Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
-        };
         match error {
             GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
             GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full) => {
@@ -339,6 +396,11 @@ impl<S: Store> GroupServer<S> {
             _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER),
         }
     }
+}
+
+/// A response with the reason of a refusal (RFC 9594, section 9).
+fn explained(code: Code, error: GroupcommError) -> Reply {
+    Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
 }
 
 impl<S: Store> Application for GroupServer<S> {

@@ -9,8 +9,13 @@ const MEMBERS: usize = 250;
 const TRANSACTIONS: usize = 4;
 
 fn many() -> (GroupConfig, Vec<NewMember>) {
-    let lamp =
-        |number| NewMember { name: format!("lamp-{number}"), address: None, sends: false, checks_signatures: true };
+    let lamp = |number| NewMember {
+        name: format!("lamp-{number}"),
+        address: None,
+        sends: false,
+        checks_signatures: true,
+        public_key: None,
+    };
     (GroupConfig { levels: 8, ..config() }, (0..MEMBERS).map(lamp).collect())
 }
 

@@ -14,8 +14,13 @@ use tokio::task::JoinHandle;
 const OPERATOR: &str = "operator";
 
 fn members(names: &[&str]) -> Vec<NewMember> {
-    let member =
-        |name: &&str| NewMember { name: (*name).to_owned(), address: None, sends: false, checks_signatures: true };
+    let member = |name: &&str| NewMember {
+        name: (*name).to_owned(),
+        address: None,
+        sends: false,
+        checks_signatures: true,
+        public_key: None,
+    };
     names.iter().map(member).collect()
 }
 

@@ -15,4 +15,5 @@ mod rows;
 mod sending;
 mod server;
 mod shared;
+mod signatures;
 mod world;

@@ -9,12 +9,17 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tegmen::coap::Code;
+use tegmen::axiom::{Association, GroupNumber, Kept, KeyPath, Member, Signatures};
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::crypto::SignatureScheme;
 use tegmen_control::group::{GroupConfig, NewMember};
 use tegmen_host::client::{AskedMembers, ClientConfig, Request, ask_members};
 use tegmen_host::controller::{Controller, ControllerError, Joining, Pace};
 use tegmen_host::group::{MemberSettings, Membership, MembershipError};
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Event, Router, Server, ServerConfig};
+use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
 /// A network of one machine: the controller, its group, and the members with their addresses.
 struct Network {
@@ -67,25 +72,26 @@ const QUICK: Pace = Pace {
     shortest: Duration::from_millis(20),
     longest: Duration::from_millis(200),
 };
+const P256: Option<SignatureScheme> = Some(SignatureScheme::ECDSA_SECP256R1_SHA256);
 const LEISURE: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_millis(1200);
 
 impl Network {
     /// IPv4 multicast at the loopback interface.
-    async fn over_v4(name: &str, group: &str) -> Self {
+    async fn over_v4(name: &str, group: &str, signature: Option<SignatureScheme>) -> Self {
         let group: SocketAddr = group.parse().unwrap();
         let multicast = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket2::SockRef::from(&multicast).set_multicast_if_v4(&[127, 0, 0, 1].into()).unwrap();
-        Self::new(name, group, (v4, None), multicast).await
+        Self::new(name, (group, signature), (v4, None), multicast).await
     }
 
     async fn new(
         name: &str,
-        group: SocketAddr,
+        (group, signature): (SocketAddr, Option<SignatureScheme>),
         (address, interface): (fn(u8) -> IpAddr, Option<&'static str>),
         multicast: UdpSocket,
     ) -> Self {
-        let config = GroupConfig { address: group, ..config() };
+        let config = GroupConfig { address: group, signature, ..config() };
         Self { world: World::new(name, config, false).await, address, interface, multicast }
     }
 
@@ -171,6 +177,14 @@ async fn lights(network: Network) {
         ((network.address)(1), "hall is on".to_owned()),
         ((network.address)(2), "porch is on".to_owned()),
     ]);
+    if network.world.controller.signature("lamps").await.unwrap().is_some() {
+        // The lamps were there first: they ask for the public key of the switch.
+        assert_eq!(switch(&oven, "on").await.0.len(), 0);
+        for lamp in [&hall, &porch] {
+            lamp.wait_for("the public key of a member is missing").await;
+            lamp.wait_for("nothing was missed").await;
+        }
+    }
     let (answers, asked) = switch(&oven, "on").await;
     assert_eq!(answers, all, "{asked:?} {:?} {:?}", hall.log, porch.log);
     assert_eq!((asked.missing.len(), asked.challenged.len()), (0, 0), "the controller spared the challenge");
@@ -199,13 +213,141 @@ async fn lights(network: Network) {
 
 #[tokio::test]
 async fn lamps_answer_a_switch_and_an_evicted_one_does_not() {
-    lights(Network::over_v4("lights", "239.255.77.1:20771").await).await;
+    lights(Network::over_v4("lights", "239.255.77.1:20771", None).await).await;
+}
+
+#[tokio::test]
+async fn lamps_answer_a_switch_with_signatures() {
+    lights(Network::over_v4("lights-p256", "239.255.77.5:20775", P256).await).await;
+    lights(Network::over_v4("lights-ed25519", "239.255.77.6:20776", Some(SignatureScheme::ED25519)).await).await;
+}
+
+/// The signatures of a member that has drawn a key pair of its own.
+struct Forged<'k>(&'k SoftwareKey, [u8; 16]);
+
+impl Signatures for Forged<'_> {
+    fn scheme(&self) -> Option<SignatureScheme> {
+        Some(self.0.scheme())
+    }
+
+    fn group(&self) -> &[u8; 16] {
+        &self.1
+    }
+
+    fn sign(&mut self, digest: &[u8; 32], out: &mut [u8; 72]) -> Option<usize> {
+        let signature = self.0.sign_digest(digest).ok()?;
+        out[..signature.len()].copy_from_slice(&signature);
+        Some(signature.len())
+    }
+
+    fn key_of_sender(&mut self, _: u8) -> Option<&[u8]> {
+        None
+    }
+
+    fn key_of_listener(&mut self, _: &[u8; 16]) -> Option<&[u8]> {
+        None
+    }
+
+    fn note(&mut self, _: GroupNumber, _: &[u8]) {}
+
+    fn asked(&self, _: u8, _: &[u8]) -> Option<GroupNumber> {
+        None
+    }
+}
+
+/// Turns on the lamps as the switch, with the keys that the controller gave to the porch. Returns the bytes of the answer of a lamp.
+async fn forge(network: &Network, switch: &Membership, signatures: impl Signatures) -> Option<usize> {
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let keys = network.world.controller.parameters("lamps", "porch").await.unwrap();
+    let master = KeyPath::<8>::new(&keys.admission()).unwrap().master_secret::<HostCrypto>();
+    let association = Association { sender_id: switch.sender_id(), ..keys.association(keys.epoch, &master) };
+    let mut forger = Member::<1, 1, 16, _>::with(signatures);
+    forger.begin(crypto, &association, &Kept::default()).unwrap();
+    // Far behind the numbers of the switch.
+    forger.extend(&forger.reserve(1000, 1000));
+    let mut record = Vec::new();
+    for _ in 0..600 {
+        let mut storage = [0; 256];
+        let mut frame = Frame::new(&mut storage, forger.overhead().0);
+        let mut builder = Builder::new(&mut frame, MessageType::NonConfirmable, Code::PUT, 7, b"forged!").unwrap();
+        builder.option(OptionNumber::URI_PATH, b"light").unwrap();
+        builder.payload(b"on").unwrap();
+        forger.seal_request(crypto, &mut frame).unwrap();
+        record = frame.finish().to_vec();
+    }
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket2::SockRef::from(&socket).set_multicast_if_v4(&[127, 0, 0, 1].into()).unwrap();
+    socket.send_to(&record, switch.group()).await.unwrap();
+    let mut buffer = [0; 1500];
+    tokio::time::timeout(WAIT, socket.recv_from(&mut buffer)).await.ok().map(|received| received.unwrap().0)
+}
+
+#[tokio::test]
+async fn a_member_cannot_speak_as_another_sender() {
+    for (name, group, signature) in
+        [("speaks", "239.255.77.7:20777", None), ("speaks-p256", "239.255.77.8:20778", P256)]
+    {
+        let network = Network::over_v4(name, group, signature).await;
+        let hall = network.lamp("hall", 31).await;
+        let porch = network.join("porch", 32, false).await;
+        let oven = network.join("switch", 39, true).await;
+        network.rekeyed(&[&hall]).await;
+        let answered = match signature {
+            None => forge(&network, &oven, ()).await,
+            Some(scheme) => {
+                let key = SoftwareKey::draw(scheme).unwrap().0;
+                let group = network.world.controller.show("lamps").await.unwrap().identity;
+                forge(&network, &oven, Forged(&key, group)).await
+            }
+        };
+        assert_eq!(answered.is_some(), signature.is_none(), "a lamp that takes it for one of the switch answers it");
+        if signature.is_some() {
+            // The lamp asked for the keys of members, and the numbers of the switch are as they were.
+            hall.wait_for("the public key of a member is missing").await;
+            hall.wait_for("nothing was missed").await;
+            let answers = switch(&oven, "off").await.0;
+            assert_eq!(answers.into_values().collect::<Vec<_>>(), ["hall is off"]);
+            // An unsigned record of a member is none here.
+            assert_eq!(forge(&network, &oven, ()).await, None);
+        }
+        drop(porch);
+        hall.stop().await;
+    }
+}
+
+/// A member has another key after it joined again, and its SenderID is another member's afterwards: the others ask for the keys.
+#[tokio::test]
+async fn members_follow_the_public_keys_of_the_others() {
+    let network = Network::over_v4("keys", "239.255.77.9:20779", P256).await;
+    let hall = network.lamp("hall", 41).await;
+    let oven = network.join("switch", 49, true).await;
+    network.rekeyed(&[&hall]).await;
+    // The lamp was there first: it does not know the key of the switch, and drops its first request.
+    assert_eq!(switch(&oven, "on").await.0.len(), 0);
+    hall.wait_for("the public key of a member is missing").await;
+    hall.wait_for("nothing was missed").await;
+    assert_eq!(switch(&oven, "on").await.0.len(), 1);
+    // Nor does a restart lose keys.
+    oven.abandon();
+    let oven = Membership::open(&network.dir("switch")).unwrap();
+    assert_eq!(switch(&oven, "off").await.0.len(), 1);
+    oven.remove().unwrap();
+    let oven = network.join("switch", 49, true).await;
+    network.rekeyed(&[&hall]).await;
+    hall.log.lock().unwrap().clear();
+    assert_eq!(switch(&oven, "on").await.0.len(), 0, "the lamp has its key before");
+    hall.wait_for("the public key of a member is missing").await;
+    hall.wait_for("nothing was missed").await;
+    assert_eq!(switch(&oven, "on").await.0.len(), 1);
+    let file = std::fs::read_to_string(network.dir("switch").join("member.toml")).unwrap();
+    assert!(file.contains("private_key = "));
+    hall.stop().await;
 }
 
 /// A member that missed messages finds out by itself, and asks the controller.
 #[tokio::test]
 async fn a_member_that_missed_an_epoch_catches_up_by_itself() {
-    let network = Network::over_v4("behind", "239.255.77.2:20772").await;
+    let network = Network::over_v4("behind", "239.255.77.2:20772", None).await;
     let (hall, oven) = (network.lamp("hall", 11).await, network.join("switch", 19, true).await);
     network.rekeyed(&[&hall]).await;
     // The message of the epoch is lost, and the request shows that there is a later epoch.
@@ -234,7 +376,7 @@ async fn a_member_that_missed_an_epoch_catches_up_by_itself() {
 
 #[tokio::test]
 async fn a_controller_that_refuses_or_is_not_there_is_named_with_the_next_step() {
-    let network = Network::over_v4("refusals", "239.255.77.3:20773").await;
+    let network = Network::over_v4("refusals", "239.255.77.3:20773", None).await;
     let (dir, settings) = (network.dir("x"), MemberSettings::default());
     let at = |number| Joining { address: Some(v4(number)), listens: true, sends: true };
     let refused = network.controller("hall").join(&dir, at(21), &settings).await.unwrap_err();
@@ -301,5 +443,5 @@ async fn over_ipv6_in_a_namespace() {
     let SocketAddr::V6(scope) = group.at(0) else { panic!("an address of IPv6") };
     socket2::SockRef::from(&multicast).set_multicast_if_v6(scope.scope_id()).unwrap();
     let group = "[ff15::1]:20774".parse().unwrap();
-    lights(Network::new("ipv6", group, (v6, Some("d0")), multicast).await).await;
+    lights(Network::new("ipv6", (group, None), (v6, Some("d0")), multicast).await).await;
 }

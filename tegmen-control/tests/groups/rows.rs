@@ -15,7 +15,13 @@ fn an_eviction_from_a_large_group_writes_three_rows() {
     let store = Counting::new(scene.database(), None);
     let controller = devices.controller(store.clone());
     let name = |number: u32| format!("lamp-{number}");
-    let lamp = |number| NewMember { name: name(number), address: None, sends: false, checks_signatures: true };
+    let lamp = |number| NewMember {
+        name: name(number),
+        address: None,
+        sends: false,
+        checks_signatures: true,
+        public_key: None,
+    };
     let members: Vec<NewMember> = (0..MEMBERS).map(lamp).collect();
     let config = GroupConfig { levels: LEVELS, ..config() };
     wait(controller.create(LAMPS, config, &members)).unwrap();

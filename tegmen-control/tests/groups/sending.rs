@@ -113,7 +113,13 @@ fn start<S: Store>(store: S, signer: &Arc<SoftwareKey>, sending: Sending) -> Run
 }
 
 fn member(name: &str, address: &str, checks_signatures: bool) -> NewMember {
-    NewMember { name: name.to_owned(), address: Some(address.parse().unwrap()), sends: false, checks_signatures }
+    NewMember {
+        name: name.to_owned(),
+        address: Some(address.parse().unwrap()),
+        sends: false,
+        checks_signatures,
+        public_key: None,
+    }
 }
 
 /// Three members of a group at this address.

@@ -120,26 +120,26 @@ impl World {
         Session::connect_to(self.server.addresses()[0].address, Scheme::Coaps, config).await.unwrap()
     }
 
-    async fn device(&self, name: &str) -> Session {
+    pub(crate) async fn device(&self, name: &str) -> Session {
         self.connect(ClientConfig::psk(name, SHARED_KEY)).await
     }
 
-    fn logged(&self, part: &str) -> bool {
+    pub(crate) fn logged(&self, part: &str) -> bool {
         self.log.lock().unwrap().iter().any(|line| line.contains(part))
     }
 }
 
-fn join(host: u8, sends: bool) -> JoinRequest {
+pub(crate) fn join(host: u8, sends: bool) -> JoinRequest {
     let control_uri = Some(format!("coap://[fd00::{host:x}]/ace-group/lamps/node"));
-    JoinRequest { group: "lamps".to_owned(), sends, control_uri, checks_signatures: true }
+    JoinRequest { group: "lamps".to_owned(), sends, control_uri, checks_signatures: true, ..JoinRequest::default() }
 }
 
-async fn post(session: &Session, path: &str, request: &JoinRequest) -> Response {
+pub(crate) async fn post(session: &Session, path: &str, request: &JoinRequest) -> Response {
     session.post(path, &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()
 }
 
 /// The parameters in a response, and the path of the member.
-fn admitted(response: &Response) -> (GroupKeys, String) {
+pub(crate) fn admitted(response: &Response) -> (GroupKeys, String) {
     assert_eq!(response.content_format(), Some(GROUPCOMM_CBOR.into()), "{:?}", response.code);
     let parts = response.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH);
     let path: String = parts.map(|(_, part)| format!("/{}", String::from_utf8_lossy(part))).collect();

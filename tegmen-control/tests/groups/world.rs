@@ -178,7 +178,7 @@ pub(crate) fn config() -> GroupConfig {
 /// A member that listens at fd00::`host`, and checks signatures unless `host` is even.
 pub(crate) fn member(name: &str, host: u8, sends: bool) -> NewMember {
     let address = Some(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())));
-    NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1 }
+    NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1, public_key: None }
 }
 
 /// Members of a group, as devices that hear all messages, and devices that were members.

@@ -85,6 +85,14 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
+    /// The group has signatures, and the member has no private key, or another kind of key.
+    #[error(
+        "the records of the group {group} have signatures, and this member has no private key for them: let the device join by          itself, over a session with the controller (`tegmen group join URI`)"
+    )]
+    NoPrivateKey {
+        /// The name of the group.
+        group: String,
+    },
     /// The interface of the group is not there.
     #[error(transparent)]
     Interface(#[from] GroupError),

@@ -62,6 +62,8 @@ pub enum Behind {
     NotOpened(u32),
     /// The new keys could not be written.
     NotKept,
+    /// The public key of a member is not known, or is that of an earlier epoch.
+    NoPublicKey,
 }
 
 impl fmt::Display for Behind {
@@ -75,6 +77,7 @@ impl fmt::Display for Behind {
                 write!(f, "{records} records of this epoch do not open: this member or their sender has wrong keys")
             }
             Self::NotKept => f.write_str("the keys of the next epoch could not be written"),
+            Self::NoPublicKey => f.write_str("the public key of a member is missing"),
         }
     }
 }

@@ -4,10 +4,13 @@ use super::MembershipError;
 use super::groupcomm::GroupKeys;
 use crate::hex::{from_hex, to_hex};
 use crate::private;
+use crate::x509::signer::{SignError, SoftwareKey};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::sync::Arc;
+use tegmen::crypto::SignatureScheme;
 use tegmen_store::files::{beside, rename};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -40,6 +43,27 @@ pub(super) struct MemberFile {
     pub(super) settings: MemberSettings,
     /// The controller has evicted the member.
     pub(super) is_evicted: bool,
+    /// The private key, in a group with signatures.
+    pub(super) key: Option<PrivateKey>,
+}
+
+/// The private key of a member, which signs its records.
+#[derive(Clone)]
+pub(crate) struct PrivateKey {
+    pub(crate) key: Arc<SoftwareKey>,
+    /// The same in DER (PKCS#8).
+    der: Zeroizing<Vec<u8>>,
+}
+
+impl PrivateKey {
+    /// Draws a key.
+    ///
+    /// # Errors
+    /// [`SignError`].
+    pub(crate) fn draw(scheme: SignatureScheme) -> Result<Self, SignError> {
+        let (key, der) = SoftwareKey::draw(scheme)?;
+        Ok(Self { key: Arc::new(key), der })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,6 +74,9 @@ struct Text {
     evicted: bool,
     /// The payload of the controller's response, with the secrets of the newest epoch, in hexadecimal.
     keys: String,
+    /// The private key in DER (PKCS#8), in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    private_key: Option<String>,
 }
 
 const HEAD: &str = "# A member of a group (Axiom). A reader of this file can read and forge messages of the group.\n";
@@ -72,7 +99,17 @@ impl MemberFile {
         let bytes =
             bytes.ok_or_else(|| MembershipError::syntax(&path, "keys: an even number of hexadecimal digits"))?;
         let keys = GroupKeys::parse(&bytes).map_err(|error| MembershipError::keys(&path, error))?;
-        Ok((Self { settings: parsed.settings, is_evicted: parsed.evicted }, keys))
+        let key = match (keys.signature, parsed.private_key.map(Zeroizing::new)) {
+            (Some(scheme), Some(text)) => {
+                let der = from_hex(&text).map(Zeroizing::new).unwrap_or_default();
+                let key = SoftwareKey::from_pkcs8(scheme, &der);
+                let key = key.map_err(|why| MembershipError::syntax(&path, format!("private_key: {why}")))?;
+                Some(PrivateKey { key: Arc::new(key), der })
+            }
+            (Some(_), None) => return Err(MembershipError::syntax(&path, "private_key is missing")),
+            (None, _) => None,
+        };
+        Ok((Self { settings: parsed.settings, is_evicted: parsed.evicted, key }, keys))
     }
 
     /// Writes the file, all of it or nothing. After this returns, the file survives a power cut.
@@ -81,9 +118,12 @@ impl MemberFile {
     /// [`MembershipError::File`]; the file is then as it was.
     pub(super) fn keep(&self, dir: &Path, keys: &GroupKeys) -> Result<(), MembershipError> {
         let path = dir.join(MEMBER);
-        let mut text = Text { settings: self.settings.clone(), evicted: self.is_evicted, keys: to_hex(&keys.encode()) };
+        let private_key = self.key.as_ref().map(|key| to_hex(&key.der));
+        let (settings, evicted) = (self.settings.clone(), self.is_evicted);
+        let mut text = Text { settings, evicted, keys: to_hex(&keys.encode()), private_key };
         let encoded = toml::to_string(&text).map_err(io::Error::other).map(Zeroizing::new);
         text.keys.zeroize();
+        text.private_key.zeroize();
         let written = encoded.and_then(|text| replace(&path, &[HEAD.as_bytes(), text.as_bytes()]));
         written.map_err(file_error(&path))
     }

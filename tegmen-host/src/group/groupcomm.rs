@@ -6,19 +6,25 @@
 //! ```text
 //! key:  1 GroupID   2 SenderID   3 cipher suite   4 secret of the epoch   5, 6 random bytes of client and server
 //!       7 the most SenderIDs   8 SenderIDs whose numbers begin with 0   9 identity of the group   10 address of the member
-//!       11 address of the group   12 its port
+//!       11 address of the group   12 its port   13 the algorithm of signatures in COSE, in a group with signatures
 //! mgt_key_material:  1 element of the hash chain   2 leaf   3 secrets from the leaf to the root   4 public key of the controller
 //! ```
 
+mod creds;
+
+pub use creds::{Challenge, Cred, Creds, CredsFilter, Possession};
+
 use crate::cbor::{
-    Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_map, read_message, text,
+    Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_map, read_message,
+    read_message_of, text,
 };
+use creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, MAX_WITH_CREDS, ReadCreds, algorithm_of, scheme_of};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::net::{IpAddr, Ipv6Addr};
 use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Suite};
-use tegmen::crypto::{DIGEST_LEN, KEY_LEN};
+use tegmen::crypto::{DIGEST_LEN, KEY_LEN, SignatureScheme};
 use tegmen::secret::Secret;
 use zeroize::Zeroizing;
 
@@ -57,6 +63,10 @@ const ERROR_ID: i64 = 0;
 pub enum GroupcommError {
     /// Only members may do this.
     NotAMember = 0,
+    /// The public key is not of the signature scheme of the group.
+    OtherCredential = 2,
+    /// The device does not prove that it has the private key.
+    NoPossession = 3,
     /// No SenderID or no leaf is free.
     NoNodeIdentifier = 4,
 }
@@ -79,7 +89,8 @@ impl GroupcommError {
             Ok(is_it)
         });
         read.ok()?;
-        [Self::NotAMember, Self::NoNodeIdentifier].into_iter().find(|known| Some(*known as u8) == reason)
+        let all = [Self::NotAMember, Self::OtherCredential, Self::NoPossession, Self::NoNodeIdentifier];
+        all.into_iter().find(|known| Some(*known as u8) == reason)
     }
 
     /// Writes the concise problem details with the entry `ace-groupcomm-error` (RFC 9594, section 4.1.2).
@@ -96,7 +107,7 @@ impl GroupcommError {
 }
 
 /// A request to join a group (RFC 9594, section 4.3.1).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct JoinRequest {
     /// The name of the group.
     pub group: String,
@@ -107,6 +118,10 @@ pub struct JoinRequest {
     pub control_uri: Option<String>,
     /// True if the member checks the signatures of rekey messages; otherwise it gets its messages alone.
     pub checks_signatures: bool,
+    /// The members whose public keys the response is to have; `None` for none.
+    pub creds: Option<CredsFilter>,
+    /// The public key of the member, in a group with signatures.
+    pub possession: Option<Possession>,
 }
 
 impl JoinRequest {
@@ -116,21 +131,52 @@ impl JoinRequest {
     /// [`Malformed`] if the bytes are something else, or have no scope.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut scope, mut control_uri, mut checks_signatures) = (None, None, true);
+        let (mut creds, mut public_key, mut nonce, mut signature) = (None, None, None, None);
         read_message(message, |label, decoder| {
             match label {
-                SCOPE => scope = Some(read_scope(decoder.bytes()?)?),
+                SCOPE => {
+                    let bytes = decoder.bytes()?;
+                    scope = Some((read_scope(bytes)?, bytes));
+                }
+                GET_CREDS => creds = Some(CredsFilter::read(decoder)?),
+                CLIENT_CRED => public_key = Some(decoder.bytes()?.to_vec()),
+                CNONCE => nonce = Some(decoder.bytes()?.to_vec()),
+                CLIENT_CRED_VERIFY => signature = Some(decoder.bytes()?.to_vec()),
                 CONTROL_URI => control_uri = Some(decoder.str()?.to_owned()),
                 SIGNATURES => checks_signatures = decoder.bool()?,
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
-        let (group, sends) = scope.ok_or(Malformed::Missing(SCOPE))?;
-        Ok(Self { group, sends, control_uri, checks_signatures })
+        let ((group, sends), scope) = scope.ok_or(Malformed::Missing(SCOPE))?;
+        let possession = match (public_key, nonce, signature) {
+            (Some(public_key), Some(nonce), Some(signature)) => {
+                Some(Possession { scope: scope.to_vec(), public_key, nonce, signature })
+            }
+            _ => None,
+        };
+        Ok(Self { group, sends, control_uri, checks_signatures, creds, possession })
     }
 
     /// Writes the request.
     pub fn encode(&self) -> Vec<u8> {
+        let scope = self.possession.as_ref().map_or_else(|| self.scope(), |proof| proof.scope.clone());
+        let mut map = MapWriter::default();
+        let unchecked = (!self.checks_signatures).then_some(false);
+        map.optional(SIGNATURES, unchecked, |encoder, checks| encoder.bool(checks).map(|_| ()));
+        map.entry(SCOPE, |encoder| bytes(encoder, &scope));
+        map.optional(GET_CREDS, self.creds.as_ref(), |encoder, filter| filter.write(encoder));
+        if let Some(Possession { public_key, nonce, signature, .. }) = &self.possession {
+            map.entry(CLIENT_CRED, |encoder| bytes(encoder, public_key));
+            map.entry(CNONCE, |encoder| bytes(encoder, nonce));
+            map.entry(CLIENT_CRED_VERIFY, |encoder| bytes(encoder, signature));
+        }
+        map.optional(CONTROL_URI, self.control_uri.as_deref(), text);
+        map.finish().to_vec()
+    }
+
+    /// Returns the bytes of the scope, as this program writes it.
+    pub fn scope(&self) -> Vec<u8> {
         let mut scope = Vec::new();
         let mut encoder = Encoder::new(Sink::new(&mut scope));
         let written: Written = (|| {
@@ -142,12 +188,7 @@ impl JoinRequest {
             Ok(())
         })();
         debug_assert!(written.is_ok(), "memory takes all bytes");
-        let mut map = MapWriter::default();
-        let unchecked = (!self.checks_signatures).then_some(false);
-        map.optional(SIGNATURES, unchecked, |encoder, checks| encoder.bool(checks).map(|_| ()));
-        map.entry(SCOPE, |encoder| bytes(encoder, &scope));
-        map.optional(CONTROL_URI, self.control_uri.as_deref(), text);
-        map.finish().to_vec()
+        scope
     }
 }
 
@@ -208,6 +249,10 @@ pub struct GroupKeys {
     pub path: Zeroizing<Vec<[u8; KEY_LEN]>>,
     /// The SubjectPublicKeyInfo of the controller on secp256r1 in DER, if it signs rekey messages.
     pub controller: Option<Vec<u8>>,
+    /// The scheme of the signatures of records, in a group with signatures.
+    pub signature: Option<SignatureScheme>,
+    /// Public keys of other members.
+    pub creds: Vec<Cred>,
 }
 
 impl GroupKeys {
@@ -245,6 +290,9 @@ impl GroupKeys {
         map.entry(REKEYING_SCHEME, |encoder| integer(encoder, AXIOM));
         let management = self.management();
         map.entry(MGT_KEY_MATERIAL, |encoder| bytes(encoder, &management));
+        if !self.creds.is_empty() {
+            Cred::write_all(&self.creds, &mut map);
+        }
         map.finish()
     }
 
@@ -263,6 +311,7 @@ impl GroupKeys {
         map.entry(10, |encoder| bytes(encoder, &self.own_address));
         map.entry(11, |encoder| bytes(encoder, &self.address.0));
         map.entry(12, |encoder| number(encoder, self.address.1.into()));
+        map.optional(13, self.signature.map(algorithm_of), integer);
         map.finish()
     }
 
@@ -282,17 +331,19 @@ impl GroupKeys {
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut keys = Self::empty();
         let (mut missing, mut of_axiom) = (vec![KEY, NUM, MGT_KEY_MATERIAL], false);
-        read_message(message, |label, decoder| {
+        let mut creds = ReadCreds::default();
+        read_message_of(message, MAX_WITH_CREDS, |label, decoder| {
             match label {
                 GKTY => of_axiom = decoder.i64()? == AXIOM,
                 KEY => read_map(decoder, |label, decoder| keys.take_key(label, decoder))?,
                 NUM => keys.epoch = decoder.u16()?,
                 MGT_KEY_MATERIAL => read_message(decoder.bytes()?, |label, decoder| keys.take(label, decoder))?,
-                _ => return Ok(false),
+                _ => return creds.take(label, decoder),
             }
             missing.retain(|one| *one != label);
             Ok(true)
         })?;
+        keys.creds = creds.finish()?;
         match missing.first() {
             _ if !of_axiom => Err(Malformed::Value(GKTY)),
             Some(label) => Err(Malformed::Missing(*label)),
@@ -318,6 +369,8 @@ impl GroupKeys {
             leaf: 0,
             path: Zeroizing::default(),
             controller: None,
+            signature: None,
+            creds: Vec::new(),
         }
     }
 
@@ -339,6 +392,7 @@ impl GroupKeys {
             10 => self.own_address = array(decoder)?,
             11 => self.address.0 = array(decoder)?,
             12 => self.address.1 = decoder.u16()?,
+            13 => self.signature = Some(scheme_of(decoder.i64()?).ok_or(Malformed::Value(KEY))?),
             _ => return Ok(false),
         }
         Ok(true)

@@ -9,12 +9,14 @@
 
 use super::MembershipError;
 use super::event::{Behind, MembershipEvent};
-use super::file::{DRAFT, MEMBER, MemberFile, MemberSettings, file_error};
-use super::groupcomm::GroupKeys;
+use super::file::{DRAFT, MEMBER, MemberFile, MemberSettings, PrivateKey, file_error};
+use super::groupcomm::{Creds, CredsFilter, GroupKeys, REQUESTER};
+use super::signing::Signing;
 use super::{Group, answered};
 use crate::hex::to_hex;
 use crate::private;
 use crate::provider::HostCrypto;
+use crate::x509::signer::Signer as _;
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +50,7 @@ const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
 /// The one group of a membership. It is empty while the member has no keys that it may use.
-pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS>;
+pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 
 /// Takes the events of a membership, with the name of its group. It is called under the lock of the membership, so it must
 /// return quickly, and must not use the membership.
@@ -87,6 +89,8 @@ pub(super) struct State {
     behind: Option<Behind>,
     /// Records of the current epoch that did not open since one did.
     not_opened: u32,
+    /// The epoch in which the controller gave the public keys of the members; 0 if it has given none since the start.
+    creds_of: u16,
     /// The last message that did not open. A message to this member alone and one to the group may change places on the way.
     held: Option<Vec<u8>>,
     events: Option<MembershipSink>,
@@ -103,6 +107,19 @@ impl Membership {
     /// [`MembershipError::InUse`], [`MembershipError::OtherGroup`] if the directory has a membership in another group,
     /// [`MembershipError::Numbers`] if the epoch was used here already, [`MembershipError::File`].
     pub fn create(dir: &Path, settings: &MemberSettings, keys: GroupKeys) -> Result<Self, MembershipError> {
+        Self::create_with(dir, settings, keys, None)
+    }
+
+    /// Does the same as [`Self::create`] in a group with signatures, for a member with this private key.
+    pub(crate) fn create_with(
+        dir: &Path,
+        settings: &MemberSettings,
+        keys: GroupKeys,
+        key: Option<PrivateKey>,
+    ) -> Result<Self, MembershipError> {
+        if keys.signature != key.as_ref().map(|key| key.key.scheme()) {
+            return Err(MembershipError::NoPrivateKey { group: settings.group.clone() });
+        }
         // Nothing is written that could not be used.
         multicast_of(settings, &keys)?;
         check(&settings.group, &keys)?;
@@ -113,7 +130,7 @@ impl Membership {
         {
             return Err(MembershipError::OtherGroup { group: settings.group.clone() });
         }
-        let file = MemberFile { settings: settings.clone(), is_evicted: false };
+        let file = MemberFile { settings: settings.clone(), is_evicted: false, key };
         // An admission begins an epoch, so its numbers begin at 0, unless a membership here has used the epoch already.
         let at = dir.join(NUMBERS);
         if Numbers::read(&at).is_ok_and(|used| kept_in(&used, &keys).is_some_and(|kept| kept.epoch >= keys.epoch)) {
@@ -126,7 +143,11 @@ impl Membership {
         file.keep(dir, &keys)?;
         let kept = Kept { epoch: keys.epoch, ..Kept::default() };
         text_of(&kept, &keys).keep(&at, true).map_err(file_error(&at))?;
-        Self::start(dir, lock, (file, keys), Kept::default())
+        let epoch = keys.epoch;
+        let membership = Self::start(dir, lock, (file, keys), Kept::default())?;
+        // The response to the request to join has the public keys, too.
+        membership.lock().creds_of = epoch;
+        Ok(membership)
     }
 
     /// Checks that a membership with these settings can be made in a directory, before a controller is asked to admit the member.
@@ -177,6 +198,7 @@ impl Membership {
             principal: Principal::NOBODY,
             behind: None,
             not_opened: 0,
+            creds_of: 0,
             held: None,
             events: None,
             is_closed: false,
@@ -316,6 +338,14 @@ impl Membership {
         }
     }
 
+    /// Notes that the signature of a record whose tag is right was not verified. The public key of the member is missing, or is that of
+    /// a member before, if the controller gave the keys in an earlier epoch.
+    pub(super) fn note_unverified(&self, state: &mut State) {
+        if state.creds_of < state.keys.epoch {
+            self.fall_behind(state, Behind::NoPublicKey);
+        }
+    }
+
     /// Notes that a record of our epoch opened, or that it did not.
     pub(super) fn note_opened(&self, state: &mut State, is_opened: bool) {
         state.not_opened = if is_opened { 0 } else { state.not_opened.saturating_add(1) };
@@ -346,7 +376,7 @@ impl Membership {
     /// # Errors
     /// [`MembershipError::OtherGroup`], [`MembershipError::OldController`] for keys of an earlier epoch,
     /// [`MembershipError::AdmittedAgain`], [`MembershipError::Association`], [`MembershipError::File`]. The member is then as it was.
-    pub fn catch_up(&self, keys: GroupKeys) -> Result<bool, MembershipError> {
+    pub fn catch_up(&self, mut keys: GroupKeys) -> Result<bool, MembershipError> {
         let mut state = self.lock();
         let name = &self.0.name;
         let Address { ip, port, .. } = self.0.group;
@@ -363,6 +393,8 @@ impl Membership {
         let path = path.map_err(|why| of_group(name, why))?;
         let is_newer = keys.epoch != state.groups.epoch(&self.0.group);
         if is_newer {
+            keys.signature = state.keys.signature;
+            keys.creds.clone_from(&state.keys.creds);
             state.file.is_evicted = false;
             state.file.keep(&state.dir, &keys)?;
             (state.path, state.keys) = (path, keys);
@@ -372,6 +404,31 @@ impl Membership {
         let epoch = state.keys.epoch;
         state.report(MembershipEvent::CaughtUp { epoch, is_same: !is_newer });
         Ok(is_newer)
+    }
+
+    /// Returns the members whose public keys are to be asked for; `None` if the member has those of its epoch, or its group has no
+    /// signatures.
+    pub(crate) fn missing_creds(&self) -> Option<CredsFilter> {
+        let state = self.lock();
+        if state.keys.signature.is_none() || state.creds_of >= state.keys.epoch {
+            return None;
+        }
+        Some(creds_of_interest(state.keys.sender_id.is_some()))
+    }
+
+    /// Takes the public keys of the members, which are durable when this returns.
+    ///
+    /// # Errors
+    /// [`MembershipError`]. The member has them all the same.
+    pub(crate) fn take_creds(&self, creds: Creds) -> Result<(), MembershipError> {
+        let mut state = self.lock();
+        state.creds_of = creds.epoch;
+        state.keys.creds = creds.creds;
+        let State { groups, keys, .. } = &mut *state;
+        if let Some(member) = groups.member(&self.0.group) {
+            member.signatures().know(keys);
+        }
+        state.file.keep(&state.dir, &state.keys)
     }
 
     /// Takes that the controller does not know this member any more. It sends nothing from then on, and drops all records.
@@ -442,7 +499,10 @@ impl State {
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
         let master = self.path.master_secret::<HostCrypto>();
         let association = self.keys.association(self.keys.epoch, &master);
-        let mut member = Member::new(&mut crypto, &association, &self.kept).map_err(refused)?;
+        let key = self.file.key.as_ref();
+        let signing = key.map(|key| Signing::new(&self.keys, &key.key)).unwrap_or_default();
+        let mut member = Member::with(signing);
+        member.begin(&mut crypto, &association, &self.kept).map_err(refused)?;
         for sender in &self.keys.late {
             // Without space for its state, the sender proves that its requests are new.
             let _ = member.know_sender::<HostCrypto>(*sender, 0);
@@ -542,6 +602,11 @@ impl Drop for State {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The members whose public keys a member needs: all for one that sends, and otherwise those that send.
+pub(crate) fn creds_of_interest(sends: bool) -> CredsFilter {
+    if sends { CredsFilter::default() } else { CredsFilter::of_role(REQUESTER) }
 }
 
 /// Returns the address of the group with its interface.

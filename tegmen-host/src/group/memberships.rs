@@ -31,7 +31,10 @@ impl Memberships {
         let membership = self.find(group).ok_or(Discard::UnknownPeer)?;
         let mut state = membership.lock();
         let opened = open(&mut state);
+        let signatures = state.groups.member(group).map(|member| member.signatures());
+        let was_verified = signatures.is_some_and(|signatures| signatures.was_asked());
         match &opened {
+            Err(_) if was_verified => membership.note_unverified(&mut state),
             Ok(_) => membership.note_opened(&mut state, true),
             Err(Discard::NotAuthentic) => membership.note_opened(&mut state, false),
             Err(_) => {}

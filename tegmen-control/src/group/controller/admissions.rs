@@ -150,6 +150,7 @@ impl Group {
         if known.is_some() && !again {
             return Err(GroupError::MemberTaken { group: self.name.clone(), member: new.name.clone() });
         }
+        let public_key = new.check_key(&self.config)?;
         self.config.check_address(&new.name, new.address)?;
         self.members.check_address(&new.name, new.address)?;
         let address = new.address.map(|address| address.to_canonical());
@@ -168,7 +169,7 @@ impl Group {
         };
         let leaf = known.map(|member| member.leaf).or_else(|| leaves.next()).ok_or(Refused::Full)?;
         let NewMember { address, checks_signatures, .. } = *new;
-        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0 })
+        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key })
     }
 }
 

@@ -42,6 +42,8 @@ fn keys(epoch: u16) -> GroupKeys {
         leaf: 2,
         path: Zeroizing::new(vec![[3; 16], [4; 16]]),
         controller: None,
+        signature: None,
+        creds: Vec::new(),
     }
 }
 

@@ -1,0 +1,83 @@
+//! Proof of possession: a device that joins a group with signatures shows that it has the private key of its public key (RFC 9594,
+//! section 4.3.1).
+
+use std::time::{Duration, Instant};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, SignatureScheme, hmac};
+use tegmen_base::secret::Secret;
+use tegmen_host::group::groupcomm::{Challenge, GroupcommError, JoinRequest};
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::provider::public::verify_digest;
+use tegmen_host::x509::{KeyKind, PublicKey};
+
+/// A device proves its possession within this time, or within twice this time.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The nonces that the server gives to devices. It keeps none: a nonce follows from a secret, the device, the group and the time.
+pub(super) struct Challenges {
+    secret: Secret<DIGEST_LEN>,
+    start: Instant,
+}
+
+impl Challenges {
+    pub(super) fn new(crypto: &mut impl Crypto) -> Self {
+        let mut secret = Secret::zeroed();
+        crypto.random(secret.expose_mut());
+        Self { secret, start: Instant::now() }
+    }
+
+    /// The challenge for a device.
+    pub(super) fn challenge(&self, (who, group): (&str, &str), scheme: SignatureScheme, now: Instant) -> Challenge {
+        Challenge { scheme, nonce: self.nonce(who, group, self.window(now)) }
+    }
+
+    /// Checks that a device has the private key of the public key that its request shows. Returns the public key. The scope of the
+    /// request is the one that the device signs.
+    pub(super) fn check(
+        &self,
+        (who, group): (&str, &str),
+        scheme: SignatureScheme,
+        request: &JoinRequest,
+        now: Instant,
+    ) -> Result<Vec<u8>, NotProved> {
+        let Some(possession) = &request.possession else { return Err(NotProved::Missing) };
+        let kind = PublicKey::parse(&possession.public_key).map(|key| key.kind);
+        let is_of_scheme = match scheme {
+            SignatureScheme::ED25519 => kind == Some(KeyKind::Ed25519),
+            _ => kind == Some(KeyKind::P256),
+        };
+        if !is_of_scheme {
+            return Err(NotProved::Refused(GroupcommError::OtherCredential));
+        }
+        let proves = |window| {
+            let digest = possession.digest(&self.nonce(who, group, window));
+            verify_digest(scheme, &possession.public_key, &digest, &possession.signature).is_ok()
+        };
+        let window = self.window(now);
+        if proves(window) || window.checked_sub(1).is_some_and(proves) {
+            return Ok(possession.public_key.clone());
+        }
+        Err(NotProved::Refused(GroupcommError::NoPossession))
+    }
+
+    fn window(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_secs().checked_div(WINDOW.as_secs()).unwrap_or(0)
+    }
+
+    fn nonce(&self, who: &str, group: &str, window: u64) -> [u8; DIGEST_LEN] {
+        let len = (who.len() as u64).to_be_bytes();
+        let parts: [&[u8]; 4] = [&window.to_be_bytes(), &len, who.as_bytes(), group.as_bytes()];
+        hmac::<HostCrypto, DIGEST_LEN>(&[self.secret.expose()], &parts)
+    }
+}
+
+/// The reason why the possession of a key is not proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotProved {
+    /// The request has no key, or no proof: the device gets a challenge.
+    Missing,
+    /// The key or the proof is wrong.
+    Refused(GroupcommError),
+}
+
+#[cfg(test)]
+mod tests;
