@@ -13,13 +13,17 @@ pub(crate) fn path(name: &str) -> String {
 pub(crate) fn describe(group: &Value) -> String {
     let (name, config) = (group["name"].as_str().unwrap_or_default(), &group["config"]);
     let text = |field: &str| config[field].as_str().unwrap_or_default();
+    let signatures = match text("signature") {
+        "" | "none" => String::new(),
+        kind => format!(" signatures {kind}"),
+    };
     let mut lines = vec![
         format!(
             "{name}: epoch {}, {} more epochs, the last {} for evictions only",
             group["epoch"], group["epochs_left"], group["epochs_reserved"]
         ),
         format!(
-            "  {} {} GroupID {}, {} of {} members, {} of {} SenderIDs",
+            "  {} {}{signatures} GroupID {}, {} of {} members, {} of {} SenderIDs",
             text("address"),
             text("suite"),
             config["group_id"],

@@ -111,6 +111,22 @@ fn an_operator_provisions_members_and_evicts_them() {
 }
 
 #[test]
+fn a_group_with_signatures_has_members_that_join_by_themselves() {
+    let scene = Scene::new("group-signatures");
+    let (_server, operator) = server(&scene, GROUPS);
+    let created = operator.succeeds("root.key", "group create lamps --address [ff15::1]:5684 --signature ed25519");
+    assert!(created.contains("[ff15::1]:5684 ccm signatures ed25519 GroupID 1"), "{created}");
+    let shown: Value = serde_json::from_str(&operator.succeeds("root.key", "group show lamps --json")).unwrap();
+    assert_eq!(shown["config"]["signature"], "ed25519");
+    let add = "group add lamps hall --address fd00::1 --output hall.member";
+    operator.fails("root.key", add, 1, "let the device join by itself");
+    let create = "group create doors --address [ff15::2]:5684 --signature p256 --sender switch --output-dir members";
+    operator.fails("root.key", create, 1, "switch has shown no public key");
+    assert!(!scene.0.join("hall.member").exists() && !scene.0.join("members/switch.member").exists());
+    operator.fails("root.key", "group create doors --address [ff15::2]:5684 --signature rsa", 2, "p256");
+}
+
+#[test]
 fn a_group_that_is_full_or_near_its_last_epoch_is_told() {
     let scene = Scene::new("group-shortage");
     let (_server, operator) = server(&scene, GROUPS);

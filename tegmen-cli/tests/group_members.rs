@@ -31,6 +31,7 @@ use tegmen_control::group::{Controller, GroupConfig};
 use tegmen_control::state::{Credential, NewDevice};
 use tegmen_host::digest::sha256;
 use tegmen_host::image::ImageId;
+use tegmen_host::x509::signer::SignatureScheme;
 use tegmen_store::{Database, Options, SealingKey};
 use works::{Scene, Server};
 
@@ -48,7 +49,7 @@ allow = "POST /ace-group/lamps/requester"
 "#;
 
 /// The group of each test.
-const GROUPS: [&str; 3] = ["239.255.78.1:20781", "239.255.78.2:20782", "239.255.78.3:20783"];
+const GROUPS: [&str; 4] = ["239.255.78.1:20781", "239.255.78.2:20782", "239.255.78.3:20783", "239.255.78.4:20784"];
 
 /// Writes the files of an operator and of the devices.
 fn furnish_group(dir: &Path) {
@@ -67,12 +68,13 @@ fn furnish_group(dir: &Path) {
 }
 
 /// Creates the group at a server that does not run.
-fn create(dir: &Path, group: &str) {
+fn create(dir: &Path, group: &str, signature: Option<SignatureScheme>) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
     let database = Database::open_with(&dir.join("access.db"), options).unwrap();
     let controller = Controller::new(database, None).unwrap();
-    runtime().block_on(controller.create("lamps", GroupConfig::at(group.parse().unwrap()), &[])).unwrap();
+    let config = GroupConfig { signature, ..GroupConfig::at(group.parse().unwrap()) };
+    runtime().block_on(controller.create("lamps", config, &[])).unwrap();
 }
 
 /// The exit code of a command, its lines of JSON, and its lines on standard error.
@@ -114,11 +116,19 @@ fn send((dir, group): (&Path, &str), value: &str, options: &str) -> (Option<i32>
 
 #[test]
 fn members_join_answer_restart_and_leave() {
-    let scene = Scene::new("group-members");
+    live("group-members", GROUPS[0], None);
+}
+
+#[test]
+fn members_with_signatures_join_answer_restart_and_leave() {
+    live("group-signed", GROUPS[3], Some(SignatureScheme::ECDSA_SECP256R1_SHA256));
+}
+
+fn live(name: &str, group: &str, signature: Option<SignatureScheme>) {
+    let scene = Scene::new(name);
     let dir = &scene.0;
-    let group = GROUPS[0];
     furnish_group(dir);
-    create(dir, group);
+    create(dir, group, signature);
     let controller = Server::spawn(dir, &CONTROLLER.split_whitespace().collect::<Vec<_>>(), 1);
     let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
     let join = |device: &str, state: &str, number: u8, options: &str| {
@@ -152,7 +162,7 @@ fn members_join_answer_restart_and_leave() {
     second.wait_for("(group lamps) PUT /light: 2.04");
 
     // One lamp ends like a power cut, and is missing. It starts again without a new admission.
-    let (code, _, said) = tegmen(dir, "group send coap://239.255.78.1:20781/light --state lamp");
+    let (code, _, said) = tegmen(dir, &format!("group send coap://{group}/light --state lamp"));
     assert!(code == Some(2) && said.contains("another process uses this membership"), "{said}");
     drop(first);
     let (code, from, summary) = send((dir, group), "off", "--no-catch-up");
@@ -172,10 +182,10 @@ fn members_join_answer_restart_and_leave() {
 
     // The controller is not there: the request is sent with a warning.
     controller.end();
-    let wrong = "group send coap://239.255.78.2/light --state switch --credentials display.toml --handshake-timeout 1";
+    let wrong = "group send coap://239.255.78.99/light --state switch --credentials display.toml --handshake-timeout 1";
     let (code, _, said) = tegmen(dir, wrong);
     assert!(code == Some(2) && said.contains("the membership in the group lamps"), "{said}");
-    let (code, _, said) = tegmen(dir, &wrong.replace("78.2/", "78.1:20781/"));
+    let (code, _, said) = tegmen(dir, &wrong.replace("239.255.78.99", group));
     assert!(code == Some(1) && said.contains("the request is sent in epoch"), "{said}");
 }
 
@@ -275,7 +285,7 @@ fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     let scene = Scene::new("group-image");
     let dir = &scene.0;
     furnish_group(dir);
-    create(dir, GROUPS[2]);
+    create(dir, GROUPS[2], None);
     let controller = Server::spawn(dir, &CONTROLLER.split_whitespace().collect::<Vec<_>>(), 1);
     let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
     for (device, state, number, options) in [

@@ -121,6 +121,9 @@ pub(super) struct Create {
     /// The last epoch. Each change begins an epoch.
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
+    /// The signatures of records, which prove their member to all others. Members of a group with signatures join by themselves.
+    #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"], default_value = "none")]
+    signature: String,
     /// The number of the group in the header of a response: another one for each group of a member.
     #[arg(long, value_name = "N", default_value_t = 1)]
     group_id: u8,
@@ -248,10 +251,11 @@ impl Create {
     }
 
     fn run(self, out: Output) -> Result<(), Failure> {
-        let Self { named, address, suite, levels, senders, last_epoch, group_id, provision, output_dir, .. } = &self;
+        let Self { named, address, suite, levels, senders, last_epoch, signature, group_id, provision, .. } = &self;
+        let output_dir = self.output_dir.as_deref();
         let (name, members) = (&named.name, self.members());
         let names: Vec<&str> = members.iter().filter_map(|member| member["name"].as_str()).collect();
-        let outputs = outputs(output_dir.as_deref().unwrap_or(Path::new("")), &names)?;
+        let outputs = outputs(output_dir.unwrap_or(Path::new("")), &names)?;
         let body = json!({
             "name": name,
             "address": address,
@@ -259,6 +263,7 @@ impl Create {
             "levels": levels,
             "senders": senders,
             "last_epoch": last_epoch,
+            "signature": signature,
             "group_id": group_id,
             "members": members,
             "controller": provision.controller,
