@@ -19,8 +19,11 @@ import json
 import struct
 import sys
 
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 # Bytes of a key, and of a tag.
 SUITES = {"Ccm": (16, 16), "Ccm8": (16, 8), "Gcm": (16, 16), "MacOnly": (32, 32)}
@@ -72,6 +75,33 @@ class Epoch:
         return cipher.decrypt(iv + number, body[8:], associated)
 
 
+class Signatures:
+    """The public keys of the members. A record ends with a signature of 64 bytes."""
+
+    def __init__(self, identity, public_keys):
+        self.identity = bytes.fromhex(identity)
+        self.keys = {int(number): load_der_public_key(bytes.fromhex(key)) for number, key in public_keys.items()}
+        self.requests = {}
+
+    def verify(self, line, number, header, body, signature, overhead):
+        """Verifies a record, given what was read of it and the number of its member. Raises InvalidSignature."""
+        content = bytes.fromhex(line["content"])
+        signed = b"axiom " + line["kind"].encode() + self.identity
+        signed += header[3:11] + header[:3] + struct.pack(">H", len(body) - overhead) + body
+        if line["kind"] == "request":
+            self.requests[content] = struct.pack(">BHQ", line["sender"], line["epoch"], line["tsn"])
+        else:
+            # In this capture a response names its request by the content, in the place of a token.
+            signed += self.requests[content.removeprefix(b"response to ")]
+        digest = hashlib.sha256(signed).digest()
+        key = self.keys[number]
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            numbers = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
+            key.verify(utils.encode_dss_signature(*numbers), digest, ec.ECDSA(utils.Prehashed(SHA256())))
+        else:
+            key.verify(signature, digest)
+
+
 def datagrams(capture):
     """Each UDP datagram of a capture whose packets begin with their IPv4 header: source, destination, payload."""
     magic, *_, link = struct.unpack("<I2H4I", capture[:24])
@@ -95,7 +125,7 @@ def mapped(address):
     return bytes(10) + b"\xff\xff" + ipaddress.ip_address(address).packed
 
 
-def read(keys, epochs, source, destination, datagram):
+def read(keys, epochs, signatures, source, destination, datagram):
     """Opens a datagram, which is one record."""
     kind, version, epoch, own, tsn, length = struct.unpack(">BHHB5sH", datagram[:13])
     if (kind, version) != (APPLICATION_DATA, DTLS_1_2) or length != len(datagram) - 13:
@@ -113,7 +143,15 @@ def read(keys, epochs, source, destination, datagram):
         sender = keys["members"][destination[0]]
         line |= {"kind": "response", "sender": sender, "listener": source[0]}
         key, iv = keyed.individual(mapped(source[0]), sender), keyed.client_iv
-    line["content"] = keyed.open(key, iv, datagram[:13], datagram[13:]).hex()
+    header, body = datagram[:13], datagram[13:]
+    if signatures is None:
+        line["content"] = keyed.open(key, iv, header, body).hex()
+        return line
+    body, signature = body[:-64], body[-64:]
+    line["content"] = keyed.open(key, iv, header, body).hex()
+    number = keys["members"][source[0]]
+    overhead = SUITES[keyed.suite][1] + (0 if keyed.suite == "MacOnly" else 8)
+    signatures.verify(line, number, header, body, signature, overhead)
     return line
 
 
@@ -122,12 +160,13 @@ def main():
     with open(keys_file, encoding="utf-8") as file:
         keys = json.load(file)
     epochs = {int(number): Epoch(keys["suite"], secrets) for number, secrets in keys["epochs"].items()}
+    signatures = Signatures(keys["identity"], keys["public_keys"]) if keys["public_keys"] else None
     failed = 0
     with open(capture, "rb") as file:
         for source, destination, datagram in datagrams(file.read()):
             try:
-                print(json.dumps(read(keys, epochs, source, destination, datagram)))
-            except (ValueError, KeyError, InvalidTag) as error:
+                print(json.dumps(read(keys, epochs, signatures, source, destination, datagram)))
+            except (ValueError, KeyError, InvalidSignature, InvalidTag) as error:
                 failed += 1
                 print(json.dumps({"error": f"{type(error).__name__}: {error}", "record": datagram.hex()}))
     sys.exit(failed > 0)

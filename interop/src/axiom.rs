@@ -13,48 +13,67 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::address::Address;
-use tegmen::axiom::{Association, Kept, Member, Opened, Proof, SealRefused, SenderId, Suite};
+use tegmen::axiom::{Association, GroupNumber, Kept, Member, Opened, Proof, SealRefused, SenderId, Signatures, Suite};
 use tegmen::buf::Frame;
-use tegmen::crypto::Crypto as _;
+use tegmen::crypto::{Crypto as _, DIGEST_LEN, SignatureScheme};
 use tegmen::dtls::Records;
 use tegmen_host::hex::to_hex;
 use tegmen_host::provider::HostCrypto;
+use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
 /// The version of the library of PyPI.
 const CRYPTOGRAPHY: &str = "50.0.2";
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 84, 71);
 const GROUP_ID: u8 = 7;
+const IDENTITY: [u8; 16] = *b"a group of three";
+/// The beginning of a response, in front of the content of its request.
+const ANSWER: &[u8] = b"response to ";
 /// Members, with the addresses 127.0.0.2 and so on. Each sends requests and answers those of the others.
 const MEMBERS: u8 = 3;
 /// Requests of each member in each epoch.
 const REQUESTS: u8 = 4;
 const EPOCHS: u16 = 3;
 /// Bytes around any content.
-const ROOM: usize = 64;
+const ROOM: usize = 128;
 
 /// The cells of this reader, and what they need.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
-    let cell = |suite: Suite, play: fn(&Scene, &Built, Suite) -> Check| {
+    let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
         let reader = Arc::clone(&reader);
-        let scenario = format!("Axiom: every record of a captured session, {suite:?}");
+        let signed = match signature {
+            None => "",
+            Some(SignatureScheme::ED25519) => ", signed with Ed25519",
+            Some(_) => ", signed with ECDSA",
+        };
+        let scenario = format!("Axiom: every record of a captured session, {suite:?}{signed}");
         Cell::new("cryptography", CRYPTOGRAPHY, Role::Reader, &scenario, move |scene| {
             reader.ready()?;
-            play(&scene.with_new_deadline(), &reader, suite)
+            play(&scene.with_new_deadline(), &reader, (suite, signature))
         })
     };
     let cells = vec![
-        cell(Suite::Ccm, opened::<16>),
-        cell(Suite::Ccm8, opened::<16>),
-        cell(Suite::Gcm, opened::<16>),
-        cell(Suite::MacOnly, opened::<32>),
+        cell(Suite::Ccm, None, opened::<16>),
+        cell(Suite::Ccm8, None, opened::<16>),
+        cell(Suite::Gcm, None, opened::<16>),
+        cell(Suite::MacOnly, None, opened::<32>),
+        cell(Suite::Ccm, Some(SignatureScheme::ECDSA_SECP256R1_SHA256), opened::<16>),
+        cell(Suite::Gcm, Some(SignatureScheme::ED25519), opened::<16>),
+        cell(Suite::MacOnly, Some(SignatureScheme::ECDSA_SECP256R1_SHA256), opened::<32>),
     ];
     (cells, vec![reader])
 }
 
+/// The suite of a group, and the scheme of its signatures.
+type Protection = (Suite, Option<SignatureScheme>);
+
 /// A session of three epochs: the reader must find each content that was sent, and no other.
-fn opened<const KEY: usize>(scene: &Scene, reader: &Built, suite: Suite) -> Check {
+fn opened<const KEY: usize>(scene: &Scene, reader: &Built, (suite, signature): Protection) -> Check {
     let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
+    let drawn: Result<Vec<_>, _> =
+        signature.iter().flat_map(|scheme| (0..MEMBERS).map(|_| SoftwareKey::draw(*scheme))).collect();
+    let private: Vec<_> = drawn.map_err(|error| error.to_string())?.into_iter().map(|(key, _)| Arc::new(key)).collect();
+    let public: Vec<Vec<u8>> = private.iter().map(|key| key.public_key().to_vec()).collect();
     let port = free_group_port()?;
     let mut session = Session { capture: file_header(), sent: Vec::new(), group: SocketAddrV4::new(GROUP, port) };
     let mut epochs = BTreeMap::new();
@@ -64,7 +83,11 @@ fn opened<const KEY: usize>(scene: &Scene, reader: &Built, suite: Suite) -> Chec
         for number in 1..=MEMBERS {
             let association = secrets.association(suite, epoch, session.group, number);
             match members.get_mut(usize::from(number).wrapping_sub(1)) {
-                None => members.push(Device::<KEY>::new(&mut crypto, &association, session.group)?),
+                None => {
+                    let private = private.get(usize::from(number).wrapping_sub(1)).cloned();
+                    let keys = SigningKeys { private, public: public.clone(), requests: Vec::new() };
+                    members.push(Device::<KEY>::new(&mut crypto, &association, session.group, keys)?);
+                }
                 Some(device) => device.member.rekey(&mut crypto, &association).map_err(|bad| format!("{bad:?}"))?,
             }
         }
@@ -77,7 +100,10 @@ fn opened<const KEY: usize>(scene: &Scene, reader: &Built, suite: Suite) -> Chec
         }
     }
     let numbers: BTreeMap<String, u8> = (1..=MEMBERS).map(|number| (ip(number).to_string(), number)).collect();
+    let public_keys: BTreeMap<String, String> =
+        public.iter().zip(1_u8..).map(|(key, number)| (number.to_string(), to_hex(key))).collect();
     let keys = json!({
+        "identity": to_hex(&IDENTITY), "public_keys": public_keys,
         "suite": format!("{suite:?}"), "group": [GROUP.to_string(), port], "group_id": GROUP_ID, "members": numbers,
         "epochs": epochs,
     });
@@ -125,9 +151,58 @@ impl Secrets {
     }
 }
 
+/// The keys of a member. A response has the content of its request behind some words, in the place of a token.
+struct SigningKeys {
+    private: Option<Arc<SoftwareKey>>,
+    /// The keys of all members, from the first on.
+    public: Vec<Vec<u8>>,
+    requests: Vec<(GroupNumber, Vec<u8>)>,
+}
+
+impl SigningKeys {
+    fn key(&self, number: u8) -> Option<&[u8]> {
+        self.public.get(usize::from(number).checked_sub(1)?).map(Vec::as_slice)
+    }
+}
+
+impl Signatures for SigningKeys {
+    fn scheme(&self) -> Option<SignatureScheme> {
+        self.private.as_ref().map(|key| key.scheme())
+    }
+
+    fn group(&self) -> &[u8; 16] {
+        &IDENTITY
+    }
+
+    fn sign(&mut self, digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]) -> Option<usize> {
+        let signature = self.private.as_ref()?.sign_digest(digest).ok()?;
+        out.get_mut(..signature.len())?.copy_from_slice(&signature);
+        Some(signature.len())
+    }
+
+    fn key_of_sender(&mut self, id: u8) -> Option<&[u8]> {
+        self.key(id)
+    }
+
+    fn key_of_listener(&mut self, address: &[u8; 16]) -> Option<&[u8]> {
+        self.key(address.last()?.checked_sub(1)?)
+    }
+
+    fn note(&mut self, request: GroupNumber, message: &[u8]) {
+        self.requests.push((request, message.to_vec()));
+    }
+
+    fn asked(&self, sender: u8, response: &[u8]) -> Option<GroupNumber> {
+        let is_it = |(request, of): &&(GroupNumber, Vec<u8>)| {
+            request.id == sender && response.strip_prefix(ANSWER) == Some(of.as_slice())
+        };
+        self.requests.iter().find(is_it).map(|(request, _)| *request)
+    }
+}
+
 /// A member and its sockets.
 struct Device<const KEY: usize> {
-    member: Member<4, 4, KEY>,
+    member: Member<4, 4, KEY, SigningKeys>,
     ip: Ipv4Addr,
     /// Takes the requests to the group.
     multicast: UdpSocket,
@@ -136,8 +211,14 @@ struct Device<const KEY: usize> {
 }
 
 impl<const KEY: usize> Device<KEY> {
-    fn new(crypto: &mut HostCrypto, association: &Association<'_>, group: SocketAddrV4) -> Result<Self, String> {
-        let member = Member::new(crypto, association, &Kept::default()).map_err(|bad| format!("{bad:?}"))?;
+    fn new(
+        crypto: &mut HostCrypto,
+        association: &Association<'_>,
+        group: SocketAddrV4,
+        keys: SigningKeys,
+    ) -> Result<Self, String> {
+        let mut member = Member::with(keys);
+        member.begin(crypto, association, &Kept::default()).map_err(|bad| format!("{bad:?}"))?;
         let ip = ip(association.sender_id.unwrap_or_default());
         let own = shared_socket(SocketAddrV4::new(ip, group.port()))?;
         let multicast = shared_socket(group)?;
@@ -154,7 +235,7 @@ impl<const KEY: usize> Device<KEY> {
     fn sealed(
         &mut self,
         content: &[u8],
-        seal: impl FnOnce(&mut Member<4, 4, KEY>, &mut Frame<'_>) -> Result<u64, SealRefused>,
+        seal: impl FnOnce(&mut Member<4, 4, KEY, SigningKeys>, &mut Frame<'_>) -> Result<u64, SealRefused>,
     ) -> Result<(u64, Vec<u8>), String> {
         let mut storage = vec![0; content.len().saturating_add(ROOM)];
         let mut frame = Frame::new(&mut storage, self.member.overhead().0);
@@ -192,7 +273,7 @@ impl Session {
             if heard != content {
                 return Err("another request was opened".into());
             }
-            let answer = [b"response to ".as_slice(), &content].concat();
+            let answer = [ANSWER, &content].concat();
             let (_, record) =
                 listener.sealed(&answer, |member, frame| member.seal_response(crypto, sender, frame).map(|()| 0))?;
             listener.own.send_to(&record, from).map_err(|error| error.to_string())?;
@@ -235,7 +316,7 @@ impl Session {
 /// Opens a request at a listener, which takes the first one of a sender with its challenge.
 fn open_request<const KEY: usize>(
     crypto: &mut HostCrypto,
-    listener: &mut Member<4, 4, KEY>,
+    listener: &mut Member<4, 4, KEY, SigningKeys>,
     datagram: &mut [u8],
 ) -> Result<(SenderId, Vec<u8>), String> {
     let challenge = listener.challenge().to_vec();
@@ -256,7 +337,7 @@ fn open_request<const KEY: usize>(
 /// Opens a response to the request with this TSN.
 fn open_response<const KEY: usize>(
     crypto: &mut HostCrypto,
-    sender: &mut Member<4, 4, KEY>,
+    sender: &mut Member<4, 4, KEY, SigningKeys>,
     (from, tsn): (SocketAddrV4, u64),
     datagram: &mut [u8],
 ) -> Result<Vec<u8>, String> {
