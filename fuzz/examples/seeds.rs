@@ -8,6 +8,7 @@ use tegmen::address::{Address, Path as Way};
 use tegmen::axiom::Suite;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::crypto::SignatureScheme;
 use tegmen::secret::Secret;
 use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
 use tegmen_control::access::ace::{
@@ -16,7 +17,7 @@ use tegmen_control::access::ace::{
 };
 use tegmen_fuzz::duel::{recorded_handshake, step};
 use tegmen_fuzz::x509::{CA, CRL, DEVICE, REQUEST};
-use tegmen_host::group::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_host::group::groupcomm::{Challenge, Cred, Creds, CredsFilter, GroupKeys, JoinRequest};
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_lowpan::fragment::Fragments;
 use tegmen_lowpan::frame::{self, LinkAddress, PanId};
@@ -55,6 +56,11 @@ fn access() -> io::Result<()> {
     let uri = Some("coaps://controller/ace-group/lamps".to_owned());
     let file = MemberFile { group: "lamps".to_owned(), member: "hall".to_owned(), controller: uri, keys };
     seed(14, "member-file", &file.encode())?;
+    let filter = CredsFilter { members: vec![vec![3], vec![0xfd; 16]], excludes: true, ..CredsFilter::of_role("requester") };
+    seed(15, "creds-filter", &filter.encode())?;
+    let cred = Cred { sender_id: Some(3), address: [0xfd; 16], public_key: vec![7; 44] };
+    seed(16, "creds", &Creds { epoch: 2, creds: vec![cred] }.encode())?;
+    seed(17, "challenge", &Challenge { scheme: SignatureScheme::ED25519, nonce: [8; 32] }.encode("lamps"))?;
     let token = b"oven;AAECAwQFBgcI".to_vec();
     let hint = Some(Hint::Name("protokey".to_owned()));
     seed(
@@ -81,7 +87,7 @@ fn access() -> io::Result<()> {
 /// A request to join a group, and the keys of a member.
 fn groupcomm() -> (JoinRequest, GroupKeys) {
     let uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
-    let join = JoinRequest { group: "lamps".to_owned(), sends: true, control_uri: uri, checks_signatures: false };
+    let join = JoinRequest { group: "lamps".to_owned(), sends: true, control_uri: uri, checks_signatures: false, ..JoinRequest::default() };
     let keys = GroupKeys {
         group: [1; 16],
         group_id: 0,
@@ -98,6 +104,8 @@ fn groupcomm() -> (JoinRequest, GroupKeys) {
         leaf: 9,
         path: vec![[6; 16]; 4].into(),
         controller: Some(vec![7; 91]),
+        signature: None,
+        creds: Vec::new(),
     };
     (join, keys)
 }

@@ -8,13 +8,13 @@ use tegmen_control::access::ace::{
 };
 use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
 use tegmen_control::access::protokey::SessionIdentity;
-use tegmen_host::group::groupcomm::{GroupKeys, JoinRequest};
+use tegmen_host::group::groupcomm::{Challenge, Creds, CredsFilter, GroupKeys, JoinRequest};
 use tegmen_host::group::member_file::MemberFile;
 
 /// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
-    match kind % 15 {
+    match kind % 18 {
         0 => again(message, TokenRequest::parse, |read| read.encode().to_vec()),
         1 => again(message, TokenResponse::parse, |read| read.encode().to_vec()),
         2 => again(message, IntrospectionRequest::parse, IntrospectionRequest::encode),
@@ -29,6 +29,9 @@ pub fn ace(data: &[u8]) {
         11 => again(message, TokenUpload::parse, |read| read.encode().to_vec()),
         12 => again(message, JoinRequest::parse, JoinRequest::encode),
         13 => again(message, |read| GroupKeys::parse(read).map(|keys| keys.encode().to_vec()), Clone::clone),
+        15 => again(message, CredsFilter::parse, |filter| filter.encode().to_vec()),
+        16 => again(message, Creds::parse, |creds| creds.encode().to_vec()),
+        17 => again(message, Challenge::parse, |challenge| challenge.encode("lamps").to_vec()),
         _ => again(message, |read| MemberFile::parse(read).map(|file| file.encode().to_vec()), Clone::clone),
     }
     let _ = Query::parse(message.split(|byte| *byte == b'&'));
