@@ -24,5 +24,10 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 /// Hexadecimal digits of bytes.
 #[cfg(feature = "std")]
 pub fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for [high, low] in bytes.iter().map(|byte| digits(*byte)) {
+        text.push(char::from(high));
+        text.push(char::from(low));
+    }
+    text
 }

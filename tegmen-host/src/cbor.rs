@@ -75,7 +75,8 @@ pub fn read_map<'b>(
     mut take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
 ) -> Result<(), Malformed> {
     let mut left = decoder.map()?;
-    let mut seen: Vec<i64> = Vec::new();
+    // The labels from 0 to 63, a bit for each, and the others.
+    let (mut seen, mut others): (u64, Vec<i64>) = (0, Vec::new());
     for entry in 0_usize.. {
         match &mut left {
             Some(0) => break,
@@ -96,10 +97,20 @@ pub fn read_map<'b>(
             continue;
         }
         let label = decoder.i64()?;
-        if seen.contains(&label) {
+        let is_repeated = match label {
+            0..64 => {
+                let before = seen;
+                seen |= 1 << label;
+                before == seen
+            }
+            _ => {
+                others.push(label);
+                others.iter().rev().skip(1).any(|other| *other == label)
+            }
+        };
+        if is_repeated {
             return Err(Malformed::Repeated(label));
         }
-        seen.push(label);
         if !take(label, decoder)? {
             decoder.skip()?;
         }
@@ -191,22 +202,25 @@ const fn head(count: u8) -> u8 {
 
 /// A map under construction.
 pub struct MapWriter {
-    /// The head, which the end replaces, and the entries.
+    /// The head, which the end replaces, and the entries; before them the map that this one is in.
     out: Out,
+    /// The place of the head.
+    start: usize,
     count: u8,
 }
 
 impl Default for MapWriter {
     fn default() -> Self {
-        let mut map = Self { out: Out::default(), count: 0 };
-        map.append(&[head(0)]);
-        map
+        Self::behind(Out::default())
     }
 }
 
 impl MapWriter {
-    fn append(&mut self, bytes: &[u8]) {
-        let Ok(()) = Sink(&mut self.out).write_all(bytes);
+    /// Begins a map behind these bytes.
+    fn behind(mut out: Out) -> Self {
+        let start = out.len();
+        let Ok(()) = Sink(&mut out).write_all(&[head(0)]);
+        Self { out, start, count: 0 }
     }
 
     /// Adds an entry whose value `write` writes.
@@ -231,18 +245,20 @@ impl MapWriter {
         }
     }
 
-    /// Adds an entry with a value that is encoded already.
-    pub fn encoded(&mut self, label: i64, value: Option<Out>) -> &mut Self {
+    /// Adds an entry whose value is a map, of which `write` adds the entries, if there is a value.
+    pub fn map<T>(&mut self, label: i64, value: Option<T>, write: impl FnOnce(&mut Self, T)) -> &mut Self {
         if let Some(value) = value {
             self.entry(label, |_| Ok(()));
-            self.append(&value);
+            let mut map = Self::behind(std::mem::take(&mut self.out));
+            write(&mut map, value);
+            self.out = map.finish();
         }
         self
     }
 
     /// The map.
     pub fn finish(mut self) -> Out {
-        if let Some(first) = self.out.first_mut() {
+        if let Some(first) = self.out.get_mut(self.start) {
             *first = head(self.count);
         }
         self.out

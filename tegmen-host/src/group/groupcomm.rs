@@ -284,7 +284,7 @@ impl GroupKeys {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.entry(GKTY, |encoder| integer(encoder, AXIOM));
-        map.encoded(KEY, Some(self.key()));
+        map.map(KEY, Some(self), |map, response| response.write_key(map));
         map.entry(NUM, |encoder| number(encoder, self.epoch.into()));
         map.entry(PROFILE, |encoder| integer(encoder, AXIOM));
         map.entry(REKEYING_SCHEME, |encoder| integer(encoder, AXIOM));
@@ -296,9 +296,8 @@ impl GroupKeys {
         map.finish()
     }
 
-    fn key(&self) -> Out {
+    fn write_key(&self, map: &mut MapWriter) {
         let suite = SUITES.iter().find(|(suite, _)| *suite == self.suite).map_or(0, |(_, number)| *number);
-        let mut map = MapWriter::default();
         map.entry(1, |encoder| number(encoder, self.group_id.into()));
         map.optional(2, self.sender_id.map(u64::from), number);
         map.entry(3, |encoder| number(encoder, suite));
@@ -312,7 +311,6 @@ impl GroupKeys {
         map.entry(11, |encoder| bytes(encoder, &self.address.0));
         map.entry(12, |encoder| number(encoder, self.address.1.into()));
         map.optional(13, self.signature.map(algorithm_of), integer);
-        map.finish()
     }
 
     fn management(&self) -> Out {

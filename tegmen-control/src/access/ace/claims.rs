@@ -95,8 +95,8 @@ impl Claims {
         map.optional(NBF, self.not_before, number);
         map.optional(IAT, self.issued_at, number);
         map.optional(CTI, self.id.as_deref(), bytes);
-        map.encoded(CNF, self.cnf.as_ref().map(Confirmation::value));
-        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.map(CNF, self.cnf.as_ref(), |map, cnf| cnf.write(map));
+        map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
         map.optional(ACTIVE, active, |encoder, active| encoder.bool(active).map(|_| ()));
         map.optional(ACE_PROFILE, self.ace_profile.map(|profile| profile.0), integer);
         map.optional(CNONCE, self.cnonce.as_deref(), bytes);

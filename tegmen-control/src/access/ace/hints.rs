@@ -50,7 +50,7 @@ impl CreationHints {
         map.optional(AUTH_SERVER, self.auth_server.as_deref(), text);
         map.optional(KID, self.kid.as_deref(), bytes);
         map.optional(AUDIENCE, self.audience.as_deref(), text);
-        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
         map.optional(CNONCE, self.cnonce.as_deref(), bytes);
         map.finish().to_vec()
     }

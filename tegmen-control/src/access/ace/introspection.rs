@@ -53,7 +53,7 @@ impl IntrospectionRequest {
     /// Writes the request, the token as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut map = MapWriter::default();
-        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
         map.entry(TOKEN, |encoder| bytes(encoder, &self.token));
         map.optional(TOKEN_TYPE_HINT, self.hint.as_ref(), |encoder, hint| match hint {
             Hint::Name(name) => text(encoder, name),

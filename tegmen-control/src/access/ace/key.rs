@@ -3,7 +3,7 @@
 use minicbor::Decoder;
 use minicbor::data::Type;
 use std::fmt;
-use tegmen_host::cbor::{Malformed, MapWriter, Out, bytes, integer, read_map};
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, read_map};
 use zeroize::Zeroizing;
 
 /// Labels of a confirmation.
@@ -49,13 +49,11 @@ impl Confirmation {
         found.ok_or(Malformed::Missing(COSE_KEY))
     }
 
-    pub(super) fn value(&self) -> Out {
-        let mut map = MapWriter::default();
+    pub(super) fn write(&self, map: &mut MapWriter) {
         match self {
-            Self::Key(key) => map.encoded(COSE_KEY, Some(key.value())),
+            Self::Key(key) => map.map(COSE_KEY, Some(key), |map, key| key.write(map)),
             Self::Kid(kid) => map.entry(KID, |encoder| bytes(encoder, kid)),
         };
-        map.finish()
     }
 }
 
@@ -132,8 +130,7 @@ impl CoseKey {
     }
 
     /// The labels ascend by the order of their encodings (RFC 8949, section 4.2.1): negative ones come last.
-    fn value(&self) -> Out {
-        let mut map = MapWriter::default();
+    fn write(&self, map: &mut MapWriter) {
         let kty = if matches!(self.material, Material::Symmetric(_)) { SYMMETRIC } else { EC2 };
         map.entry(KTY, |encoder| integer(encoder, kty));
         map.optional(KEY_ID, self.kid.as_deref(), bytes);
@@ -145,6 +142,5 @@ impl CoseKey {
                 map.entry(X, |encoder| bytes(encoder, x)).entry(Y, |encoder| bytes(encoder, y));
             }
         }
-        map.finish()
     }
 }

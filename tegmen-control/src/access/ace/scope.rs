@@ -3,7 +3,7 @@
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use tegmen_coap::Methods;
-use tegmen_host::cbor::{Malformed, Out, Sink, Written, read_array};
+use tegmen_host::cbor::{Malformed, Sink, Written, read_array};
 
 /// Most rights of a scope.
 pub const MAX_RIGHTS: usize = 64;
@@ -48,7 +48,10 @@ impl Aif {
 
     /// Writes the CBOR array.
     pub fn encode(&self) -> Vec<u8> {
-        Scope::Aif(self.clone()).value().to_vec()
+        let mut out = Vec::new();
+        let written = self.write(&mut Encoder::new(Sink::new(&mut out)));
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+        out
     }
 
     fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
@@ -110,16 +113,12 @@ impl Scope {
         }
     }
 
-    /// The value in a message.
-    pub(super) fn value(&self) -> Out {
-        let mut out = Out::default();
-        let mut encoder = Encoder::new(Sink::new(&mut out));
-        let written = match self {
+    /// Writes the value in a message.
+    pub(super) fn write(&self, encoder: &mut Encoder<Sink<'_>>) -> Written {
+        match self {
             Self::Text(text) => encoder.str(text).map(|_| ()),
             Self::Bytes(bytes) => encoder.bytes(bytes).map(|_| ()),
-            Self::Aif(aif) => aif.write(&mut encoder),
-        };
-        debug_assert!(written.is_ok(), "memory takes all bytes");
-        out
+            Self::Aif(aif) => aif.write(encoder),
+        }
     }
 }

@@ -135,9 +135,9 @@ impl TokenRequest {
     /// Writes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
-        map.encoded(REQ_CNF, self.req_cnf.as_ref().map(Confirmation::value));
+        map.map(REQ_CNF, self.req_cnf.as_ref(), |map, cnf| cnf.write(map));
         map.optional(AUDIENCE, self.audience.as_deref(), text);
-        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
         map.optional(CLIENT_ID, self.client_id.as_deref(), text);
         map.optional(GRANT_TYPE, self.grant_type.map(|grant| grant.0), integer);
         map.optional(ACE_PROFILE, self.ace_profile.then_some(()), |encoder, ()| encoder.null().map(|_| ()));
@@ -208,11 +208,11 @@ impl TokenResponse {
         let mut map = MapWriter::default();
         map.optional(ACCESS_TOKEN, self.access_token.as_deref(), bytes);
         map.optional(EXPIRES_IN, self.expires_in, number);
-        map.encoded(CNF, self.cnf.as_ref().map(Confirmation::value));
-        map.encoded(SCOPE, self.scope.as_ref().map(Scope::value));
+        map.map(CNF, self.cnf.as_ref(), |map, cnf| cnf.write(map));
+        map.optional(SCOPE, self.scope.as_ref(), |encoder, scope| scope.write(encoder));
         map.optional(TOKEN_TYPE, self.token_type.map(|kind| kind.0), integer);
         map.optional(ACE_PROFILE, self.ace_profile.map(|profile| profile.0), integer);
-        map.encoded(RS_CNF, self.rs_cnf.as_ref().map(Confirmation::value));
+        map.map(RS_CNF, self.rs_cnf.as_ref(), |map, cnf| cnf.write(map));
         map.optional(TOKEN_UPLOAD, self.uploaded.map(|uploaded| u64::from(!uploaded)), number);
         map.optional(TOKEN_HASH, self.token_hash.as_deref(), bytes);
         map.finish()

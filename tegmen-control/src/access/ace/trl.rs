@@ -238,11 +238,10 @@ impl TrlError {
 
     /// Writes problem details with this one entry.
     pub fn encode(&self) -> Vec<u8> {
-        let mut entry = MapWriter::default();
-        entry.entry(ERROR_ID, |encoder| integer(encoder, self.error.0));
-        entry.optional(ERROR_CURSOR, self.cursor, write_cursor);
         let mut problem = MapWriter::default();
-        problem.encoded(ACE_TRL_ERROR, Some(entry.finish()));
+        problem.map(ACE_TRL_ERROR, Some(self), |map, Self { error, cursor }| {
+            map.entry(ERROR_ID, |encoder| integer(encoder, error.0)).optional(ERROR_CURSOR, *cursor, write_cursor);
+        });
         problem.finish().to_vec()
     }
 }

@@ -34,7 +34,9 @@ impl ConnectionRequest {
 
     /// Writes the request.
     pub fn encode(&self) -> Vec<u8> {
-        self.value().to_vec()
+        let mut map = MapWriter::default();
+        self.write(&mut map);
+        map.finish().to_vec()
     }
 
     fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
@@ -43,8 +45,7 @@ impl ConnectionRequest {
         Ok(Self { address: address.ok_or(Malformed::Missing(ADDRESS))? })
     }
 
-    fn value(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::default();
+    fn write(&self, map: &mut MapWriter) {
         map.entry(ADDRESS, |encoder| {
             let encoder = encoder.array(2)?;
             let encoder = match self.address.ip() {
@@ -53,7 +54,6 @@ impl ConnectionRequest {
             };
             encoder.u16(self.address.port()).map(|_| ())
         });
-        map.finish()
     }
 }
 
@@ -108,7 +108,7 @@ impl TokenUpload {
     /// Writes the request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
-        map.encoded(CONNECT, self.connect.as_ref().map(ConnectionRequest::value));
+        map.map(CONNECT, self.connect.as_ref(), |map, connect| connect.write(map));
         map.entry(ACCESS_TOKEN, |encoder| bytes(encoder, &self.access_token));
         map.finish()
     }
