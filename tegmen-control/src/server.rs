@@ -226,9 +226,10 @@ fn enrolling(credentials: &Credentials, identity: &Identity) -> Option<String> {
     enrolment::name_of(&proved).filter(|_| is_stored).map(str::to_owned)
 }
 
-fn reply(Reply { code, payload, max_age }: Reply) -> server::Reply {
-    let reply = server::Reply::new(code).payload(payload.as_slice());
-    let reply = if payload.is_empty() { reply } else { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) };
+fn reply(Reply { code, mut payload, max_age }: Reply) -> server::Reply {
+    let has_content = !payload.is_empty();
+    let reply = server::Reply::new(code).payload(std::mem::take(&mut *payload));
+    let reply = if has_content { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) } else { reply };
     match max_age {
         Some(seconds) => reply.max_age(Duration::from_secs(seconds.into())),
         None => reply,

@@ -4,6 +4,7 @@ use super::bodies::Share;
 use super::oscore::OscoreExchange;
 use super::reply::Reply;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tegmen::coap::{Builder, Code, MessageType, PeerExchanges, empty_message};
 use tegmen::crypto::Crypto;
@@ -108,7 +109,7 @@ impl Deferrals {
         let deferred = request.deferred;
         let peer = deferred.peer;
         let write = |builder: &mut Builder<'_, '_>| {
-            reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value))?;
+            reply.options.iter().try_for_each(|(number, value)| builder.option(*number, value.as_bytes()))?;
             builder.payload(&reply.payload)
         };
         match node.respond(cx, deferred, reply.code, write, out) {
@@ -191,7 +192,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) deferred: Deferred<OscoreExchange>,
     pub(crate) method: Code,
     /// The path, without a slash in front.
-    pub(crate) path: String,
+    pub(crate) path: Arc<str>,
     /// Bytes of the request's body.
     pub(crate) received: usize,
     /// The policy has not decided yet.

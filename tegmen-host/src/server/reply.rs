@@ -9,10 +9,40 @@ use zeroize::Zeroizing;
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub(crate) code: Code,
-    pub(crate) options: Vec<(OptionNumber, Vec<u8>)>,
+    pub(crate) options: Vec<(OptionNumber, OptionValue)>,
     /// It may have keys.
     pub(crate) payload: Zeroizing<Vec<u8>>,
     pub(super) cause: Option<String>,
+}
+
+/// Most bytes of a value that needs no memory of its own: that of a number or an entity tag.
+const SHORT: usize = 8;
+
+/// The value of an option.
+#[derive(Clone, Debug)]
+pub(crate) enum OptionValue {
+    Short([u8; SHORT], usize),
+    Long(Vec<u8>),
+}
+
+impl OptionValue {
+    fn new(value: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..value.len()) {
+            None => Self::Long(value.to_vec()),
+            Some(place) => {
+                place.copy_from_slice(value);
+                Self::Short(short, value.len())
+            }
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(short, len) => short.get(..*len).unwrap_or(short),
+            Self::Long(value) => value,
+        }
+    }
 }
 
 /// The options that the server writes by itself.
@@ -36,7 +66,8 @@ impl Reply {
     pub fn option(mut self, number: OptionNumber, value: &[u8]) -> Self {
         if !OWN.contains(&number) {
             let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
-            self.options.insert(index, (number, value.to_vec()));
+            self.options.reserve_exact(1);
+            self.options.insert(index, (number, OptionValue::new(value)));
         }
         self
     }

@@ -76,6 +76,8 @@ pub(crate) struct Resources<A> {
     pub(crate) notifier: Notifier,
     /// The path of the request, without a slash in front.
     pub(super) path: String,
+    /// The path of the last request whose response is deferred.
+    last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
     /// The number of the last responder.
     responders: Cell<u64>,
@@ -273,7 +275,8 @@ impl<A: Application> CoapServer<A> {
         let entry = peers.peer(deferred.peer)?;
         let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
         self.resources.cause.set(reply.cause.clone());
-        self.resources.path.clone_from(&request.path);
+        self.resources.path.clear();
+        self.resources.path.push_str(&request.path);
         self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
         self.report_request(remote, principal, request.method, reply.code);
         Some(request)
@@ -396,7 +399,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
         let (method, received) = (message.code(), message.payload().len());
         request.acknowledges_later = self.deferrals.acknowledges_later;
-        let (at, path, deferred) = (clock::now(), self.resources.path.clone(), request.keep());
+        let (at, path, deferred) = (clock::now(), self.resources.deferred_path(), request.keep());
         let mut copy = None;
         if is_undecided {
             let bytes = copy_of(message);
@@ -418,6 +421,7 @@ impl<A: Application> Resources<A> {
             commands,
             notifier,
             path: String::new(),
+            last_deferred: "".into(),
             cause: Cell::default(),
             responders: Cell::default(),
             deferred: Cell::default(),
@@ -443,6 +447,14 @@ impl<A> Resources<A> {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }
 
+    /// Returns the path of a request whose response is deferred. Requests with one path after the other share it.
+    fn deferred_path(&mut self) -> Arc<str> {
+        if *self.last_deferred != *self.path {
+            self.last_deferred = self.path.as_str().into();
+        }
+        Arc::clone(&self.last_deferred)
+    }
+
     /// Returns the number of a new responder.
     fn next_responder(&self) -> u64 {
         self.responders.update(|number| number + 1);
@@ -452,7 +464,7 @@ impl<A> Resources<A> {
 
 impl<A: Application> Handler for Resources<A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let Self { application, commands, notifier, path, cause, responders, deferred, executed } = self;
+        let Self { application, commands, notifier, path, cause, responders, deferred, executed, .. } = self;
         *executed = Some(request.message().payload().len());
         let exchange = Exchange { path, commands, notifier, cause, responders, deferred };
         let handled = application.handle(&super::Request { authorized: request, exchange: &exchange }, response);
