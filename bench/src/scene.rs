@@ -102,7 +102,7 @@ impl Scene {
     }
 
     fn state_of(&self, database: Database) -> Result<State<Database>, Failure> {
-        let sessions = AcceptedBounds { each: 1_000_000, ..AcceptedBounds::default() };
+        let sessions = AcceptedBounds { identities: 4_000_000, each: 4_000_000, ..AcceptedBounds::default() };
         let bounds = Bounds { sessions, ..Bounds::default() };
         self.1.block_on(State::open(database, bounds, Box::new(|_| {}))).map_err(failure)
     }

@@ -94,11 +94,17 @@ impl From<GroupHappened> for Change {
 }
 
 impl Change {
-    fn of(change: &Changed) -> Option<Self> {
+    fn of(change: &Changed) -> Vec<Self> {
         if let Some((id, key)) = keys::changed(change) {
-            return Some(key.map_or(Self::KeyDeleted { id }, |key| Self::KeyCreated { key }));
+            return vec![key.map_or(Self::KeyDeleted { id }, |key| Self::KeyCreated { key })];
         }
-        Some(match Happened::of(change)? {
+        Happened::of(change).into_iter().map(Self::from).collect()
+    }
+}
+
+impl From<Happened> for Change {
+    fn from(happened: Happened) -> Self {
+        match happened {
             Happened::DeviceAdded(device) => Self::DeviceAdded { device: (&device).into() },
             Happened::DeviceChanged(device) => Self::DeviceChanged { device: (&device).into() },
             Happened::DeviceRemoved(name) => Self::DeviceRemoved { name },
@@ -110,7 +116,7 @@ impl Change {
                 Self::TokenRevoked { hash: to_hex(&hash), expires, concerned }
             }
             Happened::RevocationExpired(hash) => Self::RevocationExpired { hash: to_hex(&hash) },
-        })
+        }
     }
 }
 
@@ -119,7 +125,7 @@ impl Batch {
     fn all(changes: &[Changed]) -> VecDeque<Event> {
         let mut batches: VecDeque<Self> = VecDeque::new();
         for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
-            let mut known: Vec<Change> = revision.iter().filter_map(Change::of).collect();
+            let mut known: Vec<Change> = revision.iter().flat_map(Change::of).collect();
             known.extend(GroupHappened::of(revision).into_iter().map(Change::from));
             let number = revision.first().map(|change| change.revision.0).filter(|_| !known.is_empty());
             batches.extend(number.map(|revision| Self { revision, changes: known }));

@@ -16,6 +16,7 @@ mod verify;
 pub use head::{Head, HeadError};
 pub use line::{Kind, MAX_MESSAGE, Record};
 pub use log::{AuditBounds, AuditError, AuditLog, NotWritten};
+pub(crate) use log::{Records, Then};
 pub use verify::{Broken, Verified, verify};
 
 #[cfg(test)]

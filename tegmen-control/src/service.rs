@@ -4,13 +4,16 @@
 //! log, and then the answer. So no key leaves that a restart would give again, and none without a line. An event that takes
 //! rights away is acknowledged after its commit, and the log never delays it.
 
+mod grants;
+
 use crate::access::ace::ErrorCode;
 use crate::access::enrolment::OneTimeKey;
 use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
-use crate::audit::{AuditLog, Kind, NotWritten, Record};
+use crate::audit::{AuditLog, Kind, NotWritten, Record, Then};
 use crate::state::{AcceptedSession, Change, Enrolment, Grounds, NewDevice, NotEnrolled, State, StateError};
 use crate::upload::{self, NotTaken, Uploads};
+use grants::Grants;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tegmen_base::hex::to_hex;
@@ -58,8 +61,10 @@ struct Decided {
 
 /// An access control server without its sockets.
 pub struct Service<S> {
-    state: State<S>,
+    state: Arc<State<S>>,
     audit: AuditLog,
+    /// `None` in a store that other servers change, too.
+    grants: Option<Grants>,
     crypto: Mutex<HostCrypto>,
     uploads: Uploads,
     start: (u64, Instant),
@@ -69,15 +74,17 @@ impl<S: Store> Service<S> {
     /// Takes the state and the log.
     ///
     /// # Errors
-    /// The error of the system, if it gives no randomness.
+    /// The error of the system, if it gives no randomness or no thread.
     pub fn new(state: State<S>, audit: AuditLog) -> std::io::Result<Self> {
         let crypto = Mutex::new(HostCrypto::from_os()?);
         let start = (now_millis(), Instant::now());
-        Ok(Self { state, audit, crypto, uploads: Uploads::default(), start })
+        let state = Arc::new(state);
+        let grants = state.is_alone().then(|| Grants::start(&state, &audit)).transpose()?;
+        Ok(Self { state, audit, grants, crypto, uploads: Uploads::default(), start })
     }
 
     /// The state.
-    pub const fn state(&self) -> &State<S> {
+    pub fn state(&self) -> &State<S> {
         &self.state
     }
 
@@ -102,7 +109,7 @@ impl<S: Store> Service<S> {
     }
 
     /// As [`Self::introspect`] and [`Self::token`], and calls `respond` when the response may leave, with what `made` makes of
-    /// it. Without a session identity to make durable, no task is started.
+    /// it. A task is started only for a token that is uploaded, and for a session identity in a store that other servers change.
     pub(crate) fn answer_then<T: Send + 'static>(
         self: &Arc<Self>,
         path: Path,
@@ -111,24 +118,56 @@ impl<S: Store> Service<S> {
         made: fn(Reply) -> T,
         respond: impl FnOnce(T) + Send + 'static,
     ) {
-        match self.decide(path, who.as_deref(), payload) {
-            Err(reply) => respond(made(reply)),
-            Ok(Decided { outcome, session: None, .. }) => {
-                self.note_then(who.unwrap_or_default(), outcome, made, respond);
-            }
-            Ok(decided) => {
-                let (service, payload) = (Arc::clone(self), payload.to_vec());
-                let answer = async move { service.bind(path, who.as_deref(), &payload, decided).await };
-                tokio::spawn(async move { respond(made(answer.await)) });
-            }
+        let decided = match self.decide(path, who.as_deref(), payload) {
+            Ok(decided) => decided,
+            Err(reply) => return respond(made(reply)),
+        };
+        if let Some((decided, respond)) = self.finish_then(who.as_deref(), decided, made, respond) {
+            let (service, payload) = (Arc::clone(self), payload.to_vec());
+            let answer = async move { service.bind(path, who.as_deref(), &payload, decided).await };
+            tokio::spawn(async move { respond(made(answer.await)) });
         }
     }
 
     async fn answer(&self, path: Path, who: Option<&str>, payload: &[u8]) -> Reply {
         match self.decide(path, who, payload) {
-            Ok(decided) => self.bind(path, who, payload, decided).await,
             Err(reply) => reply,
+            Ok(decided) => {
+                let (promise, answer) = promise();
+                match self.finish_then(who, decided, |reply| reply, |reply| promise.answer(Ok(reply))) {
+                    None => answer.await.unwrap_or_else(|_| later()),
+                    Some((decided, _)) => self.bind(path, who, payload, decided).await,
+                }
+            }
         }
+    }
+
+    /// Makes the session identity of a decision durable if it has one, writes its line of the log, and calls `respond` as
+    /// [`Self::answer_then`] does. Returns the decision and the function if [`Self::bind`] is for it: a token that is uploaded,
+    /// or a session identity in a store that other servers change.
+    fn finish_then<T: Send + 'static, F: FnOnce(T) + Send + 'static>(
+        &self,
+        who: Option<&str>,
+        mut decided: Decided,
+        made: fn(Reply) -> T,
+        respond: F,
+    ) -> Option<(Decided, F)> {
+        let Some((session, grounds)) = decided.session.take() else {
+            self.note_then(who.unwrap_or_default().to_owned(), decided.outcome, made, respond);
+            return None;
+        };
+        let Some(grants) = self.grants.as_ref().filter(|_| decided.outcome.upload.is_none()) else {
+            return Some((Decided { session: Some((session, grounds)), ..decided }, respond));
+        };
+        if let Err(StateError::SessionUsed { of_another }) = self.state.begin_to_bind(&session) {
+            let outcome = used_before(&session.subscriber, &session.identity, of_another);
+            self.note_then(session.subscriber, outcome, made, respond);
+            return None;
+        }
+        let Outcome { reply, message, .. } = decided.outcome;
+        let record = granted(session.subscriber.clone(), message);
+        grants.push(&session, decided.now.as_micros() / 1_000_000, &record, then(made(reply), made, respond));
+        None
     }
 
     /// Decides on a request. The error is the response if nothing can be decided now.
@@ -243,24 +282,18 @@ impl<S: Store> Service<S> {
         respond: impl FnOnce(T) + Send + 'static,
     ) {
         let Outcome { reply, refused, message, .. } = outcome;
-        let reply = made(reply);
         match refused {
             Some(reason) => {
                 self.audit.note(Record { kind: Kind::Refusal, who, code: reason.code(), message });
-                respond(reply);
+                respond(made(reply));
             }
-            None => {
-                let record = Record { kind: Kind::Grant, who, code: "granted", message };
-                self.audit
-                    .write_then(record, move |written| respond(if written.is_ok() { reply } else { made(later()) }));
-            }
+            None => self.audit.write_then(&granted(who, message), then(made(reply), made, respond)),
         }
     }
 
     /// Records that a request was refused for its form. `who` is the device; `None` is a peer that proved nothing.
     pub(crate) fn refuse(&self, who: Option<&str>, code: &'static str, request: &str) {
-        let who = who.unwrap_or_default().to_owned();
-        self.audit.note(Record { kind: Kind::Refusal, who, code, message: format!("{request}: refused ({code})") });
+        self.audit.note(Record::refused(who.unwrap_or_default(), code, request));
     }
 
     /// Adds a device, in the name of an operator.
@@ -480,6 +513,15 @@ impl<S: Store> Service<S> {
     pub fn is_revoked(&self, token: &[u8]) -> bool {
         self.state.view().is_revoked(&token_hash::<HostCrypto>(token))
     }
+}
+
+fn granted(who: String, message: String) -> Record {
+    Record { kind: Kind::Grant, who, code: "granted", message }
+}
+
+/// Calls `respond` with the reply if it may leave.
+fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
+    Box::new(move |written| respond(if written.is_ok() { reply } else { made(later()) }))
 }
 
 fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {

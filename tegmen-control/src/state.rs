@@ -17,12 +17,15 @@ mod feed;
 mod happened;
 mod lease;
 mod rows;
+mod sessions;
 mod view;
 
 pub use device::{Credential, Device, NewDevice};
 pub use enrolment::{Enrolment, NotEnrolled};
 pub use happened::Happened;
-pub use view::{AcceptedSession, Grounds, InForce, View};
+pub use rows::AcceptedSession;
+pub(crate) use sessions::ManySessions;
+pub use view::{Grounds, InForce, View};
 
 use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};
 use crate::access::protokey::AcceptedBounds;
@@ -31,12 +34,13 @@ use device::Known;
 use feed::Feed;
 use lease::Lease;
 use rows::{PolicyHead, Revocation, Session};
+use sessions::SessionRows;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 use tegmen_base::hex::to_hex;
-use tegmen_store::store::{Entry, LeaseId, MAX_OPERATIONS, MAX_VALUE, Scan};
+use tegmen_store::store::{Entry, MAX_OPERATIONS, MAX_VALUE, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 use view::Loading;
 
@@ -176,9 +180,6 @@ pub enum StateError {
 pub const MAX_POLICY: usize = 15 * MAX_VALUE;
 /// Rows that are loaded at once.
 const PAGE: usize = 1000;
-/// Time and rows after which session identities get another lease.
-const LEASE_AGE: Duration = Duration::from_secs(600);
-const LEASE_ROWS: u32 = 4096;
 
 /// Changes of a device; what is `None` stays.
 #[derive(Debug, Default)]
@@ -204,17 +205,7 @@ pub struct DevicePage {
 pub struct State<S> {
     store: S,
     feed: Feed,
-    lease: Mutex<Option<SessionLease>>,
-    session_ttl: Duration,
-}
-
-/// The lease of the session identities that are accepted now.
-#[derive(Clone, Copy)]
-struct SessionLease {
-    id: LeaseId,
-    /// Seconds since 1970.
-    since: u64,
-    rows: u32,
+    session_rows: SessionRows,
 }
 
 impl<S: Store> State<S> {
@@ -236,9 +227,9 @@ impl<S: Store> State<S> {
         }
         loading.take(page.entries)?;
         let view = loading.finish()?;
+        let session_rows = SessionRows::new(bounds.sessions.lifetime, view.next_sessions);
         let feed = Feed::start(store.clone(), view, watcher)?;
-        let session_ttl = bounds.sessions.lifetime.saturating_add(LEASE_AGE);
-        Ok(Self { store, feed, lease: Mutex::new(None), session_ttl })
+        Ok(Self { store, feed, session_rows })
     }
 
     /// The rows in memory. A caller that decides holds the guard no longer than the decision takes.
@@ -416,6 +407,17 @@ impl<S: Store> State<S> {
     /// and has the change, and the caller decides again.
     /// [`StateError::Store`] if nothing is known; then the identity is lost, and no key may leave.
     pub async fn bind(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
+        if !self.is_alone() {
+            return self.bind_shared(session, grounds, now).await;
+        }
+        self.begin_to_bind(session)?;
+        let mut sessions = ManySessions::default();
+        sessions.add(session);
+        Ok(self.bind_many(&sessions, now).await?)
+    }
+
+    /// Makes a session identity durable as a row of its own, which the store takes once, whichever server writes it.
+    async fn bind_shared(&self, session: &AcceptedSession, grounds: &Grounds, now: u64) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, until, token } = session;
         let row = rows::session(identity);
         let token = token.as_deref().map(to_hex);
@@ -441,29 +443,6 @@ impl<S: Store> State<S> {
         let found = self.store.read(row.as_bytes(), None).await?;
         let session = found.entry.and_then(|entry| rows::read::<Session>(&entry.value).ok());
         Err(StateError::SessionUsed { of_another: session.is_some_and(|found| found.subscriber != *subscriber) })
-    }
-
-    /// The lease for another row of a session identity. A row lives at least as long as the identity is remembered.
-    async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
-        {
-            let mut current = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-            let usable = |lease: &&mut SessionLease| {
-                Some(lease.id) != ended
-                    && lease.rows < 2 * LEASE_ROWS
-                    && now.saturating_sub(lease.since) < LEASE_AGE.as_secs()
-            };
-            if let Some(lease) = current.as_mut().filter(usable) {
-                lease.rows = lease.rows.saturating_add(1);
-                // One caller asks for the next lease, and the others take this one until it is there.
-                if lease.rows != LEASE_ROWS {
-                    return Ok(lease.id);
-                }
-            }
-        }
-        let id = self.store.grant(self.session_ttl).await?;
-        let mut current = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(SessionLease { id, since: now, rows: 1 });
-        Ok(id)
     }
 
     /// Revokes a token, by its [hash](revocation::token_hash), for the devices that it concerns. `expires` is the time from

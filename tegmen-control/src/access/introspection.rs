@@ -10,7 +10,7 @@ use super::ace::{
 };
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
 use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::to_hex;
@@ -18,6 +18,9 @@ use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_coap::Code;
 use zeroize::Zeroizing;
+
+/// Bytes of memory for a message at first: most messages fit.
+const MESSAGE: usize = 192;
 
 /// Hint of a request with a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
@@ -170,11 +173,54 @@ impl Outcome {
     }
 }
 
-/// A response that grants, the session identity that was accepted, and the subject for the operator.
+/// A response that grants, and the session identity that was accepted.
 struct Granted {
     response: IntrospectionResponse,
     session: Option<String>,
-    about: String,
+}
+
+/// The kind of token that a request is about, by its hint.
+#[derive(Clone, Copy)]
+enum Asked {
+    Session(Mode),
+    Certificate,
+    Unknown,
+}
+
+impl Asked {
+    fn of(hint: Option<&Hint>) -> Self {
+        match hint {
+            None => Self::Session(Mode::Bound),
+            Some(Hint::Name(name)) if name == HINT_PROTOKEY => Self::Session(Mode::Bound),
+            Some(Hint::Name(name)) if name == HINT_PAPER => Self::Session(Mode::Paper),
+            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => Self::Certificate,
+            Some(_) => Self::Unknown,
+        }
+    }
+}
+
+/// The token of a request in a message for the operator.
+struct Subject<'t>(Asked, &'t [u8]);
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(asked, token) = self;
+        match asked {
+            Asked::Session(_) => {
+                f.write_str("the session ")?;
+                match SessionIdentity::parse(token) {
+                    Some(identity) => f.write_str(identity.as_str()),
+                    None => String::from_utf8_lossy(token).escape_debug().fmt(f),
+                }
+            }
+            Asked::Certificate if token.len() == DIGEST_LEN => {
+                f.write_str("the certificate ")?;
+                f.write_str(&to_hex(token))
+            }
+            Asked::Certificate => f.write_str("a certificate, without its SHA-256"),
+            Asked::Unknown => f.write_str("a token of a kind that this server does not know"),
+        }
+    }
 }
 
 /// Input of a decision.
@@ -200,73 +246,60 @@ impl<D: Devices> Introspection<'_, D> {
             Ok(request) => request,
             Err(error) => return refuse(Reason::Malformed(error), format!("{who} asks for something: {error}")),
         };
-        let granted = match &request.hint {
-            None => self.session::<C>(subscriber, request, Mode::Bound, now),
-            Some(Hint::Name(name)) if name == HINT_PROTOKEY => self.session::<C>(subscriber, request, Mode::Bound, now),
-            Some(Hint::Name(name)) if name == HINT_PAPER => self.session::<C>(subscriber, request, Mode::Paper, now),
-            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => self.certificate(subscriber, request),
-            Some(_) => Err((Reason::UnknownHint, "a token of a kind that this server does not know".to_owned())),
+        let asked = Asked::of(request.hint.as_ref());
+        let mut message = String::with_capacity(MESSAGE);
+        // Memory takes all text.
+        let _ = write!(message, "{who} asks for {}", Subject(asked, &request.token));
+        let granted = match asked {
+            Asked::Session(mode) => self.session::<C>(subscriber, request, mode, now),
+            Asked::Certificate => self.certificate(subscriber, request),
+            Asked::Unknown => Err(Reason::UnknownHint),
         };
         match granted {
-            Ok(Granted { response, session, about }) => Outcome {
-                reply: Reply { code: Code::CREATED, payload: response.encode(), max_age: None },
-                refused: None,
-                session,
-                token: None,
-                upload: None,
-                message: format!("{who} asks for {about}: granted"),
-            },
-            Err((reason, about)) => {
-                let rule = reason.rule().map_or_else(String::new, |rule| format!(": {}", self.policy.describe(rule)));
-                refuse(reason, format!("{who} asks for {about}{rule}"))
+            Ok(Granted { response, session }) => {
+                message.push_str(": granted");
+                let reply = Reply { code: Code::CREATED, payload: response.encode(), max_age: None };
+                Outcome { reply, refused: None, session, token: None, upload: None, message }
+            }
+            Err(reason) => {
+                if let Some(rule) = reason.rule() {
+                    let _ = write!(message, ": {}", self.policy.describe(rule));
+                }
+                refuse(reason, message)
             }
         }
     }
 
-    /// Grants the key of a session, or returns the reason of the refusal and its subject.
+    /// Grants the key of a session, or returns the reason of the refusal.
     fn session<C: Crypto>(
         &mut self,
         subscriber: Party<'_>,
         request: IntrospectionRequest,
         mode: Mode,
         now: Instant,
-    ) -> Result<Granted, (Reason, String)> {
+    ) -> Result<Granted, Reason> {
         let IntrospectionRequest { token, scope, .. } = request;
-        let about = || format!("the session {}", String::from_utf8_lossy(&token).escape_debug());
-        let refused = |reason| (reason, about());
-        let identity = SessionIdentity::parse(&token).ok_or_else(|| refused(Reason::NoIdentity))?;
+        let identity = SessionIdentity::parse(&token).ok_or(Reason::NoIdentity)?;
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
-        self.accepted.has_room(subscriber.name, now).map_err(|full| refused(Reason::Identity(full)))?;
-        let publisher = self.devices.publisher(identity.publisher());
-        let publisher = publisher.ok_or_else(|| refused(Reason::UnknownPublisher))?;
+        self.accepted.has_room(subscriber.name, now).map_err(Reason::Identity)?;
+        let publisher = self.devices.publisher(identity.publisher()).ok_or(Reason::UnknownPublisher)?;
         if publisher.mode != mode {
-            return Err(refused(Reason::OtherMode));
+            return Err(Reason::OtherMode);
         }
-        self.permit(subscriber, publisher.party.party(), scope.as_ref()).map_err(refused)?;
-        self.accepted.accept(identity, subscriber.name, now).map_err(|reason| refused(Reason::Identity(reason)))?;
+        self.permit(subscriber, publisher.party.party(), scope.as_ref())?;
+        self.accepted.accept(identity, subscriber.name, now).map_err(Reason::Identity)?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
         let response = self.response(publisher.party, cnf, scope);
-        Ok(Granted { response, session: Some(identity.as_str().to_owned()), about: about() })
+        Ok(Granted { response, session: Some(identity.as_str().to_owned()) })
     }
 
     /// Grants the rights at a publisher with a certificate, without a key.
-    fn certificate(&self, subscriber: Party<'_>, request: IntrospectionRequest) -> Result<Granted, (Reason, String)> {
-        let thumbprint: [u8; DIGEST_LEN] = match request.token.as_slice().try_into() {
-            Ok(thumbprint) => thumbprint,
-            Err(_) => return Err((Reason::NoIdentity, "a certificate, without its SHA-256".to_owned())),
-        };
-        let about = format!("the certificate {}", to_hex(&thumbprint));
-        let Some(publisher) = self.devices.certified(&thumbprint) else {
-            return Err((Reason::UnknownPublisher, about));
-        };
-        match self.permit(subscriber, publisher.party(), request.scope.as_ref()) {
-            Ok(()) => {
-                let response = self.response(publisher, None, request.scope);
-                Ok(Granted { response, session: None, about })
-            }
-            Err(reason) => Err((reason, about)),
-        }
+    fn certificate(&self, subscriber: Party<'_>, request: IntrospectionRequest) -> Result<Granted, Reason> {
+        let thumbprint: &[u8; DIGEST_LEN] = request.token.as_slice().try_into().map_err(|_| Reason::NoIdentity)?;
+        let publisher = self.devices.certified(thumbprint).ok_or(Reason::UnknownPublisher)?;
+        self.permit(subscriber, publisher.party(), request.scope.as_ref())?;
+        Ok(Granted { response: self.response(publisher, None, request.scope), session: None })
     }
 
     /// Permits all rights of the scope, or none: a request for more than the policy allows gets no smaller scope. Without a

@@ -1,7 +1,8 @@
 //! One line of the log.
 
 use serde::{Deserialize, Serialize};
-use tegmen_base::hex::to_hex;
+use std::io::Write as _;
+use tegmen_base::hex::digits;
 use tegmen_trust::digest::{Digest, sha256};
 
 /// Longest message of a record in bytes; a longer one is cut.
@@ -45,13 +46,32 @@ pub struct Record {
 }
 
 impl Record {
-    /// Writes the line with the number `n` behind a line with the hash `before`, without the line feed.
-    pub(super) fn line(&self, n: u64, before: &Digest, at: u64) -> Vec<u8> {
-        let Self { kind, who, code, message } = self;
-        let line = Line { n, prev: to_hex(before), at, kind: *kind, who: cut(who), code, message: cut(message) };
-        // The line has neither maps nor other content that JSON cannot have.
-        serde_json::to_vec(&line).unwrap_or_default()
+    /// The refusal of a request of `who`.
+    pub(crate) fn refused(who: &str, code: &'static str, request: &str) -> Self {
+        Self { kind: Kind::Refusal, who: who.to_owned(), code, message: format!("{request}: refused ({code})") }
     }
+
+    /// Appends the event as JSON, of which [`write_line`] makes a line. `at` is in seconds since 1970.
+    pub(super) fn write(&self, at: u64, out: &mut Vec<u8>) {
+        let Self { kind, who, code, message } = self;
+        let event = Happened { at, kind: *kind, who: cut(who), code, message: cut(message) };
+        // The event has neither maps nor other content that JSON cannot have, and memory takes all bytes.
+        let written = serde_json::to_writer(out, &event);
+        debug_assert!(written.is_ok(), "memory takes all bytes");
+    }
+}
+
+/// Appends the line of an event with the number `n` behind a line with the hash `before`, and a line feed. Returns the hash.
+pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8]) -> Digest {
+    let start = out.len();
+    // Memory takes all bytes.
+    let _ = write!(out, "{{\"n\":{n},\"prev\":\"");
+    before.iter().for_each(|byte| out.extend_from_slice(&digits(*byte)));
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(event.strip_prefix(b"{").unwrap_or(event));
+    let hash = hash(out.get(start..).unwrap_or_default());
+    out.push(b'\n');
+    hash
 }
 
 /// The first bytes of a text, to a whole character.
@@ -59,10 +79,9 @@ fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_MESSAGE)).unwrap_or(text)
 }
 
+/// The part of a line that does not belong to the chain.
 #[derive(Serialize)]
-struct Line<'a> {
-    n: u64,
-    prev: String,
+struct Happened<'a> {
     at: u64,
     kind: Kind,
     who: &'a str,

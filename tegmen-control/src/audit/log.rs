@@ -1,8 +1,7 @@
 //! The log of a running server.
 
 use super::head::Head;
-use super::line::{GENESIS, Kind, Link, MAX_LINE, Record, hash};
-use std::collections::VecDeque;
+use super::line::{GENESIS, Kind, Link, MAX_LINE, Record, hash, write_line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -87,7 +86,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Spool {
-    waiting: VecDeque<Waiting>,
+    waiting: Records,
+    /// True if those that come together are there: none of them waits for others.
+    is_whole: bool,
     /// Records that found no place.
     lost: u64,
     /// The reason why the last attempt to write failed.
@@ -95,14 +96,70 @@ struct Spool {
     closing: bool,
 }
 
+/// Records in the order in which they came, as JSON: the thread that writes takes no memory for them, and frees none.
+#[derive(Default)]
+pub(crate) struct Records {
+    text: Vec<u8>,
+    each: Vec<Waiting>,
+}
+
 struct Waiting {
-    record: Record,
-    at: u64,
+    /// The end of the record in the text.
+    end: usize,
     /// Called once, when the line is durable or is not written.
     then: Option<Then>,
 }
 
-type Then = Box<dyn FnOnce(Result<(), NotWritten>) + Send>;
+impl Records {
+    /// Adds a record, and the function that is called when its line is durable or is not written.
+    pub(crate) fn push(&mut self, record: &Record, then: Option<Then>) {
+        record.write(now(), &mut self.text);
+        self.each.push(Waiting { end: self.text.len(), then });
+    }
+
+    /// The number of records.
+    pub(crate) const fn len(&self) -> usize {
+        self.each.len()
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// The texts of the records.
+    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.each.iter().map(|waiting| waiting.end));
+        starts.zip(&self.each).map(|(start, waiting)| self.text.get(start..waiting.end).unwrap_or_default())
+    }
+
+    /// Appends the records of others that nobody waits for.
+    fn extend_unawaited(&mut self, others: &Self) {
+        for (text, waiting) in others.texts().zip(&others.each) {
+            if waiting.then.is_none() {
+                self.text.extend_from_slice(text);
+                self.each.push(Waiting { end: self.text.len(), then: None });
+            }
+        }
+    }
+
+    /// Appends other records.
+    fn append(&mut self, others: &mut Self) {
+        let start = self.text.len();
+        self.text.append(&mut others.text);
+        let behind = |waiting: Waiting| Waiting { end: waiting.end.saturating_add(start), ..waiting };
+        self.each.extend(others.each.drain(..).map(behind));
+    }
+
+    /// Calls those that wait with the result, and removes all records. The memory stays, within bounds.
+    pub(crate) fn answer(&mut self, result: &Result<(), NotWritten>) {
+        self.each.drain(..).filter_map(|waiting| waiting.then).for_each(|then| then(result.clone()));
+        self.text.clear();
+        self.text.shrink_to(KEPT);
+    }
+}
+
+/// Takes the result of a record, and returns quickly.
+pub(crate) type Then = Box<dyn FnOnce(Result<(), NotWritten>) + Send>;
 
 impl AuditLog {
     /// Opens a log, or begins one. Heads are signed by `signer`, into the file with the extension `.head` beside it.
@@ -149,19 +206,36 @@ impl AuditLog {
     /// [`NotWritten`]: the event must not take place.
     pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
         let (promise, answer) = promise();
-        self.write_then(record, |written| promise.answer(Ok(written)));
+        self.write_then(&record, Box::new(|written| promise.answer(Ok(written))));
         answer.await.unwrap_or_else(|error| Err(NotWritten(error.to_string())))
     }
 
     /// As [`Self::write`], and calls `then` with the result, on the thread that writes or on this one. `then` must return
     /// quickly.
-    pub fn write_then(&self, record: Record, then: impl FnOnce(Result<(), NotWritten>) + Send + 'static) {
+    pub(crate) fn write_then(&self, record: &Record, then: Then) {
         let spool = self.0.shared.lock();
         match spool.takes_grants(&self.0.shared.bounds) {
-            Ok(()) => self.0.shared.push(spool, Waiting { record, at: now(), then: Some(Box::new(then)) }),
+            Ok(()) => self.0.shared.push(spool, record, Some(then)),
             Err(not_written) => {
                 drop(spool);
                 then(Err(not_written));
+            }
+        }
+    }
+
+    /// As [`Self::write_then`] for many records that come together, which are gone from `records` then.
+    pub(crate) fn write_all(&self, records: &mut Records) {
+        let mut spool = self.0.shared.lock();
+        match spool.takes_grants(&self.0.shared.bounds) {
+            Ok(()) => {
+                spool.waiting.append(records);
+                spool.is_whole = true;
+                drop(spool);
+                self.0.shared.changed.notify_one();
+            }
+            Err(not_written) => {
+                drop(spool);
+                records.answer(&Err(not_written));
             }
         }
     }
@@ -174,7 +248,7 @@ impl AuditLog {
             spool.lost = spool.lost.saturating_add(1);
             return;
         }
-        self.0.shared.push(spool, Waiting { record, at: now(), then: None });
+        self.0.shared.push(spool, &record, None);
     }
 }
 
@@ -204,11 +278,12 @@ impl Shared {
     }
 
     /// Adds a record. The thread sleeps only while nothing waits.
-    fn push(&self, mut spool: MutexGuard<'_, Spool>, waiting: Waiting) {
+    fn push(&self, mut spool: MutexGuard<'_, Spool>, record: &Record, then: Option<Then>) {
         let is_first = spool.waiting.is_empty();
-        spool.waiting.push_back(waiting);
+        spool.waiting.push(record, then);
+        let is_enough = spool.waiting.len() == MOST_GATHERED;
         drop(spool);
-        if is_first {
+        if is_first || is_enough {
             self.changed.notify_one();
         }
     }
@@ -216,27 +291,32 @@ impl Shared {
     fn run(&self, mut writer: Writer) {
         // True after a batch of many records. The next record then waits for others, and one sync serves all of them.
         let mut gathers = false;
+        let (mut batch, mut lines) = (Records::default(), Vec::new());
         loop {
             let mut spool = self.lock();
             // After a failure the next attempt is a second later, whatever comes meanwhile.
             let pause = if spool.failed.is_some() { RETRY } else { writer.until_head() };
             let is_idle = |spool: &mut Spool| !spool.closing && (spool.waiting.is_empty() || spool.failed.is_some());
             spool = self.changed.wait_timeout_while(spool, pause, is_idle).unwrap_or_else(PoisonError::into_inner).0;
-            if gathers && !spool.closing && spool.waiting.len() < MOST_GATHERED {
-                drop(spool);
-                std::thread::sleep(GATHERING);
-                spool = self.lock();
+            if gathers {
+                let is_small =
+                    |spool: &mut Spool| !spool.closing && !spool.is_whole && spool.waiting.len() < MOST_GATHERED;
+                let gathered = self.changed.wait_timeout_while(spool, GATHERING, is_small);
+                spool = gathered.unwrap_or_else(PoisonError::into_inner).0;
             }
+            spool.is_whole = false;
             let closing = spool.closing;
-            let mut batch = std::mem::take(&mut spool.waiting);
+            std::mem::swap(&mut batch, &mut spool.waiting);
             gathers = batch.len() >= MANY;
             let (lost, had_failed) = (spool.lost, spool.failed.is_some());
             drop(spool);
 
+            let mut gap = Records::default();
             if lost > 0 || had_failed {
-                batch.push_front(Waiting { record: gap(lost), at: now(), then: None });
+                gap.push(&resumed(lost), None);
             }
-            let result = writer.append(&batch, self.longest.load(Ordering::Relaxed));
+            let records = gap.texts().chain(batch.texts());
+            let result = writer.append(records, &mut lines, self.longest.load(Ordering::Relaxed));
             let mut spool = self.lock();
             match result {
                 Ok(()) => {
@@ -248,22 +328,20 @@ impl Shared {
                             "the audit log is written again; {lost} records of refusals and revocations are lost"
                         );
                     }
-                    batch.into_iter().filter_map(|waiting| waiting.then).for_each(|then| then(Ok(())));
+                    batch.answer(&Ok(()));
                 }
                 Err(why) => {
                     spool.failed = Some(why.clone());
                     // The rest waits before what came meanwhile. A caller that waits for a line is refused.
-                    let gap = usize::from(lost > 0 || had_failed);
-                    let (refused, mut rest): (VecDeque<_>, VecDeque<_>) =
-                        batch.into_iter().skip(gap).partition(|waiting| waiting.then.is_some());
+                    let mut rest = Records::default();
+                    rest.extend_unawaited(&batch);
                     rest.append(&mut spool.waiting);
                     spool.waiting = rest;
                     drop(spool);
                     if !had_failed {
                         tracing::error!("{}", NotWritten(why.clone()));
                     }
-                    let refused = refused.into_iter().filter_map(|waiting| waiting.then);
-                    refused.for_each(|then| then(Err(NotWritten(why.clone()))));
+                    batch.answer(&Err(NotWritten(why)));
                 }
             }
             writer.sign_head(closing);
@@ -274,7 +352,7 @@ impl Shared {
     }
 }
 
-fn gap(lost: u64) -> Record {
+fn resumed(lost: u64) -> Record {
     let message = format!("the log could not be written; {lost} records of revocations and refusals are lost");
     Record { kind: Kind::Server, who: String::new(), code: "resumed", message }
 }
@@ -331,18 +409,22 @@ impl Writer {
         Ok(Self { file, head_file, signer, head_every, len, lines, last, has_rest, signed, signed_at })
     }
 
-    /// Writes records and makes them durable: all or, after an error, none. Returns the reason.
-    fn append(&mut self, batch: &VecDeque<Waiting>, longest: u64) -> Result<(), String> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let (mut text, mut lines, mut last) = (Vec::new(), self.lines, self.last);
-        for Waiting { record, at, .. } in batch {
+    /// Writes records and makes them durable: all or, after an error, none. Returns the reason. `text` is memory for their lines.
+    fn append<'r>(
+        &mut self,
+        records: impl Iterator<Item = &'r [u8]>,
+        text: &mut Vec<u8>,
+        longest: u64,
+    ) -> Result<(), String> {
+        text.clear();
+        text.shrink_to(KEPT);
+        let (mut lines, mut last) = (self.lines, self.last);
+        for record in records {
             lines = lines.saturating_add(1);
-            let line = record.line(lines, &last, *at);
-            last = hash(&line);
-            text.extend_from_slice(&line);
-            text.push(b'\n');
+            last = write_line(text, lines, &last, record);
+        }
+        if text.is_empty() {
+            return Ok(());
         }
         let len = self.len.saturating_add(text.len() as u64);
         if len > longest {
@@ -350,7 +432,7 @@ impl Writer {
                 "it would have more than {longest} bytes: raise its bound, or move it away and start again"
             ));
         }
-        self.write(&text).map_err(|error| error.to_string())?;
+        self.write(text).map_err(|error| error.to_string())?;
         (self.len, self.lines, self.last) = (len, lines, last);
         Ok(())
     }
@@ -410,10 +492,13 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
 const END: u64 = 2 * MAX_LINE as u64;
 
 /// The time for which a record waits for others after a batch of at least [`MANY`] records.
-const GATHERING: Duration = Duration::from_micros(500);
+const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
 /// The number of records from which on none waits for others.
 const MOST_GATHERED: usize = 256;
+
+/// Bytes of records, and of their lines, for which memory stays.
+const KEPT: usize = 1 << 20;
 
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);

@@ -27,7 +27,7 @@ impl<S: Store> State<S> {
             Happened::DeviceRemoved(name) => Some(name),
             _ => None,
         };
-        Ok((changes.changes.iter().filter_map(Happened::of).filter_map(left).collect(), changes.through))
+        Ok((changes.changes.iter().flat_map(Happened::of).filter_map(left).collect(), changes.through))
     }
 
     /// True if the store has no enabled device of this name that was added before this revision.

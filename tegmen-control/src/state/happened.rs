@@ -1,7 +1,7 @@
 //! Changes of rows, as an operator follows them.
 
 use super::device::{Device, Known};
-use super::rows::{self, PolicyHead, Revocation, Row, Session};
+use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
 use crate::access::ace::trl::TokenHash;
 use tegmen_store::store::Changed;
 
@@ -46,8 +46,22 @@ pub enum Happened {
 }
 
 impl Happened {
-    /// The meaning of a change; `None` for a row of another kind, or one that cannot be read.
-    pub fn of(change: &Changed) -> Option<Self> {
+    /// The meaning of a change: more than one for a row of many session identities, and none for a row of another kind, or one
+    /// that cannot be read.
+    pub fn of(change: &Changed) -> Vec<Self> {
+        if let (Some(Row::Sessions(_)), Some(entry)) = (Row::of(&change.key), &change.entry) {
+            let sessions = rows::plain(&entry.value).and_then(rows::read_sessions).unwrap_or_default();
+            return sessions.into_iter().map(Self::accepted).collect();
+        }
+        Self::one(change).into_iter().collect()
+    }
+
+    fn accepted(session: AcceptedSession) -> Self {
+        let AcceptedSession { identity, subscriber, until, .. } = session;
+        Self::SessionAccepted { identity, subscriber, until }
+    }
+
+    fn one(change: &Changed) -> Option<Self> {
         let row = Row::of(&change.key)?;
         let Some(entry) = &change.entry else {
             return match row {
@@ -68,15 +82,12 @@ impl Happened {
                 let PolicyHead { file, by, at, .. } = rows::read(&entry.value).ok()?;
                 Self::PolicyApplied { file, by, at }
             }
-            Row::Session(identity) => {
-                let Session { subscriber, until, .. } = rows::read(&entry.value).ok()?;
-                Self::SessionAccepted { identity: identity.to_owned(), subscriber, until }
-            }
+            Row::Session(identity) => Self::accepted(rows::read_session(identity, &entry.value).ok()?),
             Row::Revoked(hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value).ok()?;
                 Self::TokenRevoked { hash, expires, concerned }
             }
-            Row::Digest(_) | Row::Part(_) | Row::Enrolment(_) => return None,
+            Row::Digest(_) | Row::Part(_) | Row::Enrolment(_) | Row::Sessions(_) => return None,
         })
     }
 }

@@ -6,6 +6,7 @@
 //! access/policy               the policy in force: its file, who applied it, and its number of parts
 //! access/policy/part/NN       a part of its text
 //! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
+//! access/session/+HEX         many of them, in a store that one server has alone (CBOR); HEX is the number of the row
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
 //! access/enrolment/NAME       a device that may enrol: its one-time key as hash and derived key, sealed
 //! access/beat                 nothing; servers that share the store write it so that each knows the age of its view
@@ -13,10 +14,13 @@
 
 use super::device::Known;
 use crate::access::ace::trl::TokenHash;
+use crate::access::protokey::SessionIdentity;
+use minicbor::{Decoder, Encoder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::time::Instant;
 use tegmen_store::Value;
 use tegmen_store::store::Entry;
 
@@ -28,6 +32,9 @@ const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
 const SESSIONS: &str = "access/session/";
+/// The beginning of a number in place of an identity, which no identity has. An earlier version does not take such a row for one
+/// that it may ignore: it does not start.
+const MANY: char = '+';
 const REVOKED: &str = "access/revoked/";
 const ENROLMENTS: &str = "access/enrolment/";
 pub(super) const BEAT: &str = "access/beat";
@@ -39,6 +46,7 @@ pub(super) enum Row<'k> {
     Policy,
     Part(u8),
     Session(&'k str),
+    Sessions(u64),
     Revoked(TokenHash),
     Enrolment(&'k str),
 }
@@ -53,7 +61,11 @@ impl<'k> Row<'k> {
         let device = || key.strip_prefix(DEVICES).map(Self::Device);
         let digest = || Some(Self::Digest(from_hex(key.strip_prefix(DIGESTS)?)?.try_into().ok()?));
         let part = || Some(Self::Part(key.strip_prefix(PARTS)?.parse().ok()?));
-        let session = || key.strip_prefix(SESSIONS).map(Self::Session);
+        let session = || {
+            let name = key.strip_prefix(SESSIONS)?;
+            let number = name.strip_prefix(MANY).map(|number| u64::from_str_radix(number, 16).map(Self::Sessions));
+            number.unwrap_or(Ok(Self::Session(name))).ok()
+        };
         let revoked = || Some(Self::Revoked(from_hex(key.strip_prefix(REVOKED)?)?));
         let enrolment = || key.strip_prefix(ENROLMENTS).map(Self::Enrolment);
         device().or_else(digest).or_else(part).or_else(session).or_else(revoked).or_else(enrolment)
@@ -74,6 +86,10 @@ pub(super) fn part(number: u8) -> String {
 
 pub(super) fn session(identity: &str) -> String {
     format!("{SESSIONS}{identity}")
+}
+
+pub(super) fn sessions(number: u64) -> String {
+    format!("{SESSIONS}{MANY}{number:016x}")
 }
 
 pub(super) fn revoked(hash: &[u8]) -> String {
@@ -98,6 +114,31 @@ pub(super) struct PolicyHead {
 }
 
 /// A session identity that was accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AcceptedSession {
+    /// The identity.
+    pub identity: String,
+    /// The subscriber that has the key.
+    pub subscriber: String,
+    /// Time until which the identity is remembered, in seconds since 1970.
+    pub until: u64,
+    /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
+    pub token: Option<TokenHash>,
+}
+
+impl AcceptedSession {
+    /// Time until which the identity is remembered.
+    pub(super) fn end(&self) -> Instant {
+        Instant::from_micros(self.until.saturating_mul(1_000_000))
+    }
+
+    /// The publisher.
+    pub fn publisher(&self) -> &str {
+        SessionIdentity::parse(self.identity.as_bytes()).map_or("", |identity| identity.publisher())
+    }
+}
+
+/// The row of one session identity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Session {
@@ -118,16 +159,59 @@ pub(super) struct Revocation {
     pub(super) concerned: Vec<String>,
 }
 
+/// Most bytes that [`add_session`] adds.
+pub(super) const LONGEST_SESSION: usize = 512;
+
+/// Adds a session identity to the content of a row of many: an array of the identity, the subscriber, the time in seconds since
+/// 1970 until which the identity is remembered, and the hash of the access token if there is one.
+pub(super) fn add_session(row: &mut Vec<u8>, session: &AcceptedSession) {
+    let AcceptedSession { identity, subscriber, until, token } = session;
+    let mut encoder = Encoder::new(row);
+    let written = encoder.array(3_u64.saturating_add(u64::from(token.is_some())));
+    let written = written.and_then(|encoder| encoder.str(identity)?.str(subscriber)?.u64(*until));
+    let written = written.and_then(|encoder| token.as_deref().map_or(Ok(()), |token| encoder.bytes(token).map(drop)));
+    debug_assert!(written.is_ok(), "memory takes all bytes");
+}
+
+/// Reads a row of many session identities; the fault if it is none.
+pub(super) fn read_sessions(bytes: &[u8]) -> Result<Vec<AcceptedSession>, String> {
+    let (mut decoder, mut sessions) = (Decoder::new(bytes), Vec::new());
+    while decoder.position() < bytes.len() {
+        let session = read_one(&mut decoder).map_err(|error| error.to_string())?;
+        sessions.push(session.ok_or("it has something else than session identities")?);
+    }
+    Ok(sessions)
+}
+
+fn read_one(decoder: &mut Decoder<'_>) -> Result<Option<AcceptedSession>, minicbor::decode::Error> {
+    let len = decoder.array()?;
+    let (identity, subscriber, until) = (decoder.str()?.to_owned(), decoder.str()?.to_owned(), decoder.u64()?);
+    let token = if len == Some(4) { Some(decoder.bytes()?.to_owned()) } else { None };
+    let session = AcceptedSession { identity, subscriber, until, token };
+    Ok(matches!(len, Some(3 | 4)).then_some(session))
+}
+
+/// Reads the row of one session identity; the fault if it is none.
+pub(super) fn read_session(identity: &str, value: &Value) -> Result<AcceptedSession, String> {
+    let Session { subscriber, until, token } = read(value)?;
+    let token = token.as_deref().and_then(from_hex);
+    Ok(AcceptedSession { identity: identity.to_owned(), subscriber, until, token })
+}
+
 /// Writes a row of JSON.
 pub(super) fn json(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
 }
 
+/// The content of a row that is stored in clear.
+pub(super) fn plain(value: &Value) -> Result<&[u8], String> {
+    value.plain().ok_or_else(|| "it is not stored in clear".to_owned())
+}
+
 /// Reads a row of JSON; the fault if it is none.
 pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    let text = value.plain().ok_or("it is not stored in clear")?;
-    serde_json::from_slice(text).map_err(|error| error.to_string())
+    serde_json::from_slice(plain(value)?).map_err(|error| error.to_string())
 }
 
 /// Reads a row of a device; the fault if it is none.

@@ -3,6 +3,7 @@
 mod crashes;
 mod enrolment;
 mod lost;
+mod sessions;
 mod shared;
 
 use super::*;
@@ -160,7 +161,7 @@ fn a_policy_that_fails_its_own_tests_is_not_applied() {
     assert_eq!(scene.open().view().in_force().policy.rules(), 0);
 }
 
-fn ask(state: &State<Database>, subscriber: &str, identity: &str) -> Option<Reason> {
+fn ask<S: Store>(state: &State<S>, subscriber: &str, identity: &str) -> Option<Reason> {
     let request = crate::access::ace::IntrospectionRequest { token: identity.into(), ..Default::default() };
     let outcome = state.view().introspect::<RustCrypto>(Some(subscriber), &request.encode(), NOW);
     outcome.refused

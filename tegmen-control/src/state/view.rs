@@ -3,18 +3,17 @@
 use super::device::{Device, Known};
 use super::enrolment::{Enrolment, Pending};
 use super::lease::Lease;
-use super::rows::{self, PolicyHead, Revocation, Row, Session};
-use super::{Bounds, StateFault};
+use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
+use super::{Bounds, StateError, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
-use crate::access::protokey::{Accepted, AcceptedIdentity, SessionIdentity};
+use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
-use tegmen_base::hex::from_hex;
 use tegmen_base::time::Instant;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
@@ -27,26 +26,6 @@ pub struct InForce {
     pub policy: Arc<TestedPolicy>,
     /// The revision that applied it; [`Revision::ABSENT`] if none was applied.
     pub revision: Revision,
-}
-
-/// A session identity that was accepted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AcceptedSession {
-    /// The identity.
-    pub identity: String,
-    /// The subscriber that has the key.
-    pub subscriber: String,
-    /// Time until which the identity is remembered, in seconds since 1970.
-    pub until: u64,
-    /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
-    pub token: Option<TokenHash>,
-}
-
-impl AcceptedSession {
-    /// The publisher.
-    pub fn publisher(&self) -> &str {
-        SessionIdentity::parse(self.identity.as_bytes()).map_or("", |identity| identity.publisher())
-    }
 }
 
 /// The state of a server at one revision of the store.
@@ -65,6 +44,8 @@ pub struct View {
     /// The devices whose revocation list changed since [`Self::take_concerned`].
     concerned: BTreeSet<String>,
     lifetime: u64,
+    /// The number of the next row of many session identities.
+    pub(super) next_sessions: u64,
 }
 
 /// The rows on which a grant was decided, with their revisions; none if no other server changes them.
@@ -166,9 +147,9 @@ impl View {
             }
             // This server accepted it.
             Row::Session(identity) if self.accepted.has(identity) => {}
-            Row::Session(identity) => {
-                self.remember(identity, rows::read(&entry.value)?);
-            }
+            Row::Session(identity) => self.remember(rows::read_session(identity, &entry.value)?),
+            // No other server writes such rows, and this one remembers an identity before it writes it.
+            Row::Sessions(_) => {}
             Row::Revoked(hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
                 let known = concerned.iter().filter(|name| self.devices.known.contains_key(*name));
@@ -186,16 +167,27 @@ impl View {
             Row::Enrolment(name) => drop(self.enrolments.remove(*name)),
             Row::Part(number) => drop(self.parts.remove(number)),
             // A session identity ends by its time, and a policy is only replaced.
-            Row::Session(_) | Row::Policy | Row::Revoked(_) => {}
+            Row::Session(_) | Row::Sessions(_) | Row::Policy | Row::Revoked(_) => {}
         }
     }
 
-    fn remember(&mut self, identity: &str, session: Session) {
+    fn remember(&mut self, session: AcceptedSession) {
+        let AcceptedSession { identity, subscriber, token, .. } = &session;
         if let Some(identity) = SessionIdentity::parse(identity.as_bytes()) {
-            let until = Instant::from_micros(session.until.saturating_mul(1_000_000));
-            let token = session.token.and_then(|digits| from_hex(&digits)).map(Vec::into_boxed_slice);
-            self.accepted.remember(identity, &session.subscriber, until, token);
+            self.accepted.remember(identity, subscriber, session.end(), token.as_deref().map(Into::into));
         }
+    }
+
+    /// Notes that a session identity goes to the store now, which happens once.
+    ///
+    /// # Errors
+    /// [`StateError::SessionUsed`] if the store has the identity, or is about to.
+    pub(super) fn bind(&mut self, session: &AcceptedSession) -> Result<(), StateError> {
+        let AcceptedSession { identity, subscriber, token, .. } = session;
+        // Every identity was read from a request, or made from one that was.
+        let Some(identity) = SessionIdentity::parse(identity.as_bytes()) else { return Ok(()) };
+        let bound = self.accepted.bind(identity, subscriber, session.end(), token.as_deref());
+        bound.map_err(|reason| StateError::SessionUsed { of_another: reason == NotAccepted::OfAnother })
     }
 
     /// Takes the policy of the rows into force.
@@ -400,7 +392,7 @@ pub(super) struct Loading {
     view: View,
     /// Kept apart until their number is known, so that the table does not grow.
     devices: Vec<(String, Known)>,
-    sessions: Vec<(String, Session)>,
+    sessions: Vec<AcceptedSession>,
     policy: Revision,
 }
 
@@ -419,6 +411,7 @@ impl Loading {
             revoked: RevocationList::starting_at(bounds.revoked, at.0.saturating_mul(UPDATES)),
             concerned: BTreeSet::new(),
             lifetime: bounds.lifetime,
+            next_sessions: 0,
         };
         Self { view, devices: Vec::new(), sessions: Vec::new(), policy: Revision::ABSENT }
     }
@@ -430,7 +423,11 @@ impl Loading {
 
     fn take_one(&mut self, entry: &Entry) -> Result<(), String> {
         match Row::of(&entry.key) {
-            Some(Row::Session(identity)) => self.sessions.push((identity.to_owned(), rows::read(&entry.value)?)),
+            Some(Row::Session(identity)) => self.sessions.push(rows::read_session(identity, &entry.value)?),
+            Some(Row::Sessions(number)) => {
+                self.sessions.append(&mut rows::read_sessions(rows::plain(&entry.value)?)?);
+                self.view.next_sessions = self.view.next_sessions.max(number.saturating_add(1));
+            }
             Some(Row::Revoked(hash)) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
                 self.view.revoked.load(hash, expires, concerned);
@@ -454,10 +451,8 @@ impl Loading {
     pub(super) fn finish(self) -> Result<View, StateFault> {
         let Self { mut view, devices, mut sessions, policy } = self;
         view.devices.known = devices.into_iter().collect();
-        sessions.sort_unstable_by_key(|(_, one)| one.until);
-        for (identity, session) in sessions {
-            view.remember(&identity, session);
-        }
+        sessions.sort_unstable_by_key(|session| session.until);
+        sessions.into_iter().for_each(|session| view.remember(session));
         let View { devices, revoked, .. } = &mut view;
         revoked.register_concerned(|name| devices.known.contains_key(name));
         view.policy_of(policy).map_err(|why| fault(rows::POLICY.as_bytes(), why))?;

@@ -41,6 +41,8 @@ struct Entry {
     until: Instant,
     /// The hash of the access token of the session.
     token: Option<Box<[u8]>>,
+    /// True if a store has the identity, or is about to: see [`Accepted::bind`].
+    is_bound: bool,
 }
 
 /// An identity that was accepted.
@@ -60,10 +62,16 @@ pub struct AcceptedIdentity<'a> {
 /// identity twice.
 pub struct Accepted {
     bounds: AcceptedBounds,
-    entries: HashMap<Box<str>, Entry>,
+    entries: HashMap<Arc<str>, Entry>,
     /// In the order in which they end, which is that of their acceptance.
-    order: VecDeque<Box<str>>,
-    each: HashMap<Arc<str>, usize>,
+    order: VecDeque<(Instant, Arc<str>)>,
+    each: HashMap<Arc<str>, Each>,
+}
+
+/// The identities of one subscriber.
+struct Each {
+    name: Arc<str>,
+    count: usize,
 }
 
 impl Accepted {
@@ -82,7 +90,7 @@ impl Accepted {
             return Err(NotAccepted::Full);
         }
         match self.each.get(subscriber) {
-            Some(count) if *count >= self.bounds.each => Err(NotAccepted::TooMany),
+            Some(Each { count, .. }) if *count >= self.bounds.each => Err(NotAccepted::TooMany),
             _ => Ok(()),
         }
     }
@@ -97,8 +105,34 @@ impl Accepted {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
         self.has_room(subscriber, now)?;
-        self.insert(identity, subscriber, now.after(self.bounds.lifetime), None);
+        self.insert(identity, subscriber, now.after(self.bounds.lifetime), None, false);
         Ok(())
+    }
+
+    /// Notes that an identity goes to the store now, in the name of this subscriber, which happens once. One that is not in the
+    /// table is remembered until this time.
+    ///
+    /// # Errors
+    /// [`NotAccepted::Used`] or [`NotAccepted::OfAnother`] if the store has the identity, or is about to.
+    pub(crate) fn bind(
+        &mut self,
+        identity: SessionIdentity<'_>,
+        subscriber: &str,
+        until: Instant,
+        token: Option<&[u8]>,
+    ) -> Result<(), NotAccepted> {
+        match self.entries.get_mut(identity.as_str()) {
+            None => {
+                self.insert(identity, subscriber, until, token.map(Into::into), true);
+                Ok(())
+            }
+            Some(entry) if *entry.subscriber != *subscriber => Err(NotAccepted::OfAnother),
+            Some(Entry { is_bound: is_bound @ false, .. }) => {
+                *is_bound = true;
+                Ok(())
+            }
+            Some(_) => Err(NotAccepted::Used),
+        }
     }
 
     /// True if this identity is remembered.
@@ -123,19 +157,32 @@ impl Accepted {
         token: Option<Box<[u8]>>,
     ) {
         if !self.has(identity.as_str()) {
-            self.insert(identity, subscriber, until, token);
+            self.insert(identity, subscriber, until, token, true);
         }
     }
 
-    fn insert(&mut self, identity: SessionIdentity<'_>, subscriber: &str, until: Instant, token: Option<Box<[u8]>>) {
-        let subscriber = match self.each.get_key_value(subscriber) {
-            Some((name, _)) => Arc::clone(name),
-            None => Arc::from(subscriber),
+    fn insert(
+        &mut self,
+        identity: SessionIdentity<'_>,
+        subscriber: &str,
+        until: Instant,
+        token: Option<Box<[u8]>>,
+        is_bound: bool,
+    ) {
+        let subscriber = match self.each.get_mut(subscriber) {
+            Some(Each { name, count }) => {
+                *count = count.saturating_add(1);
+                Arc::clone(name)
+            }
+            None => {
+                let name: Arc<str> = subscriber.into();
+                self.each.insert(Arc::clone(&name), Each { name: Arc::clone(&name), count: 1 });
+                name
+            }
         };
-        let count = self.each.entry(Arc::clone(&subscriber)).or_default();
-        *count = count.saturating_add(1);
-        self.entries.insert(identity.as_str().into(), Entry { subscriber, until, token });
-        self.order.push_back(identity.as_str().into());
+        let identity: Arc<str> = identity.as_str().into();
+        self.entries.insert(Arc::clone(&identity), Entry { subscriber, until, token, is_bound });
+        self.order.push_back((until, identity));
     }
 
     /// Forgets an identity whose key was given to nobody.
@@ -146,7 +193,7 @@ impl Accepted {
     }
 
     fn count_down(&mut self, subscriber: &str) {
-        if let Some(count) = self.each.get_mut(subscriber) {
+        if let Some(Each { count, .. }) = self.each.get_mut(subscriber) {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.each.remove(subscriber);
@@ -161,7 +208,7 @@ impl Accepted {
 
     /// The identities that are remembered.
     pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
-        self.entries.iter().map(|(identity, Entry { subscriber, until, token })| AcceptedIdentity {
+        self.entries.iter().map(|(identity, Entry { subscriber, until, token, .. })| AcceptedIdentity {
             identity,
             subscriber,
             until: *until,
@@ -180,13 +227,11 @@ impl Accepted {
     }
 
     fn forget(&mut self, now: Instant) {
-        while let Some(identity) = self.order.front() {
-            if self.entries.get(identity).is_some_and(|entry| entry.until > now) {
-                break;
-            }
-            let ended = self.order.pop_front().and_then(|identity| self.entries.remove(&identity));
-            // One that was taken back has no entry.
-            if let Some(Entry { subscriber, .. }) = ended {
+        while let Some((until, identity)) = self.order.pop_front_if(|(until, _)| *until <= now) {
+            // One that was taken back has no entry, or a later one if it was accepted again.
+            if self.entries.get(&identity).is_some_and(|entry| entry.until <= until)
+                && let Some(Entry { subscriber, .. }) = self.entries.remove(&identity)
+            {
                 self.count_down(&subscriber);
             }
         }

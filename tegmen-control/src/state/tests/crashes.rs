@@ -8,7 +8,7 @@ use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
 /// The time of a power cut, relative to a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Moment {
+pub(super) enum Moment {
     /// The store has the transaction, but not the disk.
     BeforeCommit,
     /// The disk has the transaction, and the server has not heard of it.
@@ -17,10 +17,10 @@ enum Moment {
 
 /// A database whose power is cut at a transaction.
 #[derive(Clone)]
-struct Cut {
-    database: Database,
-    transactions: Arc<AtomicUsize>,
-    at: (usize, Moment),
+pub(super) struct Cut {
+    pub(super) database: Database,
+    pub(super) transactions: Arc<AtomicUsize>,
+    pub(super) at: (usize, Moment),
 }
 
 impl Store for Cut {

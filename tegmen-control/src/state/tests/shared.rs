@@ -6,6 +6,7 @@ use crate::access::ace::IntrospectionRequest;
 use crate::access::ace::trl::{self, Cursor};
 use crate::audit::{AuditBounds, AuditLog};
 use crate::service::Service;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 use std::time::Duration;
@@ -145,14 +146,14 @@ fn a_beat_notices_that_the_store_went_back() {
 }
 
 /// The service of a state, with a log.
-fn serve(scene: &Scene, state: State<Part>) -> Service<Part> {
+pub(super) fn serve<S: Store>(scene: &Scene, state: State<S>) -> Service<S> {
     let pair = rcgen::KeyPair::generate().expect("a key");
     let signer = SoftwareKey::from_pem(pair.serialize_pem().as_bytes()).expect("a key");
     let audit = AuditLog::open(&scene.0.join("audit.log"), Arc::new(signer), AuditBounds::default()).expect("a log");
     Service::new(state, audit).expect("randomness")
 }
 
-fn request(identity: &str) -> Vec<u8> {
+pub(super) fn request(identity: &str) -> Vec<u8> {
     IntrospectionRequest { token: identity.into(), ..Default::default() }.encode().to_vec()
 }
 

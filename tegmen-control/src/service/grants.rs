@@ -1,0 +1,130 @@
+//! Grants of the keys of sessions in a store that the server has alone: a thread makes the session identities durable that came
+//! meanwhile, by one commit, then writes their lines of the audit log, and so on.
+
+use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
+use crate::state::{AcceptedSession, ManySessions, State};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tegmen_store::Store;
+use tokio::runtime::Runtime;
+
+/// The grants that wait, and the thread. It ends when this is dropped, after it has done everything that waits.
+pub(super) struct Grants {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Batch>,
+    /// Memory for the next one.
+    spare: Batch,
+    closing: bool,
+}
+
+/// Grants that one commit makes durable.
+#[derive(Default)]
+struct Batch {
+    sessions: ManySessions,
+    /// Their lines of the audit log, and the callers that wait.
+    records: Records,
+    /// The time of the last of them, in seconds since 1970.
+    now: u64,
+}
+
+impl Grants {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The error of the system, if it gives no thread.
+    pub(super) fn start<S: Store>(state: &Arc<State<S>>, audit: &AuditLog) -> std::io::Result<Self> {
+        let (shared, state, audit) = (Arc::<Shared>::default(), Arc::clone(state), audit.clone());
+        let of_thread = Arc::clone(&shared);
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let thread = std::thread::Builder::new().name("tegmen-grants".to_owned());
+        let thread = Some(thread.spawn(move || of_thread.run(&runtime, &state, &audit))?);
+        Ok(Self { shared, thread })
+    }
+
+    /// Adds a grant. `then` is called once, on another thread: when the session identity and the line are durable, or one of
+    /// them is not. It must return quickly. `now` is in seconds since 1970.
+    pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
+        let mut queue = self.shared.lock();
+        let is_first = queue.waiting.is_empty();
+        let last = queue.waiting.pop_back_if(|batch| batch.sessions.has_room());
+        let mut batch = last.unwrap_or_else(|| std::mem::take(&mut queue.spare));
+        batch.sessions.add(session);
+        batch.records.push(record, Some(then));
+        batch.now = now;
+        let is_full = batch.records.len() == MOST_GATHERED;
+        queue.waiting.push_back(batch);
+        drop(queue);
+        if is_first || is_full {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Grants {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run<S: Store>(&self, runtime: &Runtime, state: &State<S>, audit: &AuditLog) {
+        // True after a commit of many. The next grant then waits for others, and one commit serves all of them.
+        let mut gathers = false;
+        loop {
+            let is_idle = |queue: &mut Queue| !queue.closing && queue.waiting.is_empty();
+            let mut queue = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+            if gathers {
+                let is_small = |queue: &mut Queue| {
+                    !queue.closing && queue.waiting.front().is_some_and(|batch| batch.records.len() < MOST_GATHERED)
+                };
+                let gathered = self.changed.wait_timeout_while(queue, GATHERING, is_small);
+                queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let Some(mut batch) = queue.waiting.pop_front() else { return };
+            drop(queue);
+            gathers = batch.records.len() >= MANY;
+            match runtime.block_on(state.bind_many(&batch.sessions, batch.now)) {
+                Ok(()) => audit.write_all(&mut batch.records),
+                Err(error) => {
+                    for AcceptedSession { identity, subscriber, .. } in batch.sessions.sessions() {
+                        audit.note(Record::refused(
+                            &subscriber,
+                            "not-stored",
+                            &format!("the session {identity}: {error}"),
+                        ));
+                    }
+                    batch.records.answer(&Err(NotWritten(error.to_string())));
+                }
+            }
+            batch.sessions.clear();
+            self.lock().spare = batch;
+        }
+    }
+}
+
+/// The time for which a grant waits for others after a commit of at least [`MANY`].
+const GATHERING: Duration = Duration::from_millis(1);
+const MANY: usize = 8;
+/// The number of grants from which on none waits for others.
+const MOST_GATHERED: usize = 256;
