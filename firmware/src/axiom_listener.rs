@@ -3,45 +3,87 @@
 
 use super::Provider;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
+use super::lamp::{Lamp, RESPONSE_LEN, SENDERS, Waiting, is_request};
 use tegmen::address::Address;
 use tegmen::axiom::{Opened, Proof, Rekeyed, Unverified};
 use tegmen::buf::Frame;
-use tegmen::coap::handler::{AnyAuthenticated, Served, serve};
-use tegmen::coap::{
-    Authorized, Builder, Code, Handler, MessageRef, MessageType, NoResponse, OptionNumber, Request, Response,
-};
+use tegmen::coap::handler::AnyAuthenticated;
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, Request};
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Discard;
 use tegmen::dtls::Records;
-use tegmen::identity::{Identity, Principal, Protection};
+use tegmen::identity::{Identity, Principal, Protection, SenderId};
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// The listener.
-pub struct Listener<F> {
+/// The listener, which protects its responses by `R`.
+pub struct Listener<F, R = InGroup> {
     /// The member.
     pub group: Provisioned<F, SENDERS, 0>,
+    /// The protection of the responses.
+    pub responses: R,
     lamp: Lamp,
     /// The time before which the listener sends no challenge.
     challenges_from: Instant,
-    /// A response with its protection.
-    response: [u8; RESPONSE_LEN],
-    waiting: Option<Waiting>,
+    waiting: Waiting,
 }
 
-/// The response waits until this time.
-struct Waiting {
-    until: Instant,
-    to: Address,
-    /// The first byte of the response, and that behind it.
-    place: (usize, usize),
+/// The protection of the responses of a listener.
+pub trait Responses {
+    /// Returns the bytes that a seal puts before the content, and behind it.
+    fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize);
+
+    /// Returns the Message ID of a response.
+    fn message_id<F: Flash>(&mut self, group: &Provisioned<F, SENDERS, 0>) -> u16;
+
+    /// Seals a response in place, which goes to the address `to` of the sender. `None` if that is refused.
+    fn seal<F: Flash>(
+        &mut self,
+        now: Instant,
+        group: &mut Provisioned<F, SENDERS, 0>,
+        to: (&Address, SenderId),
+        frame: &mut Frame<'_>,
+    ) -> Option<()>;
+}
+
+/// The keys of the group protect responses, too.
+pub struct InGroup;
+
+impl Responses for InGroup {
+    #[inline]
+    fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize) {
+        group.member.overhead()
+    }
+
+    #[inline]
+    fn message_id<F: Flash>(&mut self, group: &Provisioned<F, SENDERS, 0>) -> u16 {
+        group.next().1 as u16
+    }
+
+    #[inline]
+    fn seal<F: Flash>(
+        &mut self,
+        _: Instant,
+        group: &mut Provisioned<F, SENDERS, 0>,
+        (_, sender): (&Address, SenderId),
+        frame: &mut Frame<'_>,
+    ) -> Option<()> {
+        group.member.seal_response(&mut group.crypto, sender, frame).ok()
+    }
 }
 
 impl<F: Flash> Listener<F> {
     /// A listener whose lamp is off.
     pub const fn new(group: Provisioned<F, SENDERS, 0>) -> Self {
-        let challenges_from = Instant::from_micros(0);
-        Self { group, lamp: Lamp { is_on: false }, challenges_from, response: [0; RESPONSE_LEN], waiting: None }
+        Self::with_responses(group, InGroup)
+    }
+}
+
+impl<F: Flash, R: Responses> Listener<F, R> {
+    /// A listener whose lamp is off, with this protection of its responses.
+    pub const fn with_responses(group: Provisioned<F, SENDERS, 0>, responses: R) -> Self {
+        let (lamp, challenges_from) = (Lamp { is_on: false }, Instant::from_micros(0));
+        Self { group, responses, lamp, challenges_from, waiting: Waiting::NONE }
     }
 
     /// Takes a datagram to the address of the group: a request, or a rekey message. While a response waits, requests are dropped.
@@ -50,7 +92,7 @@ impl<F: Flash> Listener<F> {
         let mut rekeyed = None;
         if is_rekey_message(datagram) {
             rekeyed = self.group.rekey(datagram);
-        } else if self.waiting.is_none() {
+        } else if self.waiting.is_free() {
             // A request that is not answered changes nothing else.
             let _ = self.answer(now, from, datagram);
         }
@@ -61,8 +103,7 @@ impl<F: Flash> Listener<F> {
 
     /// Returns the response whose time has come, and where it goes.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
-        let Waiting { to, place: (start, end), .. } = self.waiting.take_if(|waiting| waiting.until <= now)?;
-        Some((to, self.response.get(start..end)?))
+        self.waiting.poll(now)
     }
 
     /// True if the lamp is on.
@@ -72,6 +113,7 @@ impl<F: Flash> Listener<F> {
 
     /// Opens a request, and makes the response to it (RFC 7252, section 8.2), which waits for a random time. Errors and empty
     /// messages are not sent, except the challenge of a request that may be a replay (RFC 9175). `None` if there is no response.
+    #[inline(never)]
     fn answer(&mut self, now: Instant, from: &Address, datagram: &mut [u8]) -> Option<()> {
         let mut records = Records::new(datagram);
         let record = records.next_record()?.ok()?;
@@ -83,7 +125,7 @@ impl<F: Flash> Listener<F> {
             Opened::Clash => return None,
         };
         let message = MessageRef::parse(content).ok()?;
-        if message.message_type() != MessageType::NonConfirmable || !message.code().is_request() {
+        if !is_request(&message) {
             return None;
         }
         let is_new = match (unverified, message.option(OptionNumber::ECHO)) {
@@ -91,15 +133,15 @@ impl<F: Flash> Listener<F> {
             (Some(record), Some(echo)) => self.accept(record, echo)?,
             (Some(_), None) => false,
         };
-        let (before, behind) = self.group.member.overhead();
-        let mut frame = Frame::new(self.response.get_mut(..RESPONSE_LEN - behind)?, before);
-        let message_id = self.group.next().1 as u16;
+        let (before, behind) = R::overhead(&self.group);
+        let mut frame = Frame::new(self.waiting.response.get_mut(..RESPONSE_LEN - behind)?, before);
+        let message_id = self.responses.message_id(&self.group);
         if is_new {
             let identity = Identity { principal: THE_GROUP, protection: Protection::GroupRequest(sender) };
             let request = Request::new(message, identity);
-            match serve(request, &AnyAuthenticated, &mut self.lamp, message_id, &mut frame) {
-                Served::Responded { code, .. } if code.is_success() && !frame.is_empty() => {}
-                _ => return None,
+            let code = self.lamp.respond(request, &AnyAuthenticated, message_id, &mut frame)?;
+            if !code.is_success() {
+                return None;
             }
         } else {
             if now < self.challenges_from || NoResponse::of(&message).suppresses(Code::UNAUTHORIZED) {
@@ -111,13 +153,13 @@ impl<F: Flash> Listener<F> {
             refusal.option(OptionNumber::ECHO, self.group.member.challenge()).ok()?;
         }
         let (start, end) = frame.place();
-        let mut frame = Frame::around(&mut self.response, start, end);
-        self.group.member.seal_response(&mut self.group.crypto, sender, &mut frame).ok()?;
+        let mut frame = Frame::around(&mut self.waiting.response, start, end);
+        self.responses.seal(now, &mut self.group, (from, sender), &mut frame)?;
+        let place = frame.place();
         let mut random = [0; 1];
         self.group.crypto.random(&mut random);
         // A quarter of a second at most, as in the paper.
-        let until = now.after_millis(random[0].into());
-        self.waiting = Some(Waiting { until, to: *from, place: frame.place() });
+        self.waiting.put(now.after_millis(random[0].into()), from, place);
         Some(())
     }
 
@@ -137,36 +179,6 @@ impl<F: Flash> Listener<F> {
     }
 }
 
-/// The resource of the listener.
-struct Lamp {
-    is_on: bool,
-}
-
-impl Handler for Lamp {
-    const IN_BLOCKS: bool = false;
-
-    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let message = request.message();
-        if !message.path_is("light") {
-            return Err(Code::NOT_FOUND);
-        }
-        match (message.code(), message.payload()) {
-            (Code::GET, _) => {}
-            (Code::PUT, [state @ (b'0' | b'1')]) => {
-                self.is_on = *state == b'1';
-                response.set_code(Code::CHANGED);
-            }
-            (Code::PUT, _) => return Err(Code::BAD_REQUEST),
-            _ => return Err(Code::METHOD_NOT_ALLOWED),
-        }
-        response.payload(&[b'0' + u8::from(self.is_on)])
-    }
-}
-
-/// The senders whose numbers it knows.
-pub const SENDERS: usize = 4;
 const THE_GROUP: Principal = Principal(1);
-/// Bytes of a response with its protection.
-pub const RESPONSE_LEN: usize = 64;
 /// Milliseconds between two challenges, as in `tegmen::node`.
 const BETWEEN_CHALLENGES: u32 = 1000;

@@ -3,8 +3,9 @@
 
 use super::Provider;
 use super::axiom_keys::{parse, write_join};
-use super::axiom_listener::{Listener, SENDERS};
+use super::axiom_listener::Listener;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
+use super::lamp::SENDERS;
 use tegmen::address::Path;
 use tegmen::axiom::Member;
 use tegmen::buf::{Writer, copy};

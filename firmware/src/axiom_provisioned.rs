@@ -4,8 +4,10 @@
 //! epoch, so after a restart the member refuses keys of an earlier epoch.
 
 use super::Provider;
+use super::asking::REQUEST_LEN;
 use super::axiom_group::{LEVELS, Provisioning, packed, unpacked};
 use tegmen::axiom::{Association, KeyPath, Member, Rekeyed};
+use tegmen::buf::Frame;
 use tegmen::secret::Secret;
 use tegmen_flash::{Flash, Kept};
 
@@ -84,14 +86,36 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     #[inline(never)]
     pub fn reserve(&mut self) -> Option<()> {
         let (requests, responses) = self.member.left();
+        // A listener has the states of senders, and all others send.
+        let (sends, answers) = (SENDERS == 0, SENDERS > 0);
         let is_low = |left, uses| uses && left < CHUNK / 2;
-        if is_low(requests, LISTENERS > 0) || is_low(responses, SENDERS > 0) {
+        if is_low(requests, sends) || is_low(responses, answers) {
             let chunk = |uses| if uses { CHUNK } else { 0 };
-            let reservation = self.member.reserve(chunk(LISTENERS > 0), chunk(SENDERS > 0));
+            let reservation = self.member.reserve(chunk(sends), chunk(answers));
             self.kept.keep(packed(&reservation)).ok()?;
             self.member.extend(&reservation);
         }
         Some(())
+    }
+
+    /// Makes a request to the group in `out`; `write` writes the message, whose record has the number that `write` gets. Returns the
+    /// number and the record. `None` if no number is left, or `out` is full.
+    #[inline(always)]
+    pub fn request<'o>(
+        &mut self,
+        out: &'o mut [u8; REQUEST_LEN],
+        write: impl FnOnce(u64, &mut Frame<'_>) -> Option<()>,
+    ) -> Option<(u64, &'o [u8])> {
+        self.reserve()?;
+        let (number, _) = self.next();
+        let (before, behind) = self.member.overhead();
+        let mut frame = Frame::new(out.get_mut(..REQUEST_LEN - behind)?, before);
+        write(number, &mut frame)?;
+        let (start, end) = frame.place();
+        let mut frame = Frame::around(out, start, end);
+        let asked = self.member.seal_request(&mut self.crypto, &mut frame).ok()?;
+        let (start, end) = frame.place();
+        Some((asked, out.get(start..end)?))
     }
 
     /// Returns the numbers of the next request and of the next response.

@@ -1,6 +1,8 @@
 //! The sender and the listener of the images `axiom_sender` and `axiom_listener`, compiled for this machine: each takes the datagrams
 //! of the other, which are those of `firmware/src/axiom_datagrams.rs`.
 
+#[path = "../../firmware/src/asking.rs"]
+pub mod asking;
 #[path = "../../firmware/src/axiom_datagrams.rs"]
 pub mod axiom_datagrams;
 #[path = "../../firmware/src/axiom_group.rs"]
@@ -11,15 +13,22 @@ pub mod axiom_listener;
 pub mod axiom_provisioned;
 #[path = "../../firmware/src/axiom_sender.rs"]
 pub mod axiom_sender;
+#[path = "../../firmware/src/lamp.rs"]
+pub mod lamp;
 #[path = "pages/mod.rs"]
 mod pages;
+#[path = "recorded/mod.rs"]
+mod recorded;
 
+use asking::{Heard, REQUEST_LEN};
 use axiom_datagrams as datagrams;
 use axiom_group::{FIRST_LEAF, GROUP, LEVELS, LISTENER, Provisioning, SENDER, listener, member, sender};
-use axiom_listener::{Listener, SENDERS};
+use axiom_listener::Listener;
 use axiom_provisioned::Provisioned;
-use axiom_sender::{Heard, REQUEST_LEN, Sender};
+use axiom_sender::Sender;
+use lamp::SENDERS;
 use pages::Pages;
+use recorded::stale;
 use tegmen::axiom::Member;
 use tegmen::axiom::rekey::{Place, link, parent_of, seal_epoch, seal_node};
 use tegmen::buf::Writer;
@@ -92,13 +101,6 @@ const NODE_SECRET: Secret<16> = Secret::new([8; 16]);
 const CHAIN: [u8; 32] = [6; 32];
 const SECRET: Secret<32> = Secret::new([5; 32]);
 const NOW: Instant = Instant::from_micros(0);
-
-/// Returns the text of a static of the file, if it has other bytes.
-fn stale(made: &[u8], name: &str, compiled: &[u8]) -> Option<String> {
-    let rows = made.chunks(16).map(|row| row.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>());
-    let rows = rows.map(|row| format!("    {}\n", row.trim_end())).collect::<String>();
-    (made != compiled).then(|| format!("pub static {name}: [u8; {}] = [\n{rows}];\n", made.len()))
-}
 
 #[test]
 fn the_images_have_the_datagrams_that_their_sources_make() {

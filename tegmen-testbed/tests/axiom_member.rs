@@ -1,6 +1,8 @@
 //! The member of the image `axiom_member`, compiled for this machine: it joins, serves, and asks for its keys after a missed message.
 //! Its messages are those of `tegmen_host::group::groupcomm`.
 
+#[path = "../../firmware/src/asking.rs"]
+pub mod asking;
 #[path = "../../firmware/src/axiom_controller.rs"]
 pub mod axiom_controller;
 #[path = "../../firmware/src/axiom_datagrams.rs"]
@@ -15,6 +17,8 @@ pub mod axiom_listener;
 pub mod axiom_member;
 #[path = "../../firmware/src/axiom_provisioned.rs"]
 pub mod axiom_provisioned;
+#[path = "../../firmware/src/lamp.rs"]
+pub mod lamp;
 #[path = "pages/mod.rs"]
 mod pages;
 

@@ -3,6 +3,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../asking.rs"]
+pub mod asking;
 #[path = "../axiom_datagrams.rs"]
 pub mod axiom_datagrams;
 #[path = "../axiom_group.rs"]
@@ -11,12 +13,15 @@ pub mod axiom_group;
 pub mod axiom_listener;
 #[path = "../axiom_provisioned.rs"]
 pub mod axiom_provisioned;
+#[path = "../lamp.rs"]
+pub mod lamp;
 
 use axiom_datagrams::{EPOCH_MESSAGE, LISTENER_MESSAGE, NEXT_REQUEST, NEXT_RESPONSE, REQUEST, RESPONSE};
 use axiom_group::{LEVELS, Provisioning, SENDER, listener, member};
-use axiom_listener::{Listener, SENDERS};
+use axiom_listener::Listener;
 use axiom_provisioned::Provisioned;
 use core::hint::black_box;
+use lamp::SENDERS;
 use tegmen::axiom::{KeyPath, Member};
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;

@@ -3,6 +3,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../asking.rs"]
+pub mod asking;
 #[path = "../axiom_controller.rs"]
 pub mod axiom_controller;
 #[path = "../axiom_datagrams.rs"]
@@ -17,13 +19,15 @@ pub mod axiom_listener;
 pub mod axiom_member;
 #[path = "../axiom_provisioned.rs"]
 pub mod axiom_provisioned;
+#[path = "../lamp.rs"]
+pub mod lamp;
 
 use axiom_controller::{Controller, LONGEST};
 use axiom_datagrams::{EPOCH_MESSAGE, KEYS, LISTENER_MESSAGE, NEXT_REQUEST, NEXT_RESPONSE, REQUEST, RESPONSE};
 use axiom_group::{ADDRESS, CONTROLLER as HOST, LISTENER, SENDER, member};
-use axiom_listener::SENDERS;
 use axiom_member::{GroupMember, OUT_LEN};
 use core::hint::black_box;
+use lamp::SENDERS;
 use tegmen::address::Path;
 use tegmen::axiom::Member;
 use tegmen::time::Instant;

@@ -3,6 +3,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../asking.rs"]
+pub mod asking;
 #[path = "../axiom_datagrams.rs"]
 pub mod axiom_datagrams;
 #[path = "../axiom_group.rs"]
@@ -12,10 +14,11 @@ pub mod axiom_provisioned;
 #[path = "../axiom_sender.rs"]
 pub mod axiom_sender;
 
+use asking::{Heard, REQUEST_LEN};
 use axiom_datagrams::{EPOCH_MESSAGE, NEXT_REQUEST, NEXT_RESPONSE, REQUEST, RESPONSE, SENDER_MESSAGE};
 use axiom_group::{LISTENER, Provisioning, member, sender};
 use axiom_provisioned::Provisioned;
-use axiom_sender::{Heard, REQUEST_LEN, Sender};
+use axiom_sender::Sender;
 use core::hint::black_box;
 use tegmen::axiom::Member;
 use tegmen::coap::Code;

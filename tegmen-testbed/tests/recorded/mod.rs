@@ -1,0 +1,8 @@
+//! Datagrams that images have as statics.
+
+/// Returns the text of a static of the file, if it has other bytes.
+pub(crate) fn stale(made: &[u8], name: &str, compiled: &[u8]) -> Option<String> {
+    let rows = made.chunks(16).map(|row| row.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>());
+    let rows = rows.map(|row| format!("    {}\n", row.trim_end())).collect::<String>();
+    (made != compiled).then(|| format!("pub static {name}: [u8; {}] = [\n{rows}];\n", made.len()))
+}
