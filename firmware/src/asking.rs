@@ -1,5 +1,6 @@
 //! A sender of a group of lamps, in each scheme: the request that switches the lamps, and the responses to it.
 
+use tegmen::address::Address;
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNumber};
 
@@ -52,6 +53,121 @@ pub fn answers(message: &MessageRef<'_>, asked: u64) -> bool {
 const fn token(number: u64) -> [u8; 3] {
     let [.., a, b, c] = number.to_be_bytes();
     [a, b, c]
+}
+
+/// The requests of a sender whose numbers are not those of records.
+pub struct Requests {
+    next: u64,
+    /// The number of the last request, while responses to it are expected.
+    asked: Option<u64>,
+    challenge: Option<Challenge>,
+}
+
+impl Requests {
+    /// No request. In clear the number of the first one is best drawn at random (RFC 7252, section 5.3.1).
+    pub const fn new(first: u64) -> Self {
+        Self { next: first, asked: None, challenge: None }
+    }
+
+    /// Writes a request, which is the last one from now on. `None` if the frame has no space.
+    pub fn write(&mut self, is_on: bool, frame: &mut Frame<'_>) -> Option<()> {
+        write(self.next, is_on, self.challenge.take(), frame).ok()?;
+        self.asked = Some(self.next);
+        self.next = self.next.wrapping_add(1);
+        Some(())
+    }
+
+    /// Takes a message of a listener. Returns the response if it is one to the last request.
+    pub fn hear(&mut self, content: &[u8]) -> Option<Heard> {
+        let message = MessageRef::parse(content).ok()?;
+        let is_answer = answers(&message, self.asked?);
+        is_answer.then(|| Heard::of(&message, &mut self.challenge))
+    }
+}
+
+/// The addresses of listeners.
+pub struct Listeners<const LISTENERS: usize> {
+    addresses: [Address; LISTENERS],
+    len: usize,
+}
+
+impl<const LISTENERS: usize> Listeners<LISTENERS> {
+    /// None. All bytes are zero.
+    pub const NONE: Self = Self { addresses: [Address { ip: [0; 16], port: 0, scope: 0 }; LISTENERS], len: 0 };
+
+    /// Adds one. `None` if it is there already, or there is no space.
+    pub fn add(&mut self, listener: &Address) -> Option<()> {
+        if self.addresses.iter().take(self.len).any(|known| known == listener) {
+            return None;
+        }
+        *self.addresses.get_mut(self.len)? = *listener;
+        self.len += 1;
+        Some(())
+    }
+
+    /// Removes all.
+    pub const fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// One request to each listener. The response of one is awaited before the next one is asked.
+pub struct Round<const LISTENERS: usize> {
+    /// The listeners, in the order in which they are asked. It is not moved: there may be hundreds.
+    listeners: &'static mut Listeners<LISTENERS>,
+    requests: Requests,
+    is_on: bool,
+    /// The place of the listener that is asked.
+    place: usize,
+}
+
+impl<const LISTENERS: usize> Round<LISTENERS> {
+    /// No round. For `requests` see [`Requests::new`].
+    pub const fn new(listeners: &'static mut Listeners<LISTENERS>, requests: Requests) -> Self {
+        Self { listeners, requests, is_on: false, place: usize::MAX }
+    }
+
+    /// Adds a listener. `None` if it is there already, or there is no space.
+    pub fn add(&mut self, listener: &Address) -> Option<()> {
+        self.listeners.add(listener)
+    }
+
+    /// Begins a round, which switches all lamps.
+    pub const fn begin(&mut self, is_on: bool) {
+        (self.is_on, self.place, self.requests.asked) = (is_on, 0, None);
+    }
+
+    /// Asks no further for the response of the listener whose turn it is.
+    pub const fn skip(&mut self) {
+        (self.place, self.requests.asked) = (self.place.saturating_add(1), None);
+    }
+
+    /// Returns the listener whose request comes next; `None` while a response is awaited, and after the last listener.
+    pub fn next(&self) -> Option<Address> {
+        if self.requests.asked.is_some() { None } else { self.turn() }
+    }
+
+    fn turn(&self) -> Option<Address> {
+        self.listeners.addresses.get(..self.listeners.len)?.get(self.place).copied()
+    }
+
+    /// Writes the request to the [next](Self::next) listener.
+    pub fn write(&mut self, frame: &mut Frame<'_>) -> Option<()> {
+        self.requests.write(self.is_on, frame)
+    }
+
+    /// Takes a message of a listener. Returns the response if it is the one that is awaited.
+    pub fn hear(&mut self, from: &Address, content: &[u8]) -> Option<Heard> {
+        if self.turn() != Some(*from) {
+            return None;
+        }
+        let heard = self.requests.hear(content)?;
+        match heard {
+            Heard::Served(_) => self.skip(),
+            Heard::Challenged => self.requests.asked = None,
+        }
+        Some(heard)
+    }
 }
 
 /// The value of an Echo option.

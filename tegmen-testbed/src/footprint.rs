@@ -1,7 +1,7 @@
 //! The cost of the firmware on a Cortex-M3: sizes, stack, instructions and places that can panic, compared with a
 //! budget.
 //!
-//! [`run`] builds every image of `firmware/` once for each crypto provider (`build`), reads the ELF (`elf`, `panics`),
+//! [`run`] builds every image of `firmware/` once for each crypto provider that it is for (`build`), reads the ELF (`elf`, `panics`),
 //! executes the measuring ones under QEMU with the counting plugin (`emulate`), refuses an image that links what it must not
 //! (`absent`), writes `target/footprint.json` and
 //! compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`). Numbers repeat to the digit

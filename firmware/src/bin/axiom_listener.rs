@@ -31,7 +31,7 @@ use tegmen_firmware::place::{Kept, Place};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
-static NOTES: [Note; 10] = [
+static NOTES: [Note; 11] = [
     Note::operation(START, "start"),
     Note::operation(TAKE, "take request"),
     Note::operation(POLL, "send response"),
@@ -42,6 +42,7 @@ static NOTES: [Note; 10] = [
     Note::size("write state", size_of::<Member<1, 0>>() - size_of::<Member<0, 0>>()),
     Note::size("KeyPath", size_of::<KeyPath<LEVELS>>()),
     Note::size("Listener", size_of::<Listener<Pages>>()),
+    Note::size("datagrams", DATAGRAMS),
 ];
 
 /// The numbers begin with 0. The one who writes the image to a device writes this record, too.
@@ -88,6 +89,12 @@ static MEMBER: Kept<Member<SENDERS, 0>> = Kept::new(Member::EMPTY);
 static LISTENING: Place<Listener<Pages>> = Place::empty();
 static PROVISIONING: Provisioning<'static> = listener();
 
+const DATAGRAMS: usize = REQUEST.len()
+    + RESPONSE.len()
+    + LISTENER_MESSAGE.len()
+    + EPOCH_MESSAGE.len()
+    + NEXT_REQUEST.len()
+    + NEXT_RESPONSE.len();
 const BUFFER_LEN: usize = 128;
 const NOW: Instant = Instant::from_micros(0);
 /// After the leisure.

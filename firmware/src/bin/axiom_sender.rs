@@ -29,7 +29,7 @@ use tegmen_firmware::place::{Kept, Place};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
-static NOTES: [Note; 9] = [
+static NOTES: [Note; 10] = [
     Note::operation(START, "start"),
     Note::operation(REQUEST_REGION, "make request"),
     Note::operation(TAKE, "take response"),
@@ -39,6 +39,7 @@ static NOTES: [Note; 9] = [
     Note::size("read state", size_of::<Member<0, 1>>() - size_of::<Member<0, 0>>()),
     Note::size("read state, MAC only", size_of::<Member<0, 1, 32>>() - size_of::<Member<0, 0, 32>>()),
     Note::size("Sender", size_of::<Sender<Pages, LISTENERS>>()),
+    Note::size("datagrams", DATAGRAMS),
 ];
 
 /// The numbers begin with 0. The one who writes the image to a device writes this record, too.
@@ -88,6 +89,12 @@ type SenderOfMany = Sender<Pages, LISTENERS>;
 
 /// Listeners whose states the image has space for.
 const LISTENERS: usize = 400;
+const DATAGRAMS: usize = REQUEST.len()
+    + RESPONSE.len()
+    + SENDER_MESSAGE.len()
+    + EPOCH_MESSAGE.len()
+    + NEXT_REQUEST.len()
+    + NEXT_RESPONSE.len();
 
 static MEMBER: Kept<Member<0, LISTENERS>> = Kept::new(Member::EMPTY);
 static SENDING: Place<SenderOfMany> = Place::empty();

@@ -24,12 +24,13 @@ pub(super) fn require_tools() -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds every image with one provider; names and paths of the ELF files.
+/// Builds every image of a provider; names and paths of the ELF files.
 pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Vec<(String, PathBuf)>, Error> {
     let sources = project.join("firmware/src/bin");
     let entries = fs::read_dir(&sources).map_err(|error| Error::File(sources.clone(), error))?;
     let mut names = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".rs").map(str::to_owned))
+        .filter(|name| provider == OF_MOTES || !WITH_OF_MOTES.contains(&name.as_str()))
         .collect::<Vec<_>>();
     names.sort();
 
@@ -194,6 +195,18 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// Images that need the feature `public-keys` of the firmware.
 const WITH_PUBLIC_KEYS: [&str; 3] = ["dtls_rpk", "dtls_x509", "p256"];
+/// Images that are built with the provider of motes alone: `required-features` of the firmware.
+const WITH_OF_MOTES: [&str; 7] = [
+    "coap_listener",
+    "coap_mul_sender",
+    "coap_uni_sender",
+    "dtls_mul_uni_listener",
+    "dtls_mul_uni_sender",
+    "dtls_uni_uni_listener",
+    "dtls_uni_uni_sender",
+];
+/// The provider of motes.
+const OF_MOTES: &str = "compact";
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";

@@ -38,10 +38,11 @@ fn image<'f>(footprints: &'f [Footprint], name: &'static str) -> Result<&'f Foot
     found.ok_or(Error::NoRelation(name, "the image"))
 }
 
-fn of_groups(footprints: &[Footprint]) -> Result<[Relation; 6], Error> {
+fn of_groups(footprints: &[Footprint]) -> Result<[Relation; 10], Error> {
     let image = |name| image(footprints, name);
     let size = |name, of: &'static str| image(name)?.sizes.get(of).copied().ok_or(Error::NoRelation(name, of));
-    let (listener, sender) = (image("axiom_listener")?, image("axiom_sender")?);
+    let listener = image("axiom_listener")?;
+    let memory = |name| image(name).map(|sender| sender.data + sender.bss + sender.stack);
     Ok([
         relation("state of a listener at a sender", size("axiom_sender", "read state")?, 48),
         relation("the same with an HMAC and no cipher", size("axiom_sender", "read state, MAC only")?, 64),
@@ -51,7 +52,11 @@ fn of_groups(footprints: &[Footprint]) -> Result<[Relation; 6], Error> {
             size("axiom_listener", "association, one sender")?,
             size("dtls_psk", "peer table of one")? * 40 / 100,
         ),
-        relation("all RAM and stack of a sender to 400 listeners", sender.data + sender.bss + sender.stack, RAM),
+        relation("all RAM and stack of a sender to 400 listeners", memory("axiom_sender")?, RAM),
+        relation("the same of CoAP Uni", memory("coap_uni_sender")?, RAM),
+        relation("the same of CoAP Mul", memory("coap_mul_sender")?, RAM),
+        relation("the same of DTLS Uni-Uni to 150 listeners", memory("dtls_uni_uni_sender")?, RAM),
+        relation("the same of DTLS Mul-Uni to 150 listeners", memory("dtls_mul_uni_sender")?, RAM),
         relation("text of axiom_listener above coap", listener.text.saturating_sub(image("coap")?.text), LISTENER_TEXT),
     ])
 }

@@ -45,7 +45,7 @@ fn resuming(name: &str, text: u64, operations: [(&str, u64); 2]) -> Footprint {
 fn images() -> Vec<Footprint> {
     let mut sender = image("axiom_sender", 0, &[("read state", 48), ("read state, MAC only", 64)]);
     sender.stack = 32 * 1024 - 30_001;
-    vec![
+    let mut images = vec![
         image("axiom_listener", 17_216, &[("write state", 40), ("association, one sender", 232)]),
         sender,
         image("coap", 8000, &[]),
@@ -55,7 +55,10 @@ fn images() -> Vec<Footprint> {
         handshake("dtls_x509", 38_000, 32_000_000),
         resuming("dtls_resume_coap", 0, [("resumption client", 290_910), ("resumption server", 100_000)]),
         resuming("dtls_delegated", 8_800, [("delegated client", 320_000), ("resumption server", 110_000)]),
-    ]
+    ];
+    let others = ["coap_uni_sender", "coap_mul_sender", "dtls_uni_uni_sender", "dtls_mul_uni_sender"];
+    images.extend(others.map(|name| Footprint { stack: 32 * 1024 - 30_001, ..image(name, 0, &[]) }));
+    images
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn relations_hold_up_to_their_limits() {
         relations.iter().all(|relation| relation.holds() && relation.most - relation.measured <= 1),
         "{relations:?}"
     );
-    assert_eq!(relations.len(), 24);
+    assert_eq!(relations.len(), 28);
 }
 
 #[test]
@@ -86,6 +89,10 @@ fn a_byte_above_a_limit_is_found() {
     assert_eq!(grow(0, "write state"), "state of a sender at a listener");
     assert_eq!(grow(0, "association, one sender"), "association with one sender, 40 % of a DTLS peer");
     assert_eq!(above(&|images| images[1].bss += 1), "all RAM and stack of a sender to 400 listeners");
+    assert_eq!(above(&|images| images[9].bss += 1), "the same of CoAP Uni");
+    assert_eq!(above(&|images| images[10].bss += 1), "the same of CoAP Mul");
+    assert_eq!(above(&|images| images[11].data += 1), "the same of DTLS Uni-Uni to 150 listeners");
+    assert_eq!(above(&|images| images[12].stack += 1), "the same of DTLS Mul-Uni to 150 listeners");
     assert_eq!(above(&|images| images[0].text += 1), "text of axiom_listener above coap");
     assert_eq!(above(&|images| images[4].components.get_mut(P256).unwrap().text += 1), "text of secp256r1");
     assert_eq!(above(&|images| images[4].stack += 1), "stack of p256");

@@ -1,0 +1,60 @@
+//! A listener of a group of lamps in clear, of CoAP Uni and CoAP Mul: one request to its own address, and one to the group.
+#![no_std]
+#![no_main]
+
+#[path = "../axiom_group.rs"]
+pub mod axiom_group;
+#[path = "../clear_datagrams.rs"]
+pub mod clear_datagrams;
+#[path = "../coap_listener.rs"]
+pub mod coap_listener;
+#[path = "../lamp.rs"]
+pub mod lamp;
+
+use axiom_group::{ADDRESS, LISTENER, SENDER, member};
+use clear_datagrams::{NEXT_REQUEST, NEXT_RESPONSE, REQUEST, RESPONSE};
+use coap_listener::CoapListener;
+use core::hint::black_box;
+use tegmen::address::{Address, Path};
+use tegmen::time::Instant;
+use tegmen_firmware::measure::{Note, exit, measured, stack_of};
+use tegmen_firmware::place::Place;
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 4] = [
+    Note::operation(TAKE, "take request"),
+    Note::operation(POLL, "send response"),
+    Note::size("Listener", size_of::<CoapListener>()),
+    Note::size("datagrams", REQUEST.len() + RESPONSE.len() + NEXT_REQUEST.len() + NEXT_RESPONSE.len()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let listener = LISTENING.fill(|| CoapListener::new(black_box(0)))?;
+    serve(listener, &member(LISTENER), &REQUEST, &RESPONSE)?;
+    serve(listener, &ADDRESS, &NEXT_REQUEST, &NEXT_RESPONSE)
+}
+
+/// Takes a request to this address, and checks the response.
+#[inline(never)]
+fn serve(listener: &mut CoapListener, to: &Address, request: &[u8], expected: &[u8]) -> Option<()> {
+    let path = Path { local: *to, remote: member(SENDER) };
+    measured(TAKE, || listener.take(NOW, &path, request, black_box(200)));
+    let (to, response) = measured(POLL, || listener.poll(LATER))?;
+    (to == member(SENDER) && response == expected).then_some(())
+}
+
+static LISTENING: Place<CoapListener> = Place::empty();
+
+const NOW: Instant = Instant::from_micros(0);
+/// After the leisure.
+const LATER: Instant = Instant::from_micros(1_000_000);
+
+const TAKE: u32 = 0;
+const POLL: u32 = 1;

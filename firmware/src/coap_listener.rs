@@ -1,0 +1,93 @@
+//! A listener of a group of lamps in clear, for CoAP Uni and CoAP Mul: it answers requests to its own address at once, and those to
+//! the group within the leisure.
+
+use super::lamp::{Lamp, SENDERS, Waiting, is_request};
+use tegmen::address::{Address, Path};
+use tegmen::buf::Frame;
+use tegmen::coap::handler::Anybody;
+use tegmen::coap::{Exchanges, Fixed, Received, Repeat, Request};
+use tegmen::identity::{Identity, Principal, Protection};
+use tegmen::time::Instant;
+
+/// The listener.
+pub struct CoapListener {
+    senders: [Sender; SENDERS],
+    /// The place of the next sender that is not known.
+    next: usize,
+    lamp: Lamp,
+    message_id: u16,
+    waiting: Waiting,
+}
+
+/// A sender, of which the listener serves no request twice.
+struct Sender {
+    address: Address,
+    exchanges: Exchanges<Storage>,
+}
+
+impl CoapListener {
+    /// A listener whose lamp is off. Its first response has this Message ID, which is best drawn at random.
+    pub fn new(message_id: u16) -> Self {
+        let address = Address { ip: [0; 16], port: 0, scope: 0 };
+        let senders = [(); SENDERS].map(|()| Sender { address, exchanges: Exchanges::default() });
+        Self { senders, next: 0, lamp: Lamp { is_on: false }, message_id, waiting: Waiting::NONE }
+    }
+
+    /// Takes a datagram that came over `path`. While a response waits, requests are dropped. `random` spreads the responses to a request
+    /// to the group over the leisure.
+    pub fn take(&mut self, now: Instant, path: &Path, datagram: &[u8], random: u8) {
+        if self.waiting.is_free() {
+            // A request that is not answered changes nothing else.
+            let _ = self.answer(now, path, datagram, random);
+        }
+    }
+
+    /// Returns the response whose time has come, and its receiver.
+    pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
+        self.waiting.poll(now)
+    }
+
+    /// True if the lamp is on.
+    pub const fn is_on(&self) -> bool {
+        self.lamp.is_on
+    }
+
+    fn answer(&mut self, now: Instant, path: &Path, datagram: &[u8], random: u8) -> Option<()> {
+        let place = self.place_of(&path.remote);
+        let exchanges = &mut self.senders.get_mut(place)?.exchanges;
+        let Received::Request(message, key) = exchanges.receive(&mut Fixed, now, datagram) else { return None };
+        if !is_request(&message) {
+            return None;
+        }
+        exchanges.keep_reply(&mut Fixed, now, key, Repeat::of(message.code()), &[]);
+        let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
+        let mut frame = Frame::new(&mut self.waiting.response, 0);
+        let code = self.lamp.respond(Request::new(message, identity), &Anybody, self.message_id, &mut frame)?;
+        self.message_id = self.message_id.wrapping_add(1);
+        let is_to_group = path.local.ip.starts_with(&[0xff]);
+        // Errors are not sent to one who asked the group (RFC 7252, section 8.2).
+        if is_to_group && !code.is_success() {
+            return None;
+        }
+        let (place, leisure) = (frame.place(), if is_to_group { random } else { 0 });
+        // A quarter of a second at most, as in the paper.
+        self.waiting.put(now.after_millis(leisure.into()), &path.remote, place);
+        Some(())
+    }
+
+    /// Returns the place of a sender. One that is not known takes the place of the one that came first.
+    fn place_of(&mut self, address: &Address) -> usize {
+        if let Some(known) = self.senders.iter().position(|sender| sender.address == *address) {
+            return known;
+        }
+        let place = self.next;
+        if let Some(sender) = self.senders.get_mut(place) {
+            *sender = Sender { address: *address, exchanges: Exchanges::default() };
+        }
+        self.next = (place + 1) % SENDERS;
+        place
+    }
+}
+
+/// The Message IDs of the last four requests of a sender. No reply is kept: a request that comes again is dropped.
+type Storage = Fixed<0, 0, 4, 1>;

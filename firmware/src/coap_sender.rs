@@ -1,0 +1,44 @@
+//! Senders of a group of lamps in clear: CoAP Uni asks each listener, and CoAP Mul asks all with one request.
+
+use super::asking::{Heard, Listeners, REQUEST_LEN, Requests, Round};
+use tegmen::address::Address;
+use tegmen::buf::Frame;
+
+/// Writes the request to the next listener of the round into `out`. Returns the receiver and the request.
+pub fn ask_next<'o, const LISTENERS: usize>(
+    round: &mut Round<LISTENERS>,
+    out: &'o mut [u8; REQUEST_LEN],
+) -> Option<(Address, &'o [u8])> {
+    let to = round.next()?;
+    let mut frame = Frame::new(out, 0);
+    round.write(&mut frame)?;
+    Some((to, frame.finish()))
+}
+
+/// The sender of CoAP Mul.
+pub struct MulSender<const LISTENERS: usize> {
+    requests: Requests,
+    /// The listeners whose response came: a response that is repeated counts once.
+    heard: &'static mut Listeners<LISTENERS>,
+}
+
+impl<const LISTENERS: usize> MulSender<LISTENERS> {
+    /// A sender that has sent nothing. For `requests` see [`Requests::new`].
+    pub const fn new(requests: Requests, heard: &'static mut Listeners<LISTENERS>) -> Self {
+        Self { requests, heard }
+    }
+
+    /// Writes the request that switches all lamps, which goes to the address of the group once.
+    pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
+        let mut frame = Frame::new(out, 0);
+        self.requests.write(is_on, &mut frame)?;
+        self.heard.clear();
+        Some(frame.finish())
+    }
+
+    /// Takes a datagram. Returns the response if it is the first one of a listener to the last request.
+    pub fn take(&mut self, from: &Address, datagram: &[u8]) -> Option<Heard> {
+        let heard = self.requests.hear(datagram)?;
+        self.heard.add(from).map(|()| heard)
+    }
+}

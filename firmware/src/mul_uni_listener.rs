@@ -1,0 +1,68 @@
+//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security): that of Axiom, whose responses go over the session of the
+//! sender.
+
+use super::axiom_listener::{Listener, Responses};
+use super::axiom_provisioned::Provisioned;
+use super::lamp::SENDERS;
+use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};
+use tegmen::address::Address;
+use tegmen::buf::Frame;
+use tegmen::dtls::ServerOnly;
+use tegmen::identity::SenderId;
+use tegmen::time::Instant;
+use tegmen_flash::Flash;
+
+/// Sessions protect the responses.
+pub struct OverSessions {
+    sessions: Sessions<ServerOnly, SENDERS>,
+    message_id: u16,
+}
+
+impl OverSessions {
+    /// No response.
+    pub const fn new(sessions: Sessions<ServerOnly, SENDERS>) -> Self {
+        Self { sessions, message_id: 0 }
+    }
+}
+
+impl Responses for OverSessions {
+    #[inline]
+    fn overhead<F: Flash>(_: &Provisioned<F, SENDERS, 0>) -> (usize, usize) {
+        AROUND
+    }
+
+    #[inline]
+    fn message_id<F: Flash>(&mut self, _: &Provisioned<F, SENDERS, 0>) -> u16 {
+        let id = self.message_id;
+        self.message_id = id.wrapping_add(1);
+        id
+    }
+
+    #[inline]
+    fn seal<F: Flash>(
+        &mut self,
+        now: Instant,
+        _: &mut Provisioned<F, SENDERS, 0>,
+        (to, _): (&Address, SenderId),
+        frame: &mut Frame<'_>,
+    ) -> Option<()> {
+        self.sessions.seal(now, to, frame)
+    }
+}
+
+impl<F: Flash> Listener<F, OverSessions> {
+    /// Takes a datagram to the address of the listener, which comes from a handshake. The answer is written into `out`, and goes back.
+    /// Returns its length, and 0 if there is none.
+    pub fn take_own(&mut self, now: Instant, from: &Address, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
+        match self.responses.sessions.take(now, from, datagram, out) {
+            // Requests come to the group.
+            Taken::Message(_) => 0,
+            Taken::Answer(len) => len,
+        }
+    }
+
+    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    pub fn poll_own(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
+        self.responses.sessions.poll(now, out)
+    }
+}

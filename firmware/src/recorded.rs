@@ -1,0 +1,27 @@
+//! One end of a scheme in an image, which takes the recorded datagrams of the other (`session_datagrams.rs`, `axiom_datagrams.rs`).
+
+use super::session_datagrams::{CLIENT_FLIGHT, COOKIE, FINISHED, HELLO, HELLO_AGAIN, SERVER_FLIGHT};
+use super::sessions::OUT_LEN;
+
+/// The handshake of a sender: the datagrams that it receives, each with the one that it sends next.
+pub static OF_SENDER: [(&[u8], &[u8]); 4] =
+    [(&[], &HELLO), (&COOKIE, &HELLO_AGAIN), (&SERVER_FLIGHT, &CLIENT_FLIGHT), (&FINISHED, &[])];
+/// The handshake of a listener.
+pub static OF_LISTENER: [(&[u8], &[u8]); 3] =
+    [(&HELLO, &COOKIE), (&HELLO_AGAIN, &SERVER_FLIGHT), (&CLIENT_FLIGHT, &FINISHED)];
+
+/// Goes through a handshake. `step` takes a datagram, unless it is empty, and writes the next one. Returns `None` if that is not the
+/// recorded one.
+#[inline(always)]
+pub fn handshake(steps: &[(&[u8], &[u8])], mut step: impl FnMut(&mut [u8], &mut [u8; OUT_LEN]) -> usize) -> Option<()> {
+    for (received, expected) in steps {
+        let (mut buffer, mut out) = ([0; OUT_LEN], [0; OUT_LEN]);
+        let datagram = buffer.get_mut(..received.len())?;
+        datagram.copy_from_slice(received);
+        let len = step(datagram, &mut out);
+        if out.get(..len)? != *expected {
+            return None;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,105 @@
+//! The DTLS sessions of a sender or a listener of a group of lamps, with a pre-shared key.
+
+use super::Provider;
+use tegmen::address::{Address, Path};
+use tegmen::buf::Frame;
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, Config, Configured, Records, Roles};
+use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
+use tegmen::identity::Principal;
+use tegmen::time::Instant;
+
+/// The sessions, in the roles `R`. The table is not moved: it may have hundreds.
+pub struct Sessions<R: Roles, const PEERS: usize> {
+    endpoint: Endpoint<&'static mut Table<PEERS>, R>,
+    environment: Environment<Provider>,
+    local: Address,
+}
+
+/// Sessions, one of them in a handshake.
+pub type Table<const PEERS: usize> = PeerArray<(), PEERS, 1, 32, 96>;
+
+/// The content of a datagram.
+pub enum Taken<'d> {
+    /// A message of this peer.
+    Message(&'d mut [u8]),
+    /// Nothing but the handshake or the end of a session. The answer has this length, and 0 if there is none.
+    Answer(usize),
+}
+
+impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
+    /// No session.
+    pub fn new(now: Instant, crypto: Provider, local: Address, table: &'static mut Table<PEERS>) -> Self {
+        let mut environment = Environment::new(crypto);
+        let config = Config { mtu: OUT_LEN as u16, ..Config::default() };
+        let endpoint = Endpoint::new(&mut environment.at(now), table, config);
+        Self { endpoint, environment, local }
+    }
+
+    /// Opens a session. `None` if there is no space for it.
+    pub fn connect(&mut self, now: Instant, to: &Address) -> Option<()> {
+        let path = self.path(to);
+        self.endpoint.connect(&mut self.environment.at(now), &path).ok().map(|_| ())
+    }
+
+    /// True if there is a session with this peer.
+    pub fn is_open(&self, with: &Address) -> bool {
+        self.endpoint.peers.find(&self.path(with), Phase::Established).is_some()
+    }
+
+    /// Takes a datagram to our own address. An answer is written into `out`, and goes back.
+    pub fn take<'d>(
+        &mut self,
+        now: Instant,
+        from: &Address,
+        datagram: &'d mut [u8],
+        out: &mut [u8; OUT_LEN],
+    ) -> Taken<'d> {
+        let path = self.path(from);
+        let mut records = Records::new(datagram);
+        let mut answer_len = 0;
+        let bytes = loop {
+            let cx = &mut self.environment.at(now);
+            match self.endpoint.handle(cx, &path, &mut records, out) {
+                // A message is the only one in its datagram.
+                Some(Event::Message { bytes, .. }) => break bytes,
+                Some(Event::Answer { len }) => answer_len = len.into(),
+                Some(Event::Need(id)) => {
+                    let answer = Answer::Psk { identity: b"Client_identity", key: b"secretPSK", principal: THE_PEER };
+                    self.endpoint.resume(cx, id, answer);
+                }
+                Some(_) => {}
+                None => return Taken::Answer(answer_len),
+            }
+        };
+        Taken::Message(bytes.of_mut(datagram))
+    }
+
+    /// Writes the next datagram that is due into `out`. Returns its receiver and its length.
+    pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
+        loop {
+            let cx = &mut self.environment.at(now);
+            if let Event::Transmit { peer, len } = self.endpoint.poll(cx, out)? {
+                return Some((self.endpoint.peers.peer(peer)?.path().remote, len.into()));
+            }
+        }
+    }
+
+    /// Seals a message in place. `None` if there is no session with its receiver.
+    pub fn seal(&mut self, now: Instant, to: &Address, frame: &mut Frame<'_>) -> Option<()> {
+        let id = self.endpoint.peers.find(&self.path(to), Phase::Established)?;
+        let cx = &mut self.environment.at(now);
+        self.endpoint.seal(cx, id, frame).ok()
+    }
+
+    const fn path(&self, to: &Address) -> Path {
+        Path { local: self.local, remote: *to }
+    }
+}
+
+/// Bytes that [`Sessions::seal`] puts before the content, and behind it.
+pub const AROUND: (usize, usize) = (HEADROOM, TAILROOM);
+/// Bytes of the longest datagram that is sent.
+pub const OUT_LEN: usize = 200;
+/// In a product each peer has a key of its own.
+const THE_PEER: Principal = Principal(1);

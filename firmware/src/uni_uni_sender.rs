@@ -1,0 +1,65 @@
+//! The sender of DTLS Uni-Uni: it opens a session with each listener of the group, and asks each over its session.
+
+use super::asking::{Heard, REQUEST_LEN, Round};
+use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};
+use tegmen::address::Address;
+use tegmen::buf::Frame;
+use tegmen::dtls::ClientOnly;
+use tegmen::time::Instant;
+
+/// The sender, with space for as many listeners.
+pub struct UniUniSender<const LISTENERS: usize> {
+    sessions: Sessions<ClientOnly, LISTENERS>,
+    /// The listeners, and whose turn it is.
+    pub round: Round<LISTENERS>,
+}
+
+impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
+    /// A sender without a session.
+    pub const fn new(sessions: Sessions<ClientOnly, LISTENERS>, round: Round<LISTENERS>) -> Self {
+        Self { sessions, round }
+    }
+
+    /// Opens a session with a listener. `None` if there is no space for it.
+    pub fn connect(&mut self, now: Instant, listener: &Address) -> Option<()> {
+        self.sessions.connect(now, listener)
+    }
+
+    /// True if there is a session with this listener.
+    pub fn is_open(&self, listener: &Address) -> bool {
+        self.sessions.is_open(listener)
+    }
+
+    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request; `None` if it is nobody's
+    /// turn, or there is no session.
+    pub fn ask_next<'o>(&mut self, now: Instant, out: &'o mut [u8; REQUEST_LEN]) -> Option<(Address, &'o [u8])> {
+        let to = self.round.next().filter(|to| self.sessions.is_open(to))?;
+        let (before, behind) = AROUND;
+        let mut frame = Frame::new(out.get_mut(..REQUEST_LEN - behind)?, before);
+        self.round.write(&mut frame)?;
+        let (start, end) = frame.place();
+        let mut frame = Frame::around(out, start, end);
+        self.sessions.seal(now, &to, &mut frame)?;
+        Some((to, frame.finish()))
+    }
+
+    /// Takes a datagram. An answer is written into `out`, and goes back. Returns its length, and the response if it is the one that is
+    /// awaited.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        from: &Address,
+        datagram: &mut [u8],
+        out: &mut [u8; OUT_LEN],
+    ) -> (usize, Option<Heard>) {
+        match self.sessions.take(now, from, datagram, out) {
+            Taken::Message(content) => (0, self.round.hear(from, content)),
+            Taken::Answer(len) => (len, None),
+        }
+    }
+
+    /// Writes the next datagram of a handshake that is due into `out`. Returns its receiver and its length.
+    pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
+        self.sessions.poll(now, out)
+    }
+}
