@@ -204,14 +204,17 @@ fn axiom(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<()> {
     );
     report.say(
         "The conclusions of the paper stand at the end of the table, each with the size of the group or the number of exchanges from which \
-         on it holds for this stack. The memory is that of the state of each scheme alone. Frames of an eviction contain the exchanges \
-         of members that missed its messages; those of the key tree are sent four times, as by default.",
+         on it holds for this stack. ROM is that of images of the firmware, without an operating system and a radio; those of Axiom are \
+         provisioned and have no handshake. RAM is that of the state of each scheme alone. Frames of an eviction contain the exchanges of \
+         members that missed its messages; those of the key tree are sent four times, as by default.",
     );
     let ours = |id: &str| figures.iter().find(|figure| figure.id == id).and_then(|figure| figure.ours);
     let both = |one: &dyn Fn(&str) -> String, other: &dyn Fn(&str) -> String| -> Vec<(String, f64, f64)> {
         let row = |name: &&str| Some((name.replace('_', " "), ours(&one(name))?, ours(&other(name))?));
         SCHEMES.iter().filter_map(row).collect()
     };
+    let rom = both(&|name| format!("figure7/sender/{name}"), &|name| format!("figure7/listener/{name}"));
+    report.plot("axiom-figure7", &plot::pairs("ROM of each scheme (figure 7)", "kB", ["sender", "listener"], &rom))?;
     let ends = both(&|name| format!("figure8/sender/{name}"), &|name| format!("figure8/listener/{name}"));
     let svg = plot::pairs("State of each scheme (figure 8)", "bytes", ["sender", "listener"], &ends);
     report.plot("axiom-figure8", &svg)?;

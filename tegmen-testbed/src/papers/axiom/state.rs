@@ -1,10 +1,10 @@
-//! Memory: the state of each scheme (figures 7 to 9).
+//! Memory: images of the firmware with the ends of each scheme, and the state of each scheme in a node (figures 7 to 9).
 //!
-//! Sizes of types without a pointer are the same here and on a Cortex-M3; those of DTLS and of exchanges are in the budget of the
-//! firmware.
+//! Sizes of types without a pointer are the same here and on a Cortex-M3; those of images, of DTLS and of exchanges are in the budget of
+//! the firmware.
 
 use super::{Paper, Scheme};
-use crate::cost::{Image, Memory};
+use crate::cost::Image;
 use crate::figure::{Figure, Source};
 use tegmen::address::Address;
 use tegmen::axiom::Member;
@@ -81,6 +81,63 @@ fn at_listener(scheme: Scheme) -> usize {
         }
 }
 
+/// One end of a scheme as an image of the firmware.
+struct End {
+    name: &'static str,
+    image: Image,
+    /// Listeners that the image has space for, and the bytes of each: 0 at a listener.
+    listeners: (usize, i64),
+}
+
+impl End {
+    fn sender(scheme: Scheme) -> Self {
+        let (name, listeners, state) = match scheme {
+            Scheme::CoapUni => ("coap_uni_sender", 400, "state of a listener"),
+            Scheme::CoapMul => ("coap_mul_sender", 400, "state of a listener"),
+            Scheme::UniUni => ("dtls_uni_uni_sender", 150, "state of a listener"),
+            Scheme::MulUni => ("dtls_mul_uni_sender", 150, "state of a listener"),
+            Scheme::MulMul => ("axiom_sender", 400, "read state"),
+        };
+        let end = Self::of(name);
+        assert!(end.image.size(&format!("{listeners} listeners")).is_some(), "{name} has another number of listeners");
+        Self { listeners: (listeners, end.size(state)), ..end }
+    }
+
+    fn listener(scheme: Scheme) -> Self {
+        Self::of(match scheme {
+            Scheme::CoapUni | Scheme::CoapMul => "coap_listener",
+            Scheme::UniUni => "dtls_uni_uni_listener",
+            Scheme::MulUni => "dtls_mul_uni_listener",
+            Scheme::MulMul => "axiom_listener",
+        })
+    }
+
+    fn of(name: &'static str) -> Self {
+        let image = Image::of(name).expect("the budget is part of the program, and a test reads it");
+        Self { name, image, listeners: (0, 0) }
+    }
+
+    fn size(&self, name: &str) -> i64 {
+        self.image.size(name).expect("the budget is part of the program, and a test reads it") as i64
+    }
+
+    /// Bytes of ROM, without the datagrams that the image compares with.
+    fn rom(&self) -> i64 {
+        self.image.memory.rom as i64 - self.size("datagrams")
+    }
+
+    /// Bytes of RAM without the stack, with this number of listeners.
+    fn ram(&self, listeners: usize) -> i64 {
+        let (space, state) = self.listeners;
+        self.image.memory.ram as i64 + (listeners as i64 - space as i64) * state
+    }
+
+    /// The listeners whose states fill the RAM of a mote, with the stack.
+    fn most_listeners(&self) -> i64 {
+        (RAM as i64 - self.image.stack as i64 - self.ram(0)) / self.listeners.1
+    }
+}
+
 pub(super) fn figures(paper: &Paper) -> Vec<Figure> {
     let mut figures = sizes();
     figures.extend(figures7and8(paper));
@@ -120,16 +177,30 @@ fn sizes() -> Vec<Figure> {
 /// ROM and RAM: images of the five schemes, and the state of each scheme.
 fn figures7and8(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for (role, scheme, image) in IMAGES {
-        if let Some(memory) = Memory::of_image(image) {
-            let why = format!("the image {image}, without an operating system and a radio");
-            let id = format!("figure7/{role}/{}", scheme.name());
-            figures.push(Figure::shown(id, None, memory.rom as f64 / 1e3, "kB", &why).of(Source::Counted));
+    for scheme in Scheme::ALL {
+        for (role, end) in [("sender", End::sender(scheme)), ("listener", End::listener(scheme))] {
+            let shown = |id: String, bytes: i64, why: String| {
+                Figure::shown(id, None, bytes as f64 / 1e3, "kB", &why).of(Source::Counted)
+            };
+            let (name, image) = (scheme.name(), end.name);
+            let why =
+                format!("the image {image} without its recorded datagrams; there is no operating system and no radio");
+            figures.push(shown(format!("figure7/{role}/{name}"), end.rom(), why));
+            let why = format!("the variables of the image {image}, with three listeners");
+            figures.push(shown(format!("figure8/{role}/{name}_image"), end.ram(super::LISTENERS), why));
         }
     }
-    for (role, printed) in &paper.memory.rom_more_than_mul_uni {
-        let why = "no image has both Axiom and sessions";
-        figures.push(Figure::missing(format!("figure7/{role}/mul_mul_more_than_mul_uni"), *printed, "kB", why));
+    for (role, of) in [("sender", End::sender as fn(Scheme) -> End), ("listener", End::listener)] {
+        let (mul_uni, axiom) = (of(Scheme::MulUni), of(Scheme::MulMul));
+        let (id, printed) =
+            (format!("figure7/{role}/mul_mul_more_than_mul_uni"), paper.memory.rom_more_than_mul_uni[role]);
+        let more = (axiom.rom() - mul_uni.rom()) as f64 / 1e3;
+        figures.push(Figure::at_most(id, Some(printed), more, printed, "kB", "").of(Source::Counted));
+        let (id, printed) =
+            (format!("figure8/{role}/mul_mul_less_than_mul_uni"), paper.memory.ram_less_than_mul_uni[role]);
+        let less = (mul_uni.ram(super::LISTENERS) - axiom.ram(super::LISTENERS)) as f64 / 1e3;
+        let why = "of the images; a session takes less here: the paper's TinyDTLS keeps more of each peer";
+        figures.push(Figure::shown(id, Some(printed), less, "kB", why).of(Source::Counted));
     }
     let why = "the state of the scheme alone, with three listeners and one sender";
     for scheme in Scheme::ALL {
@@ -137,15 +208,6 @@ fn figures7and8(paper: &Paper) -> Vec<Figure> {
             let id = format!("figure8/{role}/{}", scheme.name());
             figures.push(Figure::shown(id, None, bytes as f64, "bytes", why).of(Source::Counted));
         }
-    }
-    for (role, less) in [
-        ("sender", at_sender(Scheme::MulUni, super::LISTENERS) - at_sender(Scheme::MulMul, super::LISTENERS)),
-        ("listener", at_listener(Scheme::MulUni) - at_listener(Scheme::MulMul)),
-    ] {
-        let printed = paper.memory.ram_less_than_mul_uni.get(role).copied();
-        let id = format!("figure8/{role}/mul_mul_less_than_mul_uni");
-        let why = "a session takes less here: the paper's TinyDTLS keeps more of each peer";
-        figures.push(Figure::shown(id, printed, less as f64 / 1e3, "kB", why).of(Source::Counted));
     }
     figures
 }
@@ -160,11 +222,17 @@ fn figure9(paper: &Paper) -> Vec<Figure> {
             let why = "the state of the scheme alone";
             figures.push(Figure::shown(id, None, kilobytes, "kB", why).of(Source::Counted));
         }
-        let most = (0..).take_while(|listeners| at_sender(scheme, *listeners) <= RAM).last().unwrap_or(0);
         let id = format!("figure9/{}/listeners_that_fill_32_kb", scheme.name());
-        let printed = paper.memory.listeners_that_fill_32_kb.get(scheme.name()).copied();
-        let why = "if nothing else needs memory; the paper's images have an operating system beside them";
-        figures.push(Figure::shown(id, printed, most as f64, "listeners", why).of(Source::Counted));
+        let sender = End::sender(scheme);
+        let most = sender.most_listeners() as f64;
+        let figure = match paper.memory.listeners_that_fill_32_kb.get(scheme.name()) {
+            Some(printed) => Figure::at_least(id, Some(*printed), most, *printed, "listeners", ""),
+            None => {
+                let why = format!("of the image {}, with its stack", sender.name);
+                Figure::shown(id, None, most, "listeners", &why)
+            }
+        };
+        figures.push(figure.of(Source::Counted));
     }
     let listeners = (RAM - Sizes::of::<16>().group) / Sizes::of::<16>().listener;
     let what = "states of listeners in 32 KB, if nothing else needs memory";
@@ -187,19 +255,13 @@ pub(super) fn least_memory() -> Figure {
     Figure::conclusion("conclusion/axiom_takes_the_least_memory".into(), least, &what)
 }
 
-/// Images of the firmware with one end of a scheme.
-const IMAGES: [(&str, Scheme, &str); 3] = [
-    ("sender", Scheme::UniUni, "node_client"),
-    ("listener", Scheme::UniUni, "node_server"),
-    ("listener", Scheme::MulMul, "axiom_listener"),
-];
-
 /// Bytes of RAM of the paper's mote.
 const RAM: usize = 32 << 10;
 pub(super) const FIGURE9: [usize; 7] = [1, 3, 12, 40, 100, 200, 254];
 
 #[cfg(test)]
 mod tests {
+    use super::super::LISTENERS;
     use super::*;
 
     #[test]
@@ -210,6 +272,20 @@ mod tests {
         // Numbers (16), key (16), and an address (16) or a SenderID (1, and 7 to the next multiple of 8).
         assert_eq!((sizes.listener, sizes.sender), (48, 40));
         assert_eq!(Sizes::of::<32>().listener, 64);
+    }
+
+    #[test]
+    fn axiom_has_the_smallest_images_of_those_that_protect() {
+        for end in [End::sender, End::listener] {
+            let [uni_uni, mul_uni, axiom] = [Scheme::UniUni, Scheme::MulUni, Scheme::MulMul].map(end);
+            assert!(axiom.rom() < uni_uni.rom() && uni_uni.rom() < mul_uni.rom());
+            let [uni_uni, mul_uni, axiom] = [uni_uni, mul_uni, axiom].map(|end| end.ram(LISTENERS));
+            assert!(axiom < uni_uni && uni_uni < mul_uni, "{axiom}, {uni_uni} and {mul_uni}");
+        }
+        // Each fits the RAM of a mote with the listeners that it has space for.
+        for sender in Scheme::ALL.map(End::sender) {
+            assert!(sender.most_listeners() >= sender.listeners.0 as i64, "{}", sender.name);
+        }
     }
 
     #[test]
