@@ -41,10 +41,11 @@ fn run() -> Option<()> {
     (one.secret == other.secret).then_some(())
 }
 
-/// An end, and what it computes.
+/// An end, and what it computes. Aligned, so that copies of both take the same instructions.
+#[repr(align(4))]
 struct End {
     private: [u8; SCALAR_LEN],
-    /// What stands before the share, and the share: a SubjectPublicKeyInfo.
+    /// A SubjectPublicKeyInfo, which ends with the share.
     public: [u8; P256_PREFIX.len() + MAX_SHARE],
     secret: [u8; SCALAR_LEN],
     digest: [u8; DIGEST_LEN],
