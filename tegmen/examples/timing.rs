@@ -1,5 +1,5 @@
 //! Whether the opening of records with MAC-then-encrypt, or of what RSA decrypted, tells by its instructions or addresses what it
-//! found, and whether an operation on secp256r1 of the provider for motes tells the private key: `./ci.sh timing`.
+//! found: `./ci.sh timing`. It also traces the operations of the provider for motes on secp256r1 with different private keys.
 //!
 //! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each access to
 //! memory. Records of one length, with every padding and right or wrong in several ways, have to leave the same trace from
@@ -440,7 +440,7 @@ fn compare() -> io::Result<bool> {
             }
         }
     }
-    println!("{}", if fine { "nothing tells of padding, code, secret and key" } else { "failed" });
+    println!("{}", if fine { "nothing tells of padding, code and secret" } else { "failed" });
     Ok(fine)
 }
 

@@ -20,7 +20,7 @@ pub(super) fn read(signature: &[u8], r: &mut Words, s: &mut Words) -> Option<()>
 #[inline(never)]
 fn read_integer(reader: &mut Reader<'_>, to: &mut Words) -> Option<()> {
     let bytes = reader.u8().ok().filter(|tag| *tag == INTEGER).and_then(|_| reader.with_len8().ok())?;
-    // A zero stands before a set bit, which would make the integer negative, and before nothing else.
+    // DER has a leading zero only if the next bit is set, because the integer would be negative without it.
     let bytes = match bytes {
         [0, rest @ ..] if matches!(rest, [0x80..=0xff, ..]) => rest,
         [1..0x80, ..] => bytes,

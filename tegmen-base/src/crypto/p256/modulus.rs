@@ -77,7 +77,7 @@ impl Modulus {
         for i in (0..255).rev() {
             let above = self.product(wide, a, a);
             self.finish(wide, above, a);
-            // The exponent is the prime less 2: everyone knows it, so the branch tells nothing. It differs from the prime in
+            // The exponent is the prime less 2: it is public, so the branch does not depend on a secret. It differs from the prime in
             // the lowest word alone.
             let less = if i < 32 { 2 } else { 0 };
             let word = self.words.get(i >> 5).map_or(0, |word| word.wrapping_sub(less));
@@ -197,7 +197,7 @@ pub(super) fn sum(Wide { product: [_, high], .. }: &mut Wide, a: &Words, b: &Wor
     add(high, a, b, |word| word, u32::overflowing_add)
 }
 
-/// Writes `a - b` to `to`; returns 0 if it is negative, else 1.
+/// Writes `a - b` to `to`; returns 0 if it is negative, and 1 otherwise.
 #[inline(never)]
 pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
     // By the complement: a chain of borrows would be twice as long.
@@ -246,7 +246,7 @@ pub(super) fn write(bytes: &mut [u8; 32], from: &Words) {
     }
 }
 
-/// True if the number is not 0 and below the modulus; the time tells no more than that.
+/// True if the number is not 0 and below the modulus. The time depends on nothing but the result.
 #[inline(never)]
 pub(super) fn is_within(number: &Words, modulus: &Modulus, wide: &mut Wide) -> bool {
     let any = number.iter().fold(0, |any, word| any | word);

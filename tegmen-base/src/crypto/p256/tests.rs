@@ -246,7 +246,7 @@ fn other_groups_schemes_and_points_are_refused() {
     let hybrid = &[&[6 | point[64] & 1], &point[1..]].concat()[..];
     let beside = &[&point[..64], &[point[64] ^ 1]].concat()[..];
     let longer = &[point, &[0]].concat()[..];
-    // The same point with a coordinate above the prime would be a second encoding; zero is the only such number at hand.
+    // The same point with a coordinate above the prime would be a second encoding; this one encodes zero.
     let above = &[&[4][..], &bytes_of(&P.words), &point[33..]].concat()[..];
     for share in [&[][..], &[0], &point[..64], compressed, hybrid, beside, longer, above, &[4; 65]] {
         assert_eq!(agree(crypto, share), Err(NotAuthentic), "{share:02x?}");
