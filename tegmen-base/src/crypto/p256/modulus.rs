@@ -1,6 +1,8 @@
 //! Arithmetic modulo the prime of the field and the order of the curve (NIST SP 800-186, section 3.2.1.3), after Montgomery: each
 //! product is divided by 2^256. No branch and no address depends on an operand.
 
+use zeroize::optimization_barrier;
+
 /// A number below 2^256, the lowest word first.
 pub(super) type Words = [u32; 8];
 
@@ -138,6 +140,7 @@ impl Modulus {
     #[inline(never)]
     pub(super) fn fix(&self, from: &Words, is_positive: u32, to: &mut Words) {
         let mask = is_positive.wrapping_sub(1);
+        optimization_barrier(&mask);
         add(to, from, &self.words, |word| word & mask, |a, b| a.overflowing_add(b & mask));
     }
 }

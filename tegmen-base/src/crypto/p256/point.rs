@@ -246,11 +246,14 @@ impl Machine {
     #[inline(never)]
     fn add_entry<const LEN: usize>(&mut self, table: &[[Words; LEN]; 8], digit: u32) {
         let negative = (digit >> 3).wrapping_sub(1);
+        optimization_barrier(&negative);
         let index = (digit ^ negative) & 7;
         let Self { registers: [_, second, ..], wide } = self;
         second.fill([0; 8]);
         for (i, entry) in (0_u32..).zip(table) {
             let mask = ((i ^ index).wrapping_sub(1) >> 31).wrapping_neg();
+            // Else the compiler sees that one entry remains, and reads that alone.
+            optimization_barrier(&mask);
             for (to, word) in second.as_flattened_mut().iter_mut().zip(entry.as_flattened()) {
                 *to |= word & mask;
             }
