@@ -33,6 +33,19 @@ impl Order {
         }
         newer
     }
+
+    /// True if a response is not late, of a server whose last response is `last`: `None` if that had no Observe option, as this one has
+    /// none if `number` is `None`. A server that lets nobody observe responds once; what follows is a repetition.
+    pub fn follows(last: &mut Option<Self>, number: Option<u32>, now: Instant) -> bool {
+        match (last.as_mut(), number) {
+            (Some(order), Some(number)) => order.is_newer(number, now),
+            (None, None) => false,
+            (_, number) => {
+                *last = number.map(|number| Self::new(number, now));
+                true
+            }
+        }
+    }
 }
 
 /// One observation at the server (RFC 7641, section 4).

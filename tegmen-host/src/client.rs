@@ -16,6 +16,7 @@ mod error;
 mod establish;
 mod exchange;
 mod group;
+mod group_observation;
 mod handshake;
 mod image;
 mod io;
@@ -28,6 +29,7 @@ mod port;
 mod request;
 mod response;
 mod resumption;
+mod round;
 mod serving;
 mod transfer;
 
@@ -35,6 +37,7 @@ pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientStat
 pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
 pub use group::{AskedMembers, ask_group, ask_members};
+pub use group_observation::{ObserveMembers, observe_members};
 pub use image::{ask_for_image, send_image};
 pub use observation::Observation;
 pub use request::Request;
@@ -70,8 +73,9 @@ type Table = Slab<self::io::Attached, 8>;
 
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
-type Features =
-    tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, crate::server::Observers, ServerBodies>;
+type Features = tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, ServedObservers, ServerBodies>;
+/// The observers of an endpoint, which is in no group.
+type ServedObservers = crate::server::Observers<std::convert::Infallible>;
 
 type Node = tegmen::node::Node<Table, Role, Features>;
 

@@ -8,7 +8,8 @@
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
 //! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
-//! * [`Node::request_group`] asks a group; the response of each member comes to [`Application::on_member_response`];
+//! * [`Node::request_group`] asks a group, or observes one; the responses of each member come to
+//!   [`Application::on_member_response`];
 //! * [`Node::request_protected_group`] asks a group that Axiom protects, and [`Node::handle_protected_group`] takes each datagram
 //!   to the address of such a group;
 //! * [`Node::respond`] answers a request that the handler deferred: [`Application::on_deferred`];
@@ -33,6 +34,7 @@ mod groups;
 mod in_groups;
 mod leisure;
 mod notify;
+mod notify_members;
 mod observation;
 mod observers;
 mod oscore;
@@ -50,6 +52,7 @@ pub use features::{Features, Parts};
 pub use group_requests::{GroupRequestArray, GroupRequests};
 pub use groups::{GroupArray, Groups};
 pub use leisure::{Leisure, LeisureArray};
+pub use notify_members::MemberRegistration;
 pub use observation::{Notification, Observation};
 pub use observers::{Observer, ObserverArray, Observers};
 pub use oscore::{OneContext, Opened, Oscore, Outer};
@@ -157,7 +160,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
     /// Takes a message that came in clear over `path` to a group (RFC 7252, section 8). A group is asked with messages that are
     /// not confirmable; others are dropped, and so are messages with OSCORE or to a protected group. Nothing is answered at once: [`Self::poll`] sends
-    /// the response after a random time, unless it is an error or empty, and registers no observer.
+    /// the response after a random time, unless it is an error or empty.
+    ///
+    /// The local end of `path` is the address that the node responds from. So the sender is the same peer as if it asked this node alone,
+    /// and a client that registers (RFC 7641) is an observer like any other: it acknowledges notifications, and rejects those that it
+    /// does not know.
     pub fn handle_group<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -397,6 +404,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if F::Observers::PLACES > 0 && frame.is_empty() {
             self.send_notification(cx, peer, application, &mut frame);
         }
+        if F::Observers::PLACES > 0 && F::Groups::IS_ON && frame.is_empty() {
+            self.notify_member(cx, peer, application, &mut frame);
+        }
         self.schedule(peer);
         if let Some(next) = next {
             self.endpoint.peers.schedule(peer, next);
@@ -417,6 +427,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
         if F::Observers::PLACES > 0 && self.is_notification_due(peer) {
             self.endpoint.peers.schedule(peer, Instant::AT_ONCE);
+        }
+        if F::Observers::PLACES > 0 && F::Groups::IS_ON {
+            let at = self.member_notified_at(peer);
+            self.endpoint.peers.schedule(peer, at);
         }
         if F::Leisure::IS_ON {
             let deadline = self.features.leisure().next(peer);

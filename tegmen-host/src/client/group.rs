@@ -1,24 +1,26 @@
 //! One request to a group of servers, and the responses of its members (RFC 7252, section 8): in clear, or protected by Axiom.
 
 use super::request::Part;
+use super::round::Round;
 use super::{ClientError, Request, Response};
 use crate::clock;
 use crate::group::{Group, Membership, Memberships};
 use crate::provider::HostCrypto;
 use crate::udp::{BindError, MAX_DATAGRAM};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tegmen::address::{Address, Path};
 use tegmen::axiom::SealRefused;
 use tegmen::buf::Full;
+use tegmen::coap::observe::Order;
 use tegmen::coap::{Busy, Code, Exchanges, Fixed, MessageRef, OptionNumber, RequestId, Token};
 use tegmen::cx::Environment;
 use tegmen::dtls::{ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, OnePeer};
 use tegmen::identity::{Identity, Protection};
-use tegmen::node::{Application, GroupRequests, Groups, Node, Parts, SendError};
+use tegmen::node::{Application, GroupRequests, Groups, Node, Parts, RequestHead, SendError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
@@ -50,7 +52,8 @@ pub async fn ask_group(
     request.check()?;
     let mut asking = Asking::new(socket, (request.method, wait), (1, ()), on_reply)?;
     asking.ask_in_clear(remote, request).await?;
-    while let Some((len, from)) = asking.receive().await {
+    let end = asking.start.after(wait);
+    while let Some((len, from)) = asking.receive(end).await {
         let path = Path { local: Address::from(remote), remote: from.into() };
         let Asking { node, environment, members, buffer, out, .. } = &mut asking;
         let (datagram, cx) = (buffer.get(..len).unwrap_or(&[]), &mut environment.at(clock::now()));
@@ -92,23 +95,27 @@ pub async fn ask_members(
     request.check()?;
     let (mut asking, remote, own) = join(membership, (request.method, wait), 1 + MAX_AGAIN, on_reply)?;
     let expected = membership.expected();
-    asking.ask_protected(membership, remote, (request, None)).await?;
-    while let Some((len, from)) = asking.receive().await {
-        let path = Path { local: own.into(), remote: from.into() };
-        membership.note_epoch(asking.buffer.get(..len).unwrap_or(&[]));
-        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
-        let mut records = Records::new(buffer.get_mut(..len).unwrap_or(&mut []));
-        let cx = &mut environment.at(clock::now());
-        while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
+    asking.ask_protected(membership, remote, (request, Part::default())).await?;
+    let end = asking.start.after(wait);
+    while let Some((len, from)) = asking.receive(end).await {
+        asking.take(membership, own, (len, from));
         while let Some(echo) = asking.members.challenges.pop() {
-            asking.ask_protected(membership, remote, (request, Some(&echo))).await?;
+            let part = Part { echo: Some(&echo), ..Part::default() };
+            asking.ask_protected(membership, remote, (request, part)).await?;
         }
     }
     let responded = asking.members.responded;
     membership.note_answers(&responded);
-    let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
-    let (missing, challenged) = (without(expected), without(asking.members.challenged));
-    Ok(AskedMembers { responded, missing, challenged })
+    Ok(AskedMembers::new(responded, expected, asking.members.challenged))
+}
+
+impl AskedMembers {
+    /// Those of the expected members that did not respond are missing.
+    pub(super) fn new(responded: Vec<IpAddr>, expected: Vec<IpAddr>, challenged: Vec<IpAddr>) -> Self {
+        let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
+        let (missing, challenged) = (without(expected), without(challenged));
+        Self { responded, missing, challenged }
+    }
 }
 
 /// Sends requests of one method to a group that Axiom protects, with a pause of `interval` between two, and takes no responses. Returns
@@ -131,7 +138,7 @@ pub(super) async fn tell_members<R>(
         }
         let request = as_request(&one);
         request.check()?;
-        asking.ask_protected(membership, remote, (&request, None)).await?;
+        asking.ask_protected(membership, remote, (&request, Part::default())).await?;
         count += 1;
     }
     Ok(count)
@@ -139,7 +146,7 @@ pub(super) async fn tell_members<R>(
 
 /// Makes the node and the socket of a sender to a protected group, whose requests wait for `wait`, at most `most` of them at a time.
 /// Returns the address of the group, and that of the sender.
-fn join<F: FnMut(SocketAddr, Response)>(
+pub(super) fn join<F: FnMut(SocketAddr, Response)>(
     membership: &Membership,
     (method, wait): (Code, Duration),
     most: usize,
@@ -173,13 +180,13 @@ type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<G> = Node<Table, ClientOnly, Parts<(), (), (), (), (), (), Requests, G>>;
 
 /// A sender to a group, which waits for responses.
-struct Asking<F, G: Groups> {
+pub(super) struct Asking<F, G: Groups> {
     node: Asker<G>,
-    environment: Environment<HostCrypto>,
+    pub(super) environment: Environment<HostCrypto>,
     socket: UdpSocket,
     start: Instant,
     wait: Duration,
-    members: Members<F>,
+    pub(super) members: Members<F>,
     buffer: Box<[u8; MAX_DATAGRAM]>,
     out: Box<[u8; MAX_DATAGRAM]>,
 }
@@ -204,6 +211,7 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
             challenged: Vec::new(),
             challenges: Vec::new(),
             is_repeatable,
+            round: None,
             on_reply,
         };
         Ok(Self {
@@ -229,21 +237,23 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
         self.send(remote, len).await
     }
 
-    /// Sends the request under the protection of the group, with the Echo option that a member asked for.
-    async fn ask_protected(
+    /// Sends the request under the protection of the group. If it has a token, it is open until another one with this token ends.
+    pub(super) async fn ask_protected(
         &mut self,
         membership: &Membership,
         remote: SocketAddr,
-        (request, echo): (&Request<'_>, Option<&[u8]>),
+        (request, part): (&Request<'_>, Part<'_>),
     ) -> Result<(), ClientError> {
         let Self { node, environment, start, wait, out, .. } = self;
         let group = membership.address_of_group();
         let (before, behind) = node.features.groups.overhead(group);
         let out = out.get_mut(..MAX_MESSAGE + before + behind).unwrap_or(&mut []);
-        let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
-        let part = Part { echo, ..Part::default() };
-        let sent =
-            node.request_protected_group(cx, group, until, request.method, |builder| request.write(builder, part), out);
+        let (cx, head) = (&mut environment.at(clock::now()), RequestHead::new(request.method));
+        let (head, until) = match part.token {
+            Some(token) => (head.with_token(token), Instant::NEVER),
+            None => (head, start.after(*wait)),
+        };
+        let sent = node.request_protected_group(cx, group, until, head, |builder| request.write(builder, part), out);
         match sent {
             Ok((_, len)) => self.send(remote, len).await,
             // Members whose Echo is not sent again do not serve this request.
@@ -257,10 +267,20 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
         sent.map(drop).map_err(|source| ClientError::NoRoute { remote, source })
     }
 
-    /// Receives a datagram into the buffer. Returns its length and its sender; `None` when the time is over.
-    async fn receive(&mut self) -> Option<(usize, SocketAddr)> {
+    /// Takes a datagram that is in the buffer, under the protection of the group.
+    pub(super) fn take(&mut self, membership: &Membership, own: SocketAddr, (len, from): (usize, SocketAddr)) {
+        let path = Path { local: own.into(), remote: from.into() };
+        membership.note_epoch(self.buffer.get(..len).unwrap_or(&[]));
+        let Self { node, environment, members, buffer, out, .. } = self;
+        let mut records = Records::new(buffer.get_mut(..len).unwrap_or(&mut []));
+        let cx = &mut environment.at(clock::now());
+        while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
+    }
+
+    /// Receives a datagram into the buffer. Returns its length and its sender; `None` if none came until `end`.
+    pub(super) async fn receive(&mut self, end: Instant) -> Option<(usize, SocketAddr)> {
         loop {
-            let left = self.wait.saturating_sub(clock::now().since(self.start));
+            let left = end.since(clock::now());
             // An ICMP error concerns one member alone.
             if let Ok(received) = tokio::time::timeout(left, self.socket.recv_from(&mut *self.buffer)).await.ok()? {
                 return Some(received);
@@ -289,17 +309,37 @@ fn refused(error: SendError, group: &str) -> ClientError {
 }
 
 /// Gives responses to their owner.
-struct Members<F> {
+pub(super) struct Members<F> {
     start: Instant,
     /// The members that responded.
-    responded: Vec<IpAddr>,
+    pub(super) responded: Vec<IpAddr>,
     /// Members that asked for an Echo.
-    challenged: Vec<IpAddr>,
+    pub(super) challenged: Vec<IpAddr>,
     /// The values of the Echo options that are to be sent.
-    challenges: Vec<Vec<u8>>,
+    pub(super) challenges: Vec<Vec<u8>>,
     /// A member may serve the request twice.
     is_repeatable: bool,
+    /// The members are observed.
+    round: Option<Round>,
     on_reply: F,
+}
+
+impl<F> Members<F> {
+    /// A request to register is sent, for the first time or again.
+    pub(super) fn begin_round(&mut self, next: Round) {
+        self.start = clock::now();
+        self.responded.clear();
+        self.challenged.clear();
+        self.round = Some(match self.round.take() {
+            Some(round) => round.followed_by(next),
+            None => next,
+        });
+    }
+
+    /// True if the request to register is to be sent again.
+    pub(super) fn is_round_over(&self) -> bool {
+        self.round.as_ref().is_some_and(Round::is_over)
+    }
 }
 
 impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
@@ -316,12 +356,18 @@ impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
             return self.challenged.push(from.ip());
         }
         // A member may also respond to a repetition with the Echo of another member.
-        if is_protected && self.responded.contains(&from.ip()) {
+        let is_first = !self.responded.contains(&from.ip());
+        if is_protected && !is_first && self.round.is_none() {
             return;
         }
-        self.responded.push(from.ip());
+        if is_first || !is_protected {
+            self.responded.push(from.ip());
+        }
         let round_trip = clock::now().since(self.start);
-        (self.on_reply)(from, Response { round_trip, ..Response::new(response) });
+        let response = Response { round_trip, ..Response::new(response) };
+        if self.round.as_mut().is_none_or(|round| round.is_news(from.ip(), &response)) {
+            (self.on_reply)(from, response);
+        }
     }
 }
 
@@ -340,7 +386,10 @@ struct Open {
     until: Instant,
     /// The group, the epoch and the truncated sequence number of a request that was protected.
     sealed: Option<(Address, u16, u64)>,
-    members: HashSet<Address>,
+    /// The members that sent a response, and the order of their notifications.
+    members: HashMap<Address, Option<Order>>,
+    /// The request registers at the members.
+    observes: bool,
 }
 
 impl Requests {
@@ -354,14 +403,19 @@ impl Requests {
 }
 
 impl GroupRequests for Requests {
+    const OBSERVES: bool = true;
+
     fn open(&mut self, now: Instant, until: Instant, token: Token, first: u16) -> Result<RequestId, Busy> {
         self.open.retain(|open| now < open.until);
-        if self.open.len() >= self.most {
+        let again = self.open.iter().position(|open| open.token == token);
+        if again.is_none() && self.open.len() >= self.most {
             return Err(Busy::Outstanding);
         }
         let request = RequestId(self.next.unwrap_or(first.into()));
         self.next = Some(request.0.wrapping_add(1));
-        self.open.push(Open { request, token, until, sealed: None, members: HashSet::new() });
+        let new = Open { request, token, until, sealed: None, members: HashMap::new(), observes: false };
+        let before = again.map(|at| self.open.swap_remove(at));
+        self.open.push(before.map_or(new, |before| Open { request, until, ..before }));
         Ok(request)
     }
 
@@ -370,12 +424,29 @@ impl GroupRequests for Requests {
         open.find(|open| is_it(open.request, &open.token)).map(|open| open.request)
     }
 
-    fn note(&mut self, request: RequestId, member: &Address) -> Result<bool, Full> {
-        let open = self.get_mut(request).ok_or(Full)?;
-        if open.members.len() >= MAX_MEMBERS && !open.members.contains(member) {
+    fn observe(&mut self, request: RequestId, registers: bool) {
+        if let Some(open) = self.get_mut(request) {
+            open.observes = registers;
+            // Members that do not let their resource be observed respond to the request that is sent again, too.
+            open.members.retain(|_, last| last.is_some());
+        }
+    }
+
+    fn note(
+        &mut self,
+        request: RequestId,
+        member: &Address,
+        (number, now): (Option<u32>, Instant),
+    ) -> Result<bool, Full> {
+        let Open { members, observes, .. } = self.get_mut(request).ok_or(Full)?;
+        if let Some(last) = members.get_mut(member) {
+            return Ok(*observes && Order::follows(last, number, now));
+        }
+        if members.len() >= MAX_MEMBERS {
             return Err(Full);
         }
-        Ok(open.members.insert(*member))
+        members.insert(*member, number.map(|number| Order::new(number, now)));
+        Ok(true)
     }
 
     fn protect(&mut self, request: RequestId, sealed: (Address, u16, u64)) -> Result<(), Full> {

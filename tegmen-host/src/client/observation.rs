@@ -189,7 +189,7 @@ async fn register(
     let (mut transfer, mut is_challenged) = (transfer::begin(session, request)?, false);
     loop {
         transfer::draw(session, &mut transfer);
-        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer), echo: None };
+        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer), ..Part::default() };
         let (place, response) = session.converse(request, part).await?;
         let taken = Taken::new(session, transfer, response)?;
         if !taken.is_before_answer() {
@@ -200,7 +200,7 @@ async fn register(
 }
 
 /// Identifies a representation.
-fn digest(reply: &Response) -> [u8; 32] {
+pub(super) fn digest(reply: &Response) -> [u8; 32] {
     let mut text = vec![reply.code.0];
     text.extend(reply.option(OptionNumber::ETAG).unwrap_or(&[]));
     text.push(0);

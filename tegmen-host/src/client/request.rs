@@ -5,7 +5,7 @@ use crate::uri::{Uri, percent_decode};
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use tegmen::coap::{BuildError, Builder, Code, OptionNumber, uint_bytes};
+use tegmen::coap::{BuildError, Builder, Code, NoResponse, OptionNumber, uint_bytes};
 use tegmen::node::Transfer;
 
 /// Longest segment of a path, or argument of a query, in bytes (RFC 7252, section 5.10).
@@ -178,6 +178,9 @@ impl<'a, S> Request<'a, S> {
         if let Some(echo) = part.echo {
             builder.insert(OptionNumber::ECHO, echo)?;
         }
+        if part.wants_nothing {
+            builder.insert(OptionNumber::NO_RESPONSE, uint_bytes(NoResponse::ALL.value(), &mut [0; 4]))?;
+        }
         builder.payload(part.transfer.map_or(self.payload, |transfer| transfer.payload(self.payload)))
     }
 }
@@ -208,6 +211,8 @@ pub(super) struct Part<'a> {
     pub(super) token: Option<&'a [u8]>,
     /// The value of an Echo option (RFC 9175) that a member of a group asked for.
     pub(super) echo: Option<&'a [u8]>,
+    /// Nobody is to respond (RFC 7967).
+    pub(super) wants_nothing: bool,
 }
 
 /// A request that an observation repeats.

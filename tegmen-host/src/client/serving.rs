@@ -8,6 +8,7 @@ use crate::server::{
     AnyPolicy, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Notifier, Observers, Resources,
     Router, ServerBodies, ServerCoap, ServerLimits, Tried, Unauthenticated,
 };
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::address::Address;
@@ -93,7 +94,7 @@ impl ServingBuilder {
 }
 
 /// The parts of a node with this memory for the requests that it serves.
-fn features(observers: Observers, bodies: ServerBodies) -> Features {
+fn features(observers: Observers<Infallible>, bodies: ServerBodies) -> Features {
     Parts {
         queue: (),
         pacing: Default::default(),

@@ -30,7 +30,7 @@ pub(super) fn draw(session: &Session, transfer: &mut Transfer) -> Option<Token> 
 async fn exchange(session: &Session, request: &Request<'_>, transfer: &mut Transfer) -> Result<Response, ClientError> {
     let token = draw(session, transfer);
     let token = token.as_ref().map(Token::as_bytes);
-    session.exchange(request, Part { transfer: Some(transfer), observe: None, token, echo: None }).await
+    session.exchange(request, Part { transfer: Some(transfer), token, ..Part::default() }).await
 }
 
 /// A transfer that took a response.

@@ -8,7 +8,7 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::dtls::record::Record;
 use tegmen::identity::Principal;
-use tegmen::node::Groups;
+use tegmen::node::{Groups, MemberRegistration};
 use tegmen::time::Instant;
 
 /// The memberships of a node.
@@ -44,6 +44,12 @@ impl Memberships {
 }
 
 impl Groups for Memberships {
+    type Registration = MemberRegistration;
+
+    fn registration(registration: MemberRegistration) -> Option<MemberRegistration> {
+        Some(registration)
+    }
+
     fn principal(&self, group: &Address) -> Option<Principal> {
         // The server chose it after the membership was opened.
         self.with(group, |state| state.groups.principal(group).map(|_| state.principal))?

@@ -7,27 +7,30 @@ use super::per_peer::PerPeer;
 use crate::request_uri;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Builder, MessageRef, Probing};
 use tegmen::endpoint::Peers;
 use tegmen::identity::{Identity, PeerId, Protection};
-use tegmen::node::{self, Observers as _, Pacing};
+use tegmen::node::{self, MemberRegistration, Observers as _, Pacing};
 use tegmen::time::Instant;
 
 /// The most observations of one peer.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
-type Observer = node::Observer<OscoreExchange>;
+type Observer<G> = node::Observer<OscoreExchange, G>;
 
-/// The observers of a shard, and when they may be sent notifications that are not confirmable.
-pub(crate) struct Observers {
-    by_peer: PerPeer<Observations>,
+/// The observers of a shard, and when they may be sent notifications that are not confirmable. `G` is the registration of a member of a
+/// protected group.
+pub(crate) struct Observers<G = MemberRegistration> {
+    by_peer: PerPeer<Observations<G>>,
     /// The peers that observe a path, in the order of the table: a notification to all reads memory in one direction.
     by_path: HashMap<Arc<str>, BTreeSet<PeerId>>,
     /// The paths, for those who ask from outside.
     paths: Arc<ObservedPaths>,
-    /// Observations, and the most.
+    /// Observations, those of members of protected groups among them, and the most. Members have half of the places at most.
     count: usize,
+    of_members: usize,
     most: usize,
     unconfirmed: u8,
     /// For the path of a registration.
@@ -35,26 +38,31 @@ pub(crate) struct Observers {
 }
 
 /// The observations of one peer.
-#[derive(Default)]
-struct Observations {
-    places: Vec<Place>,
+struct Observations<G> {
+    places: Vec<Place<G>>,
     /// The place that a search begins with.
     next: usize,
     probing: Probing,
 }
 
-struct Place {
-    observer: Observer,
+struct Place<G> {
+    observer: Observer<G>,
     /// The request that registered: each notification is the response to it.
     request: Box<[u8]>,
     path: Arc<str>,
 }
 
-impl Observers {
+impl<G> Default for Observations<G> {
+    fn default() -> Self {
+        Self { places: Vec::new(), next: 0, probing: Probing::default() }
+    }
+}
+
+impl<G> Observers<G> {
     /// No observers; there may be `most`. At most `unconfirmed` notifications in a row are not confirmable.
     pub(crate) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
         let (by_peer, by_path, path) = (PerPeer::default(), HashMap::new(), String::new());
-        Self { by_peer, by_path, paths, count: 0, most, unconfirmed, path }
+        Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path }
     }
 
     /// At most `unconfirmed` notifications in a row are not confirmable from now on.
@@ -73,16 +81,20 @@ impl Observers {
     }
 
     /// Notes a change for the observations of a path whose clients `whom` chooses, and schedules these clients.
-    pub(crate) fn mark_for(&mut self, path: &str, whom: &Whom, peers: &mut impl Peers) {
+    pub(crate) fn mark_for(&mut self, path: &str, whom: &Whom, peers: &mut impl Peers)
+    where
+        G: Copy + AsMut<MemberRegistration>,
+    {
         for peer in self.by_path.get(path).into_iter().flatten() {
             let Some(observations) = self.by_peer.get_mut(peer) else { continue };
             let Some(entry) = peers.peer(*peer) else { continue };
             let (principal, protection) = (entry.principal(), entry.protection());
             let mut is_any = false;
             for Place { observer, .. } in observations.places.iter_mut().filter(|place| &*place.path == path) {
-                let identity = match observer.exchange {
-                    Some((_, principal)) => Identity { principal, protection: Protection::Oscore },
-                    None => Identity { principal, protection },
+                let identity = match (observer.exchange, observer.registration) {
+                    (_, Some(mut of_member)) => of_member.as_mut().identity,
+                    (Some((_, principal)), None) => Identity { principal, protection: Protection::Oscore },
+                    (None, None) => Identity { principal, protection },
                 };
                 let is_chosen = whom(&identity);
                 observer.changed |= is_chosen;
@@ -126,11 +138,17 @@ impl Observers {
     }
 }
 
-impl node::Observers<OscoreExchange> for Observers {
+impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
     const PLACES: usize = usize::MAX;
 
     fn unconfirmed(&self) -> u8 {
         self.unconfirmed
+    }
+
+    /// The clock of the process begins again with it, and clients compare the numbers of two processes.
+    fn first_number(&self, _: Instant) -> u32 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (since.as_micros() >> 14) as u32
     }
 
     /// The shard forgets the observers that are gone.
@@ -138,10 +156,14 @@ impl node::Observers<OscoreExchange> for Observers {
         false
     }
 
-    fn insert(&mut self, observer: Observer, request: &MessageRef<'_>) -> Result<(), Full> {
+    fn insert(&mut self, observer: Observer<G>, request: &MessageRef<'_>) -> Result<(), Full> {
         let peer = observer.peer;
         let own = self.by_peer.get(&peer).map_or(0, |observations| observations.places.len());
+        let is_of_member = observer.registration.is_some();
         if self.count >= self.most || own >= MAX_OBSERVATIONS {
+            return Err(Full);
+        }
+        if is_of_member && self.of_members >= self.most.div_ceil(2) {
             return Err(Full);
         }
         request_uri::read(request, &mut self.path).map_err(|_| Full)?;
@@ -149,16 +171,17 @@ impl node::Observers<OscoreExchange> for Observers {
         let request = in_clear(request);
         self.by_peer.entry(peer).or_default().places.push(Place { observer, request, path });
         self.count += 1;
+        self.of_members += usize::from(is_of_member);
         Ok(())
     }
 
     #[inline]
-    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> bool {
+    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<G>) -> bool) -> bool {
         let observations = self.by_peer.get(&peer);
         observations.is_some_and(|observations| observations.places.iter().any(|place| is_it(&place.observer)))
     }
 
-    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) -> Option<(&mut Observer, &[u8])> {
+    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<G>) -> bool) -> Option<(&mut Observer<G>, &[u8])> {
         let Observations { places, next, .. } = self.by_peer.get_mut(&peer)?;
         let (before, behind) = places.split_at(places.len().min(*next));
         let found = match behind.iter().position(|place| is_it(&place.observer)) {
@@ -181,13 +204,14 @@ impl node::Observers<OscoreExchange> for Observers {
         }
     }
 
-    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer) -> bool) {
+    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<G>) -> bool) {
         let Some(observations) = self.by_peer.get_mut(&peer) else { return };
         let mut removed = Vec::new();
         observations.places.retain_mut(|place| {
             let is_removed = is_it(&place.observer);
             if is_removed {
                 removed.push(place.path.clone());
+                self.of_members -= usize::from(place.observer.registration.is_some());
             }
             !is_removed
         });
@@ -209,7 +233,7 @@ impl node::Observers<OscoreExchange> for Observers {
     }
 }
 
-impl Pacing for Observers {
+impl<G> Pacing for Observers<G> {
     fn sent(&mut self, now: Instant, peer: PeerId, len: usize) {
         if let Some(observations) = self.by_peer.get_mut(&peer) {
             observations.probing.sent(now, len);

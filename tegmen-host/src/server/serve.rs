@@ -222,11 +222,11 @@ impl<A: Application> CoapServer<A> {
 
     /// Does the rest of the work for a datagram: peers whose exchanges have begun.
     #[inline]
-    pub(crate) fn on_handled(
+    pub(crate) fn on_handled<G>(
         &mut self,
         now: Instant,
         peers: &mut impl Peers<Attached: Forgettable>,
-        observers: &mut Observers,
+        observers: &mut Observers<G>,
     ) {
         while let Some(peer) = self.begun.pop() {
             peers.schedule(peer, now.after(EXCHANGE_LIFETIME));

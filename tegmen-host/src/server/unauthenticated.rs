@@ -20,10 +20,10 @@ impl Unauthenticated {
 
     /// One more. At twice as many as are wanted all but so many are forgotten: those first that observe nothing, and of
     /// these those that came first.
-    pub(super) fn add<T: Peers<Attached: Forgettable>>(
+    pub(super) fn add<T: Peers<Attached: Forgettable>, G>(
         &mut self,
         table: &mut T,
-        observers: &mut Observers,
+        observers: &mut Observers<G>,
         peer: PeerId,
     ) {
         self.peers.push(peer);

@@ -371,7 +371,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         let Ok(response) = MessageRef::parse(message) else { return };
         let requests = &mut self.node.features.group_requests;
         let Some(request) = requests.find(now, |_, token| token.as_bytes() == response.token()) else { return };
-        if response.code().is_success() && requests.note(request, &from) == Ok(true) {
+        if response.code().is_success() && requests.note(request, &from, (None, now)) == Ok(true) {
             self.application.heard.push_back((request, from));
         }
     }

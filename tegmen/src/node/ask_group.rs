@@ -1,15 +1,18 @@
-//! Requests to groups (RFC 7252, section 8): one message, and a response of each member.
+//! Requests to groups (RFC 7252, section 8): one message, and a response of each member, or many responses, if the request registers
+//! (RFC 7641).
 
 use super::Node;
 use super::application::Application;
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
 use super::group_requests::GroupRequests as _;
+use super::request_head::{RequestHead, RequestToken};
 use crate::address::Path;
 use crate::buf::{Frame, Full, copy};
 use crate::coap::BuildError;
 use crate::coap::PeerExchanges;
-use crate::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, RequestId, Token, empty_message};
+use crate::coap::observe::REGISTER;
+use crate::coap::{Builder, MessageRef, MessageType, OptionNumber, RequestId, Token, empty_message};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -32,19 +35,28 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// [`GroupRequests::close`](super::GroupRequests::close) ends the request before.
     ///
+    /// # Observing a group
+    ///
+    /// A request whose Observe option has the value 0 registers at each member that lets its resource be observed (RFC 7641), if
+    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). Until the end of the request the notifications of the members come
+    /// to [`Application::on_member_response`], too, without those that are late. The owner draws the token of 7 bytes at random
+    /// ([`RequestHead::with_token`]), and sends the request again with the same token (draft-ietf-core-groupcomm-bis): before Max-Age of
+    /// a response is over, so that new members register, and those that lost a registration. The request then goes on under the number
+    /// that this call returns. With the value 1 the same token deregisters.
+    ///
     /// # Errors
-    /// [`SendError::Busy`] if as many requests to groups are open as there is space for, and [`SendError::TooLong`]; nothing must
-    /// then be sent.
-    pub fn request_group<C: Crypto>(
+    /// [`SendError::Busy`] if as many requests to groups are open as there is space for, or the token has another length, and
+    /// [`SendError::TooLong`]; nothing must then be sent. A request that was to be sent again is over then.
+    pub fn request_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         until: Instant,
-        code: Code,
+        head: impl Into<RequestHead<'t>>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
         let mut frame = Frame::new(out, 0);
-        let request = self.write_group_request(cx, until, code, write, &mut frame)?;
+        let request = self.write_group_request(cx, until, head.into(), write, &mut frame)?;
         Ok((request, frame.len()))
     }
 
@@ -53,26 +65,38 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         until: Instant,
-        code: Code,
+        head: RequestHead<'_>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         frame: &mut Frame<'_>,
     ) -> Result<RequestId, SendError> {
         let mut random = [0; 2 + TOKEN];
         cx.crypto.random(&mut random);
         let [high, low, token @ ..] = random;
-        let token = Token::new(&token);
         let requests = self.features.group_requests();
-        // A generator that repeats itself must not mix the responses to two requests.
-        if requests.find(cx.now, |_, open| *open == token).is_some() {
-            return Err(SendError::Busy);
-        }
+        let token = match head.token {
+            RequestToken::Given(token) if F::GroupRequests::OBSERVES && token.len() == TOKEN => Token::new(token),
+            RequestToken::Given(_) => return Err(SendError::Busy),
+            RequestToken::Drawn => {
+                let token = Token::new(&token);
+                // A generator that repeats itself must not mix the responses to two requests.
+                if requests.find(cx.now, |_, open| *open == token).is_some() {
+                    return Err(SendError::Busy);
+                }
+                token
+            }
+        };
         let request = requests.open(cx.now, until, token, u16::from_be_bytes([high, low]))?;
-        let head = (MessageType::NonConfirmable, code, message_id(request));
+        let head = (MessageType::NonConfirmable, head.code, message_id(request));
         let built =
             Builder::new(frame, head.0, head.1, head.2, token.as_bytes()).and_then(|mut builder| write(&mut builder));
         if let Err(error) = built {
             requests.close(request);
             return Err(error.into());
+        }
+        if F::GroupRequests::OBSERVES
+            && let Ok(message) = MessageRef::parse(frame.bytes())
+        {
+            requests.observe(request, message.uint(OptionNumber::OBSERVE) == Some(REGISTER));
         }
         Ok(request)
     }
@@ -114,7 +138,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             // The request was protected, and its response is not.
             return None;
         }
-        match requests.note(request, &path.remote) {
+        let notification = notification::<F>(&message);
+        match requests.note(request, &path.remote, (notification, cx.now)) {
             Ok(true) => {
                 let nobody = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
                 application.on_member_response(request, (path, nobody), &message);
@@ -130,6 +155,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let is_written = confirmable && copy(out, &acknowledgement).is_ok();
         Some(if is_written { acknowledgement.len() } else { 0 })
     }
+}
+
+/// Returns the number of a notification; `None` for any other response, and for an error, which is the last one.
+#[inline]
+pub(super) fn notification<F: Features>(response: &MessageRef<'_>) -> Option<u32> {
+    if !F::GroupRequests::OBSERVES || !response.code().is_success() {
+        return None;
+    }
+    response.uint(OptionNumber::OBSERVE)
 }
 
 /// Bytes of the token of a request to a group. The tokens that a node draws for requests to peers have other lengths, so that

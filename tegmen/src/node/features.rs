@@ -4,7 +4,7 @@ use super::bodies::Bodies;
 use super::group_requests::GroupRequests;
 use super::groups::Groups;
 use super::leisure::Leisure;
-use super::observers::Observers;
+use super::observers::{Observer, Observers};
 use super::oscore::Oscore;
 use super::pacing::Pacing;
 use super::queue::Queue;
@@ -21,7 +21,7 @@ pub trait Features {
     /// The OSCORE contexts.
     type Oscore: Oscore;
     /// The clients that observe resources (RFC 7641).
-    type Observers: Observers<ExchangeOf<Self>>;
+    type Observers: Observers<ExchangeOf<Self>, RegistrationOf<Self>>;
     /// The bodies of requests and responses that are longer than a message (RFC 7959).
     type Bodies: Bodies;
     /// The responses to requests to a group (RFC 7252, section 8.2).
@@ -129,8 +129,16 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()>
     pub groups: A,
 }
 
-impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Leisure, G: GroupRequests, A: Groups>
-    Features for Parts<Q, P, S, O, B, L, G, A>
+impl<Q, P, S, O, B, L, G, A> Features for Parts<Q, P, S, O, B, L, G, A>
+where
+    Q: Queue,
+    P: Pacing,
+    S: Oscore,
+    O: Observers<S::Exchange, A::Registration>,
+    B: Bodies,
+    L: Leisure,
+    G: GroupRequests,
+    A: Groups,
 {
     type Queue = Q;
     type Pacing = P;
@@ -184,6 +192,12 @@ impl<Q: Queue, P: Pacing, S: Oscore, O: Observers<S::Exchange>, B: Bodies, L: Le
 
 /// A request that a node with the features `F` opened.
 pub(super) type ExchangeOf<F> = <<F as Features>::Oscore as Oscore>::Exchange;
+
+/// The registration of a member at a node with the features `F`.
+pub(super) type RegistrationOf<F> = <<F as Features>::Groups as Groups>::Registration;
+
+/// An observer of a node with the features `F`.
+pub(super) type ObserverOf<F> = Observer<ExchangeOf<F>, RegistrationOf<F>>;
 
 /// The state that an application keeps of a peer in the table `P`.
 pub(super) type StateOf<P> = <<P as Peers>::Attached as PeerExchanges>::State;

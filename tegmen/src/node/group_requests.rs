@@ -1,8 +1,11 @@
-//! The memory of requests to groups (RFC 7252, section 8): their tokens, and the members whose responses came.
+//! The memory of requests to groups (RFC 7252, section 8): their tokens, and the members whose responses came. A request that
+//! registers at the members is open as long as its owner observes the group, and each member notifies it in an order of its own
+//! (RFC 7641, section 3.4).
 
 use crate::address::Address;
 use crate::buf::Full;
 use crate::coap::Busy;
+use crate::coap::observe::Order;
 use crate::coap::{RequestId, Token};
 use crate::time::Instant;
 
@@ -12,9 +15,12 @@ use crate::time::Instant;
 pub trait GroupRequests {
     /// True unless this is `()`.
     const IS_ON: bool = true;
+    /// True if there is memory for observations of groups. The default is for an owner whose requests are answered once.
+    const OBSERVES: bool = false;
 
     /// Opens a request with this token until the time `until`, and gives it a name. The number of the first request is `first`;
-    /// each further one is 1 more.
+    /// each further one is 1 more. A request that is open with this token is sent again: it gets the name and the end, and keeps the
+    /// order of its notifications.
     ///
     /// # Errors
     /// [`Busy::Outstanding`] if there is no place.
@@ -23,11 +29,22 @@ pub trait GroupRequests {
     /// Returns a request that is open at the time `now`, and for which `is_it` holds.
     fn find(&self, now: Instant, is_it: impl FnMut(RequestId, &Token) -> bool) -> Option<RequestId>;
 
-    /// Notes that the member at this address sent its response. Returns false if it did so before.
+    /// Notes that a request registers at the members, or that it does not any more.
+    fn observe(&mut self, request: RequestId, registers: bool) {
+        let _ = (request, registers);
+    }
+
+    /// Notes that the member at this address sent its response, or a notification with this number (RFC 7641, section 3.4). Returns
+    /// false if it sent a response before, or a newer notification.
     ///
     /// # Errors
     /// [`Full`] if there is no space; the response is then dropped.
-    fn note(&mut self, request: RequestId, member: &Address) -> Result<bool, Full>;
+    fn note(
+        &mut self,
+        request: RequestId,
+        member: &Address,
+        notification: (Option<u32>, Instant),
+    ) -> Result<bool, Full>;
 
     /// Notes that a request was protected: the address of the group, the epoch, and the truncated sequence number (TSN). The default is for an owner that asks in clear only.
     ///
@@ -64,7 +81,7 @@ impl GroupRequests for () {
     }
 
     #[inline]
-    fn note(&mut self, _: RequestId, _: &Address) -> Result<bool, Full> {
+    fn note(&mut self, _: RequestId, _: &Address, _: (Option<u32>, Instant)) -> Result<bool, Full> {
         Err(Full)
     }
 
@@ -72,16 +89,17 @@ impl GroupRequests for () {
     fn close(&mut self, _: RequestId) {}
 }
 
-/// At most `REQUESTS` requests to groups at the same time, each with the responses of at most `MEMBERS` members.
+/// At most `REQUESTS` requests to groups at the same time, each with the responses of at most `MEMBERS` members. `ORDERS` is the
+/// number of members whose notifications are taken: 0, or `MEMBERS`.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupRequestArray<const REQUESTS: usize, const MEMBERS: usize> {
-    places: [Option<Place<MEMBERS>>; REQUESTS],
+pub struct GroupRequestArray<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize = 0> {
+    places: [Option<Place<MEMBERS, ORDERS>>; REQUESTS],
     /// The number of the next request.
     next: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place<const MEMBERS: usize> {
+struct Place<const MEMBERS: usize, const ORDERS: usize> {
     request: RequestId,
     token: Token,
     until: Instant,
@@ -89,21 +107,40 @@ struct Place<const MEMBERS: usize> {
     sealed: Option<(Address, u16, u64)>,
     /// The members that sent their responses.
     members: [Option<Address>; MEMBERS],
+    /// The order of the notifications of each member, if the request registers.
+    orders: Option<[Option<Order>; ORDERS]>,
 }
 
-impl<const REQUESTS: usize, const MEMBERS: usize> Default for GroupRequestArray<REQUESTS, MEMBERS> {
+impl<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize> Default
+    for GroupRequestArray<REQUESTS, MEMBERS, ORDERS>
+{
     fn default() -> Self {
         Self { places: [None; REQUESTS], next: None }
     }
 }
 
-impl<const REQUESTS: usize, const MEMBERS: usize> GroupRequests for GroupRequestArray<REQUESTS, MEMBERS> {
+impl<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize> GroupRequests
+    for GroupRequestArray<REQUESTS, MEMBERS, ORDERS>
+{
+    const OBSERVES: bool = ORDERS > 0;
+
     fn open(&mut self, now: Instant, until: Instant, token: Token, first: u16) -> Result<RequestId, Busy> {
-        let is_free = |place: &&mut Option<Place<MEMBERS>>| place.is_none_or(|place| place.until <= now);
-        let place = self.places.iter_mut().find(is_free).ok_or(Busy::Outstanding)?;
+        let is_open = |place: &Place<MEMBERS, ORDERS>| now < place.until;
+        let is_again = |place: &Option<Place<MEMBERS, ORDERS>>| {
+            ORDERS > 0 && place.is_some_and(|place| is_open(&place) && place.token.as_bytes() == token.as_bytes())
+        };
+        let again = if ORDERS > 0 { self.places.iter().position(is_again) } else { None };
+        let is_free = |place: &Option<Place<MEMBERS, ORDERS>>| place.is_none_or(|place| !is_open(&place));
+        let place = match again {
+            Some(at) => self.places.get_mut(at),
+            None => self.places.iter_mut().find(|place| is_free(place)),
+        };
+        let place = place.ok_or(Busy::Outstanding)?;
         let request = RequestId(self.next.unwrap_or(first.into()));
         self.next = Some(request.0.wrapping_add(1));
-        *place = Some(Place { request, token, until, sealed: None, members: [None; MEMBERS] });
+        let before = place.filter(|_| again.is_some());
+        let new = Place { request, token, until, sealed: None, members: [None; MEMBERS], orders: None };
+        *place = Some(before.map_or(new, |before| Place { request, until, ..before }));
         Ok(request)
     }
 
@@ -112,8 +149,36 @@ impl<const REQUESTS: usize, const MEMBERS: usize> GroupRequests for GroupRequest
         open.find(|place| is_it(place.request, &place.token)).map(|place| place.request)
     }
 
-    fn note(&mut self, request: RequestId, member: &Address) -> Result<bool, Full> {
+    fn observe(&mut self, request: RequestId, registers: bool) {
+        if let Some(place) = self.places.iter_mut().flatten().find(|place| place.request == request) {
+            let (members, orders) = (place.members, place.orders.unwrap_or([None; ORDERS]));
+            // Members that do not let their resource be observed respond to the request that is sent again, too.
+            let observed = members.iter().zip(orders).filter(|(_, order)| order.is_some());
+            (place.members, place.orders) = ([None; MEMBERS], registers.then_some([None; ORDERS]));
+            let kept = place.members.iter_mut().zip(place.orders.iter_mut().flatten());
+            kept.zip(observed).for_each(|((member, order), before)| (*member, *order) = (*before.0, before.1));
+        }
+    }
+
+    fn note(
+        &mut self,
+        request: RequestId,
+        member: &Address,
+        (number, now): (Option<u32>, Instant),
+    ) -> Result<bool, Full> {
         let place = self.places.iter_mut().flatten().find(|place| place.request == request).ok_or(Full)?;
+        if ORDERS > 0
+            && let Some(orders) = &mut place.orders
+        {
+            let is_it = |noted: &Option<Address>| noted.is_none_or(|noted| noted == *member);
+            let at = place.members.iter().position(is_it).ok_or(Full)?;
+            let (noted, last) = (place.members.get_mut(at).ok_or(Full)?, orders.get_mut(at).ok_or(Full)?);
+            if noted.is_some() {
+                return Ok(Order::follows(last, number, now));
+            }
+            (*noted, *last) = (Some(*member), number.map(|number| Order::new(number, now)));
+            return Ok(true);
+        }
         if place.members.iter().flatten().any(|noted| noted == member) {
             return Ok(false);
         }

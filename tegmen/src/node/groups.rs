@@ -1,5 +1,6 @@
 //! The protected groups of a node (Axiom): the operations that its owner supplies, and an array of groups.
 
+use super::notify_members::MemberRegistration;
 use crate::address::Address;
 use crate::axiom::{Member, Opened, Proof, SealRefused, SenderId, Signatures, Unverified};
 use crate::buf::{Frame, Full};
@@ -8,6 +9,7 @@ use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::Record;
 use crate::identity::Principal;
 use crate::time::{Duration, Instant};
+use core::convert::Infallible;
 
 /// The protected groups that a node is a member of. The address of a group names it.
 ///
@@ -15,6 +17,12 @@ use crate::time::{Duration, Instant};
 pub trait Groups {
     /// True unless this is `()`.
     const IS_ON: bool = true;
+
+    /// The registration of a member that observes a resource: a [`MemberRegistration`], which [`Self::registration`] returns as it is.
+    type Registration: Copy + AsMut<MemberRegistration>;
+
+    /// Returns a registration for the memory of the observers; `None` if the node has no group.
+    fn registration(registration: MemberRegistration) -> Option<Self::Registration>;
 
     /// Returns the principal of the group with this address; `None` if the node is not a member.
     fn principal(&self, group: &Address) -> Option<Principal>;
@@ -98,6 +106,12 @@ pub trait Groups {
 /// A node that is in no group.
 impl Groups for () {
     const IS_ON: bool = false;
+    type Registration = Infallible;
+
+    #[inline]
+    fn registration(_: MemberRegistration) -> Option<Infallible> {
+        None
+    }
 
     #[inline]
     fn principal(&self, _: &Address) -> Option<Principal> {
@@ -256,6 +270,12 @@ impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KE
 impl<const GROUPS: usize, const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Groups
     for GroupArray<GROUPS, SENDERS, LISTENERS, KEY, S>
 {
+    type Registration = MemberRegistration;
+
+    fn registration(registration: MemberRegistration) -> Option<MemberRegistration> {
+        Some(registration)
+    }
+
     fn principal(&self, group: &Address) -> Option<Principal> {
         self.place(group).map(|place| place.principal)
     }

@@ -5,17 +5,21 @@
 //! nothing else is sent to it.
 
 use super::Node;
-use super::application::Application;
+use super::application::{Application, Deferred};
+use super::ask_group::notification;
+use super::blockwise::observe;
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
-use super::group_requests::GroupRequests as _;
+use super::group_requests::GroupRequests;
 use super::groups::Groups as _;
 use super::leisure::Leisure as _;
+use super::observers::Observers as _;
+use super::request_head::RequestHead;
 use crate::address::{Address, Path};
 use crate::axiom::{Opened, Proof, SenderId};
 use crate::buf::{Frame, Full};
 use crate::coap::PeerExchanges;
-use crate::coap::{BuildError, Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId, Token};
+use crate::coap::{BuildError, Builder, Code, MessageRef, MessageType, NoResponse, OptionNumber, RequestId};
 use crate::counters::{Discard, bump};
 use crate::crypto::Crypto;
 use crate::cx::Cx;
@@ -200,15 +204,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let request = request.ok_or(Discard::Unexpected)?;
         let sealed = requests.protection(request).filter(|(to, ..)| to == group);
         let (_, asked_in, tsn) = sealed.ok_or(Discard::Unexpected)?;
-        match requests.note(request, &path.remote) {
-            Ok(true) => {}
-            Ok(false) => {
-                bump(&mut cx.counters.duplicates);
-                return Ok(());
-            }
-            Err(Full) => return Err(Discard::NoRoom),
-        }
         if let Some(unverified) = unverified {
+            // A listener that responded to this request is known, unless it was forgotten since. The request then proves nothing.
             if asked_in != epoch {
                 return Err(Discard::Unexpected);
             }
@@ -219,6 +216,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             }
             accepted?;
         }
+        let notification = notification::<F>(&message);
+        match self.features.group_requests().note(request, &path.remote, (notification, cx.now)) {
+            Ok(true) => {}
+            Ok(false) => {
+                bump(&mut cx.counters.duplicates);
+                return Ok(());
+            }
+            Err(Full) => return Err(Discard::NoRoom),
+        }
         let identity = Identity { principal, protection: Protection::GroupResponse };
         application.on_member_response(request, (path, identity), &message);
         Ok(())
@@ -228,25 +234,33 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// to the address of the group, from the address of the member and the port of the group. Members that know nothing of our
     /// numbers ask for an Echo (RFC 9175) first: [`Application::on_member_response`].
     ///
+    /// A request that registers is sent again, with its token, also with the Echo option of a member, and when an epoch begins: a
+    /// member ends a registration that is of an earlier epoch after 5 minutes, and any other after 24 hours. After
+    /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) notifications of members that were forgotten are dropped, until the
+    /// next epoch, or a registration with another token: with the same one, old notifications could not be distinguished from
+    /// new ones.
+    ///
     /// # Errors
     /// As [`Self::request_group`], and [`SendError::Group`].
-    pub fn request_protected_group<C: Crypto>(
+    pub fn request_protected_group<'t, C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
         group: &Address,
         until: Instant,
-        code: Code,
+        head: impl Into<RequestHead<'t>>,
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
         let (before, _) = self.features.groups().overhead(group);
         let mut frame = Frame::new(out, before);
-        let request = self.write_group_request(cx, until, code, write, &mut frame)?;
+        let request = self.write_group_request(cx, until, head.into(), write, &mut frame)?;
         let groups = self.features.groups();
         let epoch = groups.epoch(group);
         let sealed = groups.seal_request(cx.crypto, group, &mut frame);
         let requests = self.features.group_requests();
         let noted = match sealed {
+            // Responses with this token may have come since the first request with it. A later one proves no more than that.
+            Ok(_) if is_in(requests, request, (group, epoch)) => Ok(()),
             Ok(tsn) => requests.protect(request, (*group, epoch, tsn)).map_err(|Full| SendError::Busy),
             Err(refused) => Err(refused.into()),
         };
@@ -266,11 +280,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Writes the response to a deferred request of a member into `out`. It is not confirmable: nothing can acknowledge it.
+    /// `number` is that of the Observe option, if the member observes the resource.
     pub(super) fn respond_to_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
-        (peer, sender): (PeerId, SenderId),
-        (code, token): (Code, Token),
+        &Deferred { peer, token, .. }: &Deferred<ExchangeOf<F>>,
+        (sender, code, number): (SenderId, Code, Option<u32>),
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         out: &mut [u8],
     ) -> Result<usize, SendError> {
@@ -281,6 +296,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let head = MessageType::NonConfirmable;
         let mut builder = Builder::new(&mut frame, head, code, message_id, token.as_bytes())?;
         write(&mut builder)?;
+        if F::Observers::PLACES > 0 {
+            observe(number, &mut builder)?;
+        }
         groups.seal_response(cx.crypto, &group, sender, &mut frame)?;
         Ok(frame.len())
     }
@@ -307,4 +325,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         };
         Some(Path { local: Address { ip, ..path.local }, ..path })
     }
+}
+
+/// True if a request that is sent again was protected in this epoch of the group before.
+fn is_in<G: GroupRequests>(requests: &G, request: RequestId, (group, epoch): (&Address, u16)) -> bool {
+    let sealed = if G::OBSERVES { requests.protection(request) } else { None };
+    sealed.is_some_and(|(to, sealed_in, _)| to == *group && sealed_in == epoch)
 }

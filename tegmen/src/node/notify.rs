@@ -4,7 +4,8 @@ use super::Node;
 use super::application::{Application, Deferred, DeferredRequest};
 use super::bodies::Operation;
 use super::error::SendError;
-use super::features::{ExchangeOf, Features, StateOf};
+use super::features::{ExchangeOf, Features, ObserverOf, StateOf};
+use super::leisure::Leisure as _;
 use super::observers::{Observer, Observers};
 use super::oscore::Oscore;
 use super::pacing::Pacing as _;
@@ -47,7 +48,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// True if a notification can be sent to the peer now.
     pub(super) fn is_notification_due(&mut self, peer: PeerId) -> bool {
         let Self { endpoint, storage, features, .. } = self;
-        if !features.observers().any(peer, is_changed) {
+        if !features.observers().any(peer, is_changed) || is_before_response::<F>(features, peer) {
             return false;
         }
         let attached = endpoint.peers.attached(peer);
@@ -93,7 +94,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let (_, end) = limited.place();
         frame.end_at(end);
         let observers = features.observers();
-        let is_it = |observer: &Observer<_>| observer.is_of(peer, token.as_bytes(), owner);
+        let is_it = |observer: &ObserverOf<F>| observer.is_of(peer, token.as_bytes(), owner);
         let mut is_last = match renewed {
             Renewed::Written { is_last } => is_last,
             Renewed::Deferred { observes } => {
@@ -136,7 +137,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// number for its Observe option; `None` if the client does not observe any more.
     pub(super) fn conclude(&mut self, deferred: &Deferred<ExchangeOf<F>>, code: Code) -> Option<u32> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
-        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), owner);
+        let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
         let observers = self.features.observers();
         if !code.is_success() || deferred.no_response.suppresses(code) {
             observers.remove(*peer, is_it);
@@ -148,7 +149,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// The deferred notification, or the deferred response to a registration, is sent as the exchange `id`.
     pub(super) fn on_responded(&mut self, deferred: &Deferred<ExchangeOf<F>>, id: RequestId) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
-        let is_it = |observer: &Observer<_>| observer.is_of(*peer, token.as_bytes(), owner);
+        let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
         if let Some((observer, _)) = self.features.observers().find(*peer, is_it) {
             (observer.deferred, observer.pending) = (false, Some(id));
         }
@@ -158,7 +159,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// the error that is the last one. The decision is lost if the client does not observe any more.
     pub(super) fn decide_notification(&mut self, deferred: &Deferred<ExchangeOf<F>>, number: u32, allows: bool) {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
-        let is_it = |observer: &Observer<_>| {
+        let is_it = |observer: &ObserverOf<F>| {
             let waits = observer.deferred && observer.observation.number() == number;
             waits && observer.is_of(*peer, token.as_bytes(), owner)
         };
@@ -170,9 +171,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if a notification is to be sent.
-const fn is_changed<X>(observer: &Observer<X>) -> bool {
-    observer.changed && !observer.deferred
+/// True if a notification is to be sent to a client that is no member of a protected group.
+const fn is_changed<X, G>(observer: &Observer<X, G>) -> bool {
+    observer.changed && !observer.deferred && observer.registration.is_none()
+}
+
+/// True if a response to a request to a group waits for the peer: the response to a registration goes before its notifications.
+#[inline]
+pub(super) fn is_before_response<F: Features>(features: &mut F, peer: PeerId) -> bool {
+    F::Leisure::IS_ON && features.leisure().next(peer) < Instant::NEVER
 }
 
 /// Leaves space in front of a notification for its protection with OSCORE. Returns the bytes to leave behind it, which are
@@ -203,7 +210,7 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
 }
 
 /// The response to a registration, as it is made again for a notification.
-enum Renewed {
+pub(super) enum Renewed {
     /// It is in the frame. An error is the last notification (RFC 7641, section 4.2).
     Written { is_last: bool },
     /// The handler deferred it, or the policy has not decided yet.
@@ -218,7 +225,7 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
 
 /// Writes the response to a registration again, with `number` in its Observe option. `decision` is the one on this
 /// notification, if it came later; otherwise the policy is asked.
-fn renew<X: Copy, S>(
+pub(super) fn renew<X: Copy, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),
     (identity, exchange): (Identity, Option<&X>),
@@ -269,29 +276,31 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);
 }
 
-/// Registers or deregisters the sender of a request, if it asks for that; `exchange` is the request as OSCORE opened it, and
-/// the owner of the context. Returns the request, and true if its response may make the sender an observer; if that response
-/// does not, [`deregister`] is called.
+/// Registers or deregisters the sender of a request, if it asks for that. `exchange` is the request as OSCORE opened it, and
+/// the owner of the context; `to_group` is the registration of a member, and of a request to a group the Message ID of its response,
+/// which may be rejected, and the number that a new registration begins behind. Returns the request, and true if its response may make the sender an observer; if that response does not, [`deregister`] is called.
 #[inline]
-pub(super) fn register<'r, X: Copy>(
-    observers: &mut impl Observers<X>,
+pub(super) fn register<'r, X: Copy, G: Copy>(
+    observers: &mut impl Observers<X, G>,
     peer: PeerId,
     request: Request<'r>,
     exchange: Option<(X, Principal)>,
+    to_group: (Option<G>, Option<(u16, u32)>),
 ) -> (Request<'r>, bool) {
     match request.message.uint(OptionNumber::OBSERVE) {
         None => (request, false),
-        Some(value) => register_as(value, observers, peer, request, exchange),
+        Some(value) => register_as(value, observers, peer, request, exchange, to_group),
     }
 }
 
 /// Registers or deregisters the sender of a request with this value of its Observe option.
-fn register_as<'r, X: Copy>(
+fn register_as<'r, X: Copy, G: Copy>(
     value: u32,
-    observers: &mut impl Observers<X>,
+    observers: &mut impl Observers<X, G>,
     peer: PeerId,
     request: Request<'r>,
     exchange: Option<(X, Principal)>,
+    (registration, response): (Option<G>, Option<(u16, u32)>),
 ) -> (Request<'r>, bool) {
     let (message, owner) = (request.message, exchange.as_ref().map(|(_, owner)| *owner));
     match value {
@@ -299,8 +308,11 @@ fn register_as<'r, X: Copy>(
         REGISTER if message.code().is_safe() => {
             let before = observers.find(peer, |observer| observer.is_of(peer, message.token(), owner));
             // A registration that renews an older one carries a newer number.
-            let number = before.map_or(0, |(observer, _)| observer.observation.number()).wrapping_add(1);
-            let observer = Observer { exchange, ..Observer::new(peer, Token::new(message.token()), number) };
+            let first = response.map_or(0, |(_, first)| first);
+            let number = before.map_or(first, |(observer, _)| observer.observation.number()).wrapping_add(1);
+            let message_id = response.map(|(message_id, _)| message_id);
+            let new = Observer::new(peer, Token::new(message.token()), number);
+            let observer = Observer { exchange, registration, message_id, ..new };
             deregister(observers, peer, message.token(), owner);
             if observers.insert(observer, &message).is_ok() {
                 return (request.observable(observer.observation.number()), true);
@@ -313,12 +325,17 @@ fn register_as<'r, X: Copy>(
 
 /// Ends the observation that a request with this token registered; `owner` is the owner of the OSCORE context that protected
 /// it.
-pub(super) fn deregister<X>(observers: &mut impl Observers<X>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
+pub(super) fn deregister<X, G>(
+    observers: &mut impl Observers<X, G>,
+    peer: PeerId,
+    token: &[u8],
+    owner: Option<Principal>,
+) {
     observers.remove(peer, |observer| observer.is_of(peer, token, owner));
 }
 
 /// Notes that the next response of an observation is deferred.
-pub(super) fn defer<X>(observers: &mut impl Observers<X>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
+pub(super) fn defer<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, token: &[u8], owner: Option<Principal>) {
     if let Some((observer, _)) = observers.find(peer, |observer| observer.is_of(peer, token, owner)) {
         observer.deferred = true;
     }
@@ -326,13 +343,13 @@ pub(super) fn defer<X>(observers: &mut impl Observers<X>, peer: PeerId, token: &
 
 /// The peer has rejected a message that was not confirmable. If that was a notification, its client observes no more.
 #[inline]
-pub(super) fn on_rejected<X>(observers: &mut impl Observers<X>, peer: PeerId, message_id: u16) {
+pub(super) fn on_rejected<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, message_id: u16) {
     observers.remove(peer, |observer| observer.message_id == Some(message_id));
 }
 
 /// The peer has acknowledged a message. Returns true if that was a notification.
 #[inline]
-pub(super) fn on_acknowledged<X>(observers: &mut impl Observers<X>, peer: PeerId, id: RequestId) -> bool {
+pub(super) fn on_acknowledged<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let found = observers.find(peer, |observer| observer.pending == Some(id));
     found.map(|(observer, _)| observer.pending = None).is_some()
 }
@@ -340,7 +357,7 @@ pub(super) fn on_acknowledged<X>(observers: &mut impl Observers<X>, peer: PeerId
 /// The peer has rejected a confirmable message, or does not acknowledge it. Returns true if that was a notification: its
 /// client observes no more (RFC 7641, sections 3.6 and 4.5).
 #[inline]
-pub(super) fn on_refused<X>(observers: &mut impl Observers<X>, peer: PeerId, id: RequestId) -> bool {
+pub(super) fn on_refused<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let is_notification = observers.any(peer, |observer| observer.pending == Some(id));
     observers.remove(peer, |observer| observer.pending == Some(id));
     is_notification

@@ -4,12 +4,14 @@ use crate::buf::{Frame, Full};
 use crate::coap::observe::Observation;
 use crate::coap::{MessageRef, RequestId, Token};
 use crate::identity::{PeerId, Principal};
+use crate::time::Instant;
 use core::convert::Infallible;
 
 /// A client that observes a resource: an entry of the list of observers. `X` is a request that OSCORE opened: see
-/// [`Oscore::Exchange`](super::Oscore::Exchange).
+/// [`Oscore::Exchange`](super::Oscore::Exchange). `G` is the registration of a member of a protected group: see
+/// [`Groups::Registration`](super::Groups::Registration).
 #[derive(Clone, Copy, Debug)]
-pub struct Observer<X = Infallible> {
+pub struct Observer<X = Infallible, G = Infallible> {
     /// The client.
     pub peer: PeerId,
     /// The token of the registration, and the number of the last notification.
@@ -27,14 +29,17 @@ pub struct Observer<X = Infallible> {
     pub message_id: Option<u16>,
     /// The registration as OSCORE opened it, which protects each notification, and the owner of its context.
     pub exchange: Option<(X, Principal)>,
+    /// The registration, if it came to a protected group.
+    pub registration: Option<G>,
 }
 
-impl<X> Observer<X> {
+impl<X, G> Observer<X, G> {
     /// A client that has the response to its registration, which carries `number`.
     pub const fn new(peer: PeerId, token: Token, number: u32) -> Self {
         let observation = Observation::new(token, number);
         let (changed, pending, deferred, decision) = (false, None, false, None);
-        Self { peer, observation, changed, pending, deferred, decision, message_id: None, exchange: None }
+        let (message_id, exchange, registration) = (None, None, None);
+        Self { peer, observation, changed, pending, deferred, decision, message_id, exchange, registration }
     }
 
     /// True if the entry is that of this registration; `owner` is the owner of the OSCORE context that protects it. A message
@@ -46,7 +51,7 @@ impl<X> Observer<X> {
 }
 
 /// The observers of all resources of a node, each with the request that registered it.
-pub trait Observers<X = Infallible> {
+pub trait Observers<X = Infallible, G = Infallible> {
     /// The number of observers that there is space for.
     const PLACES: usize;
 
@@ -56,32 +61,43 @@ pub trait Observers<X = Infallible> {
     /// True if there is no space for another observer.
     fn is_full(&self) -> bool;
 
-    /// Adds an observer, and keeps the request that registered it.
+    /// Returns the number that a registration to a group begins behind. A client takes no number for a newer one that is below those
+    /// of a registration which ended here (RFC 7641, section 4.4). So it follows the clock, in steps of 2^14 microseconds: more than 61
+    /// notifications a second would overtake it. An owner whose clock begins again with a restart returns that of another one.
+    fn first_number(&self, now: Instant) -> u32 {
+        (now.as_micros() >> 14) as u32
+    }
+
+    /// Adds an observer, and keeps the request that registered it. Members of protected groups have half of the places at most.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the observer, or for its request.
-    fn insert(&mut self, observer: Observer<X>, request: &MessageRef<'_>) -> Result<(), Full>;
+    fn insert(&mut self, observer: Observer<X, G>, request: &MessageRef<'_>) -> Result<(), Full>;
 
     /// True if `is_it` holds for an observer of this peer.
-    fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool) -> bool;
+    fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool;
 
     /// Returns an observer of this peer for which `is_it` holds, and its request. It begins behind the observer that it
     /// returned last, so that all have their turn.
-    fn find(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])>;
+    fn find(
+        &mut self,
+        peer: PeerId,
+        is_it: impl FnMut(&Observer<X, G>) -> bool,
+    ) -> Option<(&mut Observer<X, G>, &[u8])>;
 
     /// Marks the observers of the resource at `path`, and calls `on_change` with the peer of each. The segments of `path`
     /// are separated by slashes, without one in front.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
     /// Removes the observers of this peer for which `is_it` holds.
-    fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X>) -> bool);
+    fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool);
 
     /// Removes the observers whose peers are gone.
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 
 /// Nobody can observe.
-impl<X> Observers<X> for () {
+impl<X, G> Observers<X, G> for () {
     const PLACES: usize = 0;
 
     #[inline]
@@ -95,17 +111,17 @@ impl<X> Observers<X> for () {
     }
 
     #[inline]
-    fn insert(&mut self, _: Observer<X>, _: &MessageRef<'_>) -> Result<(), Full> {
+    fn insert(&mut self, _: Observer<X, G>, _: &MessageRef<'_>) -> Result<(), Full> {
         Err(Full)
     }
 
     #[inline]
-    fn any(&self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) -> bool {
+    fn any(&self, _: PeerId, _: impl FnMut(&Observer<X, G>) -> bool) -> bool {
         false
     }
 
     #[inline]
-    fn find(&mut self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])> {
+    fn find(&mut self, _: PeerId, _: impl FnMut(&Observer<X, G>) -> bool) -> Option<(&mut Observer<X, G>, &[u8])> {
         None
     }
 
@@ -113,7 +129,7 @@ impl<X> Observers<X> for () {
     fn mark(&mut self, _: &str, _: impl FnMut(PeerId)) {}
 
     #[inline]
-    fn remove(&mut self, _: PeerId, _: impl FnMut(&Observer<X>) -> bool) {}
+    fn remove(&mut self, _: PeerId, _: impl FnMut(&Observer<X, G>) -> bool) {}
 
     #[inline]
     fn retain_peers(&mut self, _: impl FnMut(PeerId) -> bool) {}
@@ -121,27 +137,27 @@ impl<X> Observers<X> for () {
 
 /// At most `N` observers, each with a request of at most `BYTES` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible> {
-    places: [Place<BYTES, X>; N],
+pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible, G = Infallible> {
+    places: [Place<BYTES, X, G>; N],
     unconfirmed: u8,
     /// The place that a search begins with.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place<const BYTES: usize, X> {
-    observer: Option<Observer<X>>,
+struct Place<const BYTES: usize, X, G> {
+    observer: Option<Observer<X, G>>,
     len: u16,
     bytes: [u8; BYTES],
 }
 
-impl<const BYTES: usize, X> Place<BYTES, X> {
-    fn is(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> bool {
+impl<const BYTES: usize, X, G> Place<BYTES, X, G> {
+    fn is(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool {
         self.observer.as_ref().is_some_and(|observer| observer.peer == peer && is_it(observer))
     }
 }
 
-impl<const N: usize, const BYTES: usize, X> ObserverArray<N, BYTES, X> {
+impl<const N: usize, const BYTES: usize, X, G> ObserverArray<N, BYTES, X, G> {
     /// No observers. At most `unconfirmed` notifications in a row are not confirmable.
     pub const fn with_unconfirmed(unconfirmed: u8) -> Self {
         let places = [const { Place { observer: None, len: 0, bytes: [0; BYTES] } }; N];
@@ -149,14 +165,14 @@ impl<const N: usize, const BYTES: usize, X> ObserverArray<N, BYTES, X> {
     }
 }
 
-impl<const N: usize, const BYTES: usize, X> Default for ObserverArray<N, BYTES, X> {
+impl<const N: usize, const BYTES: usize, X, G> Default for ObserverArray<N, BYTES, X, G> {
     /// No observers. Each notification is confirmable.
     fn default() -> Self {
         Self::with_unconfirmed(0)
     }
 }
 
-impl<const N: usize, const BYTES: usize, X: Copy> Observers<X> for ObserverArray<N, BYTES, X> {
+impl<const N: usize, const BYTES: usize, X: Copy, G: Copy> Observers<X, G> for ObserverArray<N, BYTES, X, G> {
     const PLACES: usize = N;
 
     fn unconfirmed(&self) -> u8 {
@@ -167,7 +183,11 @@ impl<const N: usize, const BYTES: usize, X: Copy> Observers<X> for ObserverArray
         self.places.iter().all(|place| place.observer.is_some())
     }
 
-    fn insert(&mut self, observer: Observer<X>, request: &MessageRef<'_>) -> Result<(), Full> {
+    fn insert(&mut self, observer: Observer<X, G>, request: &MessageRef<'_>) -> Result<(), Full> {
+        let of_members = self.places.iter().filter(|place| place.observer.is_some_and(|it| it.registration.is_some()));
+        if observer.registration.is_some() && of_members.count() >= N.div_ceil(2) {
+            return Err(Full);
+        }
         let place = self.places.iter_mut().find(|place| place.observer.is_none()).ok_or(Full)?;
         let mut frame = Frame::new(&mut place.bytes, 0);
         request.write(&mut frame).map_err(|_| Full)?;
@@ -176,11 +196,15 @@ impl<const N: usize, const BYTES: usize, X: Copy> Observers<X> for ObserverArray
         Ok(())
     }
 
-    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> bool {
+    fn any(&self, peer: PeerId, mut is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool {
         self.places.iter().any(|place| place.is(peer, &mut is_it))
     }
 
-    fn find(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) -> Option<(&mut Observer<X>, &[u8])> {
+    fn find(
+        &mut self,
+        peer: PeerId,
+        mut is_it: impl FnMut(&Observer<X, G>) -> bool,
+    ) -> Option<(&mut Observer<X, G>, &[u8])> {
         let behind = self.places.iter().skip(self.next).position(|place| place.is(peer, &mut is_it));
         let found = match behind {
             Some(behind) => self.next.saturating_add(behind),
@@ -203,7 +227,7 @@ impl<const N: usize, const BYTES: usize, X: Copy> Observers<X> for ObserverArray
         }
     }
 
-    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<X>) -> bool) {
+    fn remove(&mut self, peer: PeerId, mut is_it: impl FnMut(&Observer<X, G>) -> bool) {
         self.places.iter_mut().filter(|place| place.is(peer, &mut is_it)).for_each(|place| place.observer = None);
     }
 

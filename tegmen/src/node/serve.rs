@@ -5,10 +5,11 @@ use super::application::{Answer, Application, Deferred, DeferredRequest, Incomin
 use super::blockwise::{self, Step, observe, serve_whole, write_separate};
 use super::bodies::{Bodies as _, Operation};
 use super::error::SendError;
-use super::features::{ExchangeOf, Features};
+use super::features::{ExchangeOf, Features, RegistrationOf};
 use super::groups::Groups;
 use super::leisure::Leisure;
 use super::notify::{defer, deregister, register};
+use super::notify_members::MemberRegistration;
 use super::observers::Observers as _;
 use super::oscore::{Opened, Oscore, Outer};
 use super::send::Protect;
@@ -16,8 +17,8 @@ use crate::address::Path;
 use crate::buf::Frame;
 use crate::coap::PeerExchanges;
 use crate::coap::handler::{Decided, Request, Served, heading, serve_as};
-use crate::coap::observe::REGISTER;
-use crate::coap::{Block, Builder, Code, Late, MessageRef, MessageType, OptionNumber, Token};
+use crate::coap::observe::{DEREGISTER, REGISTER};
+use crate::coap::{Block, Builder, Code, Late, MessageRef, MessageType, NoResponse, OptionNumber, Token};
 use crate::coap::{BuildError, empty_message};
 use crate::coap::{ExchangeStorage, Repeat};
 use crate::counters::Discard;
@@ -58,8 +59,15 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if F::Groups::IS_ON
             && let Some(sender) = deferred.identity.protection.member()
         {
-            let sent = self.respond_to_member(cx, (deferred.peer, sender), (code, deferred.token), write, out);
-            return sent.map_err(|error| (error, deferred));
+            return match self.respond_to_member(cx, &deferred, (sender, code, number), write, out) {
+                Ok(len) => {
+                    if number.is_some() {
+                        self.on_responded_to_member(cx.now, &deferred);
+                    }
+                    Ok(len)
+                }
+                Err(error) => Err((error, deferred)),
+            };
         }
         let (now, peer, token) = (cx.now, deferred.peer, deferred.token);
         let is_protected = deferred.exchange.is_some();
@@ -447,11 +455,11 @@ pub(super) fn answer_admitted<F: Features, P>(
     };
     let registration = sender.exchange.as_ref().map(|(exchange, _)| (*exchange, sender.identity.principal));
     let owner = registration.as_ref().map(|(_, owner)| *owner);
-    let mut registers = false;
-    if F::Observers::PLACES > 0 && !sender.to_group {
-        (request, registers) = register(features.observers(), peer, request, registration);
+    let (mut registers, mut operation, mut in_blocks) = (false, None, false);
+    if F::Observers::PLACES > 0 && may_register::<F>(&message, sender.to_group) {
+        let to_group = registration_to_group::<F>(now, features, sender, head);
+        (request, registers) = register(features.observers(), peer, request, registration, to_group);
     }
-    let (mut operation, mut in_blocks) = (None, false);
     let served = if F::Bodies::IS_ON {
         let bodies = features.bodies();
         let mut limited = frame.reserving(sender.tailroom);
@@ -512,6 +520,36 @@ pub(super) fn answer_admitted<F: Features, P>(
     }
 }
 
+/// True if the sender of a request may become an observer. The sender of a request to a group must want the response, which is the
+/// first of the notifications (RFC 7967).
+#[inline]
+fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
+    if !F::Leisure::IS_ON {
+        return !to_group;
+    }
+    let deregisters = || message.uint(OptionNumber::OBSERVE) == Some(DEREGISTER);
+    !to_group || deregisters() || !NoResponse::of(message).suppresses(Code::CONTENT)
+}
+
+/// Returns what is kept of a registration to a group: that of the member, the Message ID of its response, and the number that a new
+/// registration begins behind.
+#[inline]
+fn registration_to_group<F: Features>(
+    now: Instant,
+    features: &mut F,
+    sender: &Sender<'_, ExchangeOf<F>>,
+    (_, message_id): (MessageType, u16),
+) -> (Option<RegistrationOf<F>>, Option<(u16, u32)>) {
+    if !F::Leisure::IS_ON || !sender.to_group {
+        return (None, None);
+    }
+    let of_member = sender.identity.protection.member().filter(|_| F::Groups::IS_ON).and_then(|_| {
+        let epoch = features.groups().epoch(&sender.path.local);
+        F::Groups::registration(MemberRegistration::new(sender.identity, epoch, now))
+    });
+    (of_member, Some((message_id, features.observers().first_number(now))))
+}
+
 /// Gives a request to the application on which the policy has not decided yet. The sender has at most an acknowledgement now.
 /// It observes nothing before the decision, and an older registration with the same token stays until then.
 fn postpone<F: Features, P>(
@@ -527,7 +565,7 @@ fn postpone<F: Features, P>(
     }
     let (identity, token, to_group) = (sender.identity, Token::new(message.token()), sender.to_group);
     let registers = message.code().is_safe() && message.uint(OptionNumber::OBSERVE) == Some(REGISTER);
-    let observes = F::Observers::PLACES > 0 && registers && !to_group;
+    let observes = F::Observers::PLACES > 0 && registers && may_register::<F>(message, to_group);
     let (exchange, operation) = (sender.exchange.take(), None);
     application.on_deferred(DeferredRequest {
         peer,
@@ -547,11 +585,12 @@ fn postpone<F: Features, P>(
 }
 
 /// True if the sender of a request to a group has a use for the response: it is no acknowledgement, no Reset, no error but a
-/// challenge, and not empty (RFC 7252, sections 8.1 and 8.2).
+/// challenge, and not empty unless it is the first of an observation (RFC 7252, sections 8.1 and 8.2).
 pub(super) fn is_useful(response: &[u8]) -> bool {
     MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();
-        response.option(OptionNumber::ECHO).is_some() || response.code().is_success() && !is_empty
+        let is_first = response.option(OptionNumber::OBSERVE).is_some();
+        response.option(OptionNumber::ECHO).is_some() || response.code().is_success() && (is_first || !is_empty)
     })
 }
 

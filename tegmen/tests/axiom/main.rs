@@ -6,6 +6,7 @@ mod attacks;
 mod group;
 mod keys;
 mod nodes;
+mod observing;
 mod paper;
 #[path = "../world/recorder.rs"]
 mod recorder;

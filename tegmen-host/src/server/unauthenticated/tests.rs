@@ -6,7 +6,7 @@ use tegmen::address::Path;
 use tegmen::coap::{MessageRef, PeerExchanges as _, Token};
 use tegmen::dtls::Rank;
 use tegmen::endpoint::{NewPeer, Phase};
-use tegmen::node::Observer;
+use tegmen::node::{MemberRegistration, Observer};
 use tegmen::time::Instant;
 
 type Table = Slab<Attached>;
@@ -18,7 +18,7 @@ fn is_remembered(table: &mut Table, peer: PeerId) -> bool {
 #[test]
 fn strangers_are_bounded_and_who_observes_goes_last() {
     let (mut table, mut unauthenticated) = (Table::new(Capacity::default()), Unauthenticated::new(10));
-    let mut observers = Observers::new(std::sync::Arc::default(), 100, 0);
+    let mut observers = Observers::<MemberRegistration>::new(std::sync::Arc::default(), 100, 0);
     let mut all = Vec::new();
     for port in 0..1000 {
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
@@ -59,7 +59,7 @@ impl Forgettable for Leaving {
 #[test]
 fn peers_in_clear_of_an_endpoint_leave_its_table() {
     let (mut table, mut unauthenticated) = (Slab::<Leaving>::new(Capacity::default()), Unauthenticated::new(10));
-    let mut observers = Observers::new(std::sync::Arc::default(), 100, 0);
+    let mut observers = Observers::<MemberRegistration>::new(std::sync::Arc::default(), 100, 0);
     for port in 0..1000 {
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port)).into();
         let path = Path { local: at(5683), remote: at(port) };

@@ -1,0 +1,92 @@
+//! Observes a group that Axiom protects (RFC 7641): the members notify of each change, until the observation ends.
+
+use super::group::join;
+use super::request::Part;
+use super::round::Round;
+use super::{AskedMembers, ClientError, Request, Response};
+use crate::clock;
+use crate::group::Membership;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tegmen::coap::observe::{DEREGISTER, REGISTER};
+use tegmen::crypto::Crypto as _;
+
+/// The time between two looks at the epoch of the member.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The times of an observation of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObserveMembers {
+    /// Members respond to a request to register within this time. Those that do not are missing.
+    pub wait: Duration,
+    /// The members are asked to register again after this time at the latest. Otherwise they are asked when Max-Age of a response is
+    /// over, but not within 60 seconds.
+    pub alive: Option<Duration>,
+}
+
+/// Observes a resource of a group that Axiom protects, until `until` is ready; then it deregisters. Gives each response to `on_reply` as it
+/// comes: the first one of each member, then each newer representation of a member. A member that does not let the resource be
+/// observed responds without Observe. `on_registered` gets the members that responded to each request to register, and those that are
+/// missing.
+///
+/// The request is sent again with the same token, so that members that missed it, or joined later, register. It is also sent again when an
+/// epoch begins. Let [`Controller::follow`](crate::controller::Controller::follow) run at the same time: it gets the keys of an epoch
+/// that the member missed.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+pub async fn observe_members(
+    membership: &Membership,
+    request: &Request<'_>,
+    times: ObserveMembers,
+    until: impl Future<Output = ()>,
+    on_reply: impl FnMut(SocketAddr, Response),
+    mut on_registered: impl FnMut(&AskedMembers),
+) -> Result<(), ClientError> {
+    request.check()?;
+    let (mut asking, remote, own) = join(membership, (request.method, times.wait), 1, on_reply)?;
+    let (mut token, mut random, mut until) = ([0; TOKEN], [0; 1], std::pin::pin!(until));
+    asking.environment.crypto.random(&mut token);
+    let part = Part { observe: Some(REGISTER), token: Some(&token), ..Part::default() };
+    loop {
+        let (expected, epoch) = (membership.expected(), membership.epoch());
+        asking.environment.crypto.random(&mut random);
+        asking.members.begin_round(Round::new(times.wait, times.alive, random));
+        asking.ask_protected(membership, remote, (request, part)).await?;
+        let (mut expected, end) = (Some(expected), clock::now().after(times.wait));
+        // Members that did not begin the epoch yet would miss the request.
+        while membership.epoch() == epoch || clock::now() < end {
+            if clock::now() >= end {
+                if let Some(expected) = expected.take() {
+                    let responded = asking.members.responded.clone();
+                    membership.note_answers(&responded);
+                    let challenged = std::mem::take(&mut asking.members.challenged);
+                    on_registered(&AskedMembers::new(responded, expected, challenged));
+                }
+                if asking.members.is_round_over() {
+                    break;
+                }
+            }
+            let look = clock::now().after(LOOK);
+            let look = if expected.is_some() { look.min(end) } else { look };
+            let datagram = tokio::select! {
+                biased;
+                () = &mut until => {
+                    let part = Part { observe: Some(DEREGISTER), wants_nothing: true, ..part };
+                    return asking.ask_protected(membership, remote, (request, part)).await;
+                }
+                datagram = asking.receive(look) => datagram,
+            };
+            if let Some(datagram) = datagram {
+                asking.take(membership, own, datagram);
+            }
+            while let Some(echo) = asking.members.challenges.pop() {
+                let part = Part { echo: Some(&echo), ..part };
+                asking.ask_protected(membership, remote, (request, part)).await?;
+            }
+        }
+    }
+}
+
+/// Bytes of a token: see [`Node::request_group`](tegmen::node::Node::request_group).
+const TOKEN: usize = 7;

@@ -1,0 +1,180 @@
+//! Notifies the members of protected groups that observe a resource (RFC 7641, section 4).
+//!
+//! A notification is a record as each response in the group: under the keys that the epoch has when it is made, for the SenderID of
+//! the registration, with a number of its own. Nothing binds it to the record of the registration but the token inside.
+//!
+//! It is not confirmable, because a member has no record for an acknowledgement. So the interest of a member is not known from
+//! acknowledgements, but from its registration, which is authentic: it ends if the member does not register again, after
+//! [`LIFETIME`], and after [`IN_NEXT_EPOCH`] where an epoch has begun since, because the member may be evicted.
+
+use super::Node;
+use super::application::{Application, Deferred};
+use super::features::{ExchangeOf, Features, ObserverOf, StateOf};
+use super::groups::Groups as _;
+use super::notify::{Renewed, defer, is_before_response, renew};
+use super::observers::Observers as _;
+use crate::buf::Frame;
+use crate::coap::PeerExchanges;
+use crate::coap::{MessageRef, MessageType, NoResponse, Token};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peers;
+use crate::identity::{Identity, PeerId, SenderId};
+use crate::time::{Duration, Instant};
+use core::convert::Infallible;
+
+/// The time after which a member has to register again: that within which a server learns that a client is still there (RFC 7641,
+/// section 4.5).
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time in which a registration of an earlier epoch still counts, from the first notification in a new one on.
+const IN_NEXT_EPOCH: Duration = Duration::from_secs(5 * 60);
+/// The time between two notifications to a client whose round-trip time is not known (RFC 7641, section 4.5.1).
+const BETWEEN: Duration = Duration::from_secs(3);
+
+/// The registration of a member of a protected group: see [`Groups::Registration`](super::Groups::Registration).
+#[derive(Clone, Copy, Debug)]
+pub struct MemberRegistration {
+    /// The group, as it is known to the policy, and the SenderID of the registration.
+    pub identity: Identity,
+    /// The epoch in which the member registered, or the last notification was sent.
+    epoch: u16,
+    until: Instant,
+    /// No notification is sent before.
+    next: Instant,
+}
+
+impl MemberRegistration {
+    /// A registration that came now, in this epoch.
+    pub(super) fn new(identity: Identity, epoch: u16, now: Instant) -> Self {
+        Self { identity, epoch, until: now.after(LIFETIME), next: Instant::AT_ONCE }
+    }
+
+    /// Returns the SenderID, if the member may be notified in this epoch.
+    fn sender(&mut self, epoch: u16, now: Instant) -> Option<SenderId> {
+        if self.epoch != epoch {
+            (self.epoch, self.until) = (epoch, self.until.min(now.after(IN_NEXT_EPOCH)));
+        }
+        self.identity.protection.member().filter(|_| now < self.until)
+    }
+}
+
+impl AsMut<Self> for MemberRegistration {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// A node in no group has no registrations of members.
+impl AsMut<MemberRegistration> for Infallible {
+    fn as_mut(&mut self) -> &mut MemberRegistration {
+        match *self {}
+    }
+}
+
+impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
+    /// Returns the time at which the next notification to a member is due; [`Instant::NEVER`] if none is, or the peer is no member.
+    pub(super) fn member_notified_at(&mut self, peer: PeerId) -> Instant {
+        let mut at = Instant::NEVER;
+        self.features.observers().any(peer, |observer| {
+            at = at.min(due_at::<F>(observer));
+            false
+        });
+        if at < Instant::NEVER && is_before_response(&mut self.features, peer) { Instant::NEVER } else { at }
+    }
+
+    /// Writes the next notification that is due for a member into `frame`, protected.
+    pub(super) fn notify_member<C: Crypto>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        peer: PeerId,
+        application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
+        frame: &mut Frame<'_>,
+    ) {
+        if self.member_notified_at(peer) > cx.now {
+            return;
+        }
+        let Some(entry) = self.endpoint.peers.peer(peer) else { return };
+        let group = entry.path().local;
+        let groups = self.features.groups();
+        let (principal, epoch) = (groups.principal(&group), groups.epoch(&group));
+        let Ok(message_id) = self.member_message_id(peer) else { return };
+        let tailroom = self.make_space_for_tag(&group, 0, frame);
+        let observers = self.features.observers();
+        let is_due = |observer: &ObserverOf<F>| due_at::<F>(observer) <= cx.now;
+        let Some((observer, request)) = observers.find(peer, is_due) else { return };
+        let Some(registration) = observer.registration.as_mut().map(AsMut::as_mut) else { return };
+        let (sender, token) = (registration.sender(epoch, cx.now), observer.observation.token);
+        // A node that has left the group has no keys for its members.
+        let (Some(principal), Some(sender)) = (principal, sender) else {
+            return observers.remove(peer, |observer| is_registered::<F>(observer, token));
+        };
+        let identity = Identity { principal, ..registration.identity };
+        observer.changed = false;
+        let (number, head) = (observer.observation.next(), (MessageType::NonConfirmable, message_id));
+        let unwanted = MessageRef::parse(request).map(|request| NoResponse::of(&request));
+        let mut limited = frame.reserving(tailroom);
+        let (decision, with) = (&mut observer.decision, (identity, None::<&ExchangeOf<F>>));
+        let renewed = renew(peer, (request, decision), with, number, application, head, &mut limited);
+        let (_, end) = limited.place();
+        frame.end_at(end);
+        let is_last = match renewed {
+            Renewed::Written { is_last } => is_last,
+            Renewed::Deferred { observes } => {
+                frame.truncate(0);
+                return match observes {
+                    true => defer(observers, peer, token.as_bytes(), None),
+                    false => observers.remove(peer, |observer| is_registered::<F>(observer, token)),
+                };
+            }
+        };
+        let response = MessageRef::parse(frame.bytes());
+        let is_wanted = |response: MessageRef<'_>| !unwanted.is_ok_and(|unwanted| unwanted.suppresses(response.code()));
+        let sealed = match response.is_ok_and(is_wanted) {
+            true => self.features.groups().seal_response(cx.crypto, &group, sender, frame).map_err(Some),
+            false => Err(None),
+        };
+        if sealed.is_err() {
+            frame.truncate(0);
+        }
+        if let Err(Some(refused)) = sealed {
+            application.on_unsealed_response(&group, refused);
+        }
+        self.on_notified(cx.now, (peer, token), is_last, matches!(sealed, Err(Some(_))));
+    }
+
+    /// Notes that a member was notified, or that its notification could not be protected: it is made again then.
+    fn on_notified(&mut self, now: Instant, (peer, token): (PeerId, Token), is_last: bool, is_refused: bool) {
+        let observers = self.features.observers();
+        let is_it = |observer: &ObserverOf<F>| is_registered::<F>(observer, token);
+        if is_last {
+            observers.remove(peer, is_it);
+        } else if let Some((observer, _)) = observers.find(peer, is_it)
+            && let Some(registration) = &mut observer.registration
+        {
+            registration.as_mut().next = now.after(BETWEEN);
+            observer.changed |= is_refused;
+        }
+    }
+
+    /// The deferred notification of a member was sent, or the deferred response to its registration.
+    pub(super) fn on_responded_to_member(&mut self, now: Instant, deferred: &Deferred<ExchangeOf<F>>) {
+        let Deferred { peer, token, .. } = *deferred;
+        if let Some((observer, _)) = self.features.observers().find(peer, |it| is_registered::<F>(it, token)) {
+            observer.deferred = false;
+            self.on_notified(now, (peer, token), false, false);
+        }
+    }
+}
+
+/// Returns the time at which a member may be notified; [`Instant::NEVER`] if nothing changed, or the observer is no member.
+fn due_at<F: Features>(observer: &ObserverOf<F>) -> Instant {
+    let is_changed = observer.changed && !observer.deferred;
+    let registration = observer.registration.filter(|_| is_changed);
+    registration.map_or(Instant::NEVER, |mut registration| registration.as_mut().next)
+}
+
+/// True if the observer is a member that registered with this token.
+fn is_registered<F: Features>(observer: &ObserverOf<F>, token: Token) -> bool {
+    observer.registration.is_some() && observer.observation.token == token
+}
