@@ -2,6 +2,7 @@
 //! joins a group at its controller, sends requests to the group, and leaves. `tegmen serve --member` answers them.
 
 mod join;
+mod observe;
 mod operator;
 mod send;
 mod send_image;

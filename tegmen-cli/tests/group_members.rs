@@ -43,7 +43,7 @@ publisher = "controller"
 allow = "POST /ace-group/lamps"
 
 [[rule]]
-subject = "display"
+subject = ["display", "porch"]
 publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
 "#;
@@ -237,6 +237,95 @@ fn members_with_files_of_the_operator_answer_until_they_are_evicted() {
     assert_eq!((code, from, &summary["missing"]), (Some(0), vec!["127.0.78.1".to_owned()], &vec!["127.0.78.2"].into()));
     let shown = operator.succeeds("root.key", "group show lamps --json");
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["size"], 3);
+}
+
+/// A command that observes the group, which runs.
+struct Observing(Server);
+
+impl Observing {
+    fn next(&mut self) -> Value {
+        let line = self.0.lines.next().expect("the command ended").unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Reads up to a line in which `is_it` holds. Returns the representations before it, each with its member, sorted.
+    fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Vec<(String, String)> {
+        let mut seen = Vec::new();
+        loop {
+            let line = self.next();
+            if line["event"] == "representation" {
+                let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+                seen.push((text("from"), text("payload_text")));
+            }
+            if is_it(&line) {
+                seen.sort_unstable();
+                return seen;
+            }
+        }
+    }
+}
+
+/// Two lamps are observed. One ends like a power cut and registers the client again, a member joins, and the client cancels.
+#[test]
+fn lamps_are_observed_over_a_restart_and_an_epoch_until_the_client_cancels() {
+    let scene = Scene::new("group-observe");
+    let (dir, group) = (&scene.0, GROUPS[3]);
+    furnish_group(dir);
+    create(dir, group);
+    let options = format!("{CONTROLLER} --group-interface 127.0.0.1");
+    let controller = Server::spawn(dir, &options.split_whitespace().collect::<Vec<_>>(), 1);
+    let join = |device: &str, state: &str, number: u8, options: &str| {
+        let uri = format!("coaps://{}/ace-group/lamps", controller.addresses[0]);
+        let join = format!(
+            "group join {uri} --state {state} --address 127.0.78.{number} --credentials {device}.toml {options}"
+        );
+        let (code, _, said) = tegmen(dir, &join);
+        assert_eq!(code, Some(0), "{said}");
+    };
+    join("lamp", "lamp", 41, "");
+    join("porch", "switch", 48, "--send");
+    join("display", "watch", 49, "--send");
+    let first = lamp(dir, "lamp", group);
+    let (code, _, said) = tegmen(dir, &format!("group send coap://{group}/light --observe -m PUT --state watch"));
+    assert!(code == Some(2) && said.contains("only GET and FETCH register"), "{said}");
+    let observe = format!(
+        "group send coap://{group}/light --observe --alive 3 --group-wait 1.5 --state watch --credentials display.toml --json"
+    );
+    let mut observing = Observing(Server::spawn(dir, &observe.split(' ').collect::<Vec<_>>(), 0));
+    let answered = |members: &'static [&str]| {
+        move |line: &Value| line["event"] == "registered" && line["answered"] == Value::from(members)
+    };
+    let pair = |number: u8, value: &str| (format!("127.0.78.{number}"), value.to_owned());
+    assert_eq!(observing.until(answered(&["127.0.78.41"])), [pair(41, "off")]);
+
+    // A lamp joins late: it begins an epoch, and registers the client that it did not know.
+    join("mallory", "mallory", 42, "");
+    let mut second = lamp(dir, "mallory", group);
+    let both: &[&str] = &["127.0.78.41", "127.0.78.42"];
+    let seen = observing.until(answered(both));
+    assert!(seen.contains(&pair(42, "off")), "{seen:?}");
+    let (code, ..) = send((dir, group), "on", "--credentials porch.toml");
+    assert_eq!(code, Some(0));
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        seen.extend(observing.until(|line| line["event"] == "representation"));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [pair(41, "on"), pair(42, "on")]);
+
+    // One lamp ends like a power cut, and is missing. It starts again, asks for a proof, and registers the client again.
+    drop(first);
+    observing.until(|line| line["event"] == "registered" && line["missing"] == Value::from(&["127.0.78.41"][..]));
+    let _first = lamp(dir, "lamp", group);
+    let seen = observing.until(answered(both));
+    assert_eq!(seen, [pair(41, "off")]);
+
+    // The client cancels. The last request is the one that deregisters.
+    let Observing(mut server) = observing;
+    let told = Command::new("kill").args(["-INT", &server.process.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    second.wait_for("(group lamps) GET /light: 2.05");
 }
 
 /// A sender of an image, which runs.

@@ -1,5 +1,6 @@
 //! `tegmen group send`.
 
+use super::observe::Observing;
 use super::sender::Sender;
 use crate::ask::{content_format, object, readable};
 use crate::output::{Failure, Output, printable_lines, runtime};
@@ -7,14 +8,16 @@ use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-use tegmen::coap::Code;
-use tegmen_host::client::{Request, Response, ask_members};
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber};
+use tegmen_host::client::{AskedMembers, Request, Response, ask_members};
 use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tegmen group send coap://[ff15::1]/light -m PUT -e on --state switch --credentials switch.toml\n  \
-    tegmen group send coap://[ff15::1]/temp --state switch --no-catch-up\n\n\
+    tegmen group send coap://[ff15::1]/temp --state switch --no-catch-up\n  \
+    tegmen group send coap://[ff15::1]/light --observe --state switch --credentials switch.toml\n\n\
     Exit code 1 if no member answers. A member that knows nothing of this sender, as after a restart, asks for a proof first; the \
     request is then sent again, and other members may execute it twice. POST and PATCH are sent once.")]
 pub(crate) struct Send {
@@ -29,6 +32,8 @@ pub(crate) struct Send {
     /// Content-Format of the payload: a number, a name such as text, json, cbor, or a media type.
     #[arg(long, value_parser = content_format)]
     content_format: Option<u16>,
+    #[command(flatten)]
+    observing: Observing,
 }
 
 fn method(text: &str) -> Result<Code, String> {
@@ -39,40 +44,66 @@ fn method(text: &str) -> Result<Code, String> {
 
 impl Send {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        if self.observing.observe && !matches!(self.method, Code::GET | Code::FETCH) {
+            return Err(Failure::usage("--observe: only GET and FETCH register (-m)"));
+        }
         let (membership, uri) = self.sender.open()?;
         let payload = self.payload.as_deref().unwrap_or_default().as_bytes();
         let request = Request::to(self.method, &uri).payload(payload);
         let request = self.content_format.map_or(request, |format| request.content_format(format));
+        if self.observing.observe {
+            return runtime()?.block_on(async {
+                self.sender.catch_up(&membership).await?;
+                self.observing.run(out, (&self.sender, &membership), &request).await
+            });
+        }
         let asked = runtime()?.block_on(async {
             self.sender.catch_up(&membership).await?;
             let wait = self.sender.wait();
-            let show = |from: SocketAddr, reply: Response| print(out, from.ip(), &reply);
+            let show = |from: SocketAddr, reply: Response| print(out, from.ip(), &reply, None);
             ask_members(&membership, &request, wait, show).await.map_err(Failure::request)
         })?;
-        let names = |all: &[IpAddr]| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
-        let (count, missing, challenged) = (asked.responded.len(), names(&asked.missing), names(&asked.challenged));
-        out.line(
-            || {
-                let missing = if missing.is_empty() { String::new() } else { format!("; missing: {missing}") };
-                let proof = if challenged.is_empty() { "" } else { "; asked for a proof that the request is new: " };
-                format!("{count} answered{missing}{proof}{challenged}")
-            },
-            || json!({ "event": "asked", "answered": asked.responded, "missing": asked.missing, "challenged": asked.challenged }),
-        );
-        if count == 0 {
+        summary(out, "asked", &asked);
+        if asked.responded.is_empty() {
             self.sender.complain(&membership);
+            return Ok(ExitCode::from(1));
         }
-        Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(out: Output, from: IpAddr, reply: &Response) {
-    let text = || printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
+/// Prints which members answered a request, and which did not.
+pub(super) fn summary(out: Output, event: &str, asked: &AskedMembers) {
+    let names = |all: &[IpAddr]| all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+    let (count, missing, challenged) = (asked.responded.len(), names(&asked.missing), names(&asked.challenged));
     out.line(
-        || format!("{from}  {} {}", reply.code, text()),
+        || {
+            let missing = if missing.is_empty() { String::new() } else { format!("; missing: {missing}") };
+            let proof = if challenged.is_empty() { "" } else { "; asked for a proof that the request is new: " };
+            format!("{count} answered{missing}{proof}{challenged}")
+        },
+        || json!({ "event": event, "answered": asked.responded, "missing": asked.missing, "challenged": asked.challenged }),
+    );
+}
+
+/// Prints the answer of a member. `since` is the time since the observation began, if it is a representation of one.
+pub(super) fn print(out: Output, from: IpAddr, reply: &Response, since: Option<Duration>) {
+    let text = || printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
+    let is_observed = reply.option(OptionNumber::OBSERVE).is_some();
+    out.line(
+        || {
+            let time = since.map_or_else(String::new, |since| format!("{:>9.3} s  ", since.as_secs_f64()));
+            let last = if since.is_some() && !is_observed { "  (this member sends no more)" } else { "" };
+            format!("{time}{from}  {} {}{last}", reply.code, text())
+        },
         || {
             let mut object = object(reply);
             object["from"] = json!(from.to_string());
+            if let Some(since) = since {
+                object["event"] = json!("representation");
+                object["after_ms"] = json!(since.as_secs_f64() * 1e3);
+                object["observed"] = json!(is_observed);
+            }
             object
         },
     );

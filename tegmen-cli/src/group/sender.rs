@@ -7,9 +7,10 @@ use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use tegmen_host::controller::{Controller, ControllerError};
+use tegmen_host::controller::{Controller, ControllerError, Pace};
 use tegmen_host::group::Membership;
 use tegmen_host::uri::{Scheme, Uri};
+use tokio::sync::Notify;
 
 #[derive(Args)]
 pub(super) struct Sender {
@@ -66,14 +67,35 @@ impl Sender {
         Err(Failure::usage(format!("{uri}: {state} is the membership in the group {name}, coap://{group}/")))
     }
 
+    /// Gets the keys of epochs that begin, as long as the member sends: after a record of a later epoch, and when nobody answered. Ends
+    /// when the member is evicted, or its keys are not its own any more.
+    pub(super) async fn keep_up(&self, membership: &Membership, unanswered: &Notify) -> Result<(), Failure> {
+        let follow = async {
+            match self.controller(membership)? {
+                Some(controller) => controller.follow(membership, Pace::default()).await,
+                None => std::future::pending().await,
+            }
+            Err(Failure::new("the controller has evicted this member"))
+        };
+        let catch_up = async {
+            loop {
+                unanswered.notified().await;
+                self.catch_up(membership).await?;
+            }
+        };
+        tokio::select! { failed = follow => failed, failed = catch_up => failed }
+    }
+
+    /// Returns the controller, unless it is not to be asked.
+    fn controller(&self, membership: &Membership) -> Result<Option<Controller>, Failure> {
+        let Some(uri) = membership.settings().controller.filter(|_| !self.no_catch_up) else { return Ok(None) };
+        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
+        Controller::of_group(&uri, config).map(Some).map_err(failure)
+    }
+
     /// Gets the keys of the current epoch, unless that is not wanted. A controller that is not reached does not prevent the request.
     pub(super) async fn catch_up(&self, membership: &Membership) -> Result<(), Failure> {
-        if self.no_catch_up {
-            return Ok(());
-        }
-        let Some(uri) = membership.settings().controller else { return Ok(()) };
-        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
-        let controller = Controller::of_group(&uri, config).map_err(failure)?;
+        let Some(controller) = self.controller(membership)? else { return Ok(()) };
         match controller.catch_up(membership).await {
             Ok(_) => Ok(()),
             Err(error @ (ControllerError::NotAMember(_) | ControllerError::Membership(_))) => Err(Failure::new(error)),
