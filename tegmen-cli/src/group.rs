@@ -1,6 +1,7 @@
 //! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts members. A member
 //! joins a group at its controller, sends requests to the group, and leaves. `tegmen serve --member` answers them.
 
+mod answers;
 mod join;
 mod observe;
 mod operator;

@@ -1,6 +1,6 @@
 //! `tegmen group send --observe`.
 
-use super::send::{print, summary};
+use super::answers::{print, summary};
 use super::sender::Sender;
 use crate::output::{Failure, Output};
 use crate::serve::ended;

@@ -41,7 +41,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). Until the end of the request the notifications of the members come
     /// to [`Application::on_member_response`], too, without those that are late. The owner draws the token of 7 bytes at random
     /// ([`RequestHead::with_token`]), and sends the request again with the same token (draft-ietf-core-groupcomm-bis): before Max-Age of
-    /// a response is over, so that new members register, and those that lost a registration. The request then goes on under the number
+    /// a response is over, so that new members register, and those that lost a registration. The request then continues under the number
     /// that this call returns. With the value 1 the same token deregisters.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The protected groups of a node (Axiom): the operations that its owner supplies, and an array of groups.
 
-use super::notify_members::MemberRegistration;
+use super::registration::MemberRegistration;
 use crate::address::Address;
 use crate::axiom::{Member, Opened, Proof, SealRefused, SenderId, Signatures, Unverified};
 use crate::buf::{Frame, Full};

@@ -5,7 +5,7 @@
 //!
 //! It is not confirmable, because a member has no record for an acknowledgement. So the interest of a member is not known from
 //! acknowledgements, but from its registration, which is authentic: it ends if the member does not register again, after
-//! [`LIFETIME`], and after [`IN_NEXT_EPOCH`] where an epoch has begun since, because the member may be evicted.
+//! 24 hours, and after 5 minutes where an epoch has begun since, because the member may be evicted.
 
 use super::Node;
 use super::application::{Application, Deferred};
@@ -20,57 +20,11 @@ use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
-use crate::identity::{Identity, PeerId, SenderId};
+use crate::identity::{Identity, PeerId};
 use crate::time::{Duration, Instant};
-use core::convert::Infallible;
 
-/// The time after which a member has to register again: that within which a server learns that a client is still there (RFC 7641,
-/// section 4.5).
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// The time in which a registration of an earlier epoch still counts, from the first notification in a new one on.
-const IN_NEXT_EPOCH: Duration = Duration::from_secs(5 * 60);
 /// The time between two notifications to a client whose round-trip time is not known (RFC 7641, section 4.5.1).
 const BETWEEN: Duration = Duration::from_secs(3);
-
-/// The registration of a member of a protected group: see [`Groups::Registration`](super::Groups::Registration).
-#[derive(Clone, Copy, Debug)]
-pub struct MemberRegistration {
-    /// The group, as it is known to the policy, and the SenderID of the registration.
-    pub identity: Identity,
-    /// The epoch in which the member registered, or the last notification was sent.
-    epoch: u16,
-    until: Instant,
-    /// No notification is sent before.
-    next: Instant,
-}
-
-impl MemberRegistration {
-    /// A registration that came now, in this epoch.
-    pub(super) fn new(identity: Identity, epoch: u16, now: Instant) -> Self {
-        Self { identity, epoch, until: now.after(LIFETIME), next: Instant::AT_ONCE }
-    }
-
-    /// Returns the SenderID, if the member may be notified in this epoch.
-    fn sender(&mut self, epoch: u16, now: Instant) -> Option<SenderId> {
-        if self.epoch != epoch {
-            (self.epoch, self.until) = (epoch, self.until.min(now.after(IN_NEXT_EPOCH)));
-        }
-        self.identity.protection.member().filter(|_| now < self.until)
-    }
-}
-
-impl AsMut<Self> for MemberRegistration {
-    fn as_mut(&mut self) -> &mut Self {
-        self
-    }
-}
-
-/// A node in no group has no registrations of members.
-impl AsMut<MemberRegistration> for Infallible {
-    fn as_mut(&mut self) -> &mut MemberRegistration {
-        match *self {}
-    }
-}
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Returns the time at which the next notification to a member is due; [`Instant::NEVER`] if none is, or the peer is no member.

@@ -216,7 +216,7 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
         }
         let answer = scene.poll()?;
         assert!(scene.poll().is_none(), "a copy is not answered");
-        assert_eq!(scene.observations(), 0);
+        assert_eq!(scene.observations(), 1, "a request to a group registers");
         let answer = MessageRef::parse(&answer).ok()?;
         Some((answer.message_type(), answer.code(), answer.payload().to_vec()))
     };
