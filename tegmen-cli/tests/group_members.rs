@@ -271,7 +271,7 @@ fn lamps_are_observed_over_a_restart_and_an_epoch_until_the_client_cancels() {
     let scene = Scene::new("group-observe");
     let (dir, group) = (&scene.0, GROUPS[3]);
     furnish_group(dir);
-    create(dir, group);
+    create(dir, group, None);
     let options = format!("{CONTROLLER} --group-interface 127.0.0.1");
     let controller = Server::spawn(dir, &options.split_whitespace().collect::<Vec<_>>(), 1);
     let join = |device: &str, state: &str, number: u8, options: &str| {
