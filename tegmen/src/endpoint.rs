@@ -21,7 +21,6 @@ pub use array::PeerArray;
 pub use event::{Event, Misuse};
 pub use one::OnePeer;
 pub use peers::{Inserted, NewPeer, Peer, Peers, Phase, TableFull, may_displace};
-pub use restore::NotRestored;
 
 use crate::address::Path;
 use crate::buf::{Frame, Full, Span};

@@ -75,7 +75,7 @@ impl Connection<'_> {
             return Ok(());
         };
         let mut cx = io.environment.at(clock::now());
-        let Ok(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, entry.principal, &session) else {
+        let Some(peer) = io.node.endpoint.restore_session(&mut cx, &entry.path, entry.principal, &session) else {
             return Ok(());
         };
         io.node.endpoint.lease_session(peer, lease_end);

@@ -227,7 +227,7 @@ impl Scene {
         let store = &mut self.stores[which];
         let Some((session, lease_end)) = store.open(&mut node, &path) else { return self.handshake() };
         let mut cx = Cx { now: self.world.now, crypto: &mut node.crypto, counters: &mut node.counters };
-        let Ok(id) = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session) else {
+        let Some(id) = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session) else {
             // So many times that the key has no numbers left.
             return self.handshake();
         };

@@ -8,19 +8,6 @@ use crate::dtls::roles::Roles;
 use crate::dtls::session::Session;
 use crate::identity::{PeerId, Principal};
 
-/// The reason why a session cannot be restored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotRestored {
-    /// The table is full of peers that may not be displaced.
-    TableFull,
-    /// The path belongs to somebody else by now.
-    Taken,
-    /// The key of the session has no numbers left: a new handshake is needed.
-    Exhausted,
-    /// The connection id that the peer writes is not of the length of those given here, or another session has it.
-    ConnectionId,
-}
-
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Returns a copy of an established session, for a restart without an orderly end. The window of the copy counts
     /// as lost, and the copy continues at the end of the lease of this session. Before the first
@@ -47,29 +34,30 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// [`Self::lease_session`], and if its window was lost, nothing that arrives may be acted upon before the peer proved
     /// that it is fresh, and [`Self::verify_session`] was called.
     ///
-    /// # Errors
-    /// [`NotRestored`].
+    /// Returns `None` if another peer has the path, the table is full of peers that may not be displaced, or the key of the session has
+    /// no numbers left. Also if the connection id that the peer writes has another length than those given here, or belongs to
+    /// another session.
     pub fn restore_session<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
         principal: Principal,
         session: &Session,
-    ) -> Result<PeerId, NotRestored> {
+    ) -> Option<PeerId> {
         if !session.is_usable() {
-            return Err(NotRestored::Exhausted);
+            return None;
         }
         if [Phase::Established, Phase::Handshaking].into_iter().any(|phase| self.peers.find(path, phase).is_some()) {
-            return Err(NotRestored::Taken);
+            return None;
         }
         if let Some(ids) = &session.ids
             && !self.can_receive(ids)
         {
-            return Err(NotRestored::ConnectionId);
+            return None;
         }
         let (rank, phase, is_session) = (Rank::Authenticated, Phase::Established, true);
         let new = NewPeer { path, rank, phase, is_session, with_handshake: false };
-        let id = self.insert(cx, &new).map_err(|_| NotRestored::TableFull)?;
+        let id = self.insert(cx, &new).ok()?;
         if let Some(peer) = self.peers.peer(id) {
             (peer.association.principal, peer.association.record_size) = (principal, session.record_size);
             session.restore(&mut peer.association.channel);
@@ -77,7 +65,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if session.ids.is_some() {
             self.peers.set_connection_ids(id, session.ids);
         }
-        Ok(id)
+        Some(id)
     }
 
     /// Allows a session all record numbers before `end`, a multiple of [`CHUNK`](crate::dtls::record::CHUNK), which was

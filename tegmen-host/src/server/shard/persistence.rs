@@ -88,7 +88,7 @@ impl<A: Application> Shard<A> {
         let path = Path { local: with.local.into(), remote: with.remote.into() };
         let cx = &mut self.environment.at(now);
         let peer = principal
-            .and_then(|principal: Principal| self.node.endpoint.restore_session(cx, &path, principal, &session).ok());
+            .and_then(|principal: Principal| self.node.endpoint.restore_session(cx, &path, principal, &session));
         let Some(peer) = peer else { return persistence.sessions.remove(name) };
         self.node.endpoint.lease_session(peer, lease_end);
         persistence.by_peer.insert(peer, Entry { name, lease_end, asked: false });
