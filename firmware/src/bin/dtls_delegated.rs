@@ -1,5 +1,5 @@
 //! A device that resumes sessions which a delegation server opened in its name, and the other end in the same image: it is the
-//! server that tells the time, hands a session over and revokes a connection, and the peer that resumes. The messages of the server are constants. No public-key
+//! server that sets the time, hands a session over and revokes a connection, and the peer that resumes. The messages of the server are constants. No public-key
 //! cryptography is linked. `dtls_resume_coap` is the image without delegation.
 #![no_std]
 #![no_main]

@@ -252,7 +252,7 @@ impl Machine {
         second.fill([0; 8]);
         for (i, entry) in (0_u32..).zip(table) {
             let mask = ((i ^ index).wrapping_sub(1) >> 31).wrapping_neg();
-            // Else the compiler sees that one entry remains, and reads that alone.
+            // Otherwise the compiler detects that one entry remains, and reads only this entry.
             optimization_barrier(&mask);
             for (to, word) in second.as_flattened_mut().iter_mut().zip(entry.as_flattened()) {
                 *to |= word & mask;
