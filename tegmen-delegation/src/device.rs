@@ -134,7 +134,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// under [`EXPORTER`](crate::EXPORTER). All tickets and sessions of the epoch before are refused from now on, and its list of
     /// refused connections is empty. The number of the present epoch changes nothing.
     ///
-    /// The owner then closes all sessions with a [`Connection`].
+    /// The owner then closes all sessions with a [`Connection`](crate::Connection).
     ///
     /// # Errors
     /// [`Rejected::Wrong`] for another number, and if `check` is not [that](Epoch::check) of the epoch; [`Rejected::Memory`]. The

@@ -108,7 +108,7 @@ impl Channel {
         self.next_sequence
     }
 
-    /// Seals what is in `frame`, which needs [`Self::headroom`] bytes before its content and `Self::tailroom` behind.
+    /// Seals what is in `frame`, which needs `Self::headroom` bytes before its content and `Self::tailroom` behind.
     ///
     /// # Errors
     /// The key may seal no more records, or the record is longer than its buffer or than 2^14 bytes: no number is spent before the
