@@ -1,13 +1,16 @@
 //! The resources of a device for its delegation server.
 
 use crate::device::{Device, Memory, Rejected};
-use crate::epoch::PSK_LEN;
+use crate::epoch::{EXPORTER, PSK_LEN};
 use crate::message::{Go, Request};
 use crate::ticket::SERVER;
 use core::cell::RefCell;
 use tegmen::buf::Writer;
 use tegmen::coap::{Authorized, Code, MessageRef, OptionNumber, Response};
 use tegmen::crypto::Crypto;
+use tegmen::dtls::Roles;
+use tegmen::endpoint::{Endpoint, Peers};
+use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
@@ -44,6 +47,15 @@ pub enum Due {
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>
     Resources<'_, M, REFUSED, SESSIONS, HANDLE>
 {
+    /// Notes that a session begins. Call it for each [`Event::Established`](tegmen::endpoint::Event): a session with another peer
+    /// than the server changes nothing.
+    pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
+        if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
+            let mut exported = Secret::zeroed();
+            self.exported = endpoint.export::<C>(peer, EXPORTER, exported.expose_mut()).map(|()| exported);
+        }
+    }
+
     /// Answers a request of the server. Returns `None` for a path that does not begin with `/dlg`.
     pub fn handle<C: Crypto>(
         &mut self,

@@ -19,9 +19,7 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Reply};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen_delegation::{
-    Connection, Device, Due, EXPORTER, FlashMemory, Go, LONGEST_TICKET, Resources, SERVER, Sessions,
-};
+use tegmen_delegation::{Connection, Device, Due, FlashMemory, Go, LONGEST_TICKET, Resources, SERVER, Sessions};
 use tegmen_firmware::Provider;
 use tegmen_firmware::flash::Pages;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
@@ -192,10 +190,7 @@ impl Resumes for Sensor {
     }
 
     fn established<S: Resumption>(&mut self, endpoint: &mut Endpoint<&'static mut Table, Role<S>>, peer: PeerId) {
-        let mut exported = Secret::zeroed();
-        if endpoint.export::<Provider>(peer, EXPORTER, exported.expose_mut()).is_some() {
-            self.resources.exported = Some(exported);
-        }
+        self.resources.established::<Provider, _, _>(endpoint, peer);
     }
 
     fn key<'k>(&mut self, need: Need<'_>, room: &'k mut KeyRoom) -> Answer<'k> {

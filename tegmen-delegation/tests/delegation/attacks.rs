@@ -1,12 +1,16 @@
 //! Attacks. Each first succeeds against a device or a server that lacks the rule.
 
-use crate::world::recorder::Recorder;
-use crate::world::{START, TIME, boot, crypto, delegation, first_epoch, in_first_epoch, open, seal};
+use crate::world::recorder::{Recorder, Spent};
+use crate::world::{
+    End, Flashed, Remote, START, TIME, boot, crypto, delegation, device_end, first_epoch, in_first_epoch, open, seal,
+    settle,
+};
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::Handle;
 use tegmen::secret::Secret;
 use tegmen_delegation::{
-    Connection, Device, Epoch, FlashMemory, HandedOver, Issuer, Memory, NotReissued, Refused, Rejected, Stored, Ticket,
+    Connection, Device, Epoch, FlashMemory, HandedOver, Issuer, Memory, NotReissued, Refused, Rejected, Resources,
+    Sessions, Stored, Ticket,
 };
 
 #[test]
@@ -20,6 +24,8 @@ fn a_ticket_opens_only_at_its_device() {
     let (mut other, _) = in_first_epoch(2);
     assert_eq!(open(&mut other, &ticket), Err(Refused::Unknown));
 }
+
+type DelegatedEnd = End<Sessions<'static, Flashed, 4, 2, 64>>;
 
 /// A memory that keeps epochs and forgets refused connections.
 struct Forgetful(Option<Epoch>);
@@ -151,6 +157,31 @@ fn forged_tickets_cannot_force_an_epoch_reset() {
     assert!((1..=4).all(|number| device.refuse(number).is_ok()));
     assert_eq!(device.refuse(9), Err(Rejected::NoPlace));
     assert_eq!(device.refuse(2), Ok(0));
+}
+
+#[test]
+fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
+    let spent = Spent::default();
+    let (state, mut issuer) = in_first_epoch(1);
+    let (mut device, cell) = device_end(state, &spent);
+    device.resources = Some(Resources { device: cell, exported: None, now: START, due: None });
+    let mut other = End::new(2, 1, Remote::default(), &spent);
+    (device.psk, other.psk) = ([1; 32], [1; 32]);
+    device.connect();
+    settle(&mut device, &mut other);
+    let of_server = other.exported;
+    let kept = |device: &mut DelegatedEnd| {
+        device.resources.as_ref().and_then(|resources| resources.exported.as_ref().map(|exported| *exported.expose()))
+    };
+    assert!(of_server.is_some() && kept(&mut device) == of_server);
+
+    let delegated = delegation(5, 0);
+    let ticket = seal(&mut issuer, &mut other.crypto, &delegated);
+    other.connect_again(&delegated.session, Handle::Ticket(&ticket));
+    settle(&mut other, &mut device);
+    // The session of the peer has keying material, too, with which no check of the server is right.
+    assert!(device.resumed && device.exported != of_server);
+    assert_eq!(kept(&mut device), of_server);
 }
 
 #[test]

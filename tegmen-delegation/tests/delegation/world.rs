@@ -15,8 +15,8 @@ use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, EXPORTER, Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused, SERVER,
-    Sessions, Ticket,
+    Connection, Delegation, Device, DeviceKey, EXPORTER, Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused,
+    Resources, SERVER, Sessions, Ticket,
 };
 use tegmen_flash::{Flash, Page, RECORD_LEN};
 
@@ -176,6 +176,8 @@ pub struct End<S: Resumption> {
     pub resumed: bool,
     pub exported: Option<[u8; 32]>,
     pub closed: Option<Fatal>,
+    /// The resources of a device for its server.
+    pub resources: Option<Resources<'static, Flashed, 4, 2, 64>>,
 }
 
 fn address(number: u8) -> Address {
@@ -191,7 +193,7 @@ impl<S: Resumption> End<S> {
         let endpoint = Endpoint::with_roles(cx, Table::new(), Config::default(), role);
         let path = Path { local: address(number), remote: address(other) };
         let (established, exported, closed, resumed) = (None, None, None, false);
-        Self { endpoint, crypto, counters, path, psk: [0; 32], established, resumed, exported, closed }
+        Self { endpoint, crypto, counters, path, psk: [0; 32], established, resumed, exported, closed, resources: None }
     }
 
     pub fn connect(&mut self) {
@@ -248,6 +250,9 @@ impl<S: Resumption> End<S> {
             }
             Event::Established(id) => {
                 self.established = Some(id);
+                if let Some(resources) = &mut self.resources {
+                    resources.established::<Recorder, _, _>(&mut self.endpoint, id);
+                }
                 self.resumed = self.endpoint.is_resumed(id);
                 let mut exported = [0; 32];
                 self.exported = self.endpoint.export::<Recorder>(id, EXPORTER, &mut exported).map(|()| exported);
