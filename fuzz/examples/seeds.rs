@@ -56,7 +56,8 @@ fn access() -> io::Result<()> {
     let uri = Some("coaps://controller/ace-group/lamps".to_owned());
     let file = MemberFile { group: "lamps".to_owned(), member: "hall".to_owned(), controller: uri, keys };
     seed(14, "member-file", &file.encode())?;
-    let filter = CredsFilter { members: vec![vec![3], vec![0xfd; 16]], excludes: true, ..CredsFilter::of_role("requester") };
+    let filter =
+        CredsFilter { members: vec![vec![3], vec![0xfd; 16]], excludes: true, ..CredsFilter::of_role("requester") };
     seed(15, "creds-filter", &filter.encode())?;
     let cred = Cred { sender_id: Some(3), address: [0xfd; 16], public_key: vec![7; 44] };
     seed(16, "creds", &Creds { epoch: 2, creds: vec![cred] }.encode())?;
@@ -87,7 +88,13 @@ fn access() -> io::Result<()> {
 /// A request to join a group, and the keys of a member.
 fn groupcomm() -> (JoinRequest, GroupKeys) {
     let uri = Some("coap://[fd00::1]/ace-group/lamps/node".to_owned());
-    let join = JoinRequest { group: "lamps".to_owned(), sends: true, control_uri: uri, checks_signatures: false, ..JoinRequest::default() };
+    let join = JoinRequest {
+        group: "lamps".to_owned(),
+        sends: true,
+        control_uri: uri,
+        checks_signatures: false,
+        ..JoinRequest::default()
+    };
     let keys = GroupKeys {
         group: [1; 16],
         group_id: 0,
