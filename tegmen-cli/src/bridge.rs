@@ -53,6 +53,7 @@ impl Bridge {
 #[cfg(unix)]
 mod unix {
     use super::{Bridge, DEFAULT_MOTE};
+    use crate::connect::resolve;
     use crate::output::{Failure, Output, runtime};
     use crate::serve::ended;
     use serde_json::json;
@@ -61,7 +62,6 @@ mod unix {
     use std::sync::Arc;
     use std::time::Duration;
     use tegmen_host::bridge::{self, BridgeConfig, Dropped, Event, EventSink, Forward, Line, Totals};
-    use tegmen_host::uri::Uri;
 
     const _: () = assert!(DEFAULT_MOTE.to_bits() == bridge::MOTE.to_bits());
     /// The port of coaps.
@@ -100,9 +100,7 @@ mod unix {
 
         async fn peer(&self) -> Result<Option<SocketAddr>, Failure> {
             let Some(text) = &self.peer else { return Ok(None) };
-            let uri = Uri::parse(text).map_err(Failure::usage)?;
-            let resolved = tegmen_host::udp::resolve(&uri.host, uri.port).await;
-            resolved.map(Some).map_err(|error| Failure::new(format!("{} cannot be resolved: {error}", uri.host)))
+            resolve(text).await.map(Some)
         }
     }
 

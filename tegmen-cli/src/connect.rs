@@ -4,6 +4,7 @@ use crate::map::{self, Credential};
 use crate::output::Failure;
 use crate::public_keys::{Servers, suites};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tegmen::dtls::{ConnectionIdConfig, Profile, Suites};
@@ -200,4 +201,14 @@ impl Connect {
         }
         Ok(config)
     }
+}
+
+/// The address of coaps://host[:port].
+///
+/// # Errors
+/// A malformed URI, or the error of the resolver.
+pub(crate) async fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let uri = Uri::parse(text).map_err(Failure::usage)?;
+    let resolved = tegmen_host::udp::resolve(&uri.host, uri.port).await;
+    resolved.map_err(|error| Failure::new(format!("{} cannot be resolved: {error}", uri.host)))
 }

@@ -30,6 +30,7 @@ mod random;
 mod revoke;
 mod sealing;
 mod serve;
+mod steer;
 mod up;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -115,6 +116,8 @@ enum Command {
     Agent(Box<agent::Agent>),
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
+    /// Give a device and its delegation server one address, for peers that key their sessions by address.
+    Steer(steer::Steer),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
     Lab(lab::Lab),
     /// Print a completion script for a shell.
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
         Command::Audit(audit) => audit.run(out),
         Command::Agent(agent) => agent.run(out),
         Command::Bridge(bridge) => bridge.run(out),
+        Command::Steer(steer) => steer.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tegmen", &mut std::io::stdout());

@@ -9,12 +9,12 @@ mod line;
 
 pub use line::{Line, LineError};
 
-use crate::udp::BindError;
+use crate::udp::{self, BindError};
 use line::Ends;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -342,12 +342,7 @@ impl Bridge {
         let at = match known {
             Some(at) => listening + at,
             None => {
-                let any: SocketAddr = match peer {
-                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-                };
-                let socket = UdpSocket::bind(any).await.map_err(BridgeError::System)?;
-                socket.connect(peer).await.map_err(BridgeError::System)?;
+                let socket = udp::connect(peer).await.map_err(BridgeError::System)?;
                 if self.ports.len() - listening >= MAX_CLIENT_PORTS {
                     let oldest = (listening..self.ports.len()).min_by_key(|&at| self.ports[at].last);
                     self.ports.swap_remove(oldest.unwrap_or(listening));

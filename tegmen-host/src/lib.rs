@@ -10,6 +10,7 @@
 //! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
+//! * [`steering`] gives a device and its delegation server one address.
 //! * [`exchange_pool`] keeps the replies to all peers of a shard in a bounded number of bytes.
 //! * [`slab`] is the table behind both, usable by itself with [`tegmen::endpoint::Endpoint`].
 
@@ -38,6 +39,7 @@ pub mod senml;
 pub mod server;
 pub mod slab;
 pub mod state;
+pub mod steering;
 pub mod udp;
 pub mod uri;
 mod wheel;

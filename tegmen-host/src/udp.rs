@@ -8,7 +8,7 @@ use rustix::net::sockopt::Ipv4PathMtuDiscovery;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, addr::SocketAddrArg};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
 #[cfg(target_os = "linux")]
 use std::{array, io::IoSlice};
@@ -502,6 +502,21 @@ impl Outbox {
                 return;
             }
         }
+    }
+}
+
+/// A socket at any free port that is connected to an address.
+pub(crate) async fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(any_of_family(to.ip()), 0)).await?;
+    socket.connect(to).await?;
+    Ok(socket)
+}
+
+/// The unspecified address of the family of another one.
+pub(crate) const fn any_of_family(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 

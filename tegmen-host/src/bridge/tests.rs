@@ -1,6 +1,7 @@
 //! A mote that the tests play, at the other end of a UNIX socket.
 
 use super::*;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,10 +6,10 @@ use super::{ClientError, Request, Response};
 use crate::clock;
 use crate::group::{Group, Membership, Memberships};
 use crate::provider::HostCrypto;
-use crate::udp::{BindError, MAX_DATAGRAM};
+use crate::udp::{self, BindError, MAX_DATAGRAM};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tegmen::address::{Address, Path};
 use tegmen::axiom::SealRefused;
@@ -159,7 +159,7 @@ pub(super) fn join<F: FnMut(SocketAddr, Response)>(
     };
     let group = membership.multicast().map_err(|error| unusable(&error))?;
     let remote = group.at(port);
-    let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any = udp::any_of_family(remote.ip());
     let own = SocketAddr::new(membership.address().unwrap_or(any), port);
     let socket = group
         .socket(Some(own))

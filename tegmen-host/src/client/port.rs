@@ -1,6 +1,6 @@
 //! The sockets of an endpoint.
 
-use crate::udp::Socket;
+use crate::udp::{self, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -23,7 +23,7 @@ pub(super) enum Port {
 impl Port {
     /// Opens a socket that talks to `remote` alone, from this port of ours if it is free.
     pub(super) async fn connected(remote: SocketAddr, port: Option<u16>, owner: Option<usize>) -> io::Result<Self> {
-        let any = |port| SocketAddr::new(unspecified(remote), port);
+        let any = |port| SocketAddr::new(udp::any_of_family(remote.ip()), port);
         let socket = match UdpSocket::bind(any(port.unwrap_or(0))).await {
             Err(_) if port.is_some() => UdpSocket::bind(any(0)).await?,
             bound => bound?,
@@ -66,7 +66,7 @@ impl Port {
         }
         // Asks the system for the address of ours that it would send from.
         let probe = || -> io::Result<Path> {
-            let probe = std::net::UdpSocket::bind(SocketAddr::new(unspecified(remote), 0))?;
+            let probe = std::net::UdpSocket::bind(SocketAddr::new(udp::any_of_family(remote.ip()), 0))?;
             probe.connect(remote)?;
             let from = Address { port: local.port(), scope: 0, ..Address::from(probe.local_addr()?) };
             Ok(Path { local: from, remote: remote.into() })
@@ -107,9 +107,4 @@ impl Port {
             Self::Open(socket) => socket.local(),
         }
     }
-}
-
-/// All addresses of the family of `remote`.
-fn unspecified(remote: SocketAddr) -> std::net::IpAddr {
-    if remote.is_ipv4() { std::net::Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() }
 }

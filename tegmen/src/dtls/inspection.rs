@@ -2,7 +2,7 @@
 
 use super::connection_id::Hello;
 use super::handshake::client_hello::ClientHello;
-use super::handshake::extension::MaxFragmentLength;
+use super::handshake::extension::{ExtensionType, MaxFragmentLength};
 use super::handshake::server_hello::ServerHello;
 use super::handshake::{Fragment, hello_verify_request};
 use super::{CipherSuite, MessageType};
@@ -53,6 +53,8 @@ pub enum HandshakeMessage<'r> {
         around_cookie: [&'r [u8]; 2],
         /// The client knows RFC 5746, by extension or by signalling suite.
         renegotiation_info: bool,
+        /// The client shows the id of a session (RFC 5246, section 7.4.1.2), or a ticket (RFC 5077, section 3.2).
+        resumes: bool,
     },
     /// HelloVerifyRequest (RFC 6347, section 4.2.1).
     HelloVerifyRequest {
@@ -91,11 +93,13 @@ impl<'r> HandshakeMessage<'r> {
         Ok(match message_type {
             MessageType::CLIENT_HELLO => {
                 let hello = ClientHello::read(body, true)?;
+                let ticket = hello.extension(ExtensionType::SESSION_TICKET);
                 Self::ClientHello {
                     version: hello.version,
                     cookie: hello.cookie,
                     around_cookie: hello.around_cookie,
                     renegotiation_info: hello.signals_renegotiation_info(),
+                    resumes: !hello.session_id().is_empty() || ticket.is_some_and(|ticket| !ticket.is_empty()),
                 }
             }
             MessageType::HELLO_VERIFY_REQUEST => Self::HelloVerifyRequest { cookie: hello_verify_request::read(body)? },

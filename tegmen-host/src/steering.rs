@@ -1,0 +1,265 @@
+//! A steering gateway, in front of a device whose handshakes with certificates a delegation server does.
+//!
+//! A peer that keys its sessions by address, as Californium does, does not take a session from the server to the device. The
+//! gateway gives both one address. A ClientHello without a ticket or a session id goes to the server, a ClientHello with one to the
+//! device, and everything else to the end that answered a ClientHello last. The gateway has no key: it reads handshake messages in
+//! clear, and changes nothing.
+
+mod route;
+
+pub use route::End;
+
+use crate::udp::{self, BindError, MAX_DATAGRAM};
+use route::Route;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The settings of a gateway.
+#[derive(Clone, Debug)]
+pub struct SteeringConfig {
+    /// The address that remotes send to; port 0 selects any free port.
+    pub listen: SocketAddr,
+    /// The delegation server.
+    pub server: SocketAddr,
+    /// The device.
+    pub device: SocketAddr,
+    /// Remotes that are remembered. Each has one socket to each end that it uses. One more displaces a remote: one without an
+    /// accepted ClientHello if there is one, and of those the one that was silent for longest.
+    pub max_remotes: usize,
+    /// Time without datagrams after which a remote is removed.
+    pub idle: Duration,
+}
+
+/// The reason for which a gateway could not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SteeringError {
+    /// The address cannot be listened at.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The socket of the gateway failed.
+    #[error("the system refuses what a gateway needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The counts of a gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SteeringTotals {
+    /// Remotes that were new.
+    pub remotes: u64,
+    /// Datagrams sent to the server.
+    pub to_server: u64,
+    /// Datagrams sent to the device.
+    pub to_device: u64,
+    /// Datagrams sent to remotes.
+    pub to_remotes: u64,
+    /// Datagrams that the system did not send.
+    pub unsent: u64,
+}
+
+/// An open gateway.
+pub struct Steering {
+    config: SteeringConfig,
+    shared: Arc<Shared>,
+    remotes: HashMap<SocketAddr, Remote>,
+}
+
+/// The state that the tasks of all remotes share.
+struct Shared {
+    socket: UdpSocket,
+    remotes: AtomicU64,
+    to_server: AtomicU64,
+    to_device: AtomicU64,
+    to_remotes: AtomicU64,
+    unsent: AtomicU64,
+}
+
+impl Shared {
+    const fn new(socket: UdpSocket) -> Self {
+        let [remotes, to_server, to_device, to_remotes, unsent] = [const { AtomicU64::new(0) }; 5];
+        Self { socket, remotes, to_server, to_device, to_remotes, unsent }
+    }
+
+    /// Counts a datagram that was sent, or that the system did not send.
+    fn count(&self, is_sent: bool, sent: &AtomicU64) {
+        let count = if is_sent { sent } else { &self.unsent };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn totals(&self) -> SteeringTotals {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        SteeringTotals {
+            remotes: of(&self.remotes),
+            to_server: of(&self.to_server),
+            to_device: of(&self.to_device),
+            to_remotes: of(&self.to_remotes),
+            unsent: of(&self.unsent),
+        }
+    }
+}
+
+/// A remote, and the sockets that stand for it at both ends.
+struct Remote {
+    known: Arc<Mutex<Known>>,
+    server: Option<Upstream>,
+    device: Option<Upstream>,
+}
+
+struct Known {
+    route: Route,
+    last: Instant,
+}
+
+/// A socket to an end, and the task that carries its datagrams to the remote.
+struct Upstream {
+    socket: Arc<UdpSocket>,
+    carrying: JoinHandle<()>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.carrying.abort();
+    }
+}
+
+impl Steering {
+    /// Opens the socket. Call it within a runtime.
+    ///
+    /// # Errors
+    /// [`SteeringError::Bind`].
+    pub async fn open(config: SteeringConfig) -> Result<Self, SteeringError> {
+        let socket = UdpSocket::bind(config.listen).await;
+        let socket = socket.map_err(|source| BindError::new(config.listen, source))?;
+        Ok(Self { config, shared: Arc::new(Shared::new(socket)), remotes: HashMap::new() })
+    }
+
+    /// The address that remotes send to.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.shared.socket.local_addr()
+    }
+
+    /// Carries datagrams until `stop` is ready.
+    ///
+    /// # Errors
+    /// [`SteeringError::System`].
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<SteeringTotals, SteeringError> {
+        let mut stop = std::pin::pin!(stop);
+        let mut datagram = vec![0; MAX_DATAGRAM];
+        let every = self.config.idle.clamp(Duration::from_millis(100), Duration::from_secs(10));
+        let mut look = tokio::time::interval(every);
+        loop {
+            tokio::select! {
+                () = &mut stop => return Ok(self.shared.totals()),
+                received = self.shared.socket.recv_from(&mut datagram) => match received {
+                    Ok((len, from)) => self.forward(from, &mut datagram[..len]).await,
+                    Err(error) if is_of_one_remote(&error) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                _ = look.tick() => self.forget_silent(),
+            }
+        }
+    }
+
+    /// Carries a datagram of a remote to its end.
+    async fn forward(&mut self, from: SocketAddr, datagram: &mut [u8]) {
+        let now = Instant::now();
+        if !self.remotes.contains_key(&from) {
+            self.make_room();
+            self.shared.remotes.fetch_add(1, Ordering::Relaxed);
+        }
+        let (shared, config) = (&self.shared, &self.config);
+        let remote = self.remotes.entry(from).or_insert_with(|| Remote {
+            known: Arc::new(Mutex::new(Known { route: Route::default(), last: now })),
+            server: None,
+            device: None,
+        });
+        let end = {
+            let mut known = lock(&remote.known);
+            known.last = now;
+            known.route.of(datagram)
+        };
+        let (upstream, address, sent) = match end {
+            End::Server => (&mut remote.server, config.server, &shared.to_server),
+            End::Device => (&mut remote.device, config.device, &shared.to_device),
+        };
+        if upstream.is_none()
+            && let Ok(socket) = udp::connect(address).await.map(Arc::new)
+        {
+            let carry = carry(shared.clone(), remote.known.clone(), (end, socket.clone()), from);
+            *upstream = Some(Upstream { socket, carrying: tokio::spawn(carry) });
+        }
+        let is_sent = match upstream {
+            Some(upstream) => upstream.socket.send(datagram).await.is_ok(),
+            None => false,
+        };
+        shared.count(is_sent, sent);
+    }
+
+    /// Forgets a remote if there are as many as may be.
+    fn make_room(&mut self) {
+        if self.remotes.len() < self.config.max_remotes.max(1) {
+            return;
+        }
+        let least = self.remotes.iter().min_by_key(|(_, remote)| {
+            let known = lock(&remote.known);
+            (known.route.is_accepted(), known.last)
+        });
+        if let Some(address) = least.map(|(address, _)| *address) {
+            self.remotes.remove(&address);
+        }
+    }
+
+    fn forget_silent(&mut self) {
+        let (idle, now) = (self.config.idle, Instant::now());
+        self.remotes.retain(|_, remote| now.duration_since(lock(&remote.known).last) < idle);
+    }
+}
+
+/// Carries the datagrams of an end to a remote.
+async fn carry(
+    shared: Arc<Shared>,
+    known: Arc<Mutex<Known>>,
+    (end, socket): (End, Arc<UdpSocket>),
+    remote: SocketAddr,
+) {
+    let mut datagram = vec![0; MAX_DATAGRAM];
+    loop {
+        match socket.recv(&mut datagram).await {
+            Ok(len) => {
+                let datagram = &mut datagram[..len];
+                {
+                    let mut known = lock(&known);
+                    known.last = Instant::now();
+                    known.route.answered(end, datagram);
+                }
+                let is_sent = shared.socket.send_to(datagram, remote).await.is_ok();
+                shared.count(is_sent, &shared.to_remotes);
+            }
+            Err(error) if is_of_one_remote(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// True for the error of a datagram that was sent before, and did not arrive.
+fn is_of_one_remote(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The end that a datagram of a remote goes to.
+
+use tegmen::dtls::{ContentType, HandshakeFragment, HandshakeMessage, MessageType, Records};
+
+/// An end behind the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The delegation server, which does handshakes with certificates.
+    Server,
+    /// The device, which resumes sessions.
+    Device,
+}
+
+/// The ends that take part in the handshakes of one remote, from handshake messages in clear.
+///
+/// A ClientHello goes to an end by its content. All other datagrams go to the end that answered a ClientHello last with a
+/// ServerHello. So a forged ClientHello does not take the records of a session to the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Route {
+    /// The end that sent the last ServerHello.
+    accepted: Option<End>,
+    /// The end to which the last ClientHello went.
+    hello: Option<End>,
+    /// True if the device refused the last ClientHello: the next one goes to the server.
+    refused: bool,
+}
+
+impl Route {
+    /// Returns the end that a datagram of the remote goes to.
+    pub(super) fn of(&mut self, datagram: &mut [u8]) -> End {
+        let end = match Front::of(datagram) {
+            Front::Hello { resumes } if resumes && !self.refused => End::Device,
+            Front::Hello { .. } => End::Server,
+            Front::LaterOfHello => return self.hello.unwrap_or(End::Device),
+            _ => return self.accepted.unwrap_or(End::Device),
+        };
+        self.hello = Some(end);
+        end
+    }
+
+    /// Notes a datagram that an end sends to the remote.
+    pub(super) fn answered(&mut self, end: End, datagram: &mut [u8]) {
+        match Front::of(datagram) {
+            Front::ServerHello => *self = Self { accepted: Some(end), hello: self.hello, refused: false },
+            Front::Refusal if (end, self.hello) == (End::Device, Some(End::Device)) => self.refused = true,
+            _ => {}
+        }
+    }
+
+    /// True if an end accepted a ClientHello of the remote.
+    pub(super) const fn is_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+}
+
+/// The first message of a datagram.
+enum Front {
+    /// The first fragment of a ClientHello, or all of it.
+    Hello {
+        /// True if the client shows a ticket or the id of a session.
+        resumes: bool,
+    },
+    /// A later fragment of a ClientHello.
+    LaterOfHello,
+    /// A ServerHello, or a fragment of it.
+    ServerHello,
+    /// A fatal alert in clear, which ends a handshake (RFC 5246, section 7.2).
+    Refusal,
+    /// Another message, or a protected one.
+    Other,
+}
+
+impl Front {
+    fn of(datagram: &mut [u8]) -> Self {
+        const FATAL: u8 = 2;
+        let mut records = Records::new(datagram);
+        let Some(Ok(record)) = records.next_record() else { return Self::Other };
+        match (record.content_type(), record.epoch()) {
+            (ContentType::HANDSHAKE, 0) => Self::of_handshake(record.body),
+            (ContentType::ALERT, 0) if record.body.first() == Some(&FATAL) => Self::Refusal,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_handshake(content: &[u8]) -> Self {
+        match HandshakeFragment::each(content).next() {
+            Some(fragment) if fragment.message_type == MessageType::SERVER_HELLO => Self::ServerHello,
+            Some(fragment) if fragment.message_type == MessageType::CLIENT_HELLO => match fragment.offset {
+                0 => Self::Hello { resumes: resumes(fragment.body) },
+                _ => Self::LaterOfHello,
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// True for a ClientHello that shows the id of a session or a ticket. The first fragment of a ClientHello has the id, which
+/// clients with a ticket send, too (RFC 5077, section 3.4).
+fn resumes(body: &[u8]) -> bool {
+    /// The length of the session id is behind version and random (RFC 5246, section 7.4.1.2).
+    const ID_LEN_AT: usize = 2 + 32;
+    match HandshakeMessage::read(MessageType::CLIENT_HELLO, body) {
+        Ok(HandshakeMessage::ClientHello { resumes, .. }) => resumes,
+        _ => body.get(ID_LEN_AT).is_some_and(|len| *len > 0),
+    }
+}
