@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tegmen_host::steering::{Steering, SteeringConfig};
 
@@ -43,7 +44,17 @@ impl Steer {
                 max_remotes: self.max_remotes as usize,
                 idle: Duration::from_secs(self.idle),
             };
-            let steering = Steering::open(config.clone()).await.map_err(Failure::new)?;
+            let refused = Arc::new(move |end: SocketAddr| {
+                out.line(
+                    || {
+                        format!(
+                            "{end} takes no datagrams: is the program running, is this its port, and is there a route?"
+                        )
+                    },
+                    || json!({ "event": "refused", "address": end.to_string() }),
+                );
+            });
+            let steering = Steering::open(config.clone(), refused).await.map_err(Failure::new)?;
             let address = steering.address().map_err(Failure::io)?;
             out.line(
                 || format!("{address} is the server {} and the device {}", config.server, config.device),

@@ -7,15 +7,13 @@
 
 mod route;
 
-pub use route::End;
-
-use crate::udp::{self, BindError, MAX_DATAGRAM};
-use route::Route;
+use crate::udp::{self, BindError};
+use route::{End, Route};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::UdpSocket;
@@ -31,8 +29,8 @@ pub struct SteeringConfig {
     pub server: SocketAddr,
     /// The device.
     pub device: SocketAddr,
-    /// Remotes that are remembered. Each has one socket to each end that it uses. One more displaces a remote: one without an
-    /// accepted ClientHello if there is one, and of those the one that was silent for longest.
+    /// Remotes that are remembered. Each has one socket to each end that it uses. A remote above the limit replaces the one that has
+    /// been silent for longest. Remotes without a ServerHello are replaced first.
     pub max_remotes: usize,
     /// Time without datagrams after which a remote is removed.
     pub idle: Duration,
@@ -44,10 +42,19 @@ pub enum SteeringError {
     /// The address cannot be listened at.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The gateway would send to itself.
+    #[error("{end} is the address of the gateway itself: name the address of the server and of the device")]
+    Loop {
+        /// The address of the end.
+        end: SocketAddr,
+    },
     /// The socket of the gateway failed.
     #[error("the system refuses what a gateway needs: {0}")]
     System(#[from] io::Error),
 }
+
+/// Takes the address of an end that refuses datagrams. The gateway calls it once until the end sends something.
+pub type RefusedSink = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// The counts of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -64,6 +71,11 @@ pub struct SteeringTotals {
     pub unsent: u64,
 }
 
+/// Bytes of the longest datagram over UDP. The flight of a server with certificates may be one datagram.
+const LONGEST_DATAGRAM: usize = 65_535;
+/// Time until a task receives again after the system refused it.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// An open gateway.
 pub struct Steering {
     config: SteeringConfig,
@@ -74,6 +86,9 @@ pub struct Steering {
 /// The state that the tasks of all remotes share.
 struct Shared {
     socket: UdpSocket,
+    on_refused: RefusedSink,
+    /// True if the end refused the last datagram: the server, and the device.
+    refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,
     to_device: AtomicU64,
@@ -82,9 +97,19 @@ struct Shared {
 }
 
 impl Shared {
-    const fn new(socket: UdpSocket) -> Self {
+    const fn new(socket: UdpSocket, on_refused: RefusedSink) -> Self {
         let [remotes, to_server, to_device, to_remotes, unsent] = [const { AtomicU64::new(0) }; 5];
-        Self { socket, remotes, to_server, to_device, to_remotes, unsent }
+        let refused = [const { AtomicBool::new(false) }; 2];
+        Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
+    }
+
+    /// Notes if an end takes datagrams or refuses them.
+    fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
+        let [server, device] = &self.refused;
+        let refused = if end == End::Server { server } else { device };
+        if refused.load(Ordering::Relaxed) != is_refused && !refused.swap(is_refused, Ordering::Relaxed) {
+            (self.on_refused)(address);
+        }
     }
 
     /// Counts a datagram that was sent, or that the system did not send.
@@ -133,11 +158,19 @@ impl Steering {
     /// Opens the socket. Call it within a runtime.
     ///
     /// # Errors
-    /// [`SteeringError::Bind`].
-    pub async fn open(config: SteeringConfig) -> Result<Self, SteeringError> {
+    /// [`SteeringError::Bind`], and [`SteeringError::Loop`] if an end is at the address of the gateway.
+    pub async fn open(config: SteeringConfig, on_refused: RefusedSink) -> Result<Self, SteeringError> {
         let socket = UdpSocket::bind(config.listen).await;
         let socket = socket.map_err(|source| BindError::new(config.listen, source))?;
-        Ok(Self { config, shared: Arc::new(Shared::new(socket)), remotes: HashMap::new() })
+        let own = socket.local_addr()?;
+        let is_own = |end: &SocketAddr| {
+            let is_here = own.ip() == end.ip() || own.ip().is_unspecified() && end.ip().to_canonical().is_loopback();
+            is_here && own.port() == end.port()
+        };
+        if let Some(end) = [config.server, config.device].into_iter().find(is_own) {
+            return Err(SteeringError::Loop { end });
+        }
+        Ok(Self { config, shared: Arc::new(Shared::new(socket, on_refused)), remotes: HashMap::new() })
     }
 
     /// The address that remotes send to.
@@ -154,7 +187,7 @@ impl Steering {
     /// [`SteeringError::System`].
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<SteeringTotals, SteeringError> {
         let mut stop = std::pin::pin!(stop);
-        let mut datagram = vec![0; MAX_DATAGRAM];
+        let mut datagram = vec![0; LONGEST_DATAGRAM];
         let every = self.config.idle.clamp(Duration::from_millis(100), Duration::from_secs(10));
         let mut look = tokio::time::interval(every);
         loop {
@@ -195,11 +228,20 @@ impl Steering {
         if upstream.is_none()
             && let Ok(socket) = udp::connect(address).await.map(Arc::new)
         {
-            let carry = carry(shared.clone(), remote.known.clone(), (end, socket.clone()), from);
+            let carry = carry(shared.clone(), remote.known.clone(), (end, address, socket.clone()), from);
             *upstream = Some(Upstream { socket, carrying: tokio::spawn(carry) });
         }
         let is_sent = match upstream {
-            Some(upstream) => upstream.socket.send(datagram).await.is_ok(),
+            Some(upstream) => match upstream.socket.send(datagram).await {
+                Ok(_) => true,
+                Err(error) => {
+                    // The error is of a datagram before this one.
+                    if is_of_one_remote(&error) {
+                        shared.note(end, address, true);
+                    }
+                    false
+                }
+            },
             None => false,
         };
         shared.count(is_sent, sent);
@@ -229,14 +271,15 @@ impl Steering {
 async fn carry(
     shared: Arc<Shared>,
     known: Arc<Mutex<Known>>,
-    (end, socket): (End, Arc<UdpSocket>),
+    (end, address, socket): (End, SocketAddr, Arc<UdpSocket>),
     remote: SocketAddr,
 ) {
-    let mut datagram = vec![0; MAX_DATAGRAM];
+    let mut datagram = vec![0; LONGEST_DATAGRAM];
     loop {
         match socket.recv(&mut datagram).await {
             Ok(len) => {
                 let datagram = &mut datagram[..len];
+                shared.note(end, address, false);
                 {
                     let mut known = lock(&known);
                     known.last = Instant::now();
@@ -245,8 +288,8 @@ async fn carry(
                 let is_sent = shared.socket.send_to(datagram, remote).await.is_ok();
                 shared.count(is_sent, &shared.to_remotes);
             }
-            Err(error) if is_of_one_remote(&error) => {}
-            Err(_) => return,
+            Err(error) if is_of_one_remote(&error) => shared.note(end, address, true),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }

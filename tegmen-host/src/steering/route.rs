@@ -2,9 +2,9 @@
 
 use tegmen::dtls::{ContentType, HandshakeFragment, HandshakeMessage, MessageType, Records};
 
-/// An end behind the gateway.
+/// An end of sessions, to which the gateway sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub(super) enum End {
     /// The delegation server, which does handshakes with certificates.
     Server,
     /// The device, which resumes sessions.

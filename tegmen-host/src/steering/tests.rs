@@ -147,7 +147,7 @@ async fn a_peer_meets_the_server_first_and_then_the_device() {
     let (_device, device) = end(b"device", &keys);
     let any = ([127, 0, 0, 1], 0).into();
     let config = SteeringConfig { listen: any, server, device, max_remotes: 2, idle: Duration::from_secs(60) };
-    let gateway = Steering::open(config).await.unwrap();
+    let gateway = Steering::open(config, Arc::new(|_| {})).await.unwrap();
     let address = gateway.address().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(gateway.run(async move { _ = stopped.await }));
@@ -165,4 +165,46 @@ async fn a_peer_meets_the_server_first_and_then_the_device() {
     assert_eq!(totals.unsent, 0);
     assert!(totals.to_server >= 4 && totals.to_device >= 12 && totals.remotes >= 11, "{totals:?}");
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_does_not_send_to_itself() {
+    let other: SocketAddr = ([127, 0, 0, 1], 9).into();
+    let taken = std::net::UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let own = taken.local_addr().unwrap();
+    drop(taken);
+    let any = SocketAddr::from(([0, 0, 0, 0], own.port()));
+    for (listen, server, device) in [(own, own, other), (own, other, own), (any, other, own)] {
+        let config = SteeringConfig { listen, server, device, max_remotes: 2, idle: Duration::from_secs(60) };
+        let opened = Steering::open(config, Arc::new(|_| {})).await.err();
+        assert!(matches!(&opened, Some(SteeringError::Loop { end }) if *end == own), "{opened:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_without_a_program_is_reported_once() {
+    let closed = std::net::UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap().local_addr().unwrap();
+    let config = SteeringConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        server: closed,
+        device: closed,
+        max_remotes: 2,
+        idle: Duration::from_secs(60),
+    };
+    let (report, mut reported) = tokio::sync::mpsc::unbounded_channel();
+    let gateway = Steering::open(config, Arc::new(move |end| report.send(end).unwrap())).await.unwrap();
+    let address = gateway.address().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(gateway.run(async move { _ = stopped.await }));
+    let remote = UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    for _ in 0..5 {
+        remote.send_to(&whole_hello(&[], None), address).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let first = tokio::time::timeout(Duration::from_secs(10), reported.recv()).await.unwrap();
+    assert_eq!(first, Some(closed));
+    remote.send_to(&whole_hello(&[], None), address).await.unwrap();
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert!(reported.try_recv().is_err());
 }
