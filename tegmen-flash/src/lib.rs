@@ -51,7 +51,8 @@ pub enum Page {
 }
 
 impl Page {
-    const fn other(self) -> Self {
+    /// The page that is not this one.
+    pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
             Self::B => Self::A,

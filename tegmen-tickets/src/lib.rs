@@ -47,6 +47,21 @@ impl TicketKey {
         Self(bytes)
     }
 
+    /// Opens a ticket into `room`, and returns the length of its state; `None` if this key did not seal the ticket, or its state is
+    /// longer than `room`.
+    pub fn open<C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &mut [u8]) -> Option<usize> {
+        let (_, key, salt) = self.parts();
+        let mut reader = Reader::new(ticket);
+        // Another name than that of the key is not authentic.
+        let name = reader.array_ref::<NAME_LEN>().ok()?;
+        let drawn = reader.array_ref::<DRAWN_LEN>().ok()?;
+        let (sealed, tag) = reader.rest().split_last_chunk::<TAG_LEN>()?;
+        let state = room.get_mut(..sealed.len())?;
+        state.copy_from_slice(sealed);
+        crypto.open(C::AES_128_CCM, key, &nonce(salt, drawn), name, state, tag).ok()?;
+        Some(sealed.len())
+    }
+
     fn parts(&self) -> (&[u8; NAME_LEN], &[u8; KEY_LEN], &[u8; SALT_LEN]) {
         let whole = self.0.expose();
         let key = whole.get(NAME_LEN..).and_then(|rest| rest.first_chunk());
@@ -139,19 +154,11 @@ impl TicketKeys {
 
     /// Opens a ticket into `room`; `None` if none of the keys opens it, or it is longer than `room`.
     pub fn open<'r, C: Crypto>(&self, crypto: &mut C, ticket: &[u8], room: &'r mut [u8]) -> Option<Opened<'r>> {
-        let mut reader = Reader::new(ticket);
-        let name = reader.array::<NAME_LEN>().ok()?;
-        let drawn = reader.array::<DRAWN_LEN>().ok()?;
-        let (sealed, tag) = reader.rest().split_last_chunk::<TAG_LEN>()?;
-        let state = room.get_mut(..sealed.len())?;
         // Two keys may have one name, by chance.
         for (place, key) in self.keys().into_iter().enumerate() {
-            let Some((known, key, salt)) = key.map(TicketKey::parts).filter(|(known, ..)| **known == name) else {
-                continue;
-            };
-            state.copy_from_slice(sealed);
-            if crypto.open(C::AES_128_CCM, key, &nonce(salt, &drawn), known, state, tag).is_ok() {
-                return Some(Opened { state, fresh: place < 2 });
+            let Some(key) = key.filter(|key| ticket.starts_with(key.parts().0)) else { continue };
+            if let Some(len) = key.open(crypto, ticket, room) {
+                return Some(Opened { state: room.get(..len)?, fresh: place < 2 });
             }
         }
         None
