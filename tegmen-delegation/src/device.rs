@@ -1,17 +1,15 @@
 //! The state of a device: its epoch, the connections that it refuses, and the sessions that were handed over.
 
-use crate::epoch::{self, CHECK_LEN, DeviceKey, Epoch, PSK_LEN};
+use crate::admission::Admission;
+use crate::epoch::{CHECK_LEN, Epoch, PSK_LEN};
 use crate::message::{HandedOver, Status};
-use crate::refusal::{Refusals, Refused};
+use crate::refusal::Refused;
 use crate::ticket::{Delegation, Ticket};
+use tegmen::buf::copy;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::{Handle, SessionState};
 use tegmen::secret::{Secret, same};
 use tegmen::time::Instant;
-use tegmen_tickets::TicketKeys;
-
-/// Seconds by which the clock of a server may be ahead of the time that the device knows.
-const TOLERANCE: u32 = 60;
 
 /// Memory that keeps its content without power.
 pub trait Memory {
@@ -47,17 +45,9 @@ pub struct Stored<'s> {
 #[derive(Debug)]
 pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
     memory: M,
-    number: u16,
-    key: DeviceKey,
-    keys: TicketKeys,
-    refused: [u32; REFUSED],
-    refused_len: usize,
-    /// Places of the list that the memory holds, too.
-    kept_len: usize,
+    epoch: Epoch,
+    admission: Admission<REFUSED>,
     sessions: [Option<Kept<HANDLE>>; SESSIONS],
-    /// The time of the server, and when the device learned it.
-    time: Option<(u32, Instant)>,
-    refusals: Refusals,
 }
 
 /// A session that was handed over.
@@ -92,22 +82,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// A device with the content of its memory. It refuses all sessions until it knows the [time](Self::set_time). Returns `None`
     /// if more connections were refused than there are places.
     pub fn new(memory: M, stored: Stored<'_>) -> Option<Self> {
-        let mut refused = [0; REFUSED];
-        refused.get_mut(..stored.refused.len())?.copy_from_slice(stored.refused);
-        let Epoch { number, key, tickets } = stored.epoch;
-        let keys = TicketKeys::of([(number > 0).then_some(tickets), None, None, None], 0);
-        Some(Self {
-            memory,
-            number,
-            key,
-            keys,
-            refused,
-            refused_len: stored.refused.len(),
-            kept_len: stored.refused.len(),
-            sessions: [const { None }; SESSIONS],
-            time: None,
-            refusals: Refusals::default(),
-        })
+        let admission = Admission::new(stored.refused)?;
+        Some(Self { memory, epoch: stored.epoch, admission, sessions: [const { None }; SESSIONS] })
     }
 
     /// The memory of the device.
@@ -117,17 +93,17 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 
     /// The number of the epoch.
     pub const fn epoch(&self) -> u16 {
-        self.number
+        self.epoch.number
     }
 
     /// The pre-shared key of a session with the server under this PSK identity.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
-        self.key.psk::<C>(identity)
+        self.epoch.key.psk::<C>(identity)
     }
 
     /// Sets the time of the server, in seconds since 1970. A device without a clock of its own counts from here.
     pub const fn set_time(&mut self, now: Instant, seconds: u32) {
-        self.time = Some((seconds, now));
+        self.admission.set_time(now, seconds);
     }
 
     /// Begins the epoch `number`, which follows the present one. `exported` is the keying material of the session with the server
@@ -145,20 +121,17 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         exported: &Secret<PSK_LEN>,
         check: &[u8; CHECK_LEN],
     ) -> Result<(), Rejected> {
-        if number == self.number {
-            let [present, ..] = self.keys.keys();
-            let is_right = present.is_some_and(|key| same(&epoch::check::<C>(key), check));
-            return is_right.then_some(()).ok_or(Rejected::Wrong);
+        let next = if number == self.epoch.number { None } else { self.epoch.next::<C>(exported) };
+        let meant = next.as_ref().unwrap_or(&self.epoch);
+        if meant.number != number || !meant.has_tickets() || !same(&meant.check::<C>(), check) {
+            return Err(Rejected::Wrong);
         }
-        let present = Epoch { number: self.number, key: self.key.copy(), ..Epoch::first(DeviceKey(Secret::zeroed())) };
-        let is_right = |next: &Epoch| next.number == number && same(&next.check::<C>(), check);
-        let next = present.next::<C>(exported).filter(is_right).ok_or(Rejected::Wrong)?;
-        self.memory.keep_epoch(&next).map_err(|_| Rejected::Memory)?;
-        let Epoch { number, key, tickets } = next;
-        (self.number, self.key) = (number, key);
-        self.keys = TicketKeys::of([Some(tickets), None, None, None], 0);
-        (self.refused_len, self.kept_len) = (0, 0);
-        self.sessions = [const { None }; SESSIONS];
+        if let Some(next) = next {
+            self.memory.keep_epoch(&next).map_err(|_| Rejected::Memory)?;
+            self.epoch = next;
+            self.admission.clear();
+            self.sessions = [const { None }; SESSIONS];
+        }
         Ok(())
     }
 
@@ -170,23 +143,18 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// [`Rejected::NoPlace`]: the server begins a new epoch in place of it. [`Rejected::Memory`]: the connection is refused until
     /// the device restarts, and the next call tries again to keep it.
     pub fn refuse(&mut self, number: u32) -> Result<usize, Rejected> {
-        if !self.is_refused(number) {
-            *self.refused.get_mut(self.refused_len).ok_or(Rejected::NoPlace)? = number;
-            self.refused_len = self.refused_len.saturating_add(1);
-            for session in &mut self.sessions {
-                session.take_if(|kept| kept.delegation.connection().is_some_and(|of| of.number == number));
-            }
+        if !self.admission.refuse(number) {
+            return Err(Rejected::NoPlace);
         }
-        for number in self.refused.iter().take(self.refused_len).skip(self.kept_len) {
-            self.memory.keep_refused(self.number, *number).map_err(|_| Rejected::Memory)?;
-            self.kept_len = self.kept_len.saturating_add(1);
-        }
-        Ok(REFUSED.saturating_sub(self.refused_len))
+        self.forget(number);
+        let (memory, epoch) = (&mut self.memory, self.epoch.number);
+        self.admission.keep(|number| memory.keep_refused(epoch, number)).map_err(|_| Rejected::Memory)?;
+        Ok(REFUSED.saturating_sub(self.admission.refused().len()))
     }
 
     /// True if the server revoked the connection with this number.
     pub fn is_refused(&self, number: u32) -> bool {
-        self.refused.iter().take(self.refused_len).any(|refused| *refused == number)
+        self.admission.refused().contains(&number)
     }
 
     /// Keeps a session that the server opened, until it ends, the epoch ends, or the device restarts. A session of the same
@@ -195,56 +163,60 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// # Errors
     /// [`Rejected::Wrong`] if the connection is refused, [`Rejected::NoPlace`], also for a ticket or an id that is too long.
     pub fn keep(&mut self, session: HandedOver<'_>) -> Result<(), Rejected> {
-        let HandedOver { delegation, handle, opens } = session;
+        let (is_ticket, bytes) = match session.handle {
+            Handle::Ticket(bytes) => (true, bytes),
+            Handle::Id(bytes) => (false, bytes),
+        };
+        let delegation = Delegation::read(session.state).ok_or(Rejected::Wrong)?;
         let connection = delegation.connection().ok_or(Rejected::Wrong)?;
         if self.is_refused(connection.number) {
             return Err(Rejected::Wrong);
         }
-        let (is_ticket, bytes) = match handle {
-            Handle::Ticket(bytes) => (true, bytes),
-            Handle::Id(bytes) => (false, bytes),
-        };
-        let mut kept = Kept { delegation, is_ticket, opens, handle: [0; HANDLE], len: bytes.len() };
-        kept.handle.get_mut(..bytes.len()).ok_or(Rejected::NoPlace)?.copy_from_slice(bytes);
-        let is_same = |place: &Option<Kept<HANDLE>>| {
-            place
-                .as_ref()
-                .is_some_and(|kept| kept.delegation.connection().is_some_and(|of| of.number == connection.number))
-        };
-        let place = match self.sessions.iter().position(is_same) {
-            Some(place) => place,
-            None => self.sessions.iter().position(Option::is_none).ok_or(Rejected::NoPlace)?,
-        };
-        *self.sessions.get_mut(place).ok_or(Rejected::NoPlace)? = Some(kept);
+        let mut handle = [0; HANDLE];
+        copy(&mut handle, bytes).map_err(|_| Rejected::NoPlace)?;
+        self.forget(connection.number);
+        let place = self.sessions.iter_mut().find(|place| place.is_none()).ok_or(Rejected::NoPlace)?;
+        *place = Some(Kept { delegation, is_ticket, opens: session.opens, handle, len: bytes.len() });
         Ok(())
+    }
+
+    fn forget(&mut self, number: u32) {
+        for place in &mut self.sessions {
+            place.take_if(|kept| kept.delegation.number() == number);
+        }
     }
 
     /// The session of a connection that the device opens, for
     /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again); `None` if there is none, or it is refused.
     pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(&SessionState, Handle<'_>)> {
-        let place = self.sessions.iter().position(|place| {
-            let kept = place.as_ref().filter(|kept| kept.opens);
-            kept.and_then(|kept| kept.delegation.connection()).is_some_and(|of| of.number == number)
-        })?;
-        let kept = self.sessions.get(place)?.as_ref()?;
-        if let Err(reason) = self.admit(now, &kept.delegation) {
-            self.refusals.count(reason);
-            return None;
-        }
-        let kept = self.sessions.get(place)?.as_ref()?;
+        let kept = self.admitted(now, |kept| kept.opens && kept.delegation.number() == number)?;
         let handle = if kept.is_ticket { Handle::Ticket(kept.bytes()) } else { Handle::Id(kept.bytes()) };
         Some((&kept.delegation.session, handle))
+    }
+
+    /// The session with this id, which the server handed over for a peer that opens it; `None` if there is none, or it is refused.
+    pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
+        let kept = self.admitted(now, |kept| !kept.opens && !kept.is_ticket && kept.bytes() == id)?;
+        let session = &kept.delegation.session;
+        Some(SessionState { master: Secret::new(*session.master.expose()), ..*session })
+    }
+
+    /// The first of these sessions, if it is admitted.
+    fn admitted(&mut self, now: Instant, is_meant: impl Fn(&Kept<HANDLE>) -> bool) -> Option<&Kept<HANDLE>> {
+        let kept = self.sessions.iter().flatten().find(|kept| is_meant(kept))?;
+        self.admission.admit(now, &kept.delegation).ok()?;
+        Some(kept)
     }
 
     /// The state of the device, for its server.
     pub fn status(&self) -> Status {
         Status {
-            epoch: self.number,
-            refused: self.refused_len as u32,
-            most_refused: REFUSED as u32,
-            sessions: self.sessions.iter().flatten().count() as u32,
-            most_sessions: SESSIONS as u32,
-            refusals: self.refusals,
+            epoch: self.epoch.number,
+            refused: self.admission.refused().len() as u16,
+            most_refused: REFUSED as u16,
+            sessions: self.sessions.iter().flatten().count() as u16,
+            most_sessions: SESSIONS as u16,
+            refusals: self.admission.refusals(),
         }
     }
 
@@ -253,49 +225,11 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// # Errors
     /// [`Refused`], which is counted.
     pub fn open<C: Crypto>(&mut self, now: Instant, crypto: &mut C, ticket: Ticket<'_>) -> Result<Delegation, Refused> {
-        let opened = match ticket.open(&self.keys, crypto) {
-            Some(delegation) => self.admit(now, &delegation).map(|()| delegation),
-            None if ticket.epoch() == Some(self.number) => Err(Refused::Unknown),
-            None => Err(Refused::Epoch),
-        };
-        opened.inspect_err(|reason| self.refusals.count(*reason))
-    }
-
-    /// The session with this id, which the server handed over for a peer that opens it; `None` if there is none, or it is refused.
-    pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
-        let kept = self.sessions.iter().flatten().find(|kept| !kept.opens && !kept.is_ticket && kept.bytes() == id)?;
-        match self.admit(now, &kept.delegation) {
-            Ok(()) => Some(copy(&kept.delegation.session)),
-            Err(reason) => {
-                self.refusals.count(reason);
-                None
-            }
+        if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {
+            return Err(self.admission.count(Refused::Epoch));
         }
+        let opened = ticket.open(&self.epoch.tickets, crypto);
+        let delegation = opened.ok_or_else(|| self.admission.count(Refused::Unknown))?;
+        self.admission.admit(now, &delegation).map(|()| delegation)
     }
-
-    fn admit(&self, now: Instant, delegation: &Delegation) -> Result<(), Refused> {
-        let connection = delegation.connection().ok_or(Refused::Unknown)?;
-        if self.is_refused(connection.number) {
-            return Err(Refused::Revoked);
-        }
-        let (time, learned) = self.time.ok_or(Refused::NoTime)?;
-        let time = u64::from(time).saturating_add(seconds(now, learned));
-        let since = delegation.session.since.ok_or(Refused::Unknown)?;
-        match () {
-            () if u64::from(since) > time.saturating_add(TOLERANCE.into()) => Err(Refused::Early),
-            () if u64::from(delegation.expires) <= time => Err(Refused::Expired),
-            () => Ok(()),
-        }
-    }
-}
-
-/// Seconds between two points of the clock, without a division.
-fn seconds(now: Instant, earlier: Instant) -> u64 {
-    let units = u64::from(now.coarse().saturating_sub(earlier.coarse()));
-    // A unit has 1.048576 seconds.
-    units.saturating_add(units.saturating_mul(814_971) >> 24)
-}
-
-fn copy(session: &SessionState) -> SessionState {
-    SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }

@@ -3,7 +3,7 @@
 use tegmen::crypto::hash::HmacKey;
 use tegmen::crypto::{Crypto, DIGEST_LEN};
 use tegmen::secret::Secret;
-use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
+use tegmen_tickets::TicketKey;
 
 /// The label of the keying material of a session between device and server (RFC 5705), from which the next epoch gets its key.
 pub const EXPORTER: &[u8] = b"EXPORTER-tegmen-delegation-epoch";
@@ -23,7 +23,7 @@ pub struct DeviceKey(pub Secret<PSK_LEN>);
 impl DeviceKey {
     /// The pre-shared key of a session between device and server, whose PSK identity is `identity`.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
-        self.derive::<C>(&[b"tegmen delegation session", &[0], identity])
+        self.derive::<C>(&[b"tegmen delegation session\0", identity])
     }
 
     /// The secret of the next epoch.
@@ -31,13 +31,9 @@ impl DeviceKey {
         Self(self.derive::<C>(&[b"tegmen delegation epoch"]))
     }
 
-    pub(crate) fn copy(&self) -> Self {
-        Self(Secret::new(*self.0.expose()))
-    }
-
     fn derive<C: Crypto>(&self, message: &[&[u8]]) -> Secret<PSK_LEN> {
         let mut out = Secret::zeroed();
-        HmacKey::new::<C>(&[self.0.expose()]).mac_into::<C>(message, out.expose_mut());
+        derive::<C>(self.0.expose(), message, out.expose_mut());
         out
     }
 }
@@ -63,20 +59,19 @@ impl Epoch {
     /// [`EXPORTER`]. Returns `None` behind epoch 65,535: the device then needs a new device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let number = self.number.checked_add(1)?;
-        let mut derived = Secret::<PSK_LEN>::zeroed();
-        let exporter = HmacKey::new::<C>(&[exported.expose()]);
-        exporter.mac_into::<C>(&[b"tegmen delegation tickets", &number.to_be_bytes()], derived.expose_mut());
-        let mut tickets = Secret::<TICKET_KEY_LEN>::zeroed();
-        let (name, rest) = tickets.expose_mut().split_first_chunk_mut::<2>()?;
+        let mut next = Self { number, ..Self::first(self.key.next::<C>()) };
+        let (name, rest) = next.tickets.0.expose_mut().split_first_chunk_mut::<2>()?;
         *name = number.to_be_bytes();
-        rest.copy_from_slice(derived.expose().get(..rest.len())?);
-        Some(Self { number, key: self.key.next::<C>(), tickets: TicketKey(tickets) })
+        derive::<C>(exported.expose(), &[b"tegmen delegation tickets", name], rest);
+        Some(next)
     }
 
     /// A value that device and server compare before they use the ticket key: they derive different keys if they do not mean the
     /// same session. It does not reveal the key.
     pub fn check<C: Crypto>(&self) -> [u8; CHECK_LEN] {
-        check::<C>(&self.tickets)
+        let mut check = [0; CHECK_LEN];
+        derive::<C>(self.tickets.0.expose(), &[b"tegmen delegation check"], &mut check);
+        check
     }
 
     /// True if the epoch has a ticket key.
@@ -85,8 +80,8 @@ impl Epoch {
     }
 }
 
-pub(crate) fn check<C: Crypto>(tickets: &TicketKey) -> [u8; CHECK_LEN] {
-    let mut out = [0; CHECK_LEN];
-    HmacKey::new::<C>(&[tickets.0.expose()]).mac_into::<C>(&[b"tegmen delegation check"], &mut out);
-    out
+/// Writes the first bytes of the HMAC-SHA-256 of a message, as many as `out` has.
+#[inline(never)]
+fn derive<C: Crypto>(key: &[u8], message: &[&[u8]], out: &mut [u8]) {
+    HmacKey::new::<C>(&[key]).mac_into::<C>(message, out);
 }

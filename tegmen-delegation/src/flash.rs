@@ -5,7 +5,7 @@
 
 use crate::device::{Memory, Stored};
 use crate::epoch::{DeviceKey, Epoch, PSK_LEN};
-use tegmen::buf::{Reader, Truncated, Writer};
+use tegmen::buf::{Reader, Writer};
 use tegmen::secret::Secret;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
@@ -56,13 +56,11 @@ impl<F: Flash> FlashMemory<F> {
     /// # Errors
     /// [`Lost`], also if `refused` is too short.
     pub fn open(flash: F, refused: &mut [u32]) -> Result<(Self, Stored<'_>), Lost> {
-        let (a, b) = (read_epoch(&flash, Page::A), read_epoch(&flash, Page::B));
-        let (page, epoch) = match (a, b) {
-            (Some(a), Some(b)) if b.number > a.number => (Page::B, b),
-            (Some(a), _) => (Page::A, a),
-            (None, Some(b)) => (Page::B, b),
-            (None, None) => return Err(Lost),
-        };
+        let mut bytes = Secret::zeroed();
+        let (a, b) = (read(&flash, Page::A, &mut bytes), read(&flash, Page::B, &mut bytes));
+        let page = if b > a { Page::B } else { Page::A };
+        read(&flash, page, &mut bytes).ok_or(Lost)?;
+        let epoch = parse_epoch(bytes.expose()).ok_or(Lost)?;
         let mut memory = Self { flash, page, at: FIRST };
         let (mut len, mut at) = (0_usize, FIRST);
         let mut bytes = [0; RECORD_LEN];
@@ -88,15 +86,12 @@ impl<F: Flash> FlashMemory<F> {
 
 impl<F: Flash> FlashMemory<F> {
     fn write(&mut self, epoch: &Epoch) -> Result<(), F::Error> {
-        let other = match self.page {
-            Page::A => Page::B,
-            Page::B => Page::A,
-        };
+        let other = self.page.other();
         self.flash.erase(other)?;
         let bytes = write_epoch(epoch);
         for (place, chunk) in bytes.expose().as_chunks().0.iter().enumerate() {
             let at = place.saturating_mul(RECORD_LEN);
-            self.flash.program(other, at, &record(u64::from_le_bytes(*chunk)))?;
+            self.flash.program(other, at, &of_number(u64::from_le_bytes(*chunk)))?;
         }
         (self.page, self.at) = (other, FIRST);
         Ok(())
@@ -117,7 +112,7 @@ impl<F: Flash> Memory for FlashMemory<F> {
         }
         // The place is not clean any more, even if the record is not written.
         self.at = at.saturating_add(RECORD_LEN);
-        self.flash.program(self.page, at, &record(number.into())).map_err(NotKept::Flash)
+        self.flash.program(self.page, at, &of_number(number.into())).map_err(NotKept::Flash)
     }
 }
 
@@ -131,25 +126,33 @@ fn write_epoch(epoch: &Epoch) -> Secret<PADDED_LEN> {
     bytes
 }
 
-fn read_epoch<F: Flash>(flash: &F, page: Page) -> Option<Epoch> {
-    let mut bytes = Secret::<PADDED_LEN>::zeroed();
+/// Reads an epoch, and returns its number; `None` if it is not whole.
+#[inline(never)]
+fn read<F: Flash>(flash: &F, page: Page, bytes: &mut Secret<PADDED_LEN>) -> Option<u16> {
     let mut of_record = [0; RECORD_LEN];
     for (place, chunk) in bytes.expose_mut().as_chunks_mut().0.iter_mut().enumerate() {
         flash.read(page, place.saturating_mul(RECORD_LEN), &mut of_record);
         *chunk = number(&of_record)?.to_le_bytes();
     }
-    parse_epoch(&mut Reader::new(bytes.expose())).ok()
+    bytes.expose().first_chunk().copied().map(u16::from_be_bytes)
 }
 
-fn parse_epoch(reader: &mut Reader<'_>) -> Result<Epoch, Truncated> {
-    let number = reader.u16()?;
-    let key = DeviceKey(Secret::new(reader.array()?));
-    Ok(Epoch { number, key, tickets: TicketKey(Secret::new(reader.array()?)) })
+fn parse_epoch(bytes: &[u8; PADDED_LEN]) -> Option<Epoch> {
+    let reader = &mut Reader::new(bytes);
+    let number = reader.u16().ok()?;
+    let key = DeviceKey(Secret::new(reader.array().ok()?));
+    Some(Epoch { number, key, tickets: TicketKey(Secret::new(reader.array().ok()?)) })
 }
 
 /// Returns the number of a record; `None` if the bytes are not one.
 fn number(bytes: &[u8; RECORD_LEN]) -> Option<u64> {
     let (value, _) = bytes.split_first_chunk()?;
     let value = u64::from_le_bytes(*value);
-    (*bytes == record(value)).then_some(value)
+    (*bytes == of_number(value)).then_some(value)
+}
+
+/// The record of a number.
+#[inline(never)]
+fn of_number(value: u64) -> [u8; RECORD_LEN] {
+    record(value)
 }

@@ -68,7 +68,8 @@ impl Issuer {
         number: u32,
         is_revoked: impl FnOnce(u32) -> bool,
     ) -> Result<Delegation, NotReissued> {
-        let mut delegation = ticket.open(&self.keys, crypto).ok_or(NotReissued::Unknown)?;
+        let mut keys = self.keys.keys().into_iter().flatten();
+        let mut delegation = keys.find_map(|key| ticket.open(key, crypto)).ok_or(NotReissued::Unknown)?;
         let old = delegation.connection().ok_or(NotReissued::Unknown)?;
         if is_revoked(old.number) {
             return Err(NotReissued::Revoked);

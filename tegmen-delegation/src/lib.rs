@@ -22,6 +22,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod admission;
 mod device;
 mod epoch;
 mod flash;
@@ -36,8 +37,8 @@ pub use device::{Device, Memory, Rejected, Stored};
 pub use epoch::{CHECK_LEN, DeviceKey, EXPORTER, Epoch, PSK_LEN};
 pub use flash::{FlashMemory, Lost, NotKept};
 pub use issuer::{Issuer, MAX_TICKETS, NotReissued};
-pub use message::{Go, HandedOver, Malformed, Request, Status};
+pub use message::{Go, HandedOver, Malformed, Request, Resource, Status};
 pub use refusal::{Refusals, Refused};
 pub use resources::{Due, Resources};
 pub use sessions::Sessions;
-pub use ticket::{Connection, Delegation, LONGEST_TICKET, SERVER, Ticket};
+pub use ticket::{Connection, Delegation, LONGEST_TICKET, SERVER, STATE_LEN, Ticket};

@@ -1,18 +1,48 @@
-//! The requests of a delegation server to a device, and their responses: arrays of CBOR (RFC 8949).
+//! The requests of a delegation server to a device, and the response with its state. Numbers are in network byte order.
 
 use crate::epoch::CHECK_LEN;
 use crate::refusal::Refusals;
-use crate::ticket::{Connection, Delegation};
+use crate::ticket::STATE_LEN;
+use core::fmt;
 use tegmen::address::Address;
-use tegmen::buf::{Full, Reader, Writer};
-use tegmen::dtls::{CipherSuite, Handle, MASTER_LEN, SessionState};
-use tegmen::secret::Secret;
-use tegmen_base::cbor::{ARRAY, BYTES, UNSIGNED, read, read_bytes, write_head};
+use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::dtls::Handle;
+
+/// A resource of a device for its delegation server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// POST: begin an epoch.
+    Epoch,
+    /// POST: refuse a connection.
+    Refuse,
+    /// POST: keep a session.
+    Keep,
+    /// POST: resume a session that was handed over.
+    Go,
+    /// GET: the state of the device.
+    Status,
+}
+
+impl Resource {
+    /// All resources.
+    pub const ALL: [Self; 5] = [Self::Epoch, Self::Refuse, Self::Keep, Self::Go, Self::Status];
+
+    /// The path, with no slash in front.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Epoch => "dlg/ep",
+            Self::Refuse => "dlg/rl",
+            Self::Keep => "dlg/ctx",
+            Self::Go => "dlg/go",
+            Self::Status => "dlg/st",
+        }
+    }
+}
 
 /// A request of the server.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Request<'r> {
-    /// POST `/dlg/ep` `[number, time, check]`: begin an epoch.
+    /// [`Resource::Epoch`]: number (2), time (4), check (8).
     Epoch {
         /// The number of the epoch.
         number: u16,
@@ -21,28 +51,34 @@ pub enum Request<'r> {
         /// The [check](crate::Epoch::check) of the epoch.
         check: [u8; CHECK_LEN],
     },
-    /// POST `/dlg/rl` `[number]`: refuse this connection.
+    /// [`Resource::Refuse`]: the number (4) of a connection.
     Refuse(u32),
-    /// POST `/dlg/ctx`: keep a session.
+    /// [`Resource::Keep`].
     Keep(HandedOver<'r>),
-    /// POST `/dlg/go`: resume a session that was handed over.
+    /// [`Resource::Go`].
     Go(Go),
-    /// GET `/dlg/st`: the state of the device.
+    /// [`Resource::Status`]: no payload.
     Status,
 }
 
-/// A session that is handed over: `[number, scope, suite, master secret, since, expires, opens, is ticket, ticket or id]`.
-#[derive(Debug)]
+/// A session that is handed over: flags (1), state (62), ticket or id. The flags are 1 if the device opens the session,
+/// and 2 for a ticket.
+#[derive(Clone, Copy)]
 pub struct HandedOver<'r> {
-    /// The session and its end.
-    pub delegation: Delegation,
+    /// The [state](crate::Delegation::state) of the delegation.
+    pub state: &'r [u8; STATE_LEN],
     /// The ticket or id with which the session is resumed.
     pub handle: Handle<'r>,
     /// True if the device opens the session, false if its peer does.
     pub opens: bool,
 }
 
-/// The connection that the device opens, and the address of its peer: `[number, address, port]`.
+/// The device opens the session.
+const OPENS: u8 = 1;
+/// The session is resumed with a ticket.
+const IS_TICKET: u8 = 2;
+
+/// The connection that the device opens, and the address of its peer: number (4), address (16), port (2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Go {
     /// The number of the connection.
@@ -51,19 +87,19 @@ pub struct Go {
     pub peer: Address,
 }
 
-/// The state of a device: `[epoch, refused, most refused, sessions, most sessions, refusals]`, with six numbers of refusals.
+/// The state of a device: epoch, refused, most refused, sessions, most sessions, and six numbers of refusals (2 each).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The number of the epoch.
     pub epoch: u16,
     /// The connections that are refused in this epoch.
-    pub refused: u32,
+    pub refused: u16,
     /// The connections that can be refused in an epoch.
-    pub most_refused: u32,
+    pub most_refused: u16,
     /// The sessions that were handed over and have not ended.
-    pub sessions: u32,
+    pub sessions: u16,
     /// The sessions that can be kept.
-    pub most_sessions: u32,
+    pub most_sessions: u16,
     /// The sessions that were refused.
     pub refusals: Refusals,
 }
@@ -72,32 +108,40 @@ pub struct Status {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
+impl From<Truncated> for Malformed {
+    fn from(_: Truncated) -> Self {
+        Self
+    }
+}
+
 impl<'r> Request<'r> {
-    /// Reads the payload of a request to the resource `/dlg/NAME`.
+    /// Reads the payload of a request to a resource.
     ///
     /// # Errors
-    /// [`Malformed`], also for an unknown resource.
-    pub fn read(name: &[u8], payload: &'r [u8]) -> Result<Self, Malformed> {
+    /// [`Malformed`].
+    pub fn read(resource: Resource, payload: &'r [u8]) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(payload);
-        let request = match name {
-            b"ep" => read_epoch(reader),
-            b"rl" => read_array(1, reader).and_then(|()| read_number(reader)).map(Self::Refuse),
-            b"ctx" => HandedOver::read(reader).map(Self::Keep),
-            b"go" => Go::read(reader).map(Self::Go),
-            b"st" => Some(Self::Status),
-            _ => None,
+        let request = match resource {
+            Resource::Epoch => Self::Epoch { number: reader.u16()?, time: reader.u32()?, check: reader.array()? },
+            Resource::Refuse => Self::Refuse(reader.u32()?),
+            Resource::Keep => Self::Keep(HandedOver::read(reader)?),
+            Resource::Go => {
+                let (number, ip) = (reader.u32()?, reader.array()?);
+                Self::Go(Go { number, peer: Address { ip, port: reader.u16()?, scope: 0 } })
+            }
+            Resource::Status => Self::Status,
         };
-        request.filter(|_| reader.is_empty()).ok_or(Malformed)
+        reader.is_empty().then_some(request).ok_or(Malformed)
     }
 
-    /// The last segment of the path.
-    pub const fn name(&self) -> &'static str {
+    /// The resource of the request.
+    pub const fn resource(&self) -> Resource {
         match self {
-            Self::Epoch { .. } => "ep",
-            Self::Refuse(_) => "rl",
-            Self::Keep(_) => "ctx",
-            Self::Go(_) => "go",
-            Self::Status => "st",
+            Self::Epoch { .. } => Resource::Epoch,
+            Self::Refuse(_) => Resource::Refuse,
+            Self::Keep(_) => Resource::Keep,
+            Self::Go(_) => Resource::Go,
+            Self::Status => Resource::Status,
         }
     }
 
@@ -108,96 +152,70 @@ impl<'r> Request<'r> {
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         match self {
             Self::Epoch { number, time, check } => {
-                write_array(3, out)?;
-                write_number((*number).into(), out)?;
-                write_number(*time, out)?;
-                write_bytes(check, out)
+                out.u16(*number)?;
+                out.u32(*time)?;
+                out.put(check)
             }
-            Self::Refuse(number) => {
-                write_array(1, out)?;
-                write_number(*number, out)
-            }
+            Self::Refuse(number) => out.u32(*number),
             Self::Keep(session) => session.write(out),
             Self::Go(go) => {
-                write_array(3, out)?;
-                write_number(go.number, out)?;
-                write_bytes(&go.peer.ip, out)?;
-                write_number(go.peer.port.into(), out)
+                out.u32(go.number)?;
+                out.put(&go.peer.ip)?;
+                out.u16(go.peer.port)
             }
             Self::Status => Ok(()),
         }
     }
 }
 
-fn read_epoch<'r>(reader: &mut Reader<'r>) -> Option<Request<'r>> {
-    read_array(3, reader)?;
-    let (number, time) = (read_number(reader)?, read_number(reader)?);
-    Some(Request::Epoch { number, time, check: read_bytes(reader)?.try_into().ok()? })
-}
-
-impl Go {
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        read_array(3, reader)?;
-        let (number, ip) = (read_number(reader)?, read_bytes(reader)?.try_into().ok()?);
-        Some(Self { number, peer: Address { ip, port: read_number(reader)?, scope: 0 } })
+/// The state has the master secret: it is not printed.
+impl fmt::Debug for HandedOver<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state: _, handle, opens } = self;
+        f.debug_struct("HandedOver").field("handle", handle).field("opens", opens).finish_non_exhaustive()
     }
 }
 
 impl<'r> HandedOver<'r> {
-    fn read(reader: &mut Reader<'r>) -> Option<Self> {
-        read_array(9, reader)?;
-        let connection = Connection::new(read_number(reader)?, read_number(reader)?)?;
-        let cipher_suite = CipherSuite(read_number(reader)?);
-        let master: &[u8; MASTER_LEN] = read_bytes(reader)?.try_into().ok()?;
-        let master = Secret::new(*master);
-        let (since, expires) = (Some(read_number(reader)?), read_number(reader)?);
-        let session = SessionState { cipher_suite, master, principal: connection.principal(), since };
-        let (opens, is_ticket) = (read_flag(reader)?, read_flag(reader)?);
-        let handle = read_bytes(reader)?;
-        let handle = if is_ticket { Handle::Ticket(handle) } else { Handle::Id(handle) };
-        Some(Self { delegation: Delegation { session, expires }, handle, opens })
+    fn read(reader: &mut Reader<'r>) -> Result<Self, Malformed> {
+        let (flags, state) = (reader.u8()?, reader.array_ref()?);
+        let bytes = reader.take(reader.rest().len())?;
+        if flags & !(OPENS | IS_TICKET) != 0 {
+            return Err(Malformed);
+        }
+        let handle = if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) };
+        Ok(Self { state, handle, opens: flags & OPENS != 0 })
     }
 
     fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        let Delegation { session, expires } = &self.delegation;
-        let (is_ticket, handle) = match self.handle {
-            Handle::Ticket(bytes) => (true, bytes),
-            Handle::Id(bytes) => (false, bytes),
+        let (flags, bytes) = match self.handle {
+            Handle::Ticket(bytes) => (IS_TICKET, bytes),
+            Handle::Id(bytes) => (0, bytes),
         };
-        let connection = Connection::of(session.principal).ok_or(Full)?;
-        write_array(9, out)?;
-        write_number(connection.number, out)?;
-        write_number(connection.scope.into(), out)?;
-        write_number(session.cipher_suite.0.into(), out)?;
-        write_bytes(session.master.expose(), out)?;
-        write_number(session.since.ok_or(Full)?, out)?;
-        write_number(*expires, out)?;
-        write_number(self.opens.into(), out)?;
-        write_number(is_ticket.into(), out)?;
-        write_bytes(handle, out)
+        out.u8(flags | if self.opens { OPENS } else { 0 })?;
+        out.put(self.state)?;
+        out.put(bytes)
     }
 }
 
 impl Status {
+    /// Bytes of the response.
+    pub const LEN: usize = 22;
+
     /// Reads a response.
     ///
     /// # Errors
     /// [`Malformed`].
     pub fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(payload);
-        Self::parse(reader).filter(|_| reader.is_empty()).ok_or(Malformed)
-    }
-
-    fn parse(reader: &mut Reader<'_>) -> Option<Self> {
-        read_array(11, reader)?;
-        let epoch = read_number(reader)?;
-        let (refused, most_refused) = (read_number(reader)?, read_number(reader)?);
-        let (sessions, most_sessions) = (read_number(reader)?, read_number(reader)?);
+        let (epoch, refused, most_refused) = (reader.u16()?, reader.u16()?, reader.u16()?);
+        let (sessions, most_sessions) = (reader.u16()?, reader.u16()?);
         let mut refusals = Refusals::default();
         for count in &mut refusals.0 {
-            *count = read_number(reader)?;
+            *count = reader.u16()?;
         }
-        Some(Self { epoch, refused, most_refused, sessions, most_sessions, refusals })
+        let status = Self { epoch, refused, most_refused, sessions, most_sessions, refusals };
+        reader.is_empty().then_some(status).ok_or(Malformed)
     }
 
     /// Writes the response.
@@ -205,42 +223,7 @@ impl Status {
     /// # Errors
     /// [`Full`].
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        write_array(11, out)?;
-        let counts = [self.refused, self.most_refused, self.sessions, self.most_sessions];
-        let numbers = [self.epoch.into()].into_iter().chain(counts).chain(self.refusals.0.map(u32::from));
-        for number in numbers {
-            write_number(number, out)?;
-        }
-        Ok(())
+        let counts = [self.epoch, self.refused, self.most_refused, self.sessions, self.most_sessions];
+        counts.iter().chain(&self.refusals.0).try_for_each(|number| out.u16(*number))
     }
-}
-
-fn read_array(len: usize, reader: &mut Reader<'_>) -> Option<()> {
-    (read(ARRAY, reader)? == len).then_some(())
-}
-
-fn read_number<N: TryFrom<usize>>(reader: &mut Reader<'_>) -> Option<N> {
-    read(UNSIGNED, reader)?.try_into().ok()
-}
-
-/// Reads 0 or 1.
-fn read_flag(reader: &mut Reader<'_>) -> Option<bool> {
-    match read(UNSIGNED, reader)? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
-}
-
-fn write_array(len: usize, out: &mut Writer<'_>) -> Result<(), Full> {
-    write_head(ARRAY, len, out)
-}
-
-fn write_number(number: u32, out: &mut Writer<'_>) -> Result<(), Full> {
-    write_head(UNSIGNED, number as usize, out)
-}
-
-fn write_bytes(bytes: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
-    write_head(BYTES, bytes.len(), out)?;
-    out.put(bytes)
 }

@@ -2,11 +2,11 @@
 
 use crate::device::{Device, Memory, Rejected};
 use crate::epoch::{EXPORTER, PSK_LEN};
-use crate::message::{Go, Request};
+use crate::message::{Go, Request, Resource, Status};
 use crate::ticket::SERVER;
 use core::cell::RefCell;
 use tegmen::buf::Writer;
-use tegmen::coap::{Authorized, Code, MessageRef, OptionNumber, Response};
+use tegmen::coap::{Authorized, Code, MessageRef, Response};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Roles;
 use tegmen::endpoint::{Endpoint, Peers};
@@ -14,13 +14,7 @@ use tegmen::identity::PeerId;
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
-/// The Content-Format `application/cbor` (RFC 7252, section 12.3).
-const CBOR: u32 = 60;
-/// Bytes of the longest response.
-const LONGEST_RESPONSE: usize = 64;
-
-/// The resources `/dlg/ep`, `/dlg/rl`, `/dlg/ctx`, `/dlg/go` and `/dlg/st` of a device: see [`Request`]. Only the
-/// [server](SERVER) may use them.
+/// The [resources](Resource) of a device. Only its [server](SERVER) may use them.
 #[derive(Debug)]
 pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
     /// The device.
@@ -51,49 +45,44 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// than the server changes nothing.
     pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
         if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
-            let mut exported = Secret::zeroed();
-            self.exported = endpoint.export::<C>(peer, EXPORTER, exported.expose_mut()).map(|()| exported);
+            let exported = self.exported.insert(Secret::zeroed());
+            if endpoint.export::<C>(peer, EXPORTER, exported.expose_mut()).is_none() {
+                self.exported = None;
+            }
         }
     }
 
-    /// Answers a request of the server. Returns `None` for a path that does not begin with `/dlg`.
+    /// Answers a request of the server. Returns `None` for the path of another resource.
     pub fn handle<C: Crypto>(
         &mut self,
         request: &Authorized<'_>,
         response: &mut Response<'_, '_>,
     ) -> Option<Result<(), Code>> {
         let message = request.message();
-        let mut path = message.values(OptionNumber::URI_PATH);
-        if path.next()? != b"dlg" {
-            return None;
-        }
-        let (name, more) = (path.next().unwrap_or(&[]), path.next().is_some());
-        Some(match (request.identity().principal == SERVER, more) {
-            (false, _) => Err(Code::FORBIDDEN),
-            (true, true) => Err(Code::NOT_FOUND),
-            (true, false) => self.answer::<C>(name, message, response),
+        let resource = Resource::ALL.into_iter().find(|resource| message.path_is(resource.path()))?;
+        Some(match request.identity().principal {
+            SERVER => self.answer::<C>(resource, message, response),
+            _ => Err(Code::FORBIDDEN),
         })
     }
 
     fn answer<C: Crypto>(
         &mut self,
-        name: &[u8],
+        resource: Resource,
         message: &MessageRef<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
-        let request = Request::read(name, message.payload()).map_err(|_| Code::BAD_REQUEST)?;
-        let method = if matches!(request, Request::Status) { Code::GET } else { Code::POST };
+        let request = Request::read(resource, message.payload()).map_err(|_| Code::BAD_REQUEST)?;
+        let method = if resource == Resource::Status { Code::GET } else { Code::POST };
         if message.code() != method {
             return Err(Code::METHOD_NOT_ALLOWED);
         }
         let mut device = self.device.try_borrow_mut().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
         match request {
             Request::Status => {
-                response.uint(OptionNumber::CONTENT_FORMAT, CBOR)?;
-                let status = device.status();
-                let mut room = [0; LONGEST_RESPONSE];
+                let mut room = [0; Status::LEN];
                 let mut writer = Writer::new(&mut room);
-                status.write(&mut writer).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
+                device.status().write(&mut writer).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
                 return response.payload(writer.written());
             }
             Request::Epoch { number, time, check } => {

@@ -1,14 +1,14 @@
 //! The ticket of a delegated session (RFC 5077, section 4).
 
-use tegmen::buf::{Full, Reader, Truncated, Writer};
+use tegmen::buf::{Full, Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::SessionState;
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
-use tegmen_tickets::{OVERHEAD, TicketKeys};
+use tegmen_tickets::{OVERHEAD, TicketKey, TicketKeys};
 
-/// Bytes of the sealed state: the session, and the two times.
-const STATE_LEN: usize = SessionState::LEN + 4 + 4;
+/// Bytes of [`Delegation::state`].
+pub const STATE_LEN: usize = SessionState::LEN + 4 + 4;
 /// Bytes of a ticket.
 pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;
 
@@ -60,6 +60,36 @@ impl Delegation {
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self.session.principal)
     }
+
+    /// The number of the connection.
+    pub(crate) const fn number(&self) -> u32 {
+        self.session.principal.0 >> 8
+    }
+
+    /// The state of the delegation, in a ticket and where a session is handed over:
+    ///
+    /// ```text
+    /// cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4)
+    /// ```
+    ///
+    /// # Errors
+    /// [`Full`] for a session without `since`.
+    pub fn state(&self) -> Result<Secret<STATE_LEN>, Full> {
+        let mut state = Secret::zeroed();
+        let mut writer = Writer::new(state.expose_mut());
+        self.session.write(&mut writer)?;
+        writer.u32(self.session.since.ok_or(Full)?)?;
+        writer.u32(self.expires)?;
+        Ok(state)
+    }
+
+    /// Reads [`Self::state`].
+    pub(crate) fn read(state: &[u8; STATE_LEN]) -> Option<Self> {
+        let reader = &mut Reader::new(state);
+        let mut session = SessionState::read(reader).ok()?;
+        session.since = Some(reader.u32().ok()?);
+        Some(Self { session, expires: reader.u32().ok()? })
+    }
 }
 
 /// A ticket.
@@ -78,18 +108,12 @@ impl Ticket<'_> {
         self.0.first_chunk().copied().map(u16::from_be_bytes)
     }
 
-    /// Opens the ticket; `None` if none of the keys sealed it.
-    pub fn open<C: Crypto>(self, keys: &TicketKeys, crypto: &mut C) -> Option<Delegation> {
-        let mut room = Secret::<STATE_LEN>::zeroed();
-        let opened = keys.open(crypto, self.0, room.expose_mut())?;
-        read(&mut Reader::new(opened.state)).ok()
+    /// Opens the ticket; `None` if this key did not seal it.
+    pub fn open<C: Crypto>(self, key: &TicketKey, crypto: &mut C) -> Option<Delegation> {
+        let mut state = Secret::<STATE_LEN>::zeroed();
+        let len = key.open(crypto, self.0, state.expose_mut())?;
+        Delegation::read(state.expose()).filter(|_| len == STATE_LEN)
     }
-}
-
-fn read(state: &mut Reader<'_>) -> Result<Delegation, Truncated> {
-    let session = SessionState::read(state)?;
-    let (since, expires) = (Some(state.u32()?), state.u32()?);
-    Ok(Delegation { session: SessionState { since, ..session }, expires })
 }
 
 /// Seals a ticket.
@@ -102,11 +126,5 @@ pub(crate) fn seal<C: Crypto>(
     delegation: &Delegation,
     ticket: &mut Writer<'_>,
 ) -> Result<(), Full> {
-    let mut room = Secret::<STATE_LEN>::zeroed();
-    let mut state = Writer::new(room.expose_mut());
-    delegation.session.write(&mut state)?;
-    state.u32(delegation.session.since.ok_or(Full)?)?;
-    state.u32(delegation.expires)?;
-    let len = state.written().len();
-    keys.seal(crypto, room.expose().get(..len).unwrap_or(&[]), ticket)
+    keys.seal(crypto, delegation.state()?.expose(), ticket)
 }

@@ -19,13 +19,13 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Reply};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen_delegation::{Connection, Device, Due, FlashMemory, Go, LONGEST_TICKET, Resources, SERVER, Sessions};
+use tegmen_delegation::{Connection, Device, Due, FlashMemory, LONGEST_TICKET, Resources, SERVER, Sessions};
 use tegmen_firmware::Provider;
 use tegmen_firmware::flash::Pages;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
 use tegmen_firmware::place::{Kept, OfMain, Place};
 use tegmen_firmware::resuming::{Buffers, KeyRoom, LastReply, NOW, Resumes, Role, Side, Table, address, ask, settle};
-use tegmen_flash::Flash;
+use tegmen_flash::{Flash, Page, RECORD_LEN};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -40,11 +40,11 @@ static NOTES: [Note; 8] = [
     Note::size("ticket", LONGEST_TICKET),
 ];
 
-/// The first page: the epoch, as the one who writes the image to a device writes it, too. The rest is erased.
+/// The first page: the epoch, as the one who writes the image to a device writes it, too. The places behind it are erased.
 #[used]
 #[unsafe(link_section = ".numbers")]
-static FIRST: [u8; Pages::PAGE_LEN] = {
-    let mut page = [0xff; Pages::PAGE_LEN];
+static FIRST: [u8; USED] = {
+    let mut page = [0xff; USED];
     let mut at = 0;
     while at < MEMORY.len() {
         page[at] = MEMORY[at];
@@ -65,7 +65,7 @@ fn run() -> Option<()> {
     let device = DEVICE.fill(|| OfMain(node(of_device, &DEVICE_STATE, 1, 2)))?.0.as_mut()?;
     let other = OTHER.fill(|| OfMain(node(of_other, &OTHER_STATE, 2, 1)))?.0.as_mut()?;
     count(device, other, 0);
-    connect(device, other, buffers)?;
+    handshake(device, other, None, buffers)?;
     tell(device, other, "dlg/ep", &SET_TIME, Code::CHANGED, buffers)?;
     tell(other, device, "dlg/ep", &SET_TIME, Code::CHANGED, buffers)?;
     // Another epoch begins in a session that both ends mean.
@@ -75,29 +75,29 @@ fn run() -> Option<()> {
 
     // The peer comes with a ticket.
     count(other, device, 2);
-    resume(other, device, &session(1), Handle::Ticket(&TICKET), buffers)?;
+    handshake(other, device, Some((&session(1), Handle::Ticket(&TICKET))), buffers)?;
     count(other, device, 4);
     get(other, device, buffers)?;
 
     // The device comes to the peer.
-    connect(device, other, buffers)?;
+    handshake(device, other, None, buffers)?;
     let mut to_accept = KEEP_TO_OPEN;
-    *to_accept.get_mut(OPENS)? = 0;
+    *to_accept.first_mut()? = 0;
     tell(device, other, "dlg/ctx", &to_accept, Code::CHANGED, buffers)?;
     tell(other, device, "dlg/ctx", &KEEP_TO_OPEN, Code::CHANGED, buffers)?;
     tell(other, device, "dlg/go", &GO, Code::CHANGED, buffers)?;
     let Some(Due::Open(go)) = device.application.resources.due.take() else { return None };
     count(device, other, 6);
-    open(device, go)?;
-    settle(device, other, buffers);
-    device.session.and(other.session)?;
+    device.path.remote = go.peer;
+    let state = device.application.resources.device;
+    handshake(device, other, state.try_borrow_mut().ok()?.to_open(NOW, go.number), buffers)?;
     count(device, other, 4);
     get(device, other, buffers)?;
 
     // The server revokes the connection of the ticket.
-    connect(device, other, buffers)?;
+    handshake(device, other, None, buffers)?;
     tell(other, device, "dlg/rl", &REFUSE, Code::CHANGED, buffers)?;
-    let refused = resume(other, device, &session(1), Handle::Ticket(&TICKET), buffers);
+    let refused = handshake(other, device, Some((&session(1), Handle::Ticket(&TICKET))), buffers);
     refused.is_none().then_some(())
 }
 
@@ -109,7 +109,7 @@ fn count(client: &mut Node, server: &mut Node, region: u32) {
 fn node(table: &'static mut Table, state: &'static Kept<Option<State>>, own: u8, other: u8) -> Option<Node> {
     let state = state.take()?;
     let mut refused = [0; REFUSED];
-    let (memory, stored) = FlashMemory::open(Pages, &mut refused).ok()?;
+    let (memory, stored) = FlashMemory::open(FirstOfPages(Pages), &mut refused).ok()?;
     let device: &'static RefCell<_> = state.insert(RefCell::new(Device::new(memory, stored)?));
     let resources = Resources { device, exported: None, now: NOW, due: None };
     let path = Path { local: address(own), remote: address(other) };
@@ -118,14 +118,24 @@ fn node(table: &'static mut Table, state: &'static Kept<Option<State>>, own: u8,
     Some(Side::new(table, crypto, Sessions(device), application, (path, Region::new(0))))
 }
 
-/// Opens a session between device and server.
+/// Opens a session, or resumes it. `None` if the other end refuses.
 #[inline(never)]
-fn connect(device: &mut Node, server: &mut Node, buffers: &mut Buffers) -> Option<()> {
-    (device.session, server.session) = (None, None);
-    let cx = &mut device.environment.at(NOW);
-    device.region.measured(|| device.node.endpoint.connect(cx, &device.path)).ok()?;
-    settle(device, server, buffers);
-    device.session.and(server.session).map(|_| ())
+fn handshake(
+    client: &mut Node,
+    server: &mut Node,
+    resumed: Option<(&SessionState, Handle<'_>)>,
+    buffers: &mut Buffers,
+) -> Option<()> {
+    (client.session, server.session) = (None, None);
+    let cx = &mut client.environment.at(NOW);
+    let (endpoint, path) = (&mut client.node.endpoint, &client.path);
+    let begin = || match resumed {
+        Some((session, handle)) => endpoint.connect_again(cx, path, session, handle),
+        None => endpoint.connect(cx, path),
+    };
+    client.region.measured(begin).ok()?;
+    settle(client, server, buffers);
+    client.session.and(server.session).map(|_| ())
 }
 
 /// Sends a request of the server, whose response has this code.
@@ -134,34 +144,6 @@ fn tell(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], code: Code, 
     from.application.reply = LastReply(None);
     ask(from, to, (Code::POST, path, payload), buffers)?;
     (from.application.reply.0 == Some(code)).then_some(())
-}
-
-/// Resumes a session; `None` if the other end refuses.
-#[inline(never)]
-fn resume(
-    client: &mut Node,
-    server: &mut Node,
-    session: &SessionState,
-    handle: Handle<'_>,
-    buffers: &mut Buffers,
-) -> Option<()> {
-    (client.session, server.session) = (None, None);
-    let cx = &mut client.environment.at(NOW);
-    client.region.measured(|| client.node.endpoint.connect_again(cx, &client.path, session, handle)).ok()?;
-    settle(client, server, buffers);
-    client.session.and(server.session).map(|_| ())
-}
-
-/// Resumes a session that was handed over.
-#[inline(never)]
-fn open(device: &mut Node, go: Go) -> Option<()> {
-    (device.session, device.ended) = (None, 0);
-    let path = Path { local: device.path.local, remote: go.peer };
-    let mut state = device.application.resources.device.try_borrow_mut().ok()?;
-    let (session, handle) = state.to_open(NOW, go.number)?;
-    let cx = &mut device.environment.at(NOW);
-    let endpoint = &mut device.node.endpoint;
-    device.region.measured(|| endpoint.connect_again(cx, &path, session, handle)).ok().map(|_| ())
 }
 
 #[inline(never)]
@@ -180,7 +162,7 @@ fn session(number: u32) -> SessionState {
 
 /// The application of both.
 struct Sensor {
-    resources: Resources<'static, FlashMemory<Pages>, REFUSED, 1, 32>,
+    resources: Resources<'static, FlashMemory<FirstOfPages>, REFUSED, 1, 32>,
     reply: LastReply,
 }
 
@@ -228,8 +210,29 @@ impl Handler for Sensor {
     }
 }
 
-type State = RefCell<Device<FlashMemory<Pages>, REFUSED, 1, 32>>;
-type Node = Side<Sessions<'static, FlashMemory<Pages>, REFUSED, 1, 32>, Sensor>;
+/// The first bytes of each page, so that the image holds no more of them than the device uses.
+struct FirstOfPages(Pages);
+
+impl Flash for FirstOfPages {
+    type Error = <Pages as Flash>::Error;
+
+    const PAGE_LEN: usize = USED;
+
+    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
+        self.0.read(page, at, out);
+    }
+
+    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), Self::Error> {
+        self.0.program(page, at, record)
+    }
+
+    fn erase(&mut self, page: Page) -> Result<(), Self::Error> {
+        self.0.erase(page)
+    }
+}
+
+type State = RefCell<Device<FlashMemory<FirstOfPages>, REFUSED, 1, 32>>;
+type Node = Side<Sessions<'static, FlashMemory<FirstOfPages>, REFUSED, 1, 32>, Sensor>;
 
 static BUFFERS: Kept<Buffers> = Kept::new(Buffers::new());
 static TABLES: Kept<[Table; 2]> = Kept::new([Table::new(), Table::new()]);
@@ -242,5 +245,5 @@ static OTHER_STATE: Kept<Option<State>> = Kept::new(None);
 const IDENTITY: &[u8] = b"sensor;0;7c6b0f92";
 /// Places of the list of refused connections.
 const REFUSED: usize = 16;
-/// The place in the message of a session that is 1 if the device opens the session.
-const OPENS: usize = KEEP_TO_OPEN.len() - 36;
+/// Bytes of a page that are used: the epoch in seven records, the list, and four records that a power cut may leave.
+const USED: usize = (7 + REFUSED + 4) * RECORD_LEN;

@@ -88,9 +88,9 @@ fn a_ticket_ends_with_the_clock_of_the_device() {
 #[test]
 fn an_epoch_reset_ends_what_was_not_reauthorised() {
     let (mut device, mut issuer) = in_first_epoch(1);
-    let (old, kept) = (delegation(5, 2), delegation(6, 0));
+    let (old, kept) = (delegation(5, 2), delegation(6, 0).state().unwrap());
     let ticket = seal(&mut issuer, &mut crypto(7), &old);
-    device.keep(HandedOver { delegation: kept, handle: Handle::Id(&[8; 32]), opens: false }).unwrap();
+    device.keep(HandedOver { state: kept.expose(), handle: Handle::Id(&[8; 32]), opens: false }).unwrap();
     // Without a reset both work.
     assert!(open(&mut device, &ticket).is_ok() && device.find(START, &[8; 32]).is_some());
 

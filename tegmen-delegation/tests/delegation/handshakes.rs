@@ -33,7 +33,8 @@ fn a_device_resumes_at_its_peer_by_id_and_a_peer_at_the_device() {
     let master = *delegation(1, 0).session.master.expose();
     let mut remote = End::new(2, 1, Remote { known: Some((vec![7; 32], master)) }, &spent);
 
-    let session = HandedOver { delegation: delegation(1, 0), handle: Handle::Id(&[7; 32]), opens: true };
+    let kept = delegation(1, 0).state().unwrap();
+    let session = HandedOver { state: kept.expose(), handle: Handle::Id(&[7; 32]), opens: true };
     cell.borrow_mut().keep(session).unwrap();
     {
         let mut state = cell.borrow_mut();
@@ -43,7 +44,8 @@ fn a_device_resumes_at_its_peer_by_id_and_a_peer_at_the_device() {
     settle(&mut device, &mut remote);
     assert!(device.established.is_some() && remote.established.is_some());
 
-    let session = HandedOver { delegation: delegation(2, 0), handle: Handle::Id(&[8; 32]), opens: false };
+    let kept = delegation(2, 0).state().unwrap();
+    let session = HandedOver { state: kept.expose(), handle: Handle::Id(&[8; 32]), opens: false };
     cell.borrow_mut().keep(session).unwrap();
     remote.connect_again(&delegation(2, 0).session, Handle::Id(&[8; 32]));
     settle(&mut remote, &mut device);

@@ -42,7 +42,8 @@ fn the_image_has_the_messages_of_a_server() {
     let mut room = [0; LONGEST_TICKET];
     let mut issuer = Issuer::new(epoch, None, 0);
     let ticket = issuer.seal(&mut Compact::new([3; 32]), &delegation(1, 0), &mut room).unwrap().0.to_vec();
-    let session = HandedOver { delegation: delegation(2, 0), handle: Handle::Id(&[5; 32]), opens: true };
+    let kept = delegation(2, 0).state().unwrap();
+    let session = HandedOver { state: kept.expose(), handle: Handle::Id(&[5; 32]), opens: true };
     let peer = tegmen::address::Address { ip: delegated::PEER, port: 5684, scope: 0 };
     let expected: [(&str, Vec<u8>, &[u8]); 6] = [
         ("MEMORY", flash.0[1].clone(), &delegated::MEMORY),

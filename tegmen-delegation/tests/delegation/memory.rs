@@ -7,7 +7,7 @@ use tegmen::address::Address;
 use tegmen::buf::Writer;
 use tegmen::dtls::Handle;
 use tegmen::secret::Secret;
-use tegmen_delegation::{Epoch, FlashMemory, Go, HandedOver, Memory as _, Request, Status};
+use tegmen_delegation::{Epoch, FlashMemory, Go, HandedOver, Memory as _, Request, Resource, STATE_LEN, Status};
 
 #[test]
 fn a_power_cut_at_any_byte_leaves_one_of_two_epochs_whole() {
@@ -59,23 +59,32 @@ pub fn written(request: &Request<'_>) -> Vec<u8> {
 #[test]
 fn requests_are_read_as_they_were_written() {
     let peer = Address { ip: [7; 16], port: 5684, scope: 0 };
+    let kept = delegation(5, 3).state().unwrap();
     let requests = [
         Request::Epoch { number: 40_000, time: TIME, check: [3; 8] },
         Request::Refuse(70_000),
         Request::Go(Go { number: 5, peer }),
-        Request::Keep(HandedOver { delegation: delegation(5, 3), handle: Handle::Ticket(&[9; 40]), opens: true }),
+        Request::Keep(HandedOver { state: kept.expose(), handle: Handle::Ticket(&[9; 40]), opens: true }),
         Request::Status,
     ];
     for request in &requests {
         let bytes = written(request);
-        let again = Request::read(request.name().as_bytes(), &bytes).unwrap();
+        let again = Request::read(request.resource(), &bytes).unwrap();
         assert_eq!(written(&again), bytes);
-        for cut in 0..bytes.len() {
-            assert!(Request::read(request.name().as_bytes(), &bytes[..cut]).is_err());
+        // The handle of a session has no length of its own: what is left of it is another handle.
+        let (whole, may_follow) = match request {
+            Request::Keep(_) => (1 + STATE_LEN, true),
+            _ => (bytes.len(), false),
+        };
+        for cut in 0..whole {
+            assert!(Request::read(request.resource(), &bytes[..cut]).is_err());
         }
-        assert!(Request::read(request.name().as_bytes(), &[&bytes[..], &[0]].concat()).is_err());
+        assert_eq!(Request::read(request.resource(), &[&bytes[..], &[0]].concat()).is_ok(), may_follow);
     }
-    assert_eq!(written(&requests[1]), [0x81, 0x1a, 0, 1, 0x11, 0x70]);
+    assert_eq!(written(&requests[1]), [0, 1, 0x11, 0x70]);
+    let mut kept = written(&requests[3]);
+    kept[0] = 4;
+    assert!(Request::read(Resource::Keep, &kept).is_err(), "an unknown flag");
     let (device, _) = in_first_epoch(1);
     let mut room = [0; 64];
     let mut writer = Writer::new(&mut room);
@@ -85,8 +94,11 @@ fn requests_are_read_as_they_were_written() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(name in "ep|rl|ctx|go|st|x", bytes in prop::collection::vec(any::<u8>(), 0..160)) {
-        let _ = Request::read(name.as_bytes(), &bytes);
+    fn any_bytes_are_read_or_refused(
+        resource in prop::sample::select(&Resource::ALL[..]),
+        bytes in prop::collection::vec(any::<u8>(), 0..160),
+    ) {
+        let _ = Request::read(resource, &bytes);
         let _ = Status::read(&bytes);
     }
 }
