@@ -1,7 +1,9 @@
 //! Session identities that were accepted, each once.
 
 use super::SessionIdentity;
+use hashbrown::HashTable;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tegmen_base::time::{Duration, Instant};
 
@@ -37,12 +39,22 @@ pub enum NotAccepted {
 }
 
 struct Entry {
+    hash: u64,
+    identity: Box<str>,
     subscriber: Arc<str>,
     until: Instant,
     /// The hash of the access token of the session.
     token: Option<Box<[u8]>>,
     /// True if a store has the identity, or is about to: see [`Accepted::bind`].
     is_bound: bool,
+    /// True if the identity was taken back: it is in no place.
+    is_gone: bool,
+}
+
+/// The place of an entry in the table: the hash of its identity, which moves without a look at the identity, and its number.
+struct Place {
+    hash: u64,
+    number: u64,
 }
 
 /// An identity that was accepted.
@@ -62,9 +74,12 @@ pub struct AcceptedIdentity<'a> {
 /// identity twice.
 pub struct Accepted {
     bounds: AcceptedBounds,
-    entries: HashMap<Arc<str>, Entry>,
     /// In the order in which they end, which is that of their acceptance.
-    order: VecDeque<(Instant, Arc<str>)>,
+    entries: VecDeque<Entry>,
+    /// The number of the first of them. Each has the number behind that of the one before.
+    first: u64,
+    places: HashTable<Place>,
+    hasher: RandomState,
     each: HashMap<Arc<str>, Each>,
 }
 
@@ -77,16 +92,23 @@ struct Each {
 impl Accepted {
     /// An empty table.
     pub fn new(bounds: AcceptedBounds) -> Self {
-        Self { bounds, entries: HashMap::new(), order: VecDeque::new(), each: HashMap::new() }
+        Self {
+            bounds,
+            entries: VecDeque::new(),
+            first: 0,
+            places: HashTable::new(),
+            hasher: RandomState::new(),
+            each: HashMap::new(),
+        }
     }
 
-    /// Forgets what ended, and checks that one more identity of this subscriber fits.
+    /// Forgets the identities that ended, and checks that one more identity of this subscriber fits.
     ///
     /// # Errors
     /// [`NotAccepted::Full`] or [`NotAccepted::TooMany`].
     pub fn has_room(&mut self, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
         self.forget(now);
-        if self.entries.len() >= self.bounds.identities {
+        if self.places.len() >= self.bounds.identities {
             return Err(NotAccepted::Full);
         }
         match self.each.get(subscriber) {
@@ -101,11 +123,15 @@ impl Accepted {
     /// [`NotAccepted`] with the reason.
     pub fn accept(&mut self, identity: SessionIdentity<'_>, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
         self.forget(now);
-        if let Some(entry) = self.entries.get(identity.as_str()) {
+        let hash = self.hash(identity.as_str());
+        if let Some(entry) = self.find(hash, identity.as_str()) {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
-        self.has_room(subscriber, now)?;
-        self.insert(identity, subscriber, now.after(self.bounds.lifetime), None, false);
+        if self.places.len() >= self.bounds.identities {
+            return Err(NotAccepted::Full);
+        }
+        let subscriber = self.count_up(subscriber, self.bounds.each).ok_or(NotAccepted::TooMany)?;
+        self.insert((hash, identity), subscriber, now.after(self.bounds.lifetime), None, false);
         Ok(())
     }
 
@@ -121,9 +147,10 @@ impl Accepted {
         until: Instant,
         token: Option<&[u8]>,
     ) -> Result<(), NotAccepted> {
-        match self.entries.get_mut(identity.as_str()) {
+        let hash = self.hash(identity.as_str());
+        match self.find_mut(hash, identity.as_str()) {
             None => {
-                self.insert(identity, subscriber, until, token.map(Into::into), true);
+                self.remember(identity, subscriber, until, token.map(Into::into));
                 Ok(())
             }
             Some(entry) if *entry.subscriber != *subscriber => Err(NotAccepted::OfAnother),
@@ -137,12 +164,12 @@ impl Accepted {
 
     /// True if this identity is remembered.
     pub(crate) fn has(&self, identity: &str) -> bool {
-        self.entries.contains_key(identity)
+        self.find(self.hash(identity), identity).is_some()
     }
 
     /// Remembers the hash of the access token of an identity.
     pub(crate) fn set_token(&mut self, identity: &str, token: &[u8]) {
-        if let Some(entry) = self.entries.get_mut(identity) {
+        if let Some(entry) = self.find_mut(self.hash(identity), identity) {
             entry.token = Some(token.into());
         }
     }
@@ -156,40 +183,87 @@ impl Accepted {
         until: Instant,
         token: Option<Box<[u8]>>,
     ) {
-        if !self.has(identity.as_str()) {
-            self.insert(identity, subscriber, until, token, true);
+        let hash = self.hash(identity.as_str());
+        if self.find(hash, identity.as_str()).is_none()
+            && let Some(subscriber) = self.count_up(subscriber, usize::MAX)
+        {
+            self.insert((hash, identity), subscriber, until, token, true);
         }
+    }
+
+    fn hash(&self, identity: &str) -> u64 {
+        self.hasher.hash_one(identity)
+    }
+
+    fn place_of(&self, hash: u64, identity: &str) -> Option<&Place> {
+        self.places.find(hash, |place| {
+            place.hash == hash && self.entry(place.number).is_some_and(|entry| *entry.identity == *identity)
+        })
+    }
+
+    /// The position of the entry of this number.
+    fn position(&self, number: u64) -> usize {
+        usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX)
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry> {
+        self.entries.get(self.position(number))
+    }
+
+    fn find(&self, hash: u64, identity: &str) -> Option<&Entry> {
+        self.entry(self.place_of(hash, identity)?.number)
+    }
+
+    fn find_mut(&mut self, hash: u64, identity: &str) -> Option<&mut Entry> {
+        let position = self.position(self.place_of(hash, identity)?.number);
+        self.entries.get_mut(position)
     }
 
     fn insert(
         &mut self,
-        identity: SessionIdentity<'_>,
-        subscriber: &str,
+        (hash, identity): (u64, SessionIdentity<'_>),
+        subscriber: Arc<str>,
         until: Instant,
         token: Option<Box<[u8]>>,
         is_bound: bool,
     ) {
-        let subscriber = match self.each.get_mut(subscriber) {
-            Some(Each { name, count }) => {
-                *count = count.saturating_add(1);
-                Arc::clone(name)
-            }
-            None => {
-                let name: Arc<str> = subscriber.into();
-                self.each.insert(Arc::clone(&name), Each { name: Arc::clone(&name), count: 1 });
-                name
-            }
-        };
-        let identity: Arc<str> = identity.as_str().into();
-        self.entries.insert(Arc::clone(&identity), Entry { subscriber, until, token, is_bound });
-        self.order.push_back((until, identity));
+        let number = self.first.wrapping_add(self.entries.len() as u64);
+        self.places.insert_unique(hash, Place { hash, number }, |place| place.hash);
+        let identity = identity.as_str().into();
+        self.entries.push_back(Entry { hash, identity, subscriber, until, token, is_bound, is_gone: false });
     }
 
     /// Forgets an identity whose key was given to nobody.
     pub(crate) fn take_back(&mut self, identity: &str) {
-        if let Some(entry) = self.entries.remove(identity) {
-            self.count_down(&entry.subscriber);
+        let hash = self.hash(identity);
+        let Some(number) = self.place_of(hash, identity).map(|place| place.number) else { return };
+        self.vacate(hash, number);
+        let position = self.position(number);
+        if let Some(entry) = self.entries.get_mut(position) {
+            entry.is_gone = true;
+            let subscriber = Arc::clone(&entry.subscriber);
+            self.count_down(&subscriber);
         }
+    }
+
+    fn vacate(&mut self, hash: u64, number: u64) {
+        if let Ok(place) = self.places.find_entry(hash, |place| place.number == number) {
+            place.remove();
+        }
+    }
+
+    /// Counts one more identity of a subscriber, whose name it returns; `None` if that has as many already.
+    fn count_up(&mut self, subscriber: &str, most: usize) -> Option<Arc<str>> {
+        if let Some(Each { name, count }) = self.each.get_mut(subscriber) {
+            if *count >= most {
+                return None;
+            }
+            *count = count.saturating_add(1);
+            return Some(Arc::clone(name));
+        }
+        let name: Arc<str> = subscriber.into();
+        self.each.insert(Arc::clone(&name), Each { name: Arc::clone(&name), count: 1 });
+        Some(name)
     }
 
     fn count_down(&mut self, subscriber: &str) {
@@ -208,7 +282,8 @@ impl Accepted {
 
     /// The identities that are remembered.
     pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
-        self.entries.iter().map(|(identity, Entry { subscriber, until, token, .. })| AcceptedIdentity {
+        let there = self.entries.iter().filter(|entry| !entry.is_gone);
+        there.map(|Entry { identity, subscriber, until, token, .. }| AcceptedIdentity {
             identity,
             subscriber,
             until: *until,
@@ -218,20 +293,21 @@ impl Accepted {
 
     /// Identities that are remembered.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.places.len()
     }
 
     /// True if none is remembered.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.places.is_empty()
     }
 
     fn forget(&mut self, now: Instant) {
-        while let Some((until, identity)) = self.order.pop_front_if(|(until, _)| *until <= now) {
-            // One that was taken back has no entry, or a later one if it was accepted again.
-            if self.entries.get(&identity).is_some_and(|entry| entry.until <= until)
-                && let Some(Entry { subscriber, .. }) = self.entries.remove(&identity)
-            {
+        while let Some(Entry { hash, subscriber, is_gone, .. }) = self.entries.pop_front_if(|entry| entry.until <= now)
+        {
+            let number = self.first;
+            self.first = number.wrapping_add(1);
+            if !is_gone {
+                self.vacate(hash, number);
                 self.count_down(&subscriber);
             }
         }

@@ -28,3 +28,24 @@ fn a_table_is_bounded_in_number_and_time() {
     assert_eq!(table.has_room("c", at(30)), Ok(()));
     assert!(table.is_empty());
 }
+
+#[test]
+fn an_identity_that_was_taken_back_is_accepted_again_and_ends_by_its_later_time() {
+    let bounds = AcceptedBounds { identities: 3, each: 2, lifetime: Duration::from_secs(10) };
+    let mut table = Accepted::new(bounds);
+    let texts: Vec<String> = (0..3).map(|number| format!("p{number};AAECAwQFBgcI")).collect();
+    assert_eq!(table.accept(identity(&texts[0]), "a", at(0)), Ok(()));
+    assert_eq!(table.accept(identity(&texts[1]), "a", at(1)), Ok(()));
+    table.take_back(&texts[0]);
+    table.take_back(&texts[0]);
+    assert_eq!(table.iter().map(|known| known.identity).collect::<Vec<_>>(), [&texts[1]]);
+    assert_eq!(table.accept(identity(&texts[0]), "a", at(5)), Ok(()), "the subscriber has room again");
+    assert_eq!(table.accept(identity(&texts[2]), "a", at(5)), Err(NotAccepted::TooMany));
+    assert_eq!(
+        table.accept(identity(&texts[0]), "b", at(14)),
+        Err(NotAccepted::OfAnother),
+        "it ends by its later time"
+    );
+    assert_eq!((table.len(), table.has(&texts[1])), (1, false));
+    assert_eq!(table.accept(identity(&texts[0]), "b", at(15)), Ok(()));
+}
