@@ -179,46 +179,53 @@ struct Granted {
     session: Option<String>,
 }
 
-/// The kind of token that a request is about, by its hint.
+/// The token that a request is about, of a kind that its hint names.
 #[derive(Clone, Copy)]
-enum Asked {
-    Session(Mode),
-    Certificate,
+enum Asked<'t> {
+    Session(Mode, SessionIdentity<'t>),
+    /// No session identity, where one is expected.
+    NoSession(&'t [u8]),
+    Certificate(&'t [u8; DIGEST_LEN]),
+    NoCertificate,
     Unknown,
 }
 
-impl Asked {
-    fn of(hint: Option<&Hint>) -> Self {
+impl<'t> Asked<'t> {
+    fn of(hint: Option<&Hint>, token: &'t [u8]) -> Self {
+        let session = |mode| match SessionIdentity::parse(token) {
+            Some(identity) => Self::Session(mode, identity),
+            None => Self::NoSession(token),
+        };
         match hint {
-            None => Self::Session(Mode::Bound),
-            Some(Hint::Name(name)) if name == HINT_PROTOKEY => Self::Session(Mode::Bound),
-            Some(Hint::Name(name)) if name == HINT_PAPER => Self::Session(Mode::Paper),
-            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => Self::Certificate,
+            None => session(Mode::Bound),
+            Some(Hint::Name(name)) if name == HINT_PROTOKEY => session(Mode::Bound),
+            Some(Hint::Name(name)) if name == HINT_PAPER => session(Mode::Paper),
+            Some(Hint::Name(name)) if name == HINT_THUMBPRINT => {
+                token.try_into().map_or(Self::NoCertificate, Self::Certificate)
+            }
             Some(_) => Self::Unknown,
         }
     }
 }
 
-/// The token of a request in a message for the operator.
-struct Subject<'t>(Asked, &'t [u8]);
-
-impl fmt::Display for Subject<'_> {
+/// In a message for the operator.
+impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(asked, token) = self;
-        match asked {
-            Asked::Session(_) => {
+        match self {
+            Self::Session(_, identity) => {
                 f.write_str("the session ")?;
-                match SessionIdentity::parse(token) {
-                    Some(identity) => f.write_str(identity.as_str()),
-                    None => String::from_utf8_lossy(token).escape_debug().fmt(f),
-                }
+                f.write_str(identity.as_str())
             }
-            Asked::Certificate if token.len() == DIGEST_LEN => {
+            Self::NoSession(token) => {
+                f.write_str("the session ")?;
+                String::from_utf8_lossy(token).escape_debug().fmt(f)
+            }
+            Self::Certificate(thumbprint) => {
                 f.write_str("the certificate ")?;
-                f.write_str(&to_hex(token))
+                f.write_str(&to_hex(*thumbprint))
             }
-            Asked::Certificate => f.write_str("a certificate, without its SHA-256"),
-            Asked::Unknown => f.write_str("a token of a kind that this server does not know"),
+            Self::NoCertificate => f.write_str("a certificate, without its SHA-256"),
+            Self::Unknown => f.write_str("a token of a kind that this server does not know"),
         }
     }
 }
@@ -246,13 +253,15 @@ impl<D: Devices> Introspection<'_, D> {
             Ok(request) => request,
             Err(error) => return refuse(Reason::Malformed(error), format!("{who} asks for something: {error}")),
         };
-        let asked = Asked::of(request.hint.as_ref());
+        let IntrospectionRequest { token, scope, hint } = request;
+        let asked = Asked::of(hint.as_ref(), &token);
         let mut message = String::with_capacity(MESSAGE);
         // Memory takes all text.
-        let _ = write!(message, "{who} asks for {}", Subject(asked, &request.token));
+        let _ = write!(message, "{who} asks for {asked}");
         let granted = match asked {
-            Asked::Session(mode) => self.session::<C>(subscriber, request, mode, now),
-            Asked::Certificate => self.certificate(subscriber, request),
+            Asked::Session(mode, identity) => self.session::<C>(subscriber, (mode, identity), scope, now),
+            Asked::Certificate(thumbprint) => self.certificate(subscriber, thumbprint, scope),
+            Asked::NoSession(_) | Asked::NoCertificate => Err(Reason::NoIdentity),
             Asked::Unknown => Err(Reason::UnknownHint),
         };
         match granted {
@@ -274,12 +283,10 @@ impl<D: Devices> Introspection<'_, D> {
     fn session<C: Crypto>(
         &mut self,
         subscriber: Party<'_>,
-        request: IntrospectionRequest,
-        mode: Mode,
+        (mode, identity): (Mode, SessionIdentity<'_>),
+        scope: Option<Scope>,
         now: Instant,
     ) -> Result<Granted, Reason> {
-        let IntrospectionRequest { token, scope, .. } = request;
-        let identity = SessionIdentity::parse(&token).ok_or(Reason::NoIdentity)?;
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(subscriber.name, now).map_err(Reason::Identity)?;
         let publisher = self.devices.publisher(identity.publisher()).ok_or(Reason::UnknownPublisher)?;
@@ -295,11 +302,15 @@ impl<D: Devices> Introspection<'_, D> {
     }
 
     /// Grants the rights at a publisher with a certificate, without a key.
-    fn certificate(&self, subscriber: Party<'_>, request: IntrospectionRequest) -> Result<Granted, Reason> {
-        let thumbprint: &[u8; DIGEST_LEN] = request.token.as_slice().try_into().map_err(|_| Reason::NoIdentity)?;
+    fn certificate(
+        &self,
+        subscriber: Party<'_>,
+        thumbprint: &[u8; DIGEST_LEN],
+        scope: Option<Scope>,
+    ) -> Result<Granted, Reason> {
         let publisher = self.devices.certified(thumbprint).ok_or(Reason::UnknownPublisher)?;
-        self.permit(subscriber, publisher.party(), request.scope.as_ref())?;
-        Ok(Granted { response: self.response(publisher, None, request.scope), session: None })
+        self.permit(subscriber, publisher.party(), scope.as_ref())?;
+        Ok(Granted { response: self.response(publisher, None, scope), session: None })
     }
 
     /// Permits all rights of the scope, or none: a request for more than the policy allows gets no smaller scope. Without a
