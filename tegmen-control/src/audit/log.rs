@@ -117,6 +117,19 @@ impl Records {
         self.each.push(Waiting { end: self.text.len(), then });
     }
 
+    /// Calls `last` after the last of those that wait.
+    pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
+        if let Some(waiting) = self.each.last_mut() {
+            let then = waiting.then.take();
+            waiting.then = Some(Box::new(move |written| {
+                if let Some(then) = then {
+                    then(written);
+                }
+                last();
+            }));
+        }
+    }
+
     /// The number of records.
     pub(crate) const fn len(&self) -> usize {
         self.each.len()

@@ -4,6 +4,7 @@
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) struct Grants {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Grants that the thread has taken, and that are not answered.
+    in_progress: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -27,6 +30,8 @@ struct Queue {
     waiting: VecDeque<Batch>,
     /// Memory for the next one.
     spare: Batch,
+    /// The number of grants from which on none waits for others.
+    enough: usize,
     closing: bool,
 }
 
@@ -64,7 +69,7 @@ impl Grants {
         batch.sessions.add(session);
         batch.records.push(record, Some(then));
         batch.now = now;
-        let is_full = batch.records.len() == MOST_GATHERED;
+        let is_full = batch.records.len() == queue.enough;
         queue.waiting.push_back(batch);
         drop(queue);
         if is_first || is_full {
@@ -88,22 +93,30 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run<S: Store>(&self, runtime: &Runtime, state: &State<S>, audit: &AuditLog) {
-        // True after a commit of many. The next grant then waits for others, and one commit serves all of them.
-        let mut gathers = false;
+    fn run<S: Store>(self: &Arc<Self>, runtime: &Runtime, state: &State<S>, audit: &AuditLog) {
+        // The grants that were in flight at the last commit. Each caller whose grant was answered comes again, so the next grant
+        // waits for as many others, and one commit serves all of them.
+        let mut expected = 0;
         loop {
             let is_idle = |queue: &mut Queue| !queue.closing && queue.waiting.is_empty();
             let mut queue = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
-            if gathers {
+            if expected >= MANY {
+                let enough = expected.min(MOST_GATHERED);
+                queue.enough = enough;
                 let is_small = |queue: &mut Queue| {
-                    !queue.closing && queue.waiting.front().is_some_and(|batch| batch.records.len() < MOST_GATHERED)
+                    !queue.closing && queue.waiting.front().is_some_and(|batch| batch.records.len() < enough)
                 };
                 let gathered = self.changed.wait_timeout_while(queue, GATHERING, is_small);
                 queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
             }
             let Some(mut batch) = queue.waiting.pop_front() else { return };
             drop(queue);
-            gathers = batch.records.len() >= MANY;
+            let count = batch.records.len();
+            expected = self.in_progress.fetch_add(count, Ordering::Relaxed).saturating_add(count);
+            let shared = Arc::clone(self);
+            batch.records.after_last(move || {
+                shared.in_progress.fetch_sub(count, Ordering::Relaxed);
+            });
             match runtime.block_on(state.bind_many(&batch.sessions, batch.now)) {
                 Ok(()) => audit.write_all(&mut batch.records),
                 Err(error) => {
@@ -123,8 +136,9 @@ impl Shared {
     }
 }
 
-/// The time for which a grant waits for others after a commit of at least [`MANY`].
-const GATHERING: Duration = Duration::from_millis(1);
+/// The longest time for which a grant waits for others.
+const GATHERING: Duration = Duration::from_millis(2);
+/// The number of grants in flight below which none waits.
 const MANY: usize = 8;
 /// The number of grants from which on none waits for others.
 const MOST_GATHERED: usize = 256;
