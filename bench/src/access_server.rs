@@ -6,6 +6,7 @@ use std::{
     env,
     net::Ipv6Addr,
     path::{Path, PathBuf},
+    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +16,7 @@ use tegmen_control::{
     access::policy::OwnedParty,
     group::{
         Controller, GroupConfig,
-        server::{ByPolicy, GroupServer},
+        server::{ByPolicy, Event, GroupServer},
     },
     server::{AccessServer, Revocations, SharedKeys},
     service::Service,
@@ -42,7 +43,8 @@ const EPOCHS: u16 = 2_000;
 pub(crate) fn start(scene: &Path, groups: usize) -> Result<Process, Failure> {
     let directory = scene.join(VERB).to_string_lossy().into_owned();
     let exe = env::current_exe().map_err(failure)?.to_string_lossy().into_owned();
-    Process::start(|port| Some(vec![exe, VERB.to_owned(), directory, port.to_string(), groups.to_string()]))
+    let words = |port: u16| Some(vec![exe, VERB.to_owned(), directory, port.to_string(), groups.to_string()]);
+    Process::start_with(words, Stdio::inherit())
 }
 
 /// The name of one of [`PEERS`] devices.
@@ -105,7 +107,12 @@ fn listen(
     let resources = Resources::new([(VALUE_PATH.to_owned(), Resource::value(VALUE))]);
     let party = OwnedParty::from_words(["controller"]).map_err(failure)?;
     let authority = ByPolicy { service: Arc::clone(service), credentials: credentials.clone(), controller: party };
-    let groups = GroupServer::new(Arc::clone(controller), Arc::new(authority), Arc::new(|_| {}));
+    let print_refused = |event: Event<'_>| {
+        if let Event::Refused { message, .. } = event {
+            eprintln!("{message}");
+        }
+    };
+    let groups = GroupServer::new(Arc::clone(controller), Arc::new(authority), Arc::new(print_refused));
     let config = ServerConfig::default().with(|config| {
         config.shards = 1;
         config.sessions.capacity.peers = 2 * PEERS as usize;

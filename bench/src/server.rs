@@ -58,13 +58,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the server that these words describe for a port; `None` if `tegmen` is missing.
     pub(crate) fn start(words: impl FnOnce(u16) -> Option<Vec<String>>) -> Result<Self, Failure> {
+        Self::start_with(words, Stdio::null())
+    }
+
+    /// Starts the server as [`Self::start`] does, with this standard error.
+    pub(crate) fn start_with(words: impl FnOnce(u16) -> Option<Vec<String>>, stderr: Stdio) -> Result<Self, Failure> {
         let port = free_port()?;
         let words = words(port).ok_or_else(ours::missing)?;
         let child = Command::new(&words[0])
             .args(&words[1..])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .map_err(|e| Failure::new(format!("{}: {e}", words[0])))?;
         Ok(Self { child, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
