@@ -204,7 +204,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             match self.write_new((name, &config), (&identity, &seed), &first).await {
                 // The name is taken meanwhile, or another controller has deleted the rows as those of no group.
                 Err(StoreError::Conflict { .. }) => {}
-                written => return Ok(written?),
+                written => {
+                    // The one in memory may be an earlier group of this name, which another controller has deleted.
+                    if let Ok(place) = self.place(name).await {
+                        *place.group.lock().await = None;
+                    }
+                    return Ok(written?);
+                }
             }
         }
         Err(GroupError::Changed(name.to_owned()))
@@ -549,7 +555,12 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
-        let group = self.current(&mut place, group).await?;
+        // The answer to an admission that is in memory needs no later change.
+        let is_known = |group: &Group| group.members.get(member).is_some_and(|member| member.since == since);
+        let group = match place.as_ref().is_some_and(is_known) {
+            true => self.loaded(&mut place, group).await?,
+            false => self.current(&mut place, group).await?,
+        };
         let name = member;
         let member = group.member(name)?.clone();
         if member.since > since {
@@ -596,12 +607,15 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(Creds { epoch: group.tree.epoch(), creds })
     }
 
-    /// Returns the scheme of the signatures of a group.
+    /// Returns the scheme of the signatures of a group, as this controller knows it: an admission fails if another controller has
+    /// replaced the group meanwhile.
     ///
     /// # Errors
-    /// As [`Self::epochs`].
+    /// As [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
-        Ok(self.head(group).await?.config.signature)
+        let place = self.place(group).await?;
+        let mut place = place.group.lock().await;
+        Ok(self.loaded(&mut place, group).await?.config.signature)
     }
 
     /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at` is the URI of

@@ -3,6 +3,7 @@
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait};
 use crate::recorder::Recording;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Rekeying};
 use tokio::task::JoinSet;
 
@@ -119,6 +120,20 @@ fn more_members_than_a_transaction_takes_join_in_several_epochs() {
     let report = wait(controller.show(LAMPS)).unwrap();
     assert_eq!(report.members.len(), 200);
     assert!((4..20).contains(&report.epoch), "{}", report.epoch);
+}
+
+#[test]
+fn an_admission_to_a_group_in_memory_reads_no_row() {
+    let (scene, devices) = (Scene::new("no-row"), Devices::new());
+    let store = Counting::new(scene.database(), None);
+    let controller = devices.controller(store.clone());
+    wait(controller.create(LAMPS, config(), &[])).unwrap();
+    wait(controller.show(LAMPS)).unwrap();
+    let before = store.reads.load(Ordering::Relaxed);
+    assert_eq!(wait(controller.signature(LAMPS)).unwrap(), None);
+    let epoch = wait(controller.add(LAMPS, &member("attic", 3, true))).unwrap().epoch;
+    assert_eq!(wait(controller.admitted(LAMPS, "attic", epoch)).unwrap().epoch, epoch);
+    assert_eq!(store.reads.load(Ordering::Relaxed), before);
 }
 
 #[test]

@@ -45,6 +45,22 @@ fn of_two_controllers_each_change_is_made_by_one() {
     devices.hear(&fresh, &wait(fresh.rekey(LAMPS)).unwrap());
 }
 
+#[test]
+fn a_group_that_is_created_again_is_not_the_one_that_another_controller_deleted() {
+    let scene = Scene::new("again");
+    let devices = Devices::new();
+    let store = Counting::new(scene.database(), None);
+    let (one, other) = (devices.controller(store.clone()), devices.controller(store));
+    let first = [member("attic", 3, true)];
+    wait(one.create(LAMPS, config(), &first)).unwrap();
+    let before = wait(one.show(LAMPS)).unwrap().identity;
+    wait(other.delete(LAMPS, None)).unwrap();
+    wait(one.create(LAMPS, config(), &first)).unwrap();
+    let file = wait(one.member_file(LAMPS, ("attic", 1), None)).unwrap();
+    assert_ne!(file.keys.group, before);
+    assert_eq!(file.keys.group, wait(other.show(LAMPS)).unwrap().identity);
+}
+
 /// The database after both controllers have ended.
 fn one_database<A, B>(scene: &Scene, one: A, other: B) -> tegmen_store::Database {
     drop((one, other));

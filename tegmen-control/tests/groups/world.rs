@@ -39,6 +39,8 @@ pub(crate) struct Counting {
     transactions: Arc<AtomicUsize>,
     /// Rows that the last transaction changed.
     pub(crate) rows: Arc<AtomicUsize>,
+    /// Rows that were read, each alone.
+    pub(crate) reads: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
     before: Option<Action>,
     /// Answers that never come.
@@ -51,6 +53,7 @@ impl Counting {
             database,
             transactions: Arc::default(),
             rows: Arc::default(),
+            reads: Arc::default(),
             cut,
             before: None,
             promised: Arc::default(),
@@ -71,6 +74,7 @@ impl Counting {
 
 impl Store for Counting {
     fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.database.read(key, at)
     }
 
