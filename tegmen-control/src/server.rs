@@ -226,12 +226,16 @@ fn enrolling(credentials: &Credentials, identity: &Identity) -> Option<String> {
     enrolment::name_of(&proved).filter(|_| is_stored).map(str::to_owned)
 }
 
-fn reply(Reply { code, mut payload, max_age }: Reply) -> server::Reply {
+fn reply(Reply { code, mut payload, max_age, cause }: Reply) -> server::Reply {
     let has_content = !payload.is_empty();
     let reply = server::Reply::new(code).payload(std::mem::take(&mut *payload));
     let reply = if has_content { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) } else { reply };
-    match max_age {
+    let reply = match max_age {
         Some(seconds) => reply.max_age(Duration::from_secs(seconds.into())),
+        None => reply,
+    };
+    match cause {
+        Some(cause) => reply.because(cause),
         None => reply,
     }
 }

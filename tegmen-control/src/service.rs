@@ -135,7 +135,7 @@ impl<S: Store> Service<S> {
             Ok(decided) => {
                 let (promise, answer) = promise();
                 match self.finish_then(who, decided, |reply| reply, |reply| promise.answer(Ok(reply))) {
-                    None => answer.await.unwrap_or_else(|_| later()),
+                    None => answer.await.unwrap_or_else(|error| later(&error)),
                     Some((decided, _)) => self.bind(path, who, payload, decided).await,
                 }
             }
@@ -173,16 +173,16 @@ impl<S: Store> Service<S> {
     /// Decides on a request. The error is the response if nothing can be decided now.
     fn decide(&self, path: Path, asker: Option<&str>, payload: &[u8]) -> Result<Decided, Reply> {
         let who = asker.unwrap_or_default();
-        if self.audit.is_writable().is_err() {
+        if let Err(not_written) = self.audit.is_writable() {
             self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
-            return Err(later());
+            return Err(later(&not_written));
         }
         let now = self.now();
         let mut view = self.state.view();
         if asker.is_some() && !view.is_current() {
             drop(view);
             self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
-            return Err(later());
+            return Err(later(&"the store does not answer"));
         }
         let mut outcome = match path {
             Path::Introspect => view.introspect::<HostCrypto>(asker, payload, now),
@@ -228,12 +228,12 @@ impl<S: Store> Service<S> {
                 },
                 Err(error) => {
                     self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
-                    return later();
+                    return later(&error);
                 }
             }
         }
         self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
-        later()
+        later(&"policy or devices changed during each decision")
     }
 
     /// Uploads a token to its publisher. Returns the response to the client: `unreachable` has the token itself. A token that
@@ -255,8 +255,8 @@ impl<S: Store> Service<S> {
         });
         let reply = match not_taken {
             NotTaken::Unreachable(_) => return unreachable,
-            NotTaken::Busy { seconds } => busy(seconds),
-            NotTaken::TooMany => busy(upload::RETRY_AFTER),
+            NotTaken::Busy { seconds } => Reply::busy(seconds, not_taken.to_string()),
+            NotTaken::TooMany => Reply::busy(upload::RETRY_AFTER, not_taken.to_string()),
             NotTaken::Refused(_) => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
         };
         // Without the store the token is not revoked. Neither end has it then: the publisher did not take it, and no response
@@ -269,7 +269,7 @@ impl<S: Store> Service<S> {
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let (promise, answer) = promise();
         self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
-        answer.await.unwrap_or_else(|_| later())
+        answer.await.unwrap_or_else(|error| later(&error))
     }
 
     /// Records an outcome, and calls `respond` with what `made` makes of the reply, when it may leave. It is made on this thread,
@@ -339,15 +339,16 @@ impl<S: Store> Service<S> {
 
     /// Answers the payload of a request to `/enrol` by the device of this name.
     pub async fn enrol(&self, name: &str, payload: &[u8]) -> Reply {
-        if self.audit.is_writable().is_err() {
+        if let Err(not_written) = self.audit.is_writable() {
             self.refuse(Some(name), "not-written", "an enrolment, while the audit log cannot be written");
-            return later();
+            return later(&not_written);
         }
         let error = match self.state.enrol(name, payload, self.seconds()).await {
             Ok(device) => {
                 let message = format!("the device {} enrolled, with a {}", device.party, device.credential.kind());
                 let record = Record { kind: Kind::Device, who: name.to_owned(), code: "enrolled", message };
-                return if self.audit.write(record).await.is_ok() { answer(Code::CREATED) } else { later() };
+                let written = self.audit.write(record).await;
+                return written.map_or_else(|not_written| later(&not_written), |()| answer(Code::CREATED));
             }
             Err(error) => error,
         };
@@ -359,7 +360,7 @@ impl<S: Store> Service<S> {
             NotEnrolled::NoKey | NotEnrolled::Expired | NotEnrolled::WrongProof => answer(Code::UNAUTHORIZED),
             NotEnrolled::OtherKind { .. }
             | NotEnrolled::State(StateError::NameTaken(_) | StateError::DigestTaken(_)) => answer(Code::FORBIDDEN),
-            NotEnrolled::State(_) => later(),
+            NotEnrolled::State(error) => later(&error),
         }
     }
 
@@ -521,7 +522,7 @@ fn granted(who: String, message: String) -> Record {
 
 /// Calls `respond` with the reply if it may leave.
 fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
-    Box::new(move |written| respond(if written.is_ok() { reply } else { made(later()) }))
+    Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
 }
 
 fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {
@@ -530,15 +531,10 @@ fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record
 
 /// A response without payload.
 fn answer(code: Code) -> Reply {
-    Reply { code, payload: Default::default(), max_age: None }
+    Reply::new(code, Default::default())
 }
 
-/// Nothing is known, or nothing may be given: the peer asks again later.
-fn later() -> Reply {
-    busy(RETRY_AFTER)
-}
-
-/// A response with the seconds after which the peer asks again.
-fn busy(seconds: u32) -> Reply {
-    Reply { code: Code::SERVICE_UNAVAILABLE, payload: Default::default(), max_age: Some(seconds) }
+/// Nothing is known, or nothing may be given, for this cause: the peer asks again later.
+fn later(cause: &impl ToString) -> Reply {
+    Reply::busy(RETRY_AFTER, cause.to_string())
 }

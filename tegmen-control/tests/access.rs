@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_control::access::ace::trl::{Answer, Update};
 use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
-use tegmen_control::access::protokey::{Mode, Protokey, SessionIdentity};
+use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
 use tegmen_control::state::Bounds;
 use tegmen_control::subscriber::Introspector;
@@ -99,24 +99,55 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
 #[tokio::test]
 async fn without_the_store_nothing_is_granted_and_revocations_are_still_listed() {
     let dir = Dir::new("access-store");
-    let Access { server, service, database } = start(&dir).await;
-    let display = connect(&server, "display").await;
+    let access = start(&dir).await;
+    let display = connect(&access.server, "display").await;
+    let service = &access.service;
     let request = request();
     let ask = async || display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
     assert_eq!(ask().await.code, Code::CREATED);
     let session = service.state().view().sessions(|_, _| true).pop().expect("a session");
     service.revoke_session("operator", &session.identity).await.expect("revoked");
-    database.abandon();
+    access.database.abandon();
     let response = ask().await;
     assert_eq!((response.code, response.uint(OptionNumber::MAX_AGE)), (Code::SERVICE_UNAVAILABLE, Some(10)));
+    assert_eq!(response.payload, b"", "the client does not learn the cause");
+    let failures = access.failures();
+    assert!(
+        matches!(failures.as_slice(), [one] if one.contains("POST /token: 5.03") && one.contains("is not stored")),
+        "{failures:?}"
+    );
     assert_eq!(hashes(&display.get("/revoke/trl").await.expect("a response").payload).len(), 1);
     // A revocation that is not durable is not acknowledged.
     let other = service.state().view().sessions(|identity, _| identity.as_str() != session.identity);
     assert!(service.revoke_session("operator", &other[0].identity).await.is_err());
+    let Access { server, service, .. } = access;
     server.stop();
     drop(service);
     let log = std::fs::read_to_string(dir.0.join("audit.log")).expect("a log");
     assert!(log.contains("\"not-stored\""), "{log}");
+}
+
+#[tokio::test]
+async fn the_operator_reads_why_a_request_is_answered_with_5_03() {
+    let request = request();
+    let full = AcceptedBounds { identities: 0, ..AcceptedBounds::default() };
+    for (name, sessions, longest, cause) in [
+        ("access-full", full, u64::MAX, "table of session identities is full"),
+        ("access-log", AcceptedBounds::default(), 0, "audit log cannot be written"),
+    ] {
+        let dir = Dir::new(name);
+        let access = Access::start(&dir, None, Bounds { sessions, ..Bounds::default() }).await;
+        let display = connect(&access.server, "display").await;
+        access.service.audit().set_longest(longest);
+        // The first request finds that the log cannot be written, and the server knows it at the second one.
+        for _ in 0..2 {
+            let response = display.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+            assert_eq!(response.code, Code::SERVICE_UNAVAILABLE);
+            assert!(response.uint(OptionNumber::MAX_AGE).is_some());
+            let failures = access.failures();
+            assert!(matches!(failures.as_slice(), [one] if one.contains(cause)), "{cause}: {failures:?}");
+        }
+    }
 }
 
 /// The answer of an agent, which the program asks in a thread of its own.

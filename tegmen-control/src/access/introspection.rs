@@ -22,6 +22,9 @@ use zeroize::Zeroizing;
 /// Bytes of memory for a message at first: most messages fit.
 const MESSAGE: usize = 192;
 
+/// Seconds after which a peer asks again if the table has no space for its session identity.
+const FULL_FOR: u32 = 60;
+
 /// Hint of a request with a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
 /// Hint of a request with a session identity whose key is derived as in the paper.
@@ -122,15 +125,31 @@ pub struct Reply {
     pub payload: Zeroizing<Vec<u8>>,
     /// Seconds after which the peer may ask again, for the option Max-Age.
     pub max_age: Option<u32>,
+    /// The cause of a 5.03, for the operator. The peer does not receive it.
+    pub cause: Option<String>,
 }
 
 impl Reply {
-    pub(crate) fn error(code: Code, error: ErrorCode) -> Self {
-        Self { code, payload: Zeroizing::new(ErrorResponse::new(error).encode()), max_age: None }
+    pub(crate) fn new(code: Code, payload: Zeroizing<Vec<u8>>) -> Self {
+        Self { code, payload, max_age: None, cause: None }
     }
 
-    pub(super) fn later(code: Code) -> Self {
-        Self { code, payload: Zeroizing::default(), max_age: Some(60) }
+    pub(crate) fn error(code: Code, error: ErrorCode) -> Self {
+        Self::new(code, Zeroizing::new(ErrorResponse::new(error).encode()))
+    }
+
+    /// A 5.03 with its cause, for the operator: the peer asks again after some seconds.
+    pub(crate) fn busy(seconds: u32, cause: impl Into<String>) -> Self {
+        let reply = Self::new(Code::SERVICE_UNAVAILABLE, Zeroizing::default());
+        Self { max_age: Some(seconds), cause: Some(cause.into()), ..reply }
+    }
+
+    /// The response to a session identity for which the table has no space.
+    pub(super) fn no_room(full: NotAccepted) -> Self {
+        match full {
+            NotAccepted::Full => Self::busy(FULL_FOR, "the table of session identities is full"),
+            _ => Self { max_age: Some(FULL_FOR), ..Self::new(Code::TOO_MANY_REQUESTS, Zeroizing::default()) },
+        }
     }
 }
 
@@ -267,7 +286,7 @@ impl<D: Devices> Introspection<'_, D> {
         match granted {
             Ok(Granted { response, session }) => {
                 message.push_str(": granted");
-                let reply = Reply { code: Code::CREATED, payload: response.encode(), max_age: None };
+                let reply = Reply::new(Code::CREATED, response.encode());
                 Outcome { reply, refused: None, session, token: None, upload: None, message }
             }
             Err(reason) => {
@@ -378,8 +397,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
         Reason::Malformed(_) | Reason::UnknownHint | Reason::GrantType | Reason::OwnKey | Reason::NoAddress(_) => {
             Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
         }
-        Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),
-        Reason::Identity(NotAccepted::TooMany) => Reply::later(Code::TOO_MANY_REQUESTS),
+        Reason::Identity(full @ (NotAccepted::Full | NotAccepted::TooMany)) => Reply::no_room(full),
         Reason::NoIdentity
         | Reason::UnknownPublisher
         | Reason::OtherMode
@@ -387,7 +405,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
         | Reason::NothingAllowed
         | Reason::NoScope
         | Reason::Identity(NotAccepted::Used | NotAccepted::OfAnother) => {
-            Reply { code: Code::CREATED, payload: IntrospectionResponse::inactive().encode(), max_age: None }
+            Reply::new(Code::CREATED, IntrospectionResponse::inactive().encode())
         }
     };
     Outcome::refused(reply, reason, asked)

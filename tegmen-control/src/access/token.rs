@@ -121,7 +121,7 @@ fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<Co
     let address = publisher.address?;
     let request = TokenUpload { access_token: token.to_vec(), connect }.encode();
     let key = publisher.protokey.server_key::<C>();
-    Some(Upload { address, key, request, taken: Reply::later(Code::SERVICE_UNAVAILABLE) })
+    Some(Upload { address, key, request, taken: Reply::new(Code::SERVICE_UNAVAILABLE, Default::default()) })
 }
 
 /// The response if the publisher has the token: with the part of it that the client wants.
@@ -132,7 +132,7 @@ fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> Token
 }
 
 fn created(response: &TokenResponse) -> Reply {
-    Reply { code: Code::CREATED, payload: response.encode(), max_age: None }
+    Reply::new(Code::CREATED, response.encode())
 }
 
 /// The answer to a refused request. All refusals that depend on devices are the same bytes.
@@ -143,8 +143,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
         Reason::OwnKey => Reply::error(Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_POP_KEY),
         Reason::NoScope => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_SCOPE),
         Reason::Malformed(_) | Reason::NoAddress(_) => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
-        Reason::Identity(NotAccepted::Full) => Reply::later(Code::SERVICE_UNAVAILABLE),
-        Reason::Identity(NotAccepted::TooMany) => Reply::later(Code::TOO_MANY_REQUESTS),
+        Reason::Identity(full @ (NotAccepted::Full | NotAccepted::TooMany)) => Reply::no_room(full),
         _ => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
     };
     Outcome::refused(reply, reason, asked)

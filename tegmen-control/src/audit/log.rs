@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tegmen_base::private;
+use tegmen_store::StoreError;
 use tegmen_store::clock::now;
 use tegmen_store::files::{beside, sync_directory};
 use tegmen_store::store::answer::promise;
@@ -62,10 +63,16 @@ pub enum AuditError {
 
 /// A record that gives rights was not written, so the rights are not given.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "the audit log cannot be written ({0}): until it can, the server grants nothing and applies no policy; revocations continue"
-)]
-pub struct NotWritten(pub String);
+pub enum NotWritten {
+    /// The log cannot be written now, for this reason.
+    #[error(
+        "the audit log cannot be written ({0}): until it can, the server grants nothing and applies no policy; revocations continue"
+    )]
+    Log(String),
+    /// The store does not have the event, so the log gets no line of it.
+    #[error("the event is not stored: {0}")]
+    NotStored(#[from] StoreError),
+}
 
 /// An open log. Clones are the same one. The last of them closes it, after everything that waits is written.
 #[derive(Clone)]
@@ -220,7 +227,7 @@ impl AuditLog {
     pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
         let (promise, answer) = promise();
         self.write_then(&record, Box::new(|written| promise.answer(Ok(written))));
-        answer.await.unwrap_or_else(|error| Err(NotWritten(error.to_string())))
+        answer.await.unwrap_or_else(|error| Err(NotWritten::Log(error.to_string())))
     }
 
     /// As [`Self::write`], and calls `then` with the result, on the thread that writes or on this one. `then` must return
@@ -278,8 +285,8 @@ impl Drop for Owner {
 impl Spool {
     fn takes_grants(&self, bounds: &AuditBounds) -> Result<(), NotWritten> {
         match &self.failed {
-            Some(why) => Err(NotWritten(why.clone())),
-            None if self.waiting.len() >= bounds.spool / 2 => Err(NotWritten("too many records wait".to_owned())),
+            Some(why) => Err(NotWritten::Log(why.clone())),
+            None if self.waiting.len() >= bounds.spool / 2 => Err(NotWritten::Log("too many records wait".to_owned())),
             None => Ok(()),
         }
     }
@@ -352,9 +359,9 @@ impl Shared {
                     spool.waiting = rest;
                     drop(spool);
                     if !had_failed {
-                        tracing::error!("{}", NotWritten(why.clone()));
+                        tracing::error!("{}", NotWritten::Log(why.clone()));
                     }
-                    batch.answer(&Err(NotWritten(why)));
+                    batch.answer(&Err(NotWritten::Log(why)));
                 }
             }
             writer.sign_head(closing);

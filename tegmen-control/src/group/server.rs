@@ -386,14 +386,15 @@ impl<S: Store> GroupServer<S> {
         match error {
             GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
             GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full) => {
-                explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier).max_age(RETRY_AFTER)
+                let reply = explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier);
+                reply.max_age(RETRY_AFTER).because(error.to_string())
             }
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)
             | GroupError::Name(_)
             | GroupError::AddressTaken { .. }
             | GroupError::OtherFamily { .. } => Reply::new(Code::FORBIDDEN),
-            _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER),
+            _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER).because(error.to_string()),
         }
     }
 }

@@ -127,7 +127,7 @@ impl Shared {
                             &format!("the session {identity}: {error}"),
                         ));
                     }
-                    batch.records.answer(&Err(NotWritten(error.to_string())));
+                    batch.records.answer(&Err(NotWritten::NotStored(error)));
                 }
             }
             batch.sessions.clear();

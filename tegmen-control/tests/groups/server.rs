@@ -21,7 +21,7 @@ use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupKeys, GroupcommError, JoinRequest};
-use tegmen_host::server::{Server, ServerBuilder};
+use tegmen_host::server::{self, Server, ServerBuilder};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Database;
 use tegmen_trust::provider::HostCrypto;
@@ -47,6 +47,8 @@ pub(crate) struct World {
     signer: Arc<SoftwareKey>,
     pub(crate) sent: Arc<Mutex<Vec<Outgoing>>>,
     log: Arc<Mutex<Vec<String>>>,
+    /// The lines of the server about responses 5.xx.
+    failures: Arc<Mutex<Vec<String>>>,
     tickets: Tickets,
     pub(crate) scene: Scene,
 }
@@ -103,7 +105,13 @@ impl World {
         let credentials = Credentials::default();
         let tickets = Tickets::new("controller", Protokey::new(&SHARED_KEY).unwrap(), 8).unwrap();
         let builder = Server::builder().listen("coaps://127.0.0.1:0").listen("coap://127.0.0.1:0").shards(1);
-        let builder = builder.credentials(credentials.clone());
+        let failures = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&failures);
+        let builder = builder.credentials(credentials.clone()).on_event(move |event| {
+            if matches!(&event, server::Event::Request(answered) if answered.code.class() == 5) {
+                seen.lock().unwrap().push(event.to_string());
+            }
+        });
         let tokens = ByToken { tickets: tickets.clone(), credentials: credentials.clone() };
         let by_policy = ByPolicy { service: Arc::clone(&service), credentials, controller: party("controller") };
         let authority: Arc<dyn Authority> = if by_token { Arc::new(tokens.clone()) } else { Arc::new(by_policy) };
@@ -113,7 +121,7 @@ impl World {
             true => serve(builder.key_store(tokens)),
             false => serve(builder.key_store(SharedKeys(Arc::clone(&service)))),
         };
-        Self { server, service, controller, signer, sent, log, tickets, scene }
+        Self { server, service, controller, signer, sent, log, failures, tickets, scene }
     }
 
     async fn connect(&self, config: ClientConfig) -> Session {
@@ -279,6 +287,8 @@ async fn refusals_have_the_codes_of_rfc_9594() {
     assert_eq!((full.code, full.payload.as_slice()), (Code::SERVICE_UNAVAILABLE, [0xa1, 0, 0xa1, 0, 4].as_slice()));
     assert_eq!((full.content_format(), full.uint(OptionNumber::MAX_AGE)), (Some(257), Some(60)));
     assert!(world.logged("the group is full"));
+    let failures = world.failures.lock().unwrap().clone();
+    assert!(matches!(failures.as_slice(), [one] if one.contains("the group is full")), "{failures:?}");
     assert_eq!(switch.put("/ace-group/lamps/nodes/2", b"").await.unwrap().code, Code::METHOD_NOT_ALLOWED);
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::Mode;
 use tegmen_control::audit::{AuditBounds, AuditLog};
@@ -10,7 +10,7 @@ use tegmen_control::server::{AccessServer, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::Server;
+use tegmen_host::server::{Event, Server};
 use tegmen_host::x509::signer::SoftwareKey;
 use tegmen_store::{Database, Options, SealingKey};
 
@@ -45,6 +45,7 @@ pub(crate) struct Access {
     pub(crate) server: Server,
     pub(crate) service: Arc<Service<Database>>,
     pub(crate) database: Database,
+    failures: Arc<Mutex<Vec<String>>>,
 }
 
 impl Access {
@@ -80,7 +81,19 @@ impl Access {
         let credentials = Credentials::default();
         let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
         let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
+        let failures = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&failures);
+        let builder = builder.on_event(move |event| {
+            if matches!(&event, Event::Request(answered) if answered.code.class() == 5) {
+                seen.lock().expect("no panic").push(event.to_string());
+            }
+        });
         let server = builder.key_store(SharedKeys(Arc::clone(&service))).serve(application).expect("a server");
-        Self { server, service, database }
+        Self { server, service, database, failures }
+    }
+
+    /// The lines of the operator's log about responses 5.xx, each once.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        std::mem::take(&mut self.failures.lock().expect("no panic"))
     }
 }
