@@ -343,7 +343,9 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
             }
             Answer::NoMemory => {
                 self.refused += 1;
-                cause("no memory is left to recognise the request if it is repeated");
+                cause(
+                    "no memory is left to recognise the request if it is repeated: allow more with --max-exchange-bytes",
+                );
                 Some(Code::SERVICE_UNAVAILABLE)
             }
         };
