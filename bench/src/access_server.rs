@@ -25,7 +25,7 @@ use tegmen_control::{
 use tegmen_host::{
     credentials::{Credentials, KeyStore, KeyTicket},
     resources::{Resource, Resources},
-    server::{Application, Notifier, Request, Server, ServerConfig},
+    server::{Application, Notifier, Request, Server, ServerConfig, Severity},
 };
 use tegmen_store::Database;
 
@@ -36,6 +36,9 @@ pub(crate) const PEERS: u32 = 10_000;
 pub(crate) const VALUE_PATH: &str = "value";
 /// The SHA-256 of the certificate of the publisher `lamp`.
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
+/// Bytes for the replies of all requests of a run: the server keeps each for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2). The
+/// default has space for about two million introspections, which take less time.
+const MAX_EXCHANGE_BYTES: usize = 4 << 30;
 /// Epochs of a group: each join takes one.
 const EPOCHS: u16 = 2_000;
 
@@ -117,11 +120,17 @@ fn listen(
         config.shards = 1;
         config.sessions.capacity.peers = 2 * PEERS as usize;
         config.log.report_requests = false;
+        config.coap.max_exchange_bytes = MAX_EXCHANGE_BYTES;
         // The clients connect one after the other.
         config.trust.key_store_answers_every = Duration::from_millis(1);
     });
     let builder = Server::with(config).listen(&format!("coaps://127.0.0.1:{port}")).credentials(credentials);
     let builder = builder.key_store(Keys(SharedKeys(Arc::clone(service))));
+    let builder = builder.on_event(|event| {
+        if matches!(event.severity(), Severity::Warning | Severity::Error) {
+            eprintln!("{event}");
+        }
+    });
     builder.serve(All { access, groups, resources }).map_err(failure)
 }
 

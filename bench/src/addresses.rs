@@ -28,7 +28,7 @@ use tegmen::{
     oscore::{Aead, Context, OVERHEAD, Parameters, Pending},
 };
 use tegmen_bench_line::{End, Failure, IDENTITY, Outbox, Stack};
-use tegmen_host::{contexts::ContextFile, provider::HostCrypto};
+use tegmen_host::{contexts::ContextFile, formats, provider::HostCrypto};
 
 /// Measures every server that is present, with a thousand addresses and with ten thousand.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -240,6 +240,14 @@ impl Question {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
+    /// The failure that `name` got this answer in place of the one that the question deserves.
+    fn refused(&self, name: &str, answer: &MessageRef<'_>) -> Failure {
+        let (payload, code) = (answer.payload(), answer.code());
+        let shown = formats::show(answer.uint(OptionNumber::CONTENT_FORMAT), payload);
+        let shown = shown.unwrap_or_else(|| payload.escape_ascii().to_string());
+        Failure::new(format!("{name}: {} /{} is answered with {code} \"{shown}\"", self.code.name(), self.path))
+    }
+
     fn write(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
         builder.path(&self.path)?;
         if let Some(format) = self.content_format {
@@ -269,8 +277,8 @@ pub(crate) struct Clients {
 struct Client {
     speaker: Speaker,
     token: u32,
-    /// When the request was sent that waits for an answer.
-    sent: Option<Instant>,
+    /// The request that waits for an answer, and when it was sent.
+    waits: Option<(Question, Instant)>,
 }
 
 /// The keys with which a client protects a request.
@@ -295,7 +303,7 @@ impl Clients {
                 Way::Dtls => Speaker::Dtls(Box::new(stack.as_mut().ok_or_else(|| Failure::new("no stack"))?.client()?)),
                 Way::Oscore => Speaker::Oscore(Box::new((context(index)?, None))),
             };
-            each.push(Client { speaker, token: 0, sent: None });
+            each.push(Client { speaker, token: 0, waits: None });
         }
         Ok(Self {
             crowd: Crowd::new(process.address, POLL)?,
@@ -396,7 +404,7 @@ impl Clients {
             while !is_put && asked.elapsed() < FIRST {
                 is_put = self.take()? == 1;
             }
-            self.each.iter_mut().for_each(|client| client.sent = None);
+            self.each.iter_mut().for_each(|client| client.waits = None);
         }
         Ok(())
     }
@@ -465,7 +473,7 @@ impl Clients {
 
     /// Sends a request of the client whose turn it is, and which the question is asked for.
     fn ask(&mut self, question: impl FnOnce(u32) -> Question) -> Result<(), Failure> {
-        while self.each[self.next].sent.is_some() {
+        while self.each[self.next].waits.is_some() {
             self.next = (self.next + 1) % self.each.len();
         }
         let (at, count) = (self.next, self.each.len());
@@ -473,9 +481,8 @@ impl Clients {
         let (member, client) = (at as u32, &mut self.each[at]);
         self.message_id = self.message_id.wrapping_add(1);
         client.token = client.token.wrapping_add(1);
-        client.sent = Some(Instant::now());
         let (message_id, token, crypto) = (self.message_id, client.token, &mut self.crypto);
-        let question = question(member);
+        let (question, _) = client.waits.insert((question(member), Instant::now()));
         let mut room = [0; 256];
         let (code, rest) = (question.code, |builder: &mut Builder<'_, '_>| question.write(builder));
         let len = match &mut client.speaker {
@@ -510,7 +517,8 @@ impl Clients {
         crowd.receive(inbound)?;
         let mut answered = 0;
         for (member, datagram) in inbound.iter() {
-            let Some(client) = each.get_mut(member as usize).filter(|client| client.sent.is_some()) else { continue };
+            let Some(client) = each.get_mut(member as usize) else { continue };
+            let Some((question, _)) = &client.waits else { continue };
             let mut room = [0; 2048];
             let len = put(&mut room, datagram);
             let mut opened = [0; 2048];
@@ -531,8 +539,11 @@ impl Clients {
                 continue;
             };
             if !is_answer(&message) {
-                let code = message.code();
-                return Err(Failure::new(format!("the answer is {code:?}, {:?}", message.payload())));
+                let name = match &client.speaker {
+                    Speaker::Dtls(session) => &session.identity,
+                    Speaker::Plain | Speaker::Oscore(_) => "a client",
+                };
+                return Err(question.refused(name, &message));
             }
             if message.message_type() == MessageType::Confirmable
                 && let Speaker::Dtls(session) = &mut client.speaker
@@ -542,7 +553,7 @@ impl Clients {
                 let record = out.iter().next().unwrap_or_default();
                 crowd.push(outbound, member, |letter| Ok(put(letter, record)))?;
             }
-            client.sent = None;
+            client.waits = None;
             answered += 1;
         }
         Ok(answered)
@@ -550,8 +561,8 @@ impl Clients {
 
     /// Gives up what has waited too long; how many.
     fn give_up(&mut self) -> u64 {
-        let late = self.each.iter_mut().filter(|client| client.sent.is_some_and(|sent| sent.elapsed() > PATIENCE));
-        late.map(|client| client.sent = None).count() as u64
+        let is_late = |client: &&mut Client| client.waits.as_ref().is_some_and(|(_, sent)| sent.elapsed() > PATIENCE);
+        self.each.iter_mut().filter(is_late).map(|client| client.waits = None).count() as u64
     }
 }
 

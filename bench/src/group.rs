@@ -12,9 +12,20 @@ use tegmen_bench_line::Failure;
 
 /// Measures all of it.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
-    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    let mut report = empty(options);
     records::rows(options.passes, &mut report)?;
     peers::rows(options.passes, &mut report)?;
     joins::rows(options, &mut report)?;
     Ok(report)
+}
+
+/// Measures joins alone.
+pub(crate) fn joins(options: &Options) -> Result<Report, Failure> {
+    let mut report = empty(options);
+    joins::rows(options, &mut report)?;
+    Ok(report)
+}
+
+fn empty(options: &Options) -> Report {
+    Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() }
 }

@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         "control" => control::run,
         "group" => group::run,
         "isolation" => isolation::run,
+        "joins" => group::joins,
         "limit" => limit::run,
         "oscore" => oscore::run,
         "reconnect" => reconnect::run,
@@ -169,6 +170,7 @@ tegmen-bench control [--seconds S] [--count N]
                                      N devices, 1,000,000 by default
 tegmen-bench group [--seconds S]     records of a group beside those of DTLS sessions, of wolfSSL's multicast and of aiocoap's
                                      Group OSCORE; joins beside introspections on the same sessions
+tegmen-bench joins [--seconds S]     the last of these alone
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's
