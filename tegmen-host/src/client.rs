@@ -44,6 +44,7 @@ pub use request::Request;
 pub use response::Response;
 
 use crate::clock;
+use crate::exporter::Exported;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
@@ -294,6 +295,13 @@ impl Session {
     /// The cipher suite of a session that began with a handshake.
     pub fn cipher_suite(&self) -> Option<CipherSuite> {
         self.with(|connection| connection.entry.cipher_suite)
+    }
+
+    /// Returns keying material of the session under the label of [`ClientConfig::export`] (RFC 5705, section 4, without context). The
+    /// server has the same bytes. `None` without a label, for a session without extended master secret (RFC 7627, section 5.4),
+    /// and for one that an earlier client [kept](ClientState::session). A session that replaces one that was over has other bytes.
+    pub fn exported(&self) -> Option<Exported> {
+        self.with(|connection| connection.entry.exported.as_ref().map(|exported| Exported::new(*exported.expose())))
     }
 
     /// Number of sessions begun in place of others that were over: see [`ClientRecovery::reconnect`].

@@ -5,6 +5,7 @@
 //! * [`client`] asks.
 //! * [`contexts`] are what OSCORE needs, on disk.
 //! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
+//! * [`exporter`] gives keying material of sessions to other protocols.
 //! * [`state`] is what of sessions and contexts must not go back, kept over restarts.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
 //! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
@@ -23,6 +24,7 @@ pub mod contexts;
 pub mod controller;
 mod etag;
 pub mod exchange_pool;
+pub mod exporter;
 pub mod formats;
 pub mod group;
 pub mod image;

@@ -16,6 +16,7 @@ mod config;
 mod deferred;
 mod ending;
 mod event;
+mod exporter;
 mod held;
 mod key_operation;
 mod kind;
@@ -51,6 +52,7 @@ pub use config::{DEFAULT_LEISURE, ServerCoap, ServerConfig, ServerLimits, Server
 pub(crate) use deferred::{DeferredRequest, Outcome};
 pub(crate) use event::EventSink;
 pub use event::{Answered, Event, Severity};
+pub use exporter::{Exporter, Take};
 pub use kind::Kind;
 use limits::Gate;
 pub use limits::HelloLimits;

@@ -10,9 +10,10 @@ use tegmen::coap::{self, Code};
 use tegmen::dtls::{CipherSuite, ConnectionIdConfig, Fatal, Suites};
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Request, Response, Session, ask_group};
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::exporter::Exported;
 use tegmen_host::group::Group;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Application, Event, Listen, Request as ServerRequest, Server, ServerConfig};
+use tegmen_host::server::{Application, Event, Exporter, Listen, Request as ServerRequest, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 
 struct Running {
@@ -75,6 +76,33 @@ fn config(identity: &str, key: &[u8]) -> ClientConfig {
 
 async fn ask(client: &Session, method: Code, path: &str, payload: &[u8]) -> Response {
     client.request(method, path).payload(payload).await.unwrap()
+}
+
+#[tokio::test]
+async fn both_ends_export_the_same_keying_material() {
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let label = b"EXPORTER-tegmen-test";
+    let (sender, exported) = std::sync::mpsc::channel();
+    let take = move |session: &tegmen_host::server::Session, exported: Exported| {
+        sender.send((session.clone(), exported)).unwrap();
+    };
+    let exporter = Some(Exporter { label, take: Arc::new(take) });
+    let running = Running::start(&credentials, Running::both().with(|config| config.exporter = exporter));
+    let mut before = None;
+    for label in [&label[..], b"EXPORTER-tegmen-other"] {
+        let config = config("me", b"0123456789abcdef").with(|config| config.export = Some(label));
+        let client = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config).await.unwrap();
+        assert_eq!(ask(&client, Code::GET, "value", b"").await.code, Code::CONTENT);
+        let (session, at_server) = exported.try_recv().unwrap();
+        let at_client = client.exported().unwrap();
+        assert_eq!((session.remote, &*session.identity), (client.local(), "me"));
+        assert_eq!(at_server.expose() == at_client.expose(), label == b"EXPORTER-tegmen-test");
+        assert!(before.replace(*at_server.expose()).is_none_or(|before| before != *at_server.expose()));
+    }
+    // A client without a label gets nothing.
+    let config = config("me", b"0123456789abcdef");
+    let client = Session::connect_to(running.address(Scheme::Coaps), Scheme::Coaps, config).await.unwrap();
+    assert!(client.exported().is_none());
 }
 
 #[tokio::test]

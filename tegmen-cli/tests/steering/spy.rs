@@ -144,7 +144,8 @@ impl Wire {
         let mut wire = Self { client_random: [0; 32], server_random: [0; 32], records: Vec::new() };
         for Datagram { is_of_client, bytes } in datagrams {
             let reader = &mut Reader::new(bytes);
-            while let (Ok(kind), Ok(number), Ok(body)) = (reader.array::<3>(), reader.array::<8>(), reader.with_len16()) {
+            while let (Ok(kind), Ok(number), Ok(body)) = (reader.array::<3>(), reader.array::<8>(), reader.with_len16())
+            {
                 match (kind, number) {
                     ([HANDSHAKE, ..], [0, 0, ..]) => wire.note(body),
                     (_, [0, 0, ..]) => {}

@@ -16,6 +16,9 @@ pub struct ClientConfig {
     pub coap: ClientCoap,
     /// The DTLS side.
     pub dtls: Config,
+    /// The label of the keying material that each session exports (RFC 5705), which begins with `EXPORTER`: see
+    /// [`Session::exported`](super::Session::exported).
+    pub export: Option<&'static [u8]>,
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
     /// Files that later clients use.
@@ -55,6 +58,7 @@ impl Default for ClientConfig {
                 suites: Suites::CCM_8_THEN_GCM,
                 ..Config::default()
             },
+            export: None,
             oscore: None,
             state: ClientState::default(),
             recovery: ClientRecovery::default(),

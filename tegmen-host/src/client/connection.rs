@@ -17,6 +17,7 @@ use super::resumption::ResumptionStore;
 use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
 use crate::contexts::StoredContext;
+use crate::exporter::Exported;
 use crate::x509::{CertificateInfo, Refusal};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -82,6 +83,8 @@ pub(super) struct SessionEntry {
     pub(super) resumption: Option<ResumptionStore>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
+    /// Keying material of the session.
+    pub(super) exported: Option<Exported>,
     pub(super) places: Places,
     /// Longest datagram in bytes.
     pub(super) mtu: u16,
@@ -125,6 +128,7 @@ impl SessionEntry {
             resumption: None,
             resumed: false,
             cipher_suite: None,
+            exported: None,
             places: Places::default(),
             mtu: config.dtls.mtu,
             first_repeat: None,
@@ -206,6 +210,7 @@ impl Connection<'_> {
         }
         (entry.peer, entry.is_proved) = (nobody(), false);
         (entry.established, entry.closed, entry.failure, entry.refusal) = (false, None, None, None);
+        entry.exported = None;
         entry.is_answered();
         if let Some(oscore) = io.node.features.oscore.get_mut(entry.key) {
             oscore.forget_all();

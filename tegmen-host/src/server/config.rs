@@ -1,6 +1,6 @@
 //! The settings of a server, in groups.
 
-use super::{HelloLimits, Listen};
+use super::{Exporter, HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
 use crate::group::{Group, Membership};
@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub sessions: ServerSessions,
     /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
+    /// Receives keying material of each session; `None` if nothing does.
+    pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
     pub trust: ServerTrust,
     /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
@@ -80,6 +82,7 @@ impl Default for ServerConfig {
             },
             sessions: ServerSessions::default(),
             resumption: Some(ResumptionConfig::default()),
+            exporter: None,
             trust: ServerTrust::default(),
             oscore: Contexts::default(),
             state: None,

@@ -16,7 +16,7 @@ use super::signing::Signing;
 use super::sockets::own_addresses;
 use super::tried::Tried;
 use super::unauthenticated::Unauthenticated;
-use super::{Application, Event, Kind, ServerLimits, Signatures, StartError, Totals};
+use super::{Application, Event, Exporter, Kind, ServerLimits, Signatures, StartError, Totals};
 use crate::clock;
 use crate::credentials::{Credentials, KeyStore};
 use crate::group::Membership;
@@ -87,6 +87,7 @@ pub(super) struct Shard<A> {
     cid_routing: CidRouting,
     /// Those of the sessions that are kept over a restart; `None` if none is.
     persistence: Option<Persistence>,
+    exporter: Option<Exporter>,
 }
 
 /// Batches that are taken from one socket before the others have their turn.
@@ -158,6 +159,7 @@ impl<A: Application> Shard<A> {
             tried: Tried::default(),
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
+            exporter: config.exporter.clone(),
             gate: shared.gate.clone(),
         })
     }

@@ -3,7 +3,9 @@
 use super::Connection;
 use crate::client::ClientError;
 use crate::client::resumption::{StoredSession, seconds, since_1970};
+use crate::exporter::export;
 use crate::hex::to_hex;
+use crate::provider::HostCrypto;
 use tegmen::dtls::{Handle, Resumable};
 
 /// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
@@ -11,10 +13,13 @@ const UNSAID: u64 = 24 * 3600;
 const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 impl Connection<'_> {
-    /// After a handshake: what of it is kept for the next time.
+    /// After a handshake: its keying material, and what of it is kept for the next time.
     pub(in crate::client) fn on_established(&mut self) -> Result<(), ClientError> {
         self.entry.resumed = self.io.node.endpoint.is_resumed(self.entry.peer);
         self.entry.cipher_suite = self.io.node.endpoint.cipher_suite(self.entry.peer);
+        let label = self.entry.config.export;
+        self.entry.exported =
+            label.and_then(|label| export::<HostCrypto, _, _>(&mut self.io.node.endpoint, self.entry.peer, label));
         let Some(store) = &mut self.entry.resumption else { return Ok(()) };
         if self.entry.resumed {
             self.entry.server = store.name();

@@ -3,12 +3,15 @@
 use super::Shard;
 use crate::clock;
 use crate::credentials::KeyTicket;
+use crate::exporter;
+use crate::provider::HostCrypto;
 use crate::server::command::{Command, FoundKey};
 use crate::server::held::Found;
 use crate::server::key_operation::{Asked, Operation, Worked};
-use crate::server::{Application, Event, Kind, Session, SessionId};
+use crate::server::{Application, Event, Exporter, Kind, Session, SessionId};
 use crate::x509::Purpose;
 use std::net::SocketAddr;
+use tegmen::address::Path;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{Answer, CertificateType, Fatal, Need};
 use tegmen::endpoint::{Event as EndpointEvent, Peer, Peers as _, Phase};
@@ -42,6 +45,7 @@ impl<A: Application> Shard<A> {
                         (self.coap_server.events)(Event::AnonymousInVain { remote });
                     }
                 }
+                self.export(peer);
                 self.keep(peer);
             }
             EndpointEvent::Moved(peer) => {
@@ -65,14 +69,25 @@ impl<A: Application> Shard<A> {
 
     /// Returns the established sessions.
     pub(super) fn sessions(&self) -> Vec<Session> {
-        let credentials = &self.coap_server.credentials;
         let established = |(_, peer): &(PeerId, &Peer)| is_session(peer);
-        let session = |(peer, entry): (PeerId, &Peer)| Session {
-            id: SessionId { shard: self.number, peer },
-            remote: entry.path().remote.into(),
-            identity: credentials.name_of(entry.principal()).unwrap_or_default(),
-        };
+        let session = |(peer, entry): (PeerId, &Peer)| self.session(peer, entry.path(), entry.principal());
         self.node.endpoint.peers.iter().filter(established).map(session).collect()
+    }
+
+    /// Describes the session of a peer.
+    fn session(&self, peer: PeerId, path: &Path, principal: Principal) -> Session {
+        let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
+        Session { id: SessionId { shard: self.number, peer }, remote: path.remote.into(), identity }
+    }
+
+    /// Passes on keying material of a session that was established just now.
+    fn export(&mut self, peer: PeerId) {
+        let Some(Exporter { label, take }) = &self.exporter else { return };
+        let exported = exporter::export::<HostCrypto, _, _>(&mut self.node.endpoint, peer, label);
+        let entry = self.node.endpoint.peers.peer(peer).map(|entry| (*entry.path(), entry.principal()));
+        if let (Some(exported), Some((path, principal))) = (exported, entry) {
+            take(&self.session(peer, &path, principal), exported);
+        }
     }
 
     /// Ends a session in order; false if there is none.
@@ -147,8 +162,8 @@ impl<A: Application> Shard<A> {
     /// something else, or for a key that is not ours any more.
     fn operation(&mut self, peer: PeerId) -> Option<Operation> {
         let (credential, asked) = match self.node.endpoint.need(peer)? {
-            Need::Sign { credential, digest } => (credential, Asked::Sign(digest)),
-            Need::Decrypt { credential, encrypted, version } => {
+            Need::Sign { credential, digest, .. } => (credential, Asked::Sign(digest)),
+            Need::Decrypt { credential, encrypted, version, .. } => {
                 // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
                 let mut random = Secret::zeroed();
                 self.environment.crypto.random(random.expose_mut());

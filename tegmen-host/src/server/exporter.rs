@@ -1,0 +1,21 @@
+//! The recipient of the keying material of a server's sessions (RFC 5705).
+
+use super::Session;
+use crate::exporter::Exported;
+use std::sync::Arc;
+
+/// Receives keying material of each session that begins with a handshake at a server.
+///
+/// A session without extended master secret exports nothing (RFC 7627, section 5.4), and neither does a session that the server
+/// [restored](super::ServerConfig::state).
+#[derive(Clone)]
+pub struct Exporter {
+    /// The label, which begins with `EXPORTER`.
+    pub label: &'static [u8],
+    /// The function that receives the keying material. The thread of a shard calls it before it answers the first request of
+    /// the session, so the function must return quickly.
+    pub take: Arc<Take>,
+}
+
+/// A function that receives keying material of a session.
+pub type Take = dyn Fn(&Session, Exported) + Send + Sync;
