@@ -1,5 +1,6 @@
 //! An attacker who took over a gateway: it has the memory of the process, and all datagrams of a session.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +12,7 @@ use tegmen::dtls::{
 };
 use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
-use tegmen_tickets::{TICKET_KEY_LEN, TicketKey, TicketKeys};
+use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 
 /// Bytes of a write key and of its salt (RFC 6655, section 3).
 const KEY_LEN: usize = 16;
@@ -59,7 +60,7 @@ pub(crate) struct Spy<'s> {
 }
 
 impl Spy<'_> {
-    /// The content of the records that it opens. It tries all that it has as this secret, and its memory also as hexadecimal text.
+    /// The content of the records that it opens with the first secret that opens any. It tries all that it has as this secret, and its memory also as hexadecimal text.
     pub(crate) fn opened(&self, held: Held) -> Vec<Vec<u8>> {
         let session = Wire::of(self.datagrams);
         assert!(session.records.len() >= 4, "both messages Finished, a request and a response");
@@ -68,18 +69,19 @@ impl Spy<'_> {
         let decoded: Vec<_> = text.filter_map(|run| from_hex(str::from_utf8(run).ok()?)).collect();
         let carried = self.datagrams.iter().map(|datagram| &datagram.bytes[..]);
         let all = [self.memory].into_iter().chain(carried).chain(decoded.iter().map(Vec::as_slice));
-        match held {
-            Held::WriteKey => all.flat_map(varied).flat_map(|key| session.opened_with([key, key])).collect(),
-            Held::MasterSecret => all.flat_map(varied).flat_map(|master| session.opened_under(master)).collect(),
+        let is_some = |records: &Vec<Vec<u8>>| !records.is_empty();
+        let found = match held {
+            Held::WriteKey => all.flat_map(varied).map(|key| session.opened_with([key, key])).find(is_some),
+            Held::MasterSecret => all.flat_map(varied).map(|master| session.opened_under(master)).find(is_some),
             Held::TicketKey => {
-                let opening = |key: &[u8; TICKET_KEY_LEN]| {
+                let masters = |key: &[u8; TICKET_KEY_LEN]| -> Vec<_> {
                     let tickets = tickets.get(&key[..2]).into_iter().flatten();
-                    let masters: Vec<_> = tickets.filter_map(|ticket| open(key, ticket)).collect();
-                    masters.into_iter().flat_map(|master| session.opened_under(&master))
+                    tickets.filter_map(|ticket| open(key, ticket)).collect()
                 };
-                all.flat_map(varied).flat_map(opening).collect()
+                all.flat_map(varied).flat_map(masters).map(|master| session.opened_under(&master)).find(is_some)
             }
-        }
+        };
+        found.unwrap_or_default()
     }
 
     /// All that may be a ticket: vectors behind their length, by their first two bytes, which are the name of a key.
@@ -115,10 +117,9 @@ fn varied<const LEN: usize>(bytes: &[u8]) -> impl Iterator<Item = &[u8; LEN]> {
 
 /// Opens a ticket, and returns the master secret of its session.
 fn open(key: &[u8; TICKET_KEY_LEN], ticket: &[u8]) -> Option<[u8; MASTER_LEN]> {
-    let keys = TicketKeys::of([Some(TicketKey(Secret::new(*key))), None, None, None], 0);
-    let mut room = vec![0; ticket.len()];
-    let opened = keys.open(&mut RustCrypto::new([0; 32]), ticket, &mut room)?;
-    let session = SessionState::read(&mut Reader::new(opened.state)).ok()?;
+    let (key, mut room) = (TicketKey(Secret::new(*key)), vec![0; ticket.len()]);
+    let len = key.open(&mut RustCrypto::new([0; 32]), ticket, &mut room)?;
+    let session = SessionState::read(&mut Reader::new(&room[..len])).ok()?;
     Some(*session.master.expose())
 }
 
@@ -127,6 +128,7 @@ struct Wire {
     client_random: [u8; 32],
     server_random: [u8; 32],
     records: Vec<Protected>,
+    crypto: RefCell<RustCrypto>,
 }
 
 /// A record under TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8.
@@ -141,7 +143,8 @@ struct Protected {
 
 impl Wire {
     fn of(datagrams: &[Datagram]) -> Self {
-        let mut wire = Self { client_random: [0; 32], server_random: [0; 32], records: Vec::new() };
+        let crypto = RefCell::new(RustCrypto::new([0; 32]));
+        let mut wire = Self { client_random: [0; 32], server_random: [0; 32], records: Vec::new(), crypto };
         for Datagram { is_of_client, bytes } in datagrams {
             let reader = &mut Reader::new(bytes);
             while let (Ok(kind), Ok(number), Ok(body)) = (reader.array::<3>(), reader.array::<8>(), reader.with_len16())
@@ -192,19 +195,23 @@ impl Wire {
 
     /// The content of the records that open with a key and salt of the client, and those of the server.
     fn opened_with(&self, [client, server]: [&[u8; KEY_LEN + SALT_LEN]; 2]) -> Vec<Vec<u8>> {
+        let open = |record: &Protected| {
+            let key = if record.is_of_client { client } else { server };
+            record.open(&mut self.crypto.borrow_mut(), key)
+        };
         // Who does not open the first record of an end opens no other.
         let first = |is_of_client| self.records.iter().find(move |record| record.is_of_client == is_of_client);
-        let of = |is_of_client| if is_of_client { client } else { server };
-        let is_right = |end: &bool| first(*end).is_some_and(|record| record.open(of(*end)).is_some());
-        let ends: Vec<bool> = [true, false].into_iter().filter(is_right).collect();
-        let records = self.records.iter().filter(|record| ends.contains(&record.is_of_client));
-        records.filter_map(|record| record.open(of(record.is_of_client))).collect()
+        let ends = [true, false].into_iter().filter_map(first).filter(|record| open(record).is_some());
+        let opened = |end: &Protected| -> Vec<_> {
+            self.records.iter().filter(|record| record.is_of_client == end.is_of_client).filter_map(open).collect()
+        };
+        ends.flat_map(opened).collect()
     }
 }
 
 impl Protected {
     /// Opens the record (RFC 6655, section 3; RFC 6347, section 4.1.2.1).
-    fn open(&self, key: &[u8; KEY_LEN + SALT_LEN]) -> Option<Vec<u8>> {
+    fn open(&self, crypto: &mut RustCrypto, key: &[u8; KEY_LEN + SALT_LEN]) -> Option<Vec<u8>> {
         let (key, salt) = key.split_at(KEY_LEN);
         let (explicit, sealed) = self.body.split_at_checked(8)?;
         let (sealed, tag) = sealed.split_last_chunk::<TAG_LEN>()?;
@@ -212,7 +219,6 @@ impl Protected {
         let aad = [&self.number[..], &self.kind, &len].concat();
         let mut content = sealed.to_vec();
         let nonce = [salt, explicit].concat();
-        let crypto = &mut RustCrypto::new([0; 32]);
         crypto.open(RustCrypto::AES_128_CCM, key, &nonce, &aad, &mut content, tag).ok()?;
         Some(content)
     }
