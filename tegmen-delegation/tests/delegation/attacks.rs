@@ -2,16 +2,17 @@
 
 use crate::world::recorder::{Recorder, Spent};
 use crate::world::{
-    End, Flashed, Remote, START, TIME, boot, crypto, delegation, device_end, first_epoch, in_first_epoch, open, seal,
-    settle,
+    End, Flashed, OneDevice, Remote, START, TIME, boot, crypto, delegation, device_end, first_epoch, in_first_epoch,
+    open, seal, settle,
 };
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::Handle;
+use tegmen::dtls::{Handle, MASTER_LEN, SessionState};
 use tegmen::secret::Secret;
 use tegmen_delegation::{
-    Connection, Device, Epoch, FlashMemory, HandedOver, Issuer, Memory, NotReissued, Refused, Rejected, Resources,
-    Sessions, Stored, Ticket,
+    Connection, Delegation, Device, Epoch, FlashMemory, HandedOver, Issuer, LONGEST_TICKET, Memory, NotReissued,
+    Refused, Rejected, Resources, Sessions, Stored, Ticket,
 };
+use tegmen_tickets::TicketKeys;
 
 #[test]
 fn a_ticket_opens_only_at_its_device() {
@@ -27,17 +28,13 @@ fn a_ticket_opens_only_at_its_device() {
 
 type DelegatedEnd = End<Sessions<'static, Flashed, 4, 2, 64>>;
 
-/// A memory that keeps epochs and forgets refused connections.
-struct Forgetful(Option<Epoch>);
+/// The memory of a mutant: it acknowledges everything, and keeps nothing.
+struct Forgetful;
 
 impl Memory for Forgetful {
     type Error = ();
 
-    fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), ()> {
-        let copy = |bytes: &[u8; 32]| Secret::new(*bytes);
-        let key = tegmen_delegation::DeviceKey(copy(epoch.key.0.expose()));
-        let tickets = tegmen_tickets::TicketKey(Secret::new(*epoch.tickets.0.expose()));
-        self.0 = Some(Epoch { number: epoch.number, key, tickets });
+    fn keep_epoch(&mut self, _: &Epoch) -> Result<(), ()> {
         Ok(())
     }
 
@@ -46,23 +43,28 @@ impl Memory for Forgetful {
     }
 }
 
+/// A mutant that starts with epoch 1 in its memory, and knows the time.
+fn forgetful() -> Device<Forgetful, 4, 2, 64> {
+    let stored = Stored { epoch: first_epoch(1, [1; 32]), refused: &[] };
+    let mut device = Device::new(Forgetful, stored).unwrap();
+    device.set_time(START, TIME);
+    device
+}
+
 #[test]
 fn a_revoked_connection_is_refused_after_reboot() {
     let (mut device, mut issuer) = in_first_epoch(1);
     let ticket = seal(&mut issuer, &mut crypto(7), &delegation(5, 0));
+    // The power of the mutant goes off and on again, and the connection is back.
+    let mut mutant = forgetful();
+    assert_eq!(mutant.refuse(5), Ok(3));
+    assert_eq!(mutant.open(START, &mut crypto(9), Ticket(&ticket)).err(), Some(Refused::Revoked));
+    assert!(forgetful().open(START, &mut crypto(9), Ticket(&ticket)).is_ok());
+
     assert_eq!(device.refuse(5), Ok(3));
     let mut device = boot(device.into_memory().into_flash());
     device.set_time(START, TIME);
     assert_eq!(open(&mut device, &ticket), Err(Refused::Revoked));
-
-    // With a memory that forgets, the connection is back.
-    let stored = Stored { epoch: first_epoch(1, [1; 32]), refused: &[] };
-    let mut forgetful: Device<_, 4, 2, 64> = Device::new(Forgetful(None), stored).unwrap();
-    forgetful.refuse(5).unwrap();
-    let stored = Stored { epoch: first_epoch(1, [1; 32]), refused: &[] };
-    let mut forgetful: Device<_, 4, 2, 64> = Device::new(forgetful.into_memory(), stored).unwrap();
-    forgetful.set_time(START, TIME);
-    assert!(forgetful.open(START, &mut crypto(9), Ticket(&ticket)).is_ok());
 }
 
 #[test]
@@ -85,6 +87,12 @@ fn a_ticket_ends_with_the_clock_of_the_device() {
     assert_eq!(at(3603), Err(Refused::Expired));
 }
 
+/// The epoch behind the first one, and the keying material that it begins with.
+fn second_epoch() -> (Epoch, Secret<32>) {
+    let exported = Secret::new([3; 32]);
+    (first_epoch(1, [1; 32]).next::<Recorder>(&exported).unwrap(), exported)
+}
+
 #[test]
 fn an_epoch_reset_ends_what_was_not_reauthorised() {
     let (mut device, mut issuer) = in_first_epoch(1);
@@ -94,14 +102,24 @@ fn an_epoch_reset_ends_what_was_not_reauthorised() {
     // Without a reset both work.
     assert!(open(&mut device, &ticket).is_ok() && device.find(START, &[8; 32]).is_some());
 
-    let exported = Secret::new([3; 32]);
-    let next = first_epoch(1, [1; 32]).next::<Recorder>(&exported).unwrap();
-    device.begin_epoch::<Recorder>(2, &exported, &next.check::<Recorder>()).unwrap();
+    let (next, exported) = second_epoch();
+    let check = next.check::<Recorder>();
+    // A mutant that opens tickets as its server does, with the keys of both epochs, and one that is in the old epoch again after a
+    // restart.
+    let ring = TicketKeys::of([Some(second_epoch().0.tickets), None, Some(first_epoch(1, [1; 32]).tickets), None], 0);
+    assert!(ring.open(&mut crypto(9), &ticket, &mut [0; LONGEST_TICKET]).is_some());
+    forgetful().begin_epoch::<Recorder>(2, &exported, &check).unwrap();
+    assert!(forgetful().open(START, &mut crypto(9), Ticket(&ticket)).is_ok());
+
+    device.begin_epoch::<Recorder>(2, &exported, &check).unwrap();
     assert_eq!(open(&mut device, &ticket), Err(Refused::Epoch));
     assert!(device.find(START, &[8; 32]).is_none());
     let mut device = boot(device.into_memory().into_flash());
     device.set_time(START, TIME);
     assert_eq!(open(&mut device, &ticket), Err(Refused::Epoch));
+    // The name of the key in front of the ticket is that of the new one.
+    let renamed = [&[0, 2], &ticket[2..]].concat();
+    assert_eq!(open(&mut device, &renamed), Err(Refused::Unknown));
 
     // The server issues a new ticket to the peer that returns.
     let mut issuer = Issuer::new(next, Some(first_epoch(1, [1; 32])), 0);
@@ -110,48 +128,79 @@ fn an_epoch_reset_ends_what_was_not_reauthorised() {
     assert_eq!(open(&mut device, &ticket), Ok(Connection::new(9, 2).unwrap()));
 }
 
+/// A server that is a mutant: it takes the peer that shows an old ticket for one that authenticates itself now.
+fn authenticated_again(old: &Delegation, now: u32, number: u32) -> Delegation {
+    let session = SessionState { since: Some(now), ..delegation(number, 0).session };
+    Delegation { session, expires: now + (old.expires - TIME) }
+}
+
 #[test]
 fn reissue_never_extends_a_right() {
-    let (_, mut issuer) = in_first_epoch(1);
+    let (mut device, mut issuer) = in_first_epoch(1);
     let old = delegation(5, 2);
     let ticket = seal(&mut issuer, &mut crypto(7), &old);
-    let next = || first_epoch(1, [1; 32]).next::<Recorder>(&Secret::new([3; 32])).unwrap();
-    let issuer = Issuer::new(next(), Some(first_epoch(1, [1; 32])), 0);
-    let new = issuer.reissue(&mut crypto(7), Ticket(&ticket), TIME + 3599, 9, |_| false).unwrap();
-    // A new session would have a later time, another end and another scope.
-    let opened_now = delegation(9, 3);
-    assert_ne!(opened_now.connection().unwrap().scope, new.connection().unwrap().scope);
+    let (next, exported) = second_epoch();
+    device.begin_epoch::<Recorder>(2, &exported, &next.check::<Recorder>()).unwrap();
+    device.set_time(START, TIME);
+    let mut issuer = Issuer::new(next, Some(first_epoch(1, [1; 32])), 0);
+    // The peer returns shortly before its end, and uses the new ticket after it.
+    let (now, later) = (TIME + 3500, START.after_millis(3_603_000));
+    let mut at_end = |issuer: &mut Issuer, new: &Delegation| {
+        let ticket = seal(issuer, &mut crypto(7), new);
+        let opened = device.open(later, &mut crypto(9), Ticket(&ticket));
+        opened.map(|delegation| delegation.connection().unwrap().scope)
+    };
+    assert_eq!(at_end(&mut issuer, &authenticated_again(&old, now, 9)), Ok(0), "the mutant: another end and scope");
+    let new = issuer.reissue(&mut crypto(7), Ticket(&ticket), now, 9, |_| false).unwrap();
+    assert_eq!(at_end(&mut issuer, &new), Err(Refused::Expired));
     assert_eq!(new.connection(), Connection::new(9, 2));
     assert_eq!((new.session.since, new.expires), (Some(TIME), old.expires));
     assert_eq!(new.session.master.expose(), old.session.master.expose());
 
+    // The mutant does not ask for revocations of the epoch before. The new number is on no list of the device.
     let reissue =
         |now, revoked: u32| issuer.reissue(&mut crypto(7), Ticket(&ticket), now, 9, |number| number == revoked);
+    assert!(!device.is_refused(reissue(TIME, 0).unwrap().connection().unwrap().number));
     assert_eq!(reissue(TIME, 5).err(), Some(NotReissued::Revoked));
     assert_eq!(reissue(old.expires, 0).err(), Some(NotReissued::Expired));
     // Two epochs later nobody opens it.
-    let after = next().next::<Recorder>(&Secret::new([4; 32])).unwrap();
-    let issuer = Issuer::new(after, Some(next()), 0);
+    let after = second_epoch().0.next::<Recorder>(&Secret::new([4; 32])).unwrap();
+    let issuer = Issuer::new(after, Some(second_epoch().0), 0);
     let refused = issuer.reissue(&mut crypto(7), Ticket(&ticket), TIME, 9, |_| false);
     assert_eq!(refused.err(), Some(NotReissued::Unknown));
 }
 
+/// Tickets that fail at a mutant take places of its list of refused connections, as if their numbers were authentic.
+fn remember_forged(device: &mut OneDevice, ticket: &[u8]) -> Result<usize, Rejected> {
+    let numbered: [u8; 4] = *ticket.last_chunk().unwrap();
+    device.refuse(u32::from_be_bytes(numbered) >> 8)
+}
+
 #[test]
 fn forged_tickets_cannot_force_an_epoch_reset() {
-    let (mut device, mut issuer) = in_first_epoch(1);
-    let before = device.status();
     let mut forger = crypto(11);
-    for _ in 0..100_000 {
-        let mut ticket = [0; tegmen_delegation::LONGEST_TICKET];
+    let mut forged = || {
+        let mut ticket = [0; LONGEST_TICKET];
         forger.random(&mut ticket);
         ticket[..2].copy_from_slice(&[0, 1]);
-        assert_eq!(device.open(START, &mut forger, Ticket(&ticket)).err(), Some(Refused::Unknown));
+        ticket
+    };
+    // At the mutant five forged tickets fill the list, and the server has to begin an epoch.
+    let (mut mutant, _) = in_first_epoch(1);
+    let filled: Vec<_> = (0..5).map(|_| remember_forged(&mut mutant, &forged())).collect();
+    assert_eq!(filled, [Ok(3), Ok(2), Ok(1), Ok(0), Err(Rejected::NoPlace)]);
+
+    let (mut device, mut issuer) = in_first_epoch(1);
+    let (before, mut crypto) = (device.status(), crypto(9));
+    for _ in 0..100_000 {
+        let ticket = forged();
+        assert_eq!(device.open(START, &mut crypto, Ticket(&ticket)).err(), Some(Refused::Unknown));
     }
     // Only the count changes: no place of the list is taken, and the epoch is the same.
     let after = device.status();
     assert_eq!((after.epoch, after.refused, after.sessions), (before.epoch, before.refused, before.sessions));
     assert_eq!(after.refusals.of(Refused::Unknown), u16::MAX);
-    let ticket = seal(&mut issuer, &mut crypto(7), &delegation(5, 0));
+    let ticket = seal(&mut issuer, &mut crypto, &delegation(5, 0));
     assert!(open(&mut device, &ticket).is_ok());
     // What forces one is a full list, which only the server fills.
     assert!((1..=4).all(|number| device.refuse(number).is_ok()));
@@ -184,17 +233,39 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
+/// The ticket of a server that is a mutant: it draws the nonce, and nothing else makes it differ.
+fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegation) -> Vec<u8> {
+    let (name, rest) = epoch.tickets.0.expose().split_at(2);
+    let (key, salt) = rest.split_at(16);
+    let mut drawn = [0; 9];
+    crypto.random(&mut drawn);
+    let (mut state, mut tag) = (*delegation.state().unwrap().expose(), [0; 16]);
+    let nonce = [salt, &drawn].concat();
+    crypto.seal(Recorder::AES_128_CCM, key, &nonce, name, &mut state, &mut tag).unwrap();
+    [name, &drawn, &state, &tag].concat()
+}
+
+/// An attacker with its own ticket and session, who takes the ticket of another peer for one under the same nonce, and computes the
+/// master secret of that peer.
+fn master_of(other: &[u8], own: &[u8], session: &Delegation) -> Vec<u8> {
+    let state = session.state().unwrap();
+    let xored = other[11..].iter().zip(&own[11..]).zip(state.expose()).map(|((other, own), state)| other ^ own ^ state);
+    xored.skip(2).take(MASTER_LEN).collect()
+}
+
 #[test]
 fn a_restored_server_never_repeats_a_nonce() {
     // Server and copy draw the same random numbers, and seal for other peers.
-    let nonce_of = |number| {
-        let (_, mut issuer) = in_first_epoch(1);
-        seal(&mut issuer, &mut crypto(7), &delegation(number, 0))[2..11].to_vec()
-    };
-    let (mut one, mut copy) = ([0; 16], [0; 16]);
-    crypto(7).random(&mut one);
-    crypto(7).random(&mut copy);
-    assert_eq!(one, copy, "a nonce that is only drawn repeats");
+    let (of_victim, of_attacker) = (delegation(5, 0), delegation(6, 0));
+    let [victim, attacker] =
+        [&of_victim, &of_attacker].map(|of| sealed_under_drawn(&first_epoch(1, [1; 32]), &mut crypto(7), of));
+    assert!(open(&mut in_first_epoch(1).0, &victim).is_ok(), "it is a ticket");
+    assert_eq!(master_of(&victim, &attacker, &of_attacker), of_victim.session.master.expose());
+
+    let sealed = |delegation: &Delegation| seal(&mut in_first_epoch(1).1, &mut crypto(7), delegation);
+    let [victim, attacker] = [&of_victim, &of_attacker].map(sealed);
+    assert_ne!(master_of(&victim, &attacker, &of_attacker), of_victim.session.master.expose());
+    let nonce_of = |number| sealed(&delegation(number, 0))[2..11].to_vec();
     let nonces: std::collections::HashSet<_> = (0..2000).map(nonce_of).collect();
     assert_eq!(nonces.len(), 2000);
     assert_eq!(nonce_of(3), nonce_of(3), "the same ticket is the same bytes");
@@ -204,7 +275,7 @@ fn a_restored_server_never_repeats_a_nonce() {
 fn an_epoch_has_65536_tickets() {
     let epoch = first_epoch(1, [1; 32]);
     let mut issuer = Issuer::new(epoch, None, 65_535);
-    let mut room = [0; tegmen_delegation::LONGEST_TICKET];
+    let mut room = [0; LONGEST_TICKET];
     assert!(issuer.seal(&mut crypto(7), &delegation(5, 0), &mut room).is_ok());
     assert!(issuer.seal(&mut crypto(7), &delegation(5, 0), &mut room).is_err());
     let mut none = Issuer::new(Epoch::first(crate::world::key(1)), None, 0);

@@ -6,5 +6,6 @@ mod attacks;
 mod handshakes;
 mod image;
 mod memory;
+mod pages;
 mod seeds;
 mod world;

@@ -3,6 +3,7 @@
 #[path = "../../../tegmen/tests/world/recorder.rs"]
 pub mod recorder;
 
+pub use crate::pages::Model;
 use recorder::{Recorder, Spent};
 use std::cell::RefCell;
 use tegmen::address::{Address, Path};
@@ -18,7 +19,6 @@ use tegmen_delegation::{
     Connection, Delegation, Device, DeviceKey, EXPORTER, Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused,
     Resources, SERVER, Sessions, Ticket,
 };
-use tegmen_flash::{Flash, Page, RECORD_LEN};
 
 pub type Flashed = FlashMemory<Model>;
 pub type OneDevice = Device<Flashed, 4, 2, 64>;
@@ -26,63 +26,6 @@ pub type OneDevice = Device<Flashed, 4, 2, 64>;
 /// The time of the server.
 pub const TIME: u32 = 1_700_000_000;
 pub const START: Instant = Instant::from_micros(1_000_000);
-
-/// Two pages. The power goes after this number of bytes was programmed or erased.
-#[derive(Clone, Debug)]
-pub struct Model {
-    pages: [Vec<u8>; 2],
-    pub power: Option<usize>,
-}
-
-impl Model {
-    pub fn new() -> Self {
-        Self { pages: [vec![0xff; Self::PAGE_LEN], vec![0xff; Self::PAGE_LEN]], power: None }
-    }
-
-    fn step(&mut self) -> Result<(), ()> {
-        match &mut self.power {
-            Some(0) => Err(()),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl Flash for Model {
-    type Error = ();
-    const PAGE_LEN: usize = 180;
-
-    fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]) {
-        out.copy_from_slice(&self.pages[page as usize][at..at + RECORD_LEN]);
-    }
-
-    fn program(&mut self, page: Page, at: usize, record: &[u8; RECORD_LEN]) -> Result<(), ()> {
-        for (i, byte) in record.iter().enumerate() {
-            let cut = self.step().is_err();
-            let place = &mut self.pages[page as usize][at + i];
-            assert_eq!(*place, 0xff, "programmed twice");
-            *place &= if cut { byte | 0xa5 } else { *byte };
-            if cut {
-                return Err(());
-            }
-        }
-        Ok(())
-    }
-
-    fn erase(&mut self, page: Page) -> Result<(), ()> {
-        for at in 0..Self::PAGE_LEN {
-            if self.step().is_err() {
-                self.pages[page as usize][at] |= 0x3c;
-                return Err(());
-            }
-            self.pages[page as usize][at] = 0xff;
-        }
-        Ok(())
-    }
-}
 
 /// The device key of a device.
 pub fn key(of: u8) -> DeviceKey {
