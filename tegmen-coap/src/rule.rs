@@ -106,6 +106,23 @@ impl<'a> Rule<'a> {
                 None => path.eq(self.path.bytes()),
             }
     }
+
+    /// True if this rule is on each path of the other one, whatever their methods are.
+    pub fn has_paths_of(&self, other: &Rule<'_>) -> bool {
+        match self.path.strip_suffix('*') {
+            Some(prefix) => other.path.strip_suffix('*').unwrap_or(other.path).starts_with(prefix),
+            None => self.path == other.path,
+        }
+    }
+
+    /// True if both rules are on one method at one path.
+    pub fn meets(&self, other: &Rule<'_>) -> bool {
+        let has_path = match (self.path.strip_suffix('*'), other.path.strip_suffix('*')) {
+            (Some(one), Some(two)) => one.starts_with(two) || two.starts_with(one),
+            _ => self.has_paths_of(other) || other.has_paths_of(self),
+        };
+        has_path && self.methods.meets(other.methods)
+    }
 }
 
 impl fmt::Display for Rule<'_> {

@@ -37,3 +37,22 @@ fn what_is_written_is_read_as_the_same() {
         assert_eq!(Rule::parse(text), None, "{text}");
     }
 }
+
+#[test]
+fn a_rule_covers_another_one_or_meets_it() {
+    let rule = |text| Rule::parse(text).expect(text);
+    let cases = [
+        ("GET /a/*", "GET /a/b", true, true),
+        ("GET /a/*", "GET /a/b*", true, true),
+        ("GET /a/b*", "GET /a/*", false, true),
+        ("GET /a", "GET /a", true, true),
+        ("GET /a", "GET /a*", false, true),
+        ("GET /a", "GET /ab", false, false),
+        ("GET /a*", "GET /b*", false, false),
+        ("PUT /*", "GET /a", true, false),
+    ];
+    for (one, other, covers, meets) in cases {
+        assert_eq!(rule(one).has_paths_of(&rule(other)), covers, "{one} and {other}");
+        assert_eq!((rule(one).meets(&rule(other)), rule(other).meets(&rule(one))), (meets, meets), "{one} and {other}");
+    }
+}

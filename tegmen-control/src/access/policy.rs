@@ -46,7 +46,7 @@ pub use trial::{FailedTest, TestedPolicy};
 use index::Index;
 use rule::{Rule, Test, is_request_path};
 use std::fmt;
-use tegmen_coap::Code;
+use tegmen_coap::{self as coap, Code};
 
 /// A request about which a policy decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,6 +166,24 @@ impl Policy {
             }
         }
         named && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
+    }
+
+    /// True if this subject may make each request of `asked` at this publisher. It is false as well where only several rules
+    /// together allow one method at all the paths.
+    pub fn allows_all(&self, subject: &Party<'_>, publisher: &Party<'_>, asked: &coap::Rule<'_>) -> bool {
+        let is_path = asked.path.ends_with('*') || is_request_path(asked.path);
+        let both = |rule: &&Rule| rule.covers_subject(subject) && rule.covers_publisher(publisher);
+        let mut left = asked.methods.0;
+        for rule in self.rules.iter().filter(both) {
+            for resource in rule.resources.iter().map(rule::Resource::view) {
+                match rule.effect {
+                    Effect::Deny if resource.meets(asked) => return false,
+                    Effect::Allow if resource.has_paths_of(asked) => left &= !resource.methods.0,
+                    Effect::Deny | Effect::Allow => {}
+                }
+            }
+        }
+        is_path && left == 0 && subject.tags.len() <= MAX_TAGS && publisher.tags.len() <= MAX_TAGS
     }
 
     /// Rules in the file.

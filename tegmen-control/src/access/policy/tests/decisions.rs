@@ -167,3 +167,36 @@ proptest! {
         prop_assert_eq!(found, plain(&policy.rules, &question));
     }
 }
+
+#[test]
+fn all_requests_of_a_rule_are_allowed_or_the_answer_is_no() {
+    let text = r#"
+[[rule]]
+subject = "display"
+publisher = "oven"
+allow = ["read /*", "PUT /light"]
+
+[[rule]]
+subject = "display"
+publisher = "oven"
+deny = "GET /secret/*"
+"#;
+    let (policy, display, oven) = (policy(text), party("display"), party("oven"));
+    let cases = [
+        ("GET /light", true),
+        ("read /light*", true),
+        ("PUT /light", true),
+        ("PUT /light*", false),
+        ("read-write /light", false),
+        ("GET /*", false),
+        ("GET /sec*", false),
+        ("FETCH /sec*", true),
+        ("GET /secret/1", false),
+        ("GET /a/../b", false),
+    ];
+    for (asked, is_allowed) in cases {
+        let rule = tegmen_coap::Rule::parse(asked).expect(asked);
+        assert_eq!(policy.allows_all(&display.party(), &oven.party(), &rule), is_allowed, "{asked}");
+        assert!(!policy.allows_all(&oven.party(), &oven.party(), &rule));
+    }
+}
