@@ -5,6 +5,8 @@ mod crashes;
 mod created;
 mod deleted;
 mod departures;
+#[path = "../disk/mod.rs"]
+mod disk;
 mod members;
 #[cfg(unix)]
 mod provisioned;

@@ -1,0 +1,154 @@
+//! A database in a directory of a test, whose power may be cut.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tegmen_store::store::answer::{Answer, Promise, promise};
+use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
+use tegmen_store::{Database, Options, Revision, SealingKey, Store, StoreError, Transaction};
+
+/// The time of a power cut, relative to a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moment {
+    /// The disk does not have the transaction.
+    BeforeCommit,
+    /// The disk has the transaction, and the controller has not heard of it.
+    BeforeAnswer,
+    /// The power stays. The disk has the transaction, and the controller waits for the answer without an end.
+    NoAnswer,
+}
+
+/// The number of a transaction, and an action before it.
+type Action = (usize, Arc<dyn Fn() + Send + Sync>);
+
+/// A database that counts changed rows, and whose power may be cut at a transaction.
+#[derive(Clone)]
+pub(crate) struct Counting {
+    pub(crate) database: Database,
+    transactions: Arc<AtomicUsize>,
+    /// Rows that the last transaction changed.
+    pub(crate) rows: Arc<AtomicUsize>,
+    /// Rows that were read, each alone.
+    pub(crate) reads: Arc<AtomicUsize>,
+    cut: Option<(usize, Moment)>,
+    before: Option<Action>,
+    /// Answers that never come.
+    promised: Arc<Mutex<Vec<Promise<Revision>>>>,
+}
+
+impl Counting {
+    pub(crate) fn new(database: Database, cut: Option<(usize, Moment)>) -> Self {
+        Self {
+            database,
+            transactions: Arc::default(),
+            rows: Arc::default(),
+            reads: Arc::default(),
+            cut,
+            before: None,
+            promised: Arc::default(),
+        }
+    }
+
+    /// Takes an action before the transaction of this number. It runs in a thread of its own.
+    pub(crate) fn before(mut self, number: usize, action: impl Fn() + Send + Sync + 'static) -> Self {
+        self.before = Some((number, Arc::new(action)));
+        self
+    }
+
+    /// True if a transaction is on the disk whose answer never comes.
+    pub(crate) fn has_promised(&self) -> bool {
+        !self.promised.lock().unwrap().is_empty()
+    }
+}
+
+impl Store for Counting {
+    fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.database.read(key, at)
+    }
+
+    fn scan(&self, scan: Scan) -> Answer<Page> {
+        self.database.scan(scan)
+    }
+
+    fn commit(&self, transaction: Transaction) -> Answer<Revision> {
+        let number = self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.rows.store(transaction.put.len() + transaction.delete.len(), Ordering::Relaxed);
+        if let Some((_, action)) = self.before.as_ref().filter(|(before, _)| *before == number) {
+            std::thread::scope(|scope| scope.spawn(|| action()).join().unwrap());
+        }
+        let Some((_, moment)) = self.cut.filter(|(cut, _)| *cut == number) else {
+            return self.database.commit(transaction);
+        };
+        if moment != Moment::BeforeCommit {
+            self.database.commit(transaction).wait().unwrap();
+        }
+        if moment == Moment::NoAnswer {
+            let (promise, answer) = promise();
+            self.promised.lock().unwrap().push(promise);
+            return answer;
+        }
+        self.database.abandon();
+        Answer::of(Err(StoreError::Unavailable { why: "the power was cut".to_owned() }))
+    }
+
+    fn changes(&self, prefix: &[u8], after: Revision, most: usize) -> Answer<Changes> {
+        self.database.changes(prefix, after, most)
+    }
+
+    fn compact(&self, through: Revision) -> Answer<()> {
+        self.database.compact(through)
+    }
+
+    fn grant(&self, ttl: Duration) -> Answer<LeaseId> {
+        self.database.grant(ttl)
+    }
+
+    fn renew(&self, lease: LeaseId) -> Answer<()> {
+        self.database.renew(lease)
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Answer<()> {
+        self.database.revoke(lease)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.database.is_shared()
+    }
+}
+
+/// A directory that is gone at the end.
+pub(crate) struct Scene(pub(crate) PathBuf);
+
+impl Scene {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-disk-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let key = dir.join("key");
+        std::fs::write(&key, "4".repeat(64)).unwrap();
+        #[cfg(unix)]
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Self(dir)
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let key = SealingKey::from_file(&self.0.join("key")).unwrap();
+        Options { sealing: Some(Arc::new(key)), ..Options::default() }
+    }
+
+    pub(crate) fn database(&self) -> Database {
+        Database::open_with(&self.0.join("state.db"), self.options()).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
