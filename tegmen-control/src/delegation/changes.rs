@@ -1,0 +1,73 @@
+//! A change of the row of a device, which is durable before it is in force.
+
+use super::device::Known;
+use super::error::DelegationError;
+use super::memory::Device;
+use super::rows::{self, RefusedRow};
+use super::server::{Delegations, fault};
+use std::sync::Arc;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::{Store, StoreError, Transaction};
+
+/// Plans of one change, each after another server changed the device during the one before.
+const PLANS: usize = 8;
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Changes the row of a device, together with the other rows of the transaction that `plan` returns.
+    ///
+    /// # Errors
+    /// [`DelegationError::Changed`] if other servers prevent it each time, [`DelegationError::Store`] if the store fails: then the
+    /// change may be made, and the next one reads it. The error of the plan.
+    pub(super) async fn change<T>(
+        &self,
+        device: &Arc<Device>,
+        mut plan: impl FnMut(&mut Known) -> Result<(T, Transaction), DelegationError>,
+    ) -> Result<T, DelegationError> {
+        let _one = device.changing.lock().await;
+        for _ in 0..PLANS {
+            let is_stale = device.state().is_stale;
+            if is_stale {
+                self.reload(device).await?;
+            }
+            let mut known = device.state().known.copy();
+            let (made, transaction) = plan(&mut known)?;
+            let row = known.row();
+            let transaction = transaction.require(row.as_str(), known.changed).put(row, known.value());
+            // The caller may give up meanwhile, and an error may hide that the row is changed.
+            device.state().is_stale = true;
+            match self.store.commit(transaction).await {
+                Ok(revision) => {
+                    known.changed = revision;
+                    device.state().adopt::<C>(known);
+                    self.wake(device);
+                    return Ok(made);
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(DelegationError::Changed(device.name.clone()))
+    }
+
+    /// Reads the rows of a device again.
+    pub(super) async fn reload(&self, device: &Device) -> Result<(), DelegationError> {
+        let name = device.name.as_str();
+        let row = rows::device(name);
+        let found = self.store.read(row.as_bytes(), None).await?;
+        let entry = found.entry.ok_or_else(|| DelegationError::NoDevice(name.to_owned()))?;
+        let known = Known::read(name, &entry).map_err(|why| fault(row.as_bytes(), why))?;
+        device.state().adopt::<C>(known);
+        let [_, refused, _] = rows::of_epochs(name);
+        self.each(&refused, |entry| {
+            let (_, tag, last) = rows::parts(&entry.key, rows::REFUSED).ok_or("it names no connection")?;
+            let number = rows::number(last).ok_or("it names no connection")?;
+            let row: RefusedRow = rows::read(&entry.value)?;
+            let mut state = device.state();
+            if [state.tag, state.tag_before].contains(&Some(tag)) {
+                state.refused.entry(tag).or_default().insert(number, row.told);
+            }
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,81 @@
+//! The configuration of a device.
+
+use crate::access::policy::OwnedParty;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use tegmen_coap::Rule;
+
+/// Most scopes of a device: a ticket has the index of one in a byte.
+const MAX_SCOPES: usize = 256;
+/// Most rules of a scope.
+const MAX_RULES: usize = 64;
+/// Longest rule in bytes.
+const MAX_RULE: usize = 256;
+/// Longest delegation in seconds: 31 days.
+const MAX_LIFETIME: u32 = 31 * 24 * 3600;
+
+/// The configuration of a device, which an operator gives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceConfig {
+    /// The tags of the device, by which rules of the policy name it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The address at which the device takes requests of its server.
+    pub address: SocketAddr,
+    /// The scopes that the device knows, each a list of rules such as `GET /temp`. The index of a scope is in the ticket. A peer gets
+    /// the first scope of which the policy allows every rule.
+    pub scopes: Vec<Vec<String>>,
+    /// Places of the list of refused connections at the device.
+    pub places: u32,
+    /// Time for which a delegation lasts, in seconds.
+    pub lifetime: u32,
+}
+
+impl DeviceConfig {
+    /// The party that the device is in the policy.
+    ///
+    /// # Errors
+    /// The correction, if the name or a value cannot be used.
+    pub(super) fn party(&self, name: &str) -> Result<OwnedParty, String> {
+        check_name(name)?;
+        let ip = self.address.ip();
+        if self.address.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
+            return Err(format!("{} is no address of one device: give its IP address and its UDP port", self.address));
+        }
+        if self.scopes.is_empty() || self.scopes.len() > MAX_SCOPES {
+            return Err(format!("a device has 1 to {MAX_SCOPES} scopes; this has {}", self.scopes.len()));
+        }
+        if self.places == 0 {
+            return Err("the list of refused connections of a device has a place at least".to_owned());
+        }
+        if self.lifetime == 0 || self.lifetime > MAX_LIFETIME {
+            return Err(format!("a delegation lasts 1 to {MAX_LIFETIME} seconds; this lasts {}", self.lifetime));
+        }
+        self.scopes.iter().try_for_each(|scope| check_scope(scope))?;
+        OwnedParty::new(name, self.tags.clone())
+    }
+}
+
+fn check_scope(scope: &[String]) -> Result<(), String> {
+    if scope.is_empty() || scope.len() > MAX_RULES {
+        return Err(format!("a scope has 1 to {MAX_RULES} rules; this has {}", scope.len()));
+    }
+    match scope.iter().find(|rule| rule.len() > MAX_RULE || Rule::parse(rule).is_none()) {
+        Some(rule) => Err(format!("{} is no rule: a rule is {}", rule.escape_debug(), Rule::EXPECTED)),
+        None => Ok(()),
+    }
+}
+
+/// Checks the name of a device, by which peers choose it in their ClientHello (RFC 6066, section 3): a DNS name in lower case.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_known);
+    match name.split('.').all(is_label) {
+        true => Ok(()),
+        false => Err(format!(
+            "the name of a delegated device is a DNS name in lower case, by which peers ask for it; this is {}",
+            name.escape_debug()
+        )),
+    }
+}

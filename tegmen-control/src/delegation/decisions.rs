@@ -1,0 +1,250 @@
+//! The decisions in handshakes, which wait for nothing.
+
+use super::connection::{Carrier, ConnectionId};
+use super::memory::{Device, InMemory, Kept};
+use super::numbers::Purpose;
+use super::rights;
+use super::rows::ConnectionRow;
+use super::server::{Delegations, Made};
+use crate::audit::{Kind, Record};
+use std::sync::Arc;
+use tegmen::buf::Writer;
+use tegmen::dtls::{CipherSuite, Found, SessionState};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::{Connection, Delegation, LONGEST_TICKET, Ticket};
+use tegmen_store::Store;
+
+/// Connections whose rows wait to be durable. While there are as many, no peer gets a session.
+const MOST_WAITING: usize = 4096;
+/// The suite that devices resume.
+const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
+
+/// The reason why a peer gets no session with a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotGiven {
+    Disabled,
+    NoEpoch,
+    Suite,
+    NoPeer,
+    NoRights,
+    NoNumber,
+    TooManyWait,
+    NoAudit,
+    NotSealed,
+}
+
+impl NotGiven {
+    /// The stable code.
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Disabled => "device-disabled",
+            Self::NoEpoch => "no-epoch",
+            Self::Suite => "cipher-suite",
+            Self::NoPeer => "no-peer",
+            Self::NoRights => "no-scope",
+            Self::NoNumber => "no-number",
+            Self::TooManyWait => "too-many-wait",
+            Self::NoAudit => "no-audit",
+            Self::NotSealed => "not-sealed",
+        }
+    }
+}
+
+/// A session for a device.
+struct Given {
+    delegation: Delegation,
+    id: ConnectionId,
+    row: ConnectionRow,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// The number of the enabled device of this name, for the other functions; never 0. It is of this process alone.
+    pub fn device(&self, server_name: &[u8]) -> Option<u32> {
+        let name = std::str::from_utf8(server_name).ok()?.to_ascii_lowercase();
+        let device = self.named(&name)?;
+        let (is_usable, is_low) = {
+            let state = device.state();
+            (state.is_usable(), state.new.is_low())
+        };
+        if is_low {
+            self.wake(&device);
+        }
+        is_usable.then_some(device.id)
+    }
+
+    /// Seals a ticket for a device: for a peer that proved this name, in the scope that the policy allows it, or for one whose ticket
+    /// of the epoch before [was opened](Self::open_ticket), with what that ticket held. Returns the seconds for which the device takes it;
+    /// `None` if the peer gets none. The audit log has the reason.
+    pub fn seal_ticket(
+        &self,
+        device: u32,
+        peer: Option<&str>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
+        let device = self.registry(|registry| registry.numbered(device))?;
+        let sealed = self.give(&device, peer, session, Carrier::Ticket, |state, given| {
+            let mut room = [0; LONGEST_TICKET];
+            let sealed = state.issuer.seal(&mut *self.crypto(), &given.delegation, &mut room);
+            sealed.ok().and_then(|sealed| ticket.put(sealed.0).ok())
+        });
+        let given = self.report(&device, peer, sealed)?;
+        self.count(|counts| if given.row.of.is_some() { &mut counts.reissued } else { &mut counts.sealed });
+        Some(given.delegation.expires.saturating_sub(self.seconds()))
+    }
+
+    /// Opens a ticket of the epoch before, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
+    /// not authentic, its connection was revoked or has ended, or the present epoch takes no connection of the one before.
+    pub fn open_ticket(&self, device: u32, ticket: &[u8]) -> Option<Found> {
+        let device = self.registry(|registry| registry.numbered(device))?;
+        let opened = self.open_before(&mut device.state(), Ticket(ticket));
+        if opened.is_none() {
+            self.count(|counts| &mut counts.refused);
+        }
+        opened.map(|session| Found { session, renew: true })
+    }
+
+    fn open_before(&self, state: &mut InMemory, ticket: Ticket<'_>) -> Option<SessionState> {
+        let before = state.known.before.as_ref().filter(|_| state.is_usable())?.number;
+        // A ticket of the present epoch is for the device.
+        ticket.epoch().filter(|epoch| *epoch == before)?;
+        let mut number = None;
+        let is_revoked = |old| {
+            number = Some(old);
+            state.is_refused(state.tag_before, old)
+        };
+        // It gets its new number when its ticket is sealed.
+        let reissued = state.issuer.reissue(&mut *self.crypto(), ticket, self.seconds(), 0, is_revoked).ok()?;
+        let Delegation { session, expires } = reissued;
+        let old = Connection::new(number?, Connection::of(session.principal)?.scope)?;
+        state.returns(Kept { old, since: session.since?, expires }, &session.master);
+        Some(SessionState { principal: old.principal(), ..session })
+    }
+
+    fn seconds(&self) -> u32 {
+        u32::try_from(self.now()).unwrap_or(u32::MAX)
+    }
+
+    /// Gives a peer a session with a device. `carry` makes the means by which the session comes to the device; `None` if it cannot.
+    fn give(
+        &self,
+        device: &Arc<Device>,
+        peer: Option<&str>,
+        session: &SessionState,
+        carrier: Carrier,
+        carry: impl FnOnce(&mut InMemory, &Given) -> Option<()>,
+    ) -> Result<Given, NotGiven> {
+        let state = &mut *device.state();
+        if !state.is_usable() {
+            return Err(NotGiven::Disabled);
+        }
+        let tag = state.tag.ok_or(NotGiven::NoEpoch)?;
+        if session.cipher_suite != SUITE {
+            return Err(NotGiven::Suite);
+        }
+        self.audit.is_writable().map_err(|_| NotGiven::NoAudit)?;
+        if self.made().len() >= MOST_WAITING {
+            return Err(NotGiven::TooManyWait);
+        }
+        let returned = Connection::of(session.principal).and_then(|old| state.take_returning(old, &session.master));
+        let given = match returned {
+            Some(kept) => self.give_again(state, (peer, kept), session, carrier)?,
+            None => self.give_new(state, peer.ok_or(NotGiven::NoPeer)?, session, carrier)?,
+        };
+        carry(state, &given).ok_or(NotGiven::NotSealed)?;
+        state.unwritten.insert(given.id.number);
+        let made = Made { device: Arc::clone(device), tag, number: given.id.number, row: given.row.clone() };
+        self.made().push_back(made);
+        self.work.notify_one();
+        Ok(given)
+    }
+
+    fn give_new(
+        &self,
+        state: &mut InMemory,
+        peer: &str,
+        session: &SessionState,
+        carrier: Carrier,
+    ) -> Result<Given, NotGiven> {
+        let (party, config) = (state.known.party.party(), &state.known.config);
+        let scope = rights::scope(&*self.rights, peer, &party, config).ok_or(NotGiven::NoRights)?;
+        let since = session.since.unwrap_or_else(|| self.seconds());
+        let expires = since.saturating_add(config.lifetime);
+        let connection = take(state, Purpose::New, scope)?;
+        let row = ConnectionRow {
+            peer: peer.to_owned(),
+            scope,
+            since,
+            expires,
+            carrier: carrier.word().to_owned(),
+            of: None,
+        };
+        Ok(given(state, connection, session, row))
+    }
+
+    fn give_again(
+        &self,
+        state: &mut InMemory,
+        (peer, kept): (Option<&str>, Kept),
+        session: &SessionState,
+        carrier: Carrier,
+    ) -> Result<Given, NotGiven> {
+        let Kept { old, since, expires } = kept;
+        if state.is_refused(state.tag_before, old.number) || expires <= self.seconds() {
+            return Err(NotGiven::NoRights);
+        }
+        let connection = take(state, Purpose::Again, old.scope)?;
+        let (peer, carrier) = (peer.unwrap_or_default().to_owned(), carrier.word().to_owned());
+        let row = ConnectionRow { peer, scope: old.scope, since, expires, carrier, of: Some(old.number) };
+        Ok(given(state, connection, session, row))
+    }
+
+    /// Records the outcome.
+    fn report(&self, device: &Device, peer: Option<&str>, given: Result<Given, NotGiven>) -> Option<Given> {
+        let who = peer.unwrap_or_default();
+        match given {
+            Ok(given) => {
+                let Given { id, row, .. } = &given;
+                let of = row.of.map_or_else(String::new, |of| format!(" in place of {of} of the epoch before"));
+                let message = format!("the connection {id} with the device {}{of}, scope {}", device.name, row.scope);
+                self.audit.note(Record { kind: Kind::Grant, who: who.to_owned(), code: "delegated", message });
+                if device.state().free(Purpose::of_number(id.number)).is_low() {
+                    self.wake(device);
+                }
+                Some(given)
+            }
+            Err(reason) => {
+                self.audit.note(Record::refused(
+                    who,
+                    reason.code(),
+                    &format!("a session with the device {}", device.name),
+                ));
+                self.count(|counts| match reason {
+                    NotGiven::NoRights | NotGiven::NoPeer => &mut counts.without_rights,
+                    _ => &mut counts.not_given,
+                });
+                if reason == NotGiven::NoNumber {
+                    self.wake(device);
+                }
+                None
+            }
+        }
+    }
+}
+
+fn take(state: &mut InMemory, purpose: Purpose, scope: u8) -> Result<Connection, NotGiven> {
+    let number = state.free(purpose).take().ok_or(NotGiven::NoNumber)?;
+    Connection::new(number, scope).ok_or(NotGiven::NoNumber)
+}
+
+fn given(state: &InMemory, connection: Connection, session: &SessionState, row: ConnectionRow) -> Given {
+    let session = SessionState {
+        cipher_suite: session.cipher_suite,
+        master: Secret::new(*session.master.expose()),
+        principal: connection.principal(),
+        since: Some(row.since),
+    };
+    let id = ConnectionId { epoch: state.known.present.number, number: connection.number };
+    Given { delegation: Delegation { session, expires: row.expires }, id, row }
+}

@@ -1,0 +1,176 @@
+//! A device as its row has it: the configuration, and the keys of its epochs.
+
+use super::config::DeviceConfig;
+use super::rows::{self, Tag};
+use crate::access::policy::OwnedParty;
+use serde::{Deserialize, Serialize};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::{DeviceKey, Epoch, Issuer, PSK_LEN};
+use tegmen_store::store::Entry;
+use tegmen_store::{Revision, Value};
+use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
+use zeroize::Zeroizing;
+
+/// Bytes of the secrets of an epoch.
+const EPOCH_LEN: usize = PSK_LEN + TICKET_KEY_LEN;
+
+/// A device.
+pub(super) struct Known {
+    pub(super) party: OwnedParty,
+    pub(super) config: DeviceConfig,
+    pub(super) disabled: bool,
+    /// The time at which the device key was drawn, in seconds since 1970.
+    pub(super) imprinted: u64,
+    /// The operator or the reason that asked for the next epoch, if it is due.
+    pub(super) reset: Option<String>,
+    /// True if no connection of the present epoch continues in the next one.
+    pub(super) forget: bool,
+    pub(super) present: Epoch,
+    /// The next epoch, if the device was asked to begin it and may have done so.
+    pub(super) pending: Option<Epoch>,
+    /// The epoch before, without its device key, if its connections continue in the present one.
+    pub(super) before: Option<Epoch>,
+    /// The revision that changed the row last.
+    pub(super) changed: Revision,
+}
+
+/// The part of a row that is text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    config: DeviceConfig,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    disabled: bool,
+    imprinted: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reset: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    forget: bool,
+    /// The number of the present epoch.
+    present: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<u16>,
+}
+
+impl Known {
+    /// A device with a device key that was just drawn.
+    pub(super) const fn new(party: OwnedParty, config: DeviceConfig, key: DeviceKey, now: u64) -> Self {
+        let present = Epoch::first(key);
+        Self {
+            party,
+            config,
+            disabled: false,
+            imprinted: now,
+            reset: None,
+            forget: false,
+            present,
+            pending: None,
+            before: None,
+            changed: Revision::ABSENT,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.party.party().name
+    }
+
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            party: self.party.clone(),
+            config: self.config.clone(),
+            reset: self.reset.clone(),
+            present: copy(&self.present),
+            pending: self.pending.as_ref().map(copy),
+            before: self.before.as_ref().map(copy),
+            ..*self
+        }
+    }
+
+    /// The tickets of the present epoch and of the one before.
+    pub(super) fn issuer(&self) -> Issuer {
+        // The numbers bound the tickets: each stands for one.
+        Issuer::new(copy(&self.present), self.before.as_ref().map(copy), 0)
+    }
+
+    /// The tags of the epochs: the present one, the next one if it waits, and the one before.
+    pub(super) fn tags<C: Crypto>(&self) -> [Option<Tag>; 3] {
+        let of = |epoch: &Epoch| epoch.has_tickets().then(|| epoch.check::<C>());
+        [of(&self.present), self.pending.as_ref().and_then(of), self.before.as_ref().and_then(of)]
+    }
+
+    /// Reads the row of the device of this name; the fault if it is none.
+    pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
+        let Value::Secret(bytes) = &entry.value else { return Err("it is not sealed".to_owned()) };
+        let at = bytes.iter().position(|byte| *byte == 0).ok_or("it has no secrets")?;
+        let (text, secrets) = bytes.split_at_checked(at).ok_or("it has no secrets")?;
+        let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let Record { config, disabled, imprinted, reset, forget, present, pending, before } = record;
+        let (epochs, rest) = secrets.get(1..).unwrap_or_default().as_chunks::<EPOCH_LEN>();
+        let mut epochs = epochs.iter();
+        let mut next =
+            |number: u16| epochs.next().map(|secrets| epoch(number, secrets)).ok_or("it has too few secrets");
+        let present = next(present)?;
+        let pending = pending.map(&mut next).transpose()?;
+        let before = before.map(&mut next).transpose()?;
+        if !rest.is_empty() || epochs.next().is_some() {
+            return Err("it has too many secrets".to_owned());
+        }
+        let party = config.party(name)?;
+        let changed = entry.changed;
+        Ok(Self { party, config, disabled, imprinted, reset, forget, present, pending, before, changed })
+    }
+
+    /// The content of the row: JSON, a zero byte, and the secrets of each epoch.
+    pub(super) fn value(&self) -> Value {
+        let number = |epoch: &Option<Epoch>| epoch.as_ref().map(|epoch| epoch.number);
+        let record = Record {
+            config: self.config.clone(),
+            disabled: self.disabled,
+            imprinted: self.imprinted,
+            reset: self.reset.clone(),
+            forget: self.forget,
+            present: self.present.number,
+            pending: number(&self.pending),
+            before: number(&self.before),
+        };
+        let text = serde_json::to_vec(&record).unwrap_or_default();
+        // JSON has no zero byte. The bytes never outgrow this, so that no copy of a key remains.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(1 + 3 * EPOCH_LEN)));
+        bytes.extend_from_slice(&text);
+        bytes.push(0);
+        for epoch in [Some(&self.present), self.pending.as_ref(), self.before.as_ref()].into_iter().flatten() {
+            bytes.extend_from_slice(epoch.key.0.expose());
+            bytes.extend_from_slice(epoch.tickets.0.expose());
+        }
+        Value::Secret(bytes)
+    }
+
+    pub(super) fn row(&self) -> String {
+        rows::device(self.name())
+    }
+}
+
+/// The epoch without its device key, which nothing needs once the next one is present.
+pub(super) fn without_key(epoch: &Epoch) -> Epoch {
+    Epoch { key: DeviceKey(Secret::zeroed()), ..copy(epoch) }
+}
+
+pub(super) fn copy(epoch: &Epoch) -> Epoch {
+    Epoch {
+        number: epoch.number,
+        key: DeviceKey(Secret::new(*epoch.key.0.expose())),
+        tickets: TicketKey(Secret::new(*epoch.tickets.0.expose())),
+    }
+}
+
+fn epoch(number: u16, secrets: &[u8; EPOCH_LEN]) -> Epoch {
+    let (mut key, mut tickets) = (Secret::zeroed(), Secret::zeroed());
+    if let Some((first, rest)) = secrets.split_first_chunk::<PSK_LEN>() {
+        *key.expose_mut() = *first;
+        rest.iter().zip(tickets.expose_mut()).for_each(|(from, to)| *to = *from);
+    }
+    Epoch { number, key: DeviceKey(key), tickets: TicketKey(tickets) }
+}

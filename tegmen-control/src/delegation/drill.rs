@@ -1,0 +1,45 @@
+//! The drill for a server that somebody else had access to.
+
+use super::connection::DelegatedConnection;
+use super::error::DelegationError;
+use super::server::Delegations;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::PSK_LEN;
+use tegmen_store::Store;
+
+/// A device of a server that was compromised.
+#[derive(Debug)]
+pub struct Reachable {
+    /// The name of the device.
+    pub device: String,
+    /// The new device key, which an operator brings to the device. Until then the device takes the sessions and tickets below, and
+    /// those that the intruder made.
+    pub key: Secret<PSK_LEN>,
+    /// The connections that have not ended: an intruder with the keys of the server can read and open each of them.
+    pub connections: Vec<DelegatedConnection>,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Treats devices as those of a compromised server. Each gets another [device key](Self::imprint_again), with which the server
+    /// forgets all keys of its epochs, so that it takes no ticket of it any more. Returns what was reachable, by device.
+    ///
+    /// # Errors
+    /// As [`Self::imprint_again`] and [`Self::connections`]. The devices before the one that failed have new keys, which are lost:
+    /// the drill is to be repeated.
+    pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
+        let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
+        self.write_made().await?;
+        let mut reachable = Vec::new();
+        for device in devices {
+            let now = self.now();
+            let mut connections = self.all_connections(&device).await?;
+            connections.retain(|connection| u64::from(connection.expires) > now);
+            let key = self.imprint_again(&device.name, by).await?;
+            let message = format!("the device {}: {} connections were reachable", device.name, connections.len());
+            self.write_or_note(true, by, "server-compromised", message).await?;
+            reachable.push(Reachable { device: device.name.clone(), key, connections });
+        }
+        Ok(reachable)
+    }
+}

@@ -1,0 +1,131 @@
+//! The epochs of a device.
+
+use super::connection::Carrier;
+use super::device::without_key;
+use super::error::DelegationError;
+use super::numbers::{Purpose, UNUSED};
+use super::rows;
+use super::server::Delegations;
+use std::collections::BTreeSet;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::{CHECK_LEN, PSK_LEN};
+use tegmen_store::{Revision, Store, Transaction, Value};
+
+/// An epoch that the device is asked to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextEpoch {
+    /// The number of the epoch.
+    pub number: u16,
+    /// The value that the device compares before it begins the epoch.
+    pub check: [u8; CHECK_LEN],
+}
+
+/// The consequences of the next epoch for the connections of a device that have not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ResetPreview {
+    /// The number of the present epoch.
+    pub epoch: u16,
+    /// Connections with a ticket: their peers get another ticket when they return to the server, without another authentication.
+    pub return_by_ticket: usize,
+    /// Connections that the server handed over: their peers authenticate themselves again, or the server opens them again.
+    pub end: usize,
+    /// Connections of the epoch before whose peers have not returned: they authenticate themselves again.
+    pub end_unreturned: usize,
+    /// Connections that are revoked now, whose places at the device become free.
+    pub revoked: usize,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Asks for the next epoch of a device, which begins when the server next speaks with the device. All sessions and tickets of
+    /// the present one end then.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::Changed`] or [`DelegationError::Store`].
+    pub async fn reset(&self, name: &str, by: &str) -> Result<(), DelegationError> {
+        let device = self.known(name)?;
+        self.change(&device, |known| {
+            known.reset.get_or_insert_with(|| by.to_owned());
+            Ok(((), Transaction::default()))
+        })
+        .await?;
+        self.write_or_note(true, by, "epoch-due", format!("the next epoch of the device {name} is due")).await
+    }
+
+    /// Returns what the next epoch of a device ends.
+    ///
+    /// # Errors
+    /// As [`Self::connections`].
+    pub async fn preview_reset(&self, name: &str) -> Result<ResetPreview, DelegationError> {
+        let device = self.known(name)?;
+        let connections = self.all_connections(&device).await?;
+        let now = self.now();
+        let epoch = device.state().known.present.number;
+        let mut preview = ResetPreview { epoch, ..ResetPreview::default() };
+        let mut returned = BTreeSet::new();
+        for connection in connections.iter().filter(|connection| u64::from(connection.expires) > now).rev() {
+            returned.extend(connection.of.map(|of| of.number));
+            let is_of_before = connection.id.epoch != epoch;
+            let count = match connection.carrier {
+                _ if connection.revoked && is_of_before => continue,
+                _ if connection.revoked => &mut preview.revoked,
+                Carrier::Ticket if is_of_before && returned.contains(&connection.id.number) => continue,
+                Carrier::Ticket if is_of_before => &mut preview.end_unreturned,
+                Carrier::Ticket => &mut preview.return_by_ticket,
+                Carrier::Id | Carrier::Device if is_of_before => continue,
+                Carrier::Id | Carrier::Device => &mut preview.end,
+            };
+            *count = count.saturating_add(1);
+        }
+        Ok(preview)
+    }
+
+    /// Makes the next epoch from the keying material of a session with the device under [`EXPORTER`](tegmen_delegation::EXPORTER).
+    /// The epoch is durable when this returns, and waits for the acknowledgement of the device. An epoch that waited before is
+    /// given up: the session was opened under the present key, so the device has not begun it.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::NoMoreEpochs`], [`DelegationError::Changed`] or
+    /// [`DelegationError::Store`].
+    pub async fn begin_epoch(&self, name: &str, exported: &Secret<PSK_LEN>) -> Result<NextEpoch, DelegationError> {
+        let device = self.known(name)?;
+        let next = self
+            .change(&device, |known| {
+                let next = known.present.next::<C>(exported);
+                let next = next.ok_or_else(|| DelegationError::NoMoreEpochs(name.to_owned()))?;
+                let (number, check) = (next.number, next.check::<C>());
+                known.pending = Some(next);
+                // They are in each backup that has the key, so that a restore moves them.
+                let with_numbers = |transaction: Transaction, purpose| {
+                    let row = rows::numbers(name, &check, purpose);
+                    transaction.require(row.as_str(), Revision::ABSENT).put(row, Value::Number(UNUSED))
+                };
+                let transaction = Purpose::ALL.into_iter().fold(Transaction::default(), with_numbers);
+                Ok((NextEpoch { number, check }, transaction))
+            })
+            .await?;
+        device.state().is_littered = true;
+        Ok(next)
+    }
+
+    /// The epoch that waits is the present one from now on: the device acknowledged it, or opened a session under its key.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::NoPending`], [`DelegationError::Changed`] or [`DelegationError::Store`].
+    pub async fn epoch_begun(&self, name: &str, epoch: NextEpoch) -> Result<(), DelegationError> {
+        let device = self.known(name)?;
+        let restored = device.state().restored;
+        self.change(&device, |known| {
+            let is_it = |next: &tegmen_delegation::Epoch| next.check::<C>() == epoch.check;
+            let next = known.pending.take_if(|next| is_it(next));
+            let next = next.ok_or_else(|| DelegationError::NoPending(name.to_owned()))?;
+            let goes_on = known.present.has_tickets() && !known.forget && !restored;
+            known.before = goes_on.then(|| without_key(&known.present));
+            (known.present, known.reset, known.forget) = (next, None, false);
+            Ok(((), Transaction::default()))
+        })
+        .await?;
+        let message = format!("the device {name} begins the epoch {}", epoch.number);
+        self.write_or_note(true, "", "epoch-begun", message).await
+    }
+}

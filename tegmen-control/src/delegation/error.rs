@@ -1,0 +1,52 @@
+//! The reasons why a change of a device or a connection is not made.
+
+use crate::audit::NotWritten;
+use tegmen_store::StoreError;
+
+/// The reason why an operator's change was not made. Each message names the next step.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DelegationError {
+    /// There is no device of this name.
+    #[error("there is no delegated device {0}: imprint it, or correct the name")]
+    NoDevice(String),
+    /// There is a device of this name.
+    #[error("there is a delegated device {0}: choose another name, or imprint it again")]
+    NameTaken(String),
+    /// The name or the configuration of a device cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// The device is disabled.
+    #[error("the device {0} is disabled: enable it first")]
+    Disabled(String),
+    /// The connection is not one of the present epoch or of the epoch before.
+    #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
+    NoConnection {
+        /// The name of the device.
+        name: String,
+        /// The connection.
+        id: super::connection::ConnectionId,
+    },
+    /// The epoch is the last one of the device key.
+    #[error("the device {0} is in the last epoch of its device key: imprint it again")]
+    NoMoreEpochs(String),
+    /// No epoch waits for the acknowledgement of the device.
+    #[error("the device {0} has no epoch that waits: begin one")]
+    NoPending(String),
+    /// Other servers changed the device each time.
+    #[error("another server changed the device {0} each time: try again")]
+    Changed(String),
+    /// A row cannot be read.
+    #[error("the row {key} cannot be read: {why}: restore it from a backup, or use the version that wrote it")]
+    Fault {
+        /// The key of the row, for a reader.
+        key: String,
+        /// The fault in its value.
+        why: String,
+    },
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] NotWritten),
+    /// The store refused, or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

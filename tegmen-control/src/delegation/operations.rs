@@ -1,0 +1,148 @@
+//! The devices, as an operator makes and sees them.
+
+use super::config::DeviceConfig;
+use super::device::Known;
+use super::error::DelegationError;
+use super::memory::DeviceReport;
+use super::server::Delegations;
+use crate::audit::{Kind, Record};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::{DeviceKey, Epoch, PSK_LEN};
+use tegmen_store::{Revision, Store, StoreError, Transaction};
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Adds a device, and returns its device key for [`tegmen_delegation::DeviceKey`], which nobody gets again. The operator `by`
+    /// brings it to the device.
+    ///
+    /// # Errors
+    /// [`DelegationError::Config`] for a name or a configuration that cannot be used, [`DelegationError::NameTaken`],
+    /// [`DelegationError::Audit`] or [`DelegationError::Store`].
+    pub async fn imprint(
+        &self,
+        name: &str,
+        config: DeviceConfig,
+        by: &str,
+    ) -> Result<Secret<PSK_LEN>, DelegationError> {
+        let party = config.party(name).map_err(DelegationError::Config)?;
+        self.audit.is_writable()?;
+        let (key, kept) = self.draw_key();
+        let mut known = Known::new(party, config, kept, self.now());
+        let row = known.row();
+        let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT).put(row, known.value());
+        known.changed = self.store.commit(transaction).await.map_err(|error| match error {
+            StoreError::Conflict { .. } => DelegationError::NameTaken(name.to_owned()),
+            error => error.into(),
+        })?;
+        self.wake(&self.registry_mut(|registry| registry.add::<C>(known)));
+        self.write(by, "imprinted", format!("the device {name} gets its device key")).await?;
+        Ok(key)
+    }
+
+    /// Gives a device another device key, and returns it as [`Self::imprint`] does. All connections of the device end at the server
+    /// at once, and at the device when it gets the key.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or [`DelegationError::Store`].
+    pub async fn imprint_again(&self, name: &str, by: &str) -> Result<Secret<PSK_LEN>, DelegationError> {
+        let device = self.known(name)?;
+        self.audit.is_writable()?;
+        let (key, kept) = self.draw_key();
+        self.change(&device, |known| {
+            *known = Known {
+                changed: known.changed,
+                disabled: known.disabled,
+                ..Known::new(known.party.clone(), known.config.clone(), DeviceKey(copy(&kept.0)), self.now())
+            };
+            Ok(((), Transaction::default()))
+        })
+        .await?;
+        self.write(by, "imprinted-again", format!("the device {name} gets another device key")).await?;
+        Ok(key)
+    }
+
+    /// Gives a device another configuration. If its scopes are others, the next epoch is due, and no connection continues in it.
+    ///
+    /// # Errors
+    /// [`DelegationError::Config`], and as [`Self::imprint_again`].
+    pub async fn configure(&self, name: &str, config: DeviceConfig, by: &str) -> Result<(), DelegationError> {
+        let device = self.known(name)?;
+        let party = config.party(name).map_err(DelegationError::Config)?;
+        self.audit.is_writable()?;
+        self.change(&device, |known| {
+            if known.config.scopes != config.scopes && known.present.has_tickets() {
+                (known.reset, known.forget, known.before) = (Some(by.to_owned()), true, None);
+            }
+            (known.party, known.config) = (party.clone(), config.clone());
+            Ok(((), Transaction::default()))
+        })
+        .await?;
+        self.write(by, "configured", format!("the device {name} has another configuration")).await
+    }
+
+    /// Disables a device, or enables it again. Peers get no session with a disabled device from the server. Sessions that it has
+    /// stay: [`Self::revoke`] ends them.
+    ///
+    /// # Errors
+    /// As [`Self::imprint_again`].
+    pub async fn set_disabled(&self, name: &str, disabled: bool, by: &str) -> Result<(), DelegationError> {
+        let device = self.known(name)?;
+        if !disabled {
+            self.audit.is_writable()?;
+        }
+        self.change(&device, |known| {
+            known.disabled = disabled;
+            Ok(((), Transaction::default()))
+        })
+        .await?;
+        let (code, word) = if disabled { ("disabled", "disabled") } else { ("enabled", "enabled again") };
+        self.write_or_note(disabled, by, code, format!("the device {name} is {word}")).await
+    }
+
+    /// The devices behind this name in the order of their names, at most `most` of them.
+    pub fn list(&self, after: Option<&str>, most: usize) -> Vec<DeviceReport> {
+        self.registry(|registry| registry.after(after).take(most).map(|device| device.state().report()).collect())
+    }
+
+    /// The device of this name.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`].
+    pub fn show(&self, name: &str) -> Result<DeviceReport, DelegationError> {
+        Ok(self.known(name)?.state().report())
+    }
+
+    /// Draws a device key: one for the device, one for its row.
+    fn draw_key(&self) -> (Secret<PSK_LEN>, DeviceKey) {
+        let mut key = Secret::zeroed();
+        self.crypto().random(key.expose_mut());
+        let kept = copy(&key);
+        (key, Epoch::first(DeviceKey(kept)).key)
+    }
+
+    /// Records a change of an operator that gives something.
+    async fn write(&self, by: &str, code: &'static str, message: String) -> Result<(), DelegationError> {
+        self.write_or_note(false, by, code, message).await
+    }
+
+    /// Records a change of an operator. One that takes rights away waits for nothing.
+    pub(super) async fn write_or_note(
+        &self,
+        takes: bool,
+        by: &str,
+        code: &'static str,
+        message: String,
+    ) -> Result<(), DelegationError> {
+        let kind = if takes { Kind::Revocation } else { Kind::Device };
+        let record = Record { kind, who: by.to_owned(), code, message };
+        match takes {
+            true => self.audit.note(record),
+            false => self.audit.write(record).await?,
+        }
+        Ok(())
+    }
+}
+
+const fn copy(key: &Secret<PSK_LEN>) -> Secret<PSK_LEN> {
+    Secret::new(*key.expose())
+}

@@ -1,0 +1,170 @@
+//! Revocations of connections.
+
+use super::connection::ConnectionId;
+use super::connections::{epochs, read};
+use super::error::DelegationError;
+use super::memory::Device;
+use super::numbers::Purpose;
+use super::rows::{self, ConnectionRow, RefusedRow, Tag};
+use super::server::{Delegations, fault};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::{Store, Transaction};
+
+/// The consequences of a revocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Revoked {
+    /// The connections that are revoked: the one that was named, and those that it became or was before.
+    pub connections: Vec<ConnectionId>,
+    /// True if the device learns it by the next epoch alone.
+    pub by_reset: bool,
+}
+
+/// The rows that a revocation concerns.
+struct Family {
+    refused: BTreeSet<(u16, Tag, u32)>,
+    /// True if a connection without a row may belong to them.
+    is_uncertain: bool,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Revokes a connection, with the one that it was in the epoch before, and the one that it became in the present one. It is
+    /// durable when this returns, and the server opens no ticket of it any more. The device learns it when the server next speaks with
+    /// it; if its list has no place left, the next epoch begins then.
+    ///
+    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked, too. If it is of a returned peer, no connection
+    /// of the epoch before continues.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
+    /// [`DelegationError::Store`]: then the connection may still be valid.
+    pub async fn revoke(&self, name: &str, id: ConnectionId, by: &str) -> Result<Revoked, DelegationError> {
+        let device = self.known(name)?;
+        let refused = loop {
+            // Rows that wait belong to connections that are valid already.
+            self.write_made().await?;
+            let family = self.family(&device, id).await?;
+            if let Some(revoked) = self.refuse(&device, &family, by).await? {
+                break revoked;
+            }
+        };
+        let message = format!("the connection {id} of the device {name} is revoked");
+        self.write_or_note(true, by, "connection-revoked", message).await?;
+        Ok(refused)
+    }
+
+    /// Makes a revocation durable; `None` if another epoch began since the rows were read.
+    async fn refuse(
+        &self,
+        device: &Arc<Device>,
+        family: &Family,
+        by: &str,
+    ) -> Result<Option<Revoked>, DelegationError> {
+        let (name, at) = (device.name.as_str(), self.now());
+        let row = rows::plain(&RefusedRow { by: by.to_owned(), at, told: false });
+        let new: Vec<_> = {
+            let state = device.state();
+            family.refused.iter().filter(|(_, tag, number)| !state.is_refused(Some(*tag), *number)).copied().collect()
+        };
+        let by_reset = self
+            .change(device, |known| {
+                let [present, _, before] = known.tags::<C>();
+                if new.iter().any(|(_, tag, _)| ![present, before].contains(&Some(*tag))) {
+                    return Ok((None, Transaction::default()));
+                }
+                let refused = device.state().report().refused;
+                let in_present = new.iter().filter(|(_, tag, _)| Some(*tag) == present).count();
+                let is_full = refused.saturating_add(in_present) > known.config.places as usize;
+                if is_full {
+                    known.reset.get_or_insert_with(|| "the list of the device is full".to_owned());
+                }
+                if family.is_uncertain {
+                    (known.before, known.forget) = (None, true);
+                    known.reset.get_or_insert_with(|| by.to_owned());
+                }
+                let put = |rows: Transaction, (_, tag, number): &(u16, Tag, u32)| {
+                    rows.put(rows::refused(name, tag, *number), row.clone())
+                };
+                let transaction = new.iter().fold(Transaction::default(), put);
+                Ok((Some(is_full || family.is_uncertain), transaction))
+            })
+            .await?;
+        let Some(by_reset) = by_reset else { return Ok(None) };
+        let mut state = device.state();
+        for (_, tag, number) in new {
+            if [state.tag, state.tag_before].contains(&Some(tag)) {
+                state.refused.entry(tag).or_default().entry(number).or_insert(false);
+            }
+        }
+        let connections =
+            family.refused.iter().map(|(epoch, _, number)| ConnectionId { epoch: *epoch, number: *number });
+        Ok(Some(Revoked { connections: connections.collect(), by_reset }))
+    }
+
+    /// The connections that are one: that of the epoch before, and those of the present epoch in its place.
+    async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
+        let none = || DelegationError::NoConnection { name: device.name.clone(), id };
+        let tag = device.state().tag_of(id).ok_or_else(none)?;
+        let row = rows::connection(&device.name, &tag, id.number);
+        let entry = self.store.read(row.as_bytes(), None).await?.entry;
+        let purpose = Purpose::of_number(id.number);
+        if entry.is_none() && !self.unaccounted_of(device, &tag, purpose).await?.contains(&id.number) {
+            return Err(none());
+        }
+        let is_present = device.state().tag == Some(tag);
+        let row = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok());
+        let old = match (is_present, &row) {
+            (true, Some(row)) => row.of,
+            (true, None) => None,
+            (false, _) => Some(id.number),
+        };
+        let mut family = Family { refused: BTreeSet::from([(id.epoch, tag, id.number)]), is_uncertain: false };
+        family.is_uncertain = is_present && row.is_none() && purpose == Purpose::Again;
+        let epochs = epochs(device);
+        let ([(before, before_tag), present], Some(old)) = (epochs.as_slice(), old) else { return Ok(family) };
+        family.refused.insert((*before, *before_tag, old));
+        self.each(&rows::connections(&device.name, &present.1), |entry| {
+            let connection = read(device, *present, entry)?;
+            if connection.of.is_some_and(|of| of.number == old) {
+                family.refused.insert((present.0, present.1, connection.id.number));
+            }
+            Ok(())
+        })
+        .await?;
+        family.is_uncertain |= !self.unaccounted_of(device, &present.1, Purpose::Again).await?.is_empty();
+        Ok(family)
+    }
+
+    /// The connections of the present epoch that the device is to refuse, and has not [acknowledged](Self::refused_by_device).
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`].
+    pub fn to_refuse(&self, name: &str) -> Result<Vec<ConnectionId>, DelegationError> {
+        let device = self.known(name)?;
+        let state = device.state();
+        let epoch = state.known.present.number;
+        Ok(state.untold().into_iter().map(|number| ConnectionId { epoch, number }).collect())
+    }
+
+    /// Makes it durable that the device refuses a connection from now on. A connection of an epoch that is over changes nothing.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].
+    pub async fn refused_by_device(&self, name: &str, id: ConnectionId) -> Result<(), DelegationError> {
+        let device = self.known(name)?;
+        let Some(tag) = device.state().tag_of(id) else { return Ok(()) };
+        let row = rows::refused(name, &tag, id.number);
+        let Some(entry) = self.store.read(row.as_bytes(), None).await?.entry else { return Ok(()) };
+        let read = rows::read::<RefusedRow>(&entry.value).map_err(|why| fault(&entry.key, why))?;
+        let told = rows::plain(&RefusedRow { told: true, ..read });
+        self.store.commit(Transaction::default().require(row.as_str(), entry.changed).put(row, told)).await?;
+        let mut state = device.state();
+        if let Some(told) = state.refused.get_mut(&tag).and_then(|refused| refused.get_mut(&id.number)) {
+            *told = true;
+        }
+        drop(state);
+        self.count(|counts| &mut counts.acknowledged);
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! The scope that a peer gets at a device.
+
+use super::config::DeviceConfig;
+use crate::access::policy::Party;
+use crate::state::State;
+use tegmen_coap::Rule;
+use tegmen_store::Store;
+
+/// The rights of peers, as a policy grants them.
+pub trait Rights: Send + Sync {
+    /// True if this peer may make all requests of these rules at this device now.
+    fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
+}
+
+/// The policy in force. A peer that no operator registered has a name and no tags; one that is disabled has no rights.
+impl<S: Store> Rights for State<S> {
+    fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
+        let (policy, registered) = {
+            let view = self.view();
+            if !view.is_current() {
+                return false;
+            }
+            (view.in_force().policy, view.device(peer).map(|device| (device.party.clone(), device.disabled)))
+        };
+        let subject = match &registered {
+            Some((_, true)) => return false,
+            Some((party, false)) => party.party(),
+            None => Party::named(peer),
+        };
+        rules.iter().all(|rule| policy.allows_all(&subject, device, rule))
+    }
+}
+
+/// The index of the first scope that the peer may have in full.
+pub(super) fn scope(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig) -> Option<u8> {
+    let is_allowed = |scope: &Vec<String>| {
+        let rules: Option<Vec<Rule<'_>>> = scope.iter().map(|rule| Rule::parse(rule)).collect();
+        rules.is_some_and(|rules| rights.allow(peer, device, &rules))
+    };
+    config.scopes.iter().position(is_allowed).and_then(|index| u8::try_from(index).ok())
+}

@@ -1,0 +1,216 @@
+//! The server of delegated sessions, and how it starts.
+
+use super::device::Known;
+use super::error::DelegationError;
+use super::memory::{DelegationCounts, Device, InMemory, Registry};
+use super::numbers::{Purpose, is_restored};
+use super::rights::Rights;
+use super::rows::{self, ConnectionRow, RefusedRow};
+use crate::audit::AuditLog;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tegmen_base::crypto::Crypto;
+use tegmen_host::provider::HostCrypto;
+use tegmen_store::clock;
+use tegmen_store::store::{Entry, Scan};
+use tegmen_store::{Store, Value};
+use tokio::sync::Notify;
+
+/// Rows that are loaded at once.
+pub(super) const PAGE: usize = 1000;
+
+/// A connection whose row is not durable yet.
+pub(super) struct Made {
+    pub(super) device: Arc<Device>,
+    pub(super) tag: rows::Tag,
+    pub(super) number: u32,
+    pub(super) row: ConnectionRow,
+}
+
+/// The server of delegated sessions: the devices of a store, and the decisions in handshakes.
+///
+/// Its owner calls [`Self::run`] in a task. Without it, no number is reserved, and no device is spoken to.
+pub struct Delegations<S, C = HostCrypto> {
+    pub(super) store: S,
+    pub(super) rights: Arc<dyn Rights>,
+    pub(super) audit: AuditLog,
+    crypto: Mutex<C>,
+    pub(super) clock: fn() -> u64,
+    registry: RwLock<Registry>,
+    pub(super) made: Mutex<VecDeque<Made>>,
+    /// Held while rows of connections are written.
+    pub(super) writing: tokio::sync::Mutex<()>,
+    /// The devices for which there is work, and the notice of it.
+    due: Mutex<BTreeSet<u32>>,
+    pub(super) work: Notify,
+    counts: Mutex<DelegationCounts>,
+}
+
+impl<S: Store> Delegations<S> {
+    /// Loads the devices of a store.
+    ///
+    /// # Errors
+    /// [`DelegationError::Fault`] if a row cannot be read, [`DelegationError::Store`] if the store fails or the system gives no
+    /// randomness.
+    pub async fn open(store: S, rights: Arc<dyn Rights>, audit: AuditLog) -> Result<Self, DelegationError> {
+        let crypto = HostCrypto::from_os();
+        let crypto = crypto.map_err(|error| tegmen_store::StoreError::Unavailable { why: error.to_string() })?;
+        Self::with(store, rights, audit, crypto, clock::now).await
+    }
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Does the same as [`Self::open`] with another provider and another clock, which returns seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn with(
+        store: S,
+        rights: Arc<dyn Rights>,
+        audit: AuditLog,
+        crypto: C,
+        clock: fn() -> u64,
+    ) -> Result<Self, DelegationError> {
+        let delegations = Self {
+            store,
+            rights,
+            audit,
+            crypto: Mutex::new(crypto),
+            clock,
+            registry: RwLock::default(),
+            made: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+            due: Mutex::default(),
+            work: Notify::new(),
+            counts: Mutex::default(),
+        };
+        delegations.load().await?;
+        Ok(delegations)
+    }
+
+    async fn load(&self) -> Result<(), DelegationError> {
+        self.each(rows::DEVICES, |entry| {
+            let name = name_of(entry).ok_or("it names no device")?;
+            let known = Known::read(name, entry)?;
+            self.registry_mut(|registry| registry.add::<C>(known));
+            Ok(())
+        })
+        .await?;
+        self.each(rows::REFUSED, |entry| self.load_refused(entry)).await?;
+        self.each(rows::NUMBERS, |entry| self.load_numbers(entry)).await?;
+        self.registry(|registry| registry.after(None).for_each(|device| self.wake(device)));
+        Ok(())
+    }
+
+    /// Calls `take` for each row of a kind.
+    pub(super) async fn each(
+        &self,
+        prefix: &str,
+        mut take: impl FnMut(&Entry) -> Result<(), String>,
+    ) -> Result<(), DelegationError> {
+        let mut scan = Some(Scan::of(prefix, PAGE));
+        while let Some(next) = scan {
+            let page = self.store.scan(next.clone()).await?;
+            for entry in &page.entries {
+                take(entry).map_err(|why| fault(&entry.key, why))?;
+            }
+            scan = next.following(&page);
+        }
+        Ok(())
+    }
+
+    fn load_refused(&self, entry: &Entry) -> Result<(), String> {
+        let parts = rows::parts(&entry.key, rows::REFUSED);
+        let (name, tag, last) = parts.ok_or("it names no connection")?;
+        let number = rows::number(last).ok_or("it names no connection")?;
+        let row: RefusedRow = rows::read(&entry.value)?;
+        if let Some(device) = self.named(name) {
+            let mut state = device.state();
+            match [state.tag, state.tag_before].contains(&Some(tag)) {
+                true => drop(state.refused.entry(tag).or_default().insert(number, row.told)),
+                false => state.is_littered = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the epochs whose numbers a backup moved: later revocations are lost, so that no connection of them continues.
+    fn load_numbers(&self, entry: &Entry) -> Result<(), String> {
+        let parts = rows::parts(&entry.key, rows::NUMBERS);
+        let (name, tag, _) = parts.filter(|(.., last)| Purpose::of(last).is_some()).ok_or("it names no numbers")?;
+        let Value::Number(number) = entry.value else { return Err("it is no number".to_owned()) };
+        if let Some(device) = self.named(name) {
+            note_numbers::<C>(&mut device.state(), tag, is_restored(number));
+        }
+        Ok(())
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    pub(super) fn crypto(&self) -> MutexGuard<'_, C> {
+        self.crypto.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
+        read(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn registry_mut<T>(&self, write: impl FnOnce(&mut Registry) -> T) -> T {
+        write(&mut self.registry.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Device>> {
+        self.registry(|registry| registry.named(name))
+    }
+
+    pub(super) fn known(&self, name: &str) -> Result<Arc<Device>, DelegationError> {
+        self.named(name).ok_or_else(|| DelegationError::NoDevice(name.to_owned()))
+    }
+
+    pub(super) fn made(&self) -> MutexGuard<'_, VecDeque<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that there is work for a device.
+    pub(super) fn wake(&self, device: &Device) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(device.id);
+        self.work.notify_one();
+    }
+
+    /// Takes the devices for which there is work.
+    pub(super) fn take_due(&self) -> Vec<Arc<Device>> {
+        let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
+        self.registry(|registry| due.into_iter().filter_map(|id| registry.numbered(id)).collect())
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut DelegationCounts) -> &mut u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = count(&mut counts);
+        *count = count.saturating_add(1);
+    }
+
+    /// The counts since the start.
+    pub fn counts(&self) -> DelegationCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes that numbers of this epoch are in the store, and if a backup moved them.
+pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, restored: bool) {
+    if Some(tag) == state.tag && restored {
+        state.is_restored();
+    } else if !state.known.tags::<C>().contains(&Some(tag)) {
+        state.is_littered = true;
+    }
+}
+
+/// The name at the end of the key of a device.
+fn name_of(entry: &Entry) -> Option<&str> {
+    std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::DEVICES)
+}
+
+pub(super) fn fault(key: &[u8], why: String) -> DelegationError {
+    DelegationError::Fault { key: String::from_utf8_lossy(key).into_owned(), why }
+}

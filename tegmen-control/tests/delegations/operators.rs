@@ -1,0 +1,164 @@
+//! The devices and connections, as operators see and change them.
+
+use crate::recorder::Seals;
+use crate::world::{LAMP, Scene, ask, config, imprinted, lamp, next_epoch, open, renew, server, settle, ticket, wait};
+use tegmen_control::delegation::{Carrier, ConnectionId, DelegationError, DeviceConfig};
+use tegmen_delegation::Refused;
+use tegmen_store::store::Scan;
+use tegmen_store::{Store, Value};
+
+#[test]
+fn a_device_is_imprinted_under_one_name_and_comes_back_after_a_restart() {
+    let scene = Scene::new("imprint");
+    let seals = Seals::default();
+    let first = server(&scene, scene.database(), &seals);
+    let mut device = imprinted(&first);
+    assert!(matches!(wait(first.imprint(LAMP, config(), "root")), Err(DelegationError::NameTaken(_))));
+    let report = first.show(LAMP).unwrap();
+    assert_eq!((report.epoch, report.before, report.pending, report.reset.as_deref()), (1, None, None, None));
+    assert_eq!(first.list(None, 10), std::slice::from_ref(&report));
+    assert!(first.list(Some(LAMP), 10).is_empty());
+    assert!(matches!(first.show("other"), Err(DelegationError::NoDevice(_))));
+    drop(first);
+    let again = server(&scene, scene.database(), &seals);
+    settle(&again);
+    assert_eq!(again.show(LAMP).unwrap(), report);
+    assert!(open(&mut device, &ticket(&again, "writer").unwrap()).is_ok());
+}
+
+#[test]
+fn rows_with_keys_are_sealed() {
+    let scene = Scene::new("sealed");
+    let database = scene.database();
+    let server = server(&scene, database.clone(), &Seals::default());
+    let mut device = imprinted(&server);
+    ask(&server, &mut device);
+    let page = database.scan(Scan::of("delegation/device/", 10)).wait().unwrap();
+    assert_eq!(page.entries.len(), 1);
+    assert!(page.entries.iter().all(|entry| matches!(entry.value, Value::Secret(_))));
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_refused() {
+    let scene = Scene::new("refused");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let scopes = |scopes: Vec<Vec<String>>| DeviceConfig { scopes, ..config() };
+    let cases = [
+        ("", config()),
+        ("Lamp", config()),
+        ("lamp/1", config()),
+        ("lamp..example", config()),
+        (LAMP, DeviceConfig { address: "[fd00::1]:0".parse().unwrap(), ..config() }),
+        (LAMP, DeviceConfig { address: "[ff02::1]:5684".parse().unwrap(), ..config() }),
+        (LAMP, DeviceConfig { places: 0, ..config() }),
+        (LAMP, DeviceConfig { lifetime: 0, ..config() }),
+        (LAMP, DeviceConfig { lifetime: u32::MAX, ..config() }),
+        (LAMP, scopes(Vec::new())),
+        (LAMP, scopes(vec![Vec::new()])),
+        (LAMP, scopes(vec![vec!["GET".to_owned()]])),
+        (LAMP, scopes(vec![vec!["GET /".to_owned()]; 257])),
+    ];
+    for (name, config) in cases {
+        let refused = wait(server.imprint(name, config.clone(), "root"));
+        assert!(matches!(refused, Err(DelegationError::Config(_))), "{name} {config:?}");
+    }
+    assert!(server.list(None, 10).is_empty());
+}
+
+#[test]
+fn connections_come_in_pages() {
+    let scene = Scene::new("pages");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let tickets: Vec<_> = (0..5).map(|peer| ticket(&server, &format!("reader-{peer}")).unwrap()).collect();
+    next_epoch(&server, &mut device);
+    renew(&server, &tickets[3]).unwrap();
+    settle(&server);
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = wait(server.connections(LAMP, after, 2)).unwrap();
+        assert!(page.connections.len() <= 2);
+        all.extend(page.connections);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let ids: Vec<_> = all.iter().map(|connection| (connection.id.epoch, connection.id.number)).collect();
+    assert_eq!(ids, [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 32_768)]);
+    assert_eq!(all[5].of, Some(ConnectionId { epoch: 1, number: 3 }));
+    assert!(all.iter().all(|connection| connection.carrier == Carrier::Ticket && !connection.revoked));
+    assert_eq!(all[0].peer, "reader-0");
+    let preview = wait(server.preview_reset(LAMP)).unwrap();
+    assert_eq!((preview.epoch, preview.return_by_ticket, preview.end_unreturned, preview.end), (2, 1, 4, 0));
+    // The next epoch ends those whose peers have not returned.
+    next_epoch(&server, &mut device);
+    settle(&server);
+    assert_eq!(wait(server.connections(LAMP, None, 100)).unwrap().connections.len(), 1);
+}
+
+#[test]
+fn rows_of_epochs_that_are_over_go() {
+    let scene = Scene::new("over");
+    let database = scene.database();
+    let server = server(&scene, database.clone(), &Seals::default());
+    let mut device = imprinted(&server);
+    for _ in 0..5 {
+        ticket(&server, "writer").unwrap();
+        settle(&server);
+        let number = wait(server.connections(LAMP, None, 100)).unwrap().connections.last().unwrap().id;
+        wait(server.revoke(LAMP, number, "root")).unwrap();
+        next_epoch(&server, &mut device);
+        settle(&server);
+    }
+    let count = |prefix: &str| database.scan(Scan::of(prefix, 1000)).wait().unwrap().entries.len();
+    assert_eq!(count("delegation/connection/"), 1, "that of the epoch before");
+    assert_eq!(count("delegation/refused/"), 1);
+    assert_eq!(count("delegation/number/"), 4);
+}
+
+#[test]
+fn other_scopes_end_the_connections_of_the_ones_before() {
+    let scene = Scene::new("scopes");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let ticket = ticket(&server, "reader-1").unwrap();
+    let same = DeviceConfig { lifetime: 60, ..config() };
+    wait(server.configure(LAMP, same, "root")).unwrap();
+    assert_eq!(server.show(LAMP).unwrap().reset, None);
+    let scopes = config().scopes.into_iter().rev().collect();
+    wait(server.configure(LAMP, DeviceConfig { scopes, ..config() }, "root")).unwrap();
+    assert_eq!(server.show(LAMP).unwrap().reset.as_deref(), Some("root"));
+    next_epoch(&server, &mut device);
+    assert!(renew(&server, &ticket).is_none(), "the index of its scope has another meaning");
+}
+
+#[test]
+fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
+    let scene = Scene::new("drill");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let (first, second) = (ticket(&server, "writer").unwrap(), ticket(&server, "reader-1").unwrap());
+    next_epoch(&server, &mut device);
+    renew(&server, &first).unwrap();
+    assert!(matches!(wait(server.server_compromised(&["other"], "root")), Err(DelegationError::NoDevice(_))));
+    let reachable = wait(server.server_compromised(&[LAMP], "root")).unwrap();
+    let [lamp_of] = reachable.as_slice() else { panic!("one device") };
+    let peers: Vec<_> = lamp_of.connections.iter().map(|connection| connection.peer.as_str()).collect();
+    assert_eq!((lamp_of.device.as_str(), peers.as_slice()), (LAMP, ["writer", "reader-1", ""].as_slice()));
+    assert_eq!(server.show(LAMP).unwrap().epoch, 0);
+    assert!(renew(&server, &second).is_none() && ticket(&server, "writer").is_none());
+    let mut device = lamp(&lamp_of.key);
+    next_epoch(&server, &mut device);
+    settle(&server);
+    assert!(renew(&server, &second).is_none());
+    assert_eq!(
+        open(&mut device, &second).unwrap_err(),
+        Refused::Unknown,
+        "the epoch has the same number and another key"
+    );
+    assert!(open(&mut device, &ticket(&server, "writer").unwrap()).is_ok());
+    assert!(wait(server.connections(LAMP, None, 10)).unwrap().connections.is_empty(), "its row waits");
+    settle(&server);
+    assert_eq!(wait(server.connections(LAMP, None, 10)).unwrap().connections.len(), 1);
+}

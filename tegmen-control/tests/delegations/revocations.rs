@@ -1,0 +1,122 @@
+//! Revocations, with the connections that a connection was and became.
+
+use crate::recorder::Seals;
+use crate::world::{LAMP, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};
+use tegmen_control::delegation::{ConnectionId, DelegationError};
+use tegmen_delegation::Refused;
+use tegmen_store::Store;
+
+fn id(epoch: u16, number: u32) -> ConnectionId {
+    ConnectionId { epoch, number }
+}
+
+fn revoke<S: Store>(server: &Server<S>, id: ConnectionId) -> (Vec<ConnectionId>, bool) {
+    let revoked = wait(server.revoke(LAMP, id, "root")).unwrap();
+    (revoked.connections, revoked.by_reset)
+}
+
+#[test]
+fn a_device_refuses_a_revoked_connection_once_it_is_told() {
+    let scene = Scene::new("told");
+    let seals = Seals::default();
+    let first = server(&scene, scene.database(), &seals);
+    let mut device = imprinted(&first);
+    let ticket = ticket(&first, "writer").unwrap();
+    assert_eq!(revoke(&first, id(1, 0)), (vec![id(1, 0)], false));
+    assert_eq!(revoke(&first, id(1, 0)), (vec![id(1, 0)], false), "it is revoked already");
+    drop(first);
+    let again = server(&scene, scene.database(), &seals);
+    assert_eq!(again.to_refuse(LAMP).unwrap(), [id(1, 0)], "a restart forgets nothing");
+    device.refuse(0).unwrap();
+    assert_eq!(open(&mut device, &ticket).unwrap_err(), Refused::Revoked);
+    wait(again.refused_by_device(LAMP, id(1, 0))).unwrap();
+    assert!(again.to_refuse(LAMP).unwrap().is_empty());
+    assert_eq!(again.show(LAMP).unwrap().refused, 1);
+    drop(again);
+    let third = server(&scene, scene.database(), &seals);
+    assert!(third.to_refuse(LAMP).unwrap().is_empty());
+    assert_eq!(third.show(LAMP).unwrap().refused, 1);
+}
+
+#[test]
+fn a_revocation_covers_the_connection_in_both_epochs() {
+    for by_old in [true, false] {
+        let scene = Scene::new(&format!("both-{by_old}"));
+        let server = server(&scene, scene.database(), &Seals::default());
+        let mut device = imprinted(&server);
+        let (first, other) = (ticket(&server, "writer").unwrap(), ticket(&server, "writer").unwrap());
+        next_epoch(&server, &mut device);
+        renew(&server, &first).unwrap();
+        renew(&server, &first).unwrap();
+        let named = if by_old { id(1, 0) } else { id(2, 32_769) };
+        assert_eq!(revoke(&server, named), (vec![id(1, 0), id(2, 32_768), id(2, 32_769)], false));
+        assert!(renew(&server, &first).is_none());
+        assert!(renew(&server, &other).is_some());
+        assert_eq!(server.to_refuse(LAMP).unwrap(), [id(2, 32_768), id(2, 32_769)]);
+    }
+}
+
+#[test]
+fn a_full_list_begins_an_epoch_and_refuses_no_revocation() {
+    let scene = Scene::new("full");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let tickets: Vec<_> = (0..6).map(|_| ticket(&server, "writer").unwrap()).collect();
+    for number in 0..5 {
+        assert_eq!(revoke(&server, id(1, number)).1, number >= 4, "the device has four places");
+    }
+    assert_eq!(server.show(LAMP).unwrap().reset.as_deref(), Some("the list of the device is full"));
+    next_epoch(&server, &mut device);
+    assert!(tickets[..5].iter().all(|ticket| renew(&server, ticket).is_none()));
+    assert!(renew(&server, &tickets[5]).is_some());
+    assert_eq!(server.show(LAMP).unwrap().refused, 0);
+}
+
+#[test]
+fn numbers_of_a_killed_server_can_be_revoked() {
+    let scene = Scene::new("unaccounted");
+    let seals = Seals::default();
+    let first = server(&scene, scene.database(), &seals);
+    let mut device = imprinted(&first);
+    let lost = ticket(&first, "writer").unwrap();
+    assert!(wait(first.unaccounted(LAMP)).unwrap().is_empty());
+    // It is killed before the row is written.
+    drop(first);
+    let again = server(&scene, scene.database(), &seals);
+    settle(&again);
+    let unaccounted = wait(again.unaccounted(LAMP)).unwrap();
+    assert_eq!(unaccounted.len(), 512, "a block of each kind");
+    let number = open(&mut device, &lost).unwrap().0.number;
+    assert!(unaccounted.contains(&id(1, number)));
+    assert_eq!(revoke(&again, id(1, number)), (vec![id(1, number)], false));
+    next_epoch(&again, &mut device);
+    assert!(renew(&again, &lost).is_none());
+    let unknown = [id(1, 4000), id(2, 4000), id(3, 0)];
+    for unknown in unknown {
+        let refused = wait(again.revoke(LAMP, unknown, "root"));
+        assert!(matches!(refused, Err(DelegationError::NoConnection { .. })), "{unknown}");
+    }
+}
+
+#[test]
+fn a_copy_that_a_killed_server_gave_ends_with_the_connection() {
+    for by_old in [true, false] {
+        let scene = Scene::new(&format!("copy-{by_old}"));
+        let seals = Seals::default();
+        let first = server(&scene, scene.database(), &seals);
+        let mut device = imprinted(&first);
+        let ticket = ticket(&first, "writer").unwrap();
+        next_epoch(&first, &mut device);
+        let copy = renew(&first, &ticket).unwrap();
+        // It is killed before the row of the copy is written.
+        drop(first);
+        let again = server(&scene, scene.database(), &seals);
+        settle(&again);
+        let named = if by_old { id(1, 0) } else { id(2, open(&mut device, &copy).unwrap().0.number) };
+        assert!(revoke(&again, named).1, "the device learns it by the next epoch");
+        assert!(renew(&again, &ticket).is_none());
+        next_epoch(&again, &mut device);
+        assert!(renew(&again, &copy).is_none() && renew(&again, &ticket).is_none());
+        assert!(open(&mut device, &copy).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! A server of delegated sessions, a device of it, and peers.
+
+pub(crate) use crate::disk::{Counting, Moment, Scene, wait};
+use crate::recorder::{Recording, Seals};
+use std::cell::Cell;
+use std::sync::Arc;
+use tegmen::buf::Writer;
+use tegmen::dtls::{CipherSuite, MASTER_LEN, SessionState};
+use tegmen::identity::Principal;
+use tegmen_base::secret::Secret;
+use tegmen_base::time::Instant;
+use tegmen_coap::Rule;
+use tegmen_control::access::policy::{Party, Policy, TestedPolicy};
+use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::delegation::{Delegations, DeviceConfig, NextEpoch, Rights};
+use tegmen_delegation::{
+    Connection, Delegation, Device, DeviceKey, Epoch, LONGEST_TICKET, Memory, Refused, Stored, Ticket,
+};
+use tegmen_store::Store;
+use tegmen_trust::provider::HostCrypto;
+use tegmen_trust::x509::signer::SoftwareKey;
+
+/// The device of the tests.
+pub(crate) const LAMP: &str = "lamp.example";
+const START: Instant = Instant::from_micros(1_000_000);
+/// The time at which each test begins, in seconds since 1970.
+pub(crate) const TIME: u64 = 1_800_000_000;
+
+thread_local! {
+    static NOW: Cell<u64> = const { Cell::new(TIME) };
+}
+
+fn clock() -> u64 {
+    NOW.get()
+}
+
+/// Lets time pass for the server.
+pub(crate) fn pass(seconds: u64) {
+    NOW.set(NOW.get() + seconds);
+}
+
+const POLICY: &str = r#"
+[[rule]]
+subject = ["reader-*", "writer"]
+publisher = "tag:lamp"
+allow = "read /*"
+
+[[rule]]
+subject = "writer"
+publisher = "tag:lamp"
+allow = "PUT /light"
+
+[[rule]]
+subject = "reader-9"
+publisher = "*"
+deny = "GET /light"
+
+[[test]]
+subject = "writer"
+publisher = ["lamp.example", "tag:lamp"]
+request = "PUT /light"
+expect = "allow"
+"#;
+
+struct OnePolicy(TestedPolicy);
+
+impl Rights for OnePolicy {
+    fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
+        rules.iter().all(|rule| self.0.allows_all(&Party::named(peer), device, rule))
+    }
+}
+
+/// A device that anybody may write gets the scope 0, one that anybody may read the scope 1.
+pub(crate) fn config() -> DeviceConfig {
+    let scopes = [vec!["GET /light".to_owned(), "PUT /light".to_owned()], vec!["GET /light".to_owned()]];
+    DeviceConfig {
+        tags: vec!["lamp".to_owned()],
+        address: "[fd00::1]:5684".parse().unwrap(),
+        scopes: scopes.into(),
+        places: 4,
+        lifetime: 3600,
+    }
+}
+
+pub(crate) type Server<S> = Delegations<S, Recording>;
+
+/// Opens the server on a store.
+pub(crate) fn server<S: Store>(scene: &Scene, store: S, seals: &Seals) -> Server<S> {
+    let signer = SoftwareKey::from_pem(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
+    let log = scene.0.join(format!("audit-{}", rand()));
+    let audit = AuditLog::open(&log, Arc::new(signer), AuditBounds::default()).unwrap();
+    let rights = OnePolicy(Policy::parse("policy.toml", POLICY).unwrap().tested().unwrap());
+    let crypto = Recording::new(seals, HostCrypto::from_os().unwrap());
+    wait(Delegations::with(store, Arc::new(rights), audit, crypto, clock)).unwrap()
+}
+
+fn rand() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+fn secret() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).unwrap();
+    bytes
+}
+
+/// Memory that never fails.
+pub(crate) struct Ram;
+
+impl Memory for Ram {
+    type Error = ();
+
+    fn keep_epoch(&mut self, _: &Epoch) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn keep_refused(&mut self, _: u16, _: u32) -> Result<(), ()> {
+        Ok(())
+    }
+}
+
+pub(crate) type Lamp = Device<Ram, 4, 2, 64>;
+
+/// A device with this device key.
+pub(crate) fn lamp(key: &Secret<32>) -> Lamp {
+    let epoch = Epoch::first(DeviceKey(Secret::new(*key.expose())));
+    let mut device = Device::new(Ram, Stored { epoch, refused: &[] }).unwrap();
+    device.set_time(START, u32::try_from(clock()).unwrap());
+    device
+}
+
+/// A session of server and device, in which the device is asked to begin the next epoch.
+pub(crate) fn ask<S: Store>(server: &Server<S>, device: &mut Lamp) -> NextEpoch {
+    let exported = Secret::new(secret());
+    let next = wait(server.begin_epoch(LAMP, &exported)).unwrap();
+    device.begin_epoch::<HostCrypto>(next.number, &exported, &next.check).unwrap();
+    next
+}
+
+/// A whole reset, and the first numbers of the epoch.
+pub(crate) fn next_epoch<S: Store>(server: &Server<S>, device: &mut Lamp) {
+    let next = ask(server, device);
+    wait(server.epoch_begun(LAMP, next)).unwrap();
+    settle(server);
+}
+
+pub(crate) fn settle<S: Store>(server: &Server<S>) {
+    wait(server.settle()).unwrap();
+}
+
+/// An imprinted device in epoch 1.
+pub(crate) fn imprinted<S: Store>(server: &Server<S>) -> Lamp {
+    let mut device = lamp(&wait(server.imprint(LAMP, config(), "root")).unwrap());
+    next_epoch(server, &mut device);
+    device
+}
+
+/// A session that a peer opened at the server with a certificate.
+pub(crate) fn session() -> SessionState {
+    let mut master = [0; MASTER_LEN];
+    getrandom::fill(&mut master).unwrap();
+    let cipher_suite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
+    SessionState { cipher_suite, master: Secret::new(master), principal: Principal::NOBODY, since: None }
+}
+
+/// Seals a ticket for a session.
+pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<&str>, session: &SessionState) -> Option<Vec<u8>> {
+    let device = server.device(LAMP.as_bytes())?;
+    let mut room = [0; LONGEST_TICKET];
+    let mut ticket = Writer::new(&mut room);
+    server.seal_ticket(device, peer, session, &mut ticket)?;
+    Some(ticket.written().to_vec())
+}
+
+/// A peer authenticates itself, and gets a ticket.
+pub(crate) fn ticket<S: Store>(server: &Server<S>, peer: &str) -> Option<Vec<u8>> {
+    seal(server, Some(peer), &session())
+}
+
+/// A peer returns with a ticket, and gets another one.
+pub(crate) fn renew<S: Store>(server: &Server<S>, ticket: &[u8]) -> Option<Vec<u8>> {
+    let found = server.open_ticket(server.device(LAMP.as_bytes())?, ticket)?;
+    assert!(found.renew);
+    seal(server, None, &found.session)
+}
+
+/// Opens a ticket at the device.
+pub(crate) fn open(device: &mut Lamp, ticket: &[u8]) -> Result<(Connection, Delegation), Refused> {
+    let delegation = device.open(START, &mut HostCrypto::from_os().unwrap(), Ticket(ticket))?;
+    Ok((delegation.connection().unwrap(), delegation))
+}
