@@ -5,6 +5,7 @@
 //! * [`client`] asks.
 //! * [`contexts`] are what OSCORE needs, on disk.
 //! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
+//! * [`delegate`] lets a server open sessions in the name of devices, and a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
 //! * [`state`] is what of sessions and contexts must not go back, kept over restarts.
 //! * [`formats`], [`senml`] and [`problem`] read and write what is said.
@@ -22,6 +23,7 @@ pub mod client;
 pub mod clock;
 pub mod contexts;
 pub mod controller;
+pub mod delegate;
 mod etag;
 pub mod exchange_pool;
 pub mod exporter;

@@ -1,0 +1,55 @@
+//! Sessions that a server opens or resumes in the name of devices (see the crate `tegmen-delegation`).
+//!
+//! A delegation server answers for many devices, and a client chooses one by server_name (RFC 6066, section 3). The server shows
+//! the certificate of that device, and gives the client a ticket that the device opens. A device on a host has no certificate:
+//! it only opens tickets, and finds sessions that the delegation server handed over.
+
+use crate::public_keys::PublicKeys;
+use std::sync::Arc;
+use tegmen::buf::Writer;
+use tegmen::dtls::SessionState;
+
+/// The devices in whose name a server opens or resumes sessions.
+///
+/// The threads of the server call it during handshakes, so that each method must return without waiting for input or output. A
+/// device has a number other than 0. Sessions of different devices are kept apart: a ticket or an id of one device is never
+/// looked for in the name of another.
+pub trait Delegate: Send + Sync {
+    /// Returns the number of the device with this server_name, which is empty if the ClientHello has none; `None` if no device
+    /// has the name. Then the server answers in its own name.
+    fn device(&self, server_name: &[u8]) -> Option<u32>;
+
+    /// Returns the credentials of a device and its cipher suites, of which only those count that the server offers, too. Without
+    /// credentials a client can only resume a session. The server verifies clients by its own keys and not by these.
+    fn credentials(&self, device: u32) -> Option<Arc<PublicKeys>>;
+
+    /// Writes the ticket of a session into `ticket`, of up to 512 bytes. Returns for how many seconds the device takes
+    /// the ticket, or `None` if the client gets no ticket. `peer` is the name that the client proved, `None` if it proved none.
+    ///
+    /// If [`Self::open`] asked for renewal, `since` of the session is not `None`, and its principal is the principal that
+    /// `open` returned.
+    fn seal(&self, device: u32, peer: Option<&str>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32>;
+
+    /// Returns the session of a ticket; `None` if the client is not allowed to resume it. The server calls it up to twice in one handshake,
+    /// for the ClientHello without a cookie and for the ClientHello with it.
+    fn open(&self, device: u32, ticket: &[u8]) -> Option<Delegated>;
+
+    /// Returns the session with this id; `None` if the client is not allowed to resume it.
+    fn find(&self, device: u32, id: &[u8]) -> Option<Delegated>;
+
+    /// Keeps a session under an id of 32 bytes for a client without support for tickets, after its handshake. `peer` is the name
+    /// that the client proved, `None` if it proved none.
+    fn remember(&self, device: u32, peer: Option<&str>, id: &[u8], session: &SessionState);
+}
+
+/// A session that a client can resume.
+#[derive(Debug)]
+pub struct Delegated {
+    /// The session. The principal is a number of the [`Delegate`], of which the server only knows that equal numbers of one
+    /// device and one name are the same peer.
+    pub session: SessionState,
+    /// The identity of the peer in requests to the server.
+    pub peer: String,
+    /// True if the client gets a new ticket. It means nothing for a session that was found by its id.
+    pub renew: bool,
+}
