@@ -42,6 +42,7 @@ pub use image::{ask_for_image, send_image};
 pub use observation::Observation;
 pub use request::Request;
 pub use response::Response;
+pub use resumption::ResumableSession;
 
 use crate::clock;
 use crate::exporter::Exported;
@@ -290,6 +291,12 @@ impl Session {
     /// [`ClientState::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
+    }
+
+    /// Takes the means to resume the session, for another end that is to resume it. `None` unless [`ClientState::hand_over`] asks for
+    /// it, if the server gave neither a ticket nor an id, and if they were taken before.
+    pub fn take_resumable(&self) -> Option<ResumableSession> {
+        self.with(|connection| connection.entry.resumable.take())
     }
 
     /// The cipher suite of a session that began with a handshake.

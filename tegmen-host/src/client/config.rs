@@ -124,6 +124,9 @@ pub struct ClientState {
     /// Directory of sessions that the client can resume without a key exchange: by a ticket (RFC 5077) or an id, whichever
     /// the server gives. The client makes the directory if it does not exist.
     pub resume: Option<PathBuf>,
+    /// True to keep in memory the means to resume each new session, for an end that hands the session over: see
+    /// [`Session::take_resumable`](super::Session::take_resumable).
+    pub hand_over: bool,
 }
 
 /// The conduct of a client whose server ends a session, or is silent.

@@ -13,7 +13,7 @@ use super::io::Io;
 use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::places::{Arrived, Places};
-use super::resumption::ResumptionStore;
+use super::resumption::{ResumableSession, ResumptionStore};
 use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
 use crate::contexts::StoredContext;
@@ -81,6 +81,8 @@ pub(super) struct SessionEntry {
     pub(super) believed_until: Option<SystemTime>,
     pub(super) kept: Option<PersistentSession>,
     pub(super) resumption: Option<ResumptionStore>,
+    /// The means to resume the session, for its owner.
+    pub(super) resumable: Option<ResumableSession>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
     /// Keying material of the session.
@@ -126,6 +128,7 @@ impl SessionEntry {
             believed_until: None,
             kept: None,
             resumption: None,
+            resumable: None,
             resumed: false,
             cipher_suite: None,
             exported: None,
@@ -210,7 +213,7 @@ impl Connection<'_> {
         }
         (entry.peer, entry.is_proved) = (nobody(), false);
         (entry.established, entry.closed, entry.failure, entry.refusal) = (false, None, None, None);
-        entry.exported = None;
+        (entry.exported, entry.resumable) = (None, None);
         entry.is_answered();
         if let Some(oscore) = io.node.features.oscore.get_mut(entry.key) {
             oscore.forget_all();

@@ -15,7 +15,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::dtls::{CipherSuite, Keys as _, MASTER_LEN, Resumption, SessionState};
+use tegmen::dtls::{CipherSuite, Handle, Keys as _, MASTER_LEN, Resumable, Resumption, SessionState};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -26,6 +26,31 @@ pub(super) struct AcceptsTickets(pub(super) bool);
 impl Resumption for AcceptsTickets {
     fn takes_tickets(&self) -> bool {
         self.0
+    }
+}
+
+/// The means to resume a session that a handshake of this client began.
+#[derive(Debug)]
+pub struct ResumableSession {
+    /// The session with its master secret.
+    pub session: SessionState,
+    /// True for a ticket (RFC 5077), false for a session id.
+    pub is_ticket: bool,
+    /// The ticket or the id.
+    pub handle: Vec<u8>,
+    /// The time for which the server means to take it, in seconds; 0 if it is unknown.
+    pub lifetime: u32,
+}
+
+impl ResumableSession {
+    /// `None` for a session that is resumed as before.
+    pub(super) fn of(resumable: Resumable<'_>) -> Option<Self> {
+        let Resumable::With { session, handle, lifetime } = resumable else { return None };
+        let (is_ticket, bytes) = match handle {
+            Handle::Ticket(bytes) => (true, bytes),
+            Handle::Id(bytes) => (false, bytes),
+        };
+        Some(Self { session, is_ticket, handle: bytes.to_vec(), lifetime })
     }
 }
 

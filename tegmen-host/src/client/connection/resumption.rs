@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::client::ClientError;
-use crate::client::resumption::{StoredSession, seconds, since_1970};
+use crate::client::resumption::{ResumableSession, StoredSession, seconds, since_1970};
 use crate::exporter::export;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
@@ -20,6 +20,10 @@ impl Connection<'_> {
         let label = self.entry.config.export;
         self.entry.exported =
             label.and_then(|label| export::<HostCrypto, _, _>(&mut self.io.node.endpoint, self.entry.peer, label));
+        if self.entry.config.state.hand_over {
+            let resumable = self.io.node.endpoint.resumable(self.entry.peer);
+            self.entry.resumable = resumable.and_then(ResumableSession::of);
+        }
         let Some(store) = &mut self.entry.resumption else { return Ok(()) };
         if self.entry.resumed {
             self.entry.server = store.name();
