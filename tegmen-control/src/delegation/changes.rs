@@ -40,6 +40,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                     known.changed = revision;
                     device.state().adopt::<C>(known);
                     self.wake(device);
+                    if device.state().has_work() {
+                        self.want(device);
+                    }
                     return Ok(made);
                 }
                 Err(StoreError::Conflict { .. }) => {}

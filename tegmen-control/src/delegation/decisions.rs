@@ -1,6 +1,9 @@
 //! The decisions in handshakes, which wait for nothing.
 
+use super::config::NO_SCOPE;
 use super::connection::{Carrier, ConnectionId};
+use super::error::DelegationError;
+use super::handovers::Waiting;
 use super::memory::{Device, InMemory, Kept};
 use super::numbers::Purpose;
 use super::rights;
@@ -8,21 +11,23 @@ use super::rows::ConnectionRow;
 use super::server::{Delegations, Made};
 use crate::audit::{Kind, Record};
 use std::sync::Arc;
+use tegmen::address::Address;
 use tegmen::buf::Writer;
-use tegmen::dtls::{CipherSuite, Found, SessionState};
+use tegmen::dtls::{CipherSuite, Found, Handle, SessionState};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_delegation::{Connection, Delegation, LONGEST_TICKET, Ticket};
 use tegmen_store::Store;
+use zeroize::Zeroizing;
 
 /// Connections whose rows wait to be durable. While there are as many, no peer gets a session.
 const MOST_WAITING: usize = 4096;
 /// The suite that devices resume.
-const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
+pub(super) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
 
 /// The reason why a peer gets no session with a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum NotGiven {
+pub(super) enum NotGiven {
     Disabled,
     NoEpoch,
     Suite,
@@ -36,7 +41,7 @@ enum NotGiven {
 
 impl NotGiven {
     /// The stable code.
-    const fn code(self) -> &'static str {
+    pub(super) const fn code(self) -> &'static str {
         match self {
             Self::Disabled => "device-disabled",
             Self::NoEpoch => "no-epoch",
@@ -52,9 +57,9 @@ impl NotGiven {
 }
 
 /// A session for a device.
-struct Given {
-    delegation: Delegation,
-    id: ConnectionId,
+pub(super) struct Given {
+    pub(super) delegation: Delegation,
+    pub(super) id: ConnectionId,
     row: ConnectionRow,
 }
 
@@ -84,14 +89,23 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
         let device = self.registry(|registry| registry.numbered(device))?;
-        let sealed = self.give(&device, peer, session, Carrier::Ticket, |state, given| {
-            let mut room = [0; LONGEST_TICKET];
-            let sealed = state.issuer.seal(&mut *self.crypto(), &given.delegation, &mut room);
-            sealed.ok().and_then(|sealed| ticket.put(sealed.0).ok())
-        });
+        let sealed =
+            self.give(&device, peer, session, Carrier::Ticket, |state, given| self.seal_into(state, given, ticket));
         let given = self.report(&device, peer, sealed)?;
         self.count(|counts| if given.row.of.is_some() { &mut counts.reissued } else { &mut counts.sealed });
         Some(given.delegation.expires.saturating_sub(self.seconds()))
+    }
+
+    /// Seals the ticket of a session that the device is given.
+    pub(super) fn seal_into(
+        &self,
+        state: &mut InMemory,
+        given: &Given,
+        ticket: &mut Writer<'_>,
+    ) -> Result<(), NotGiven> {
+        let mut room = [0; LONGEST_TICKET];
+        let sealed = state.issuer.seal(&mut *self.crypto(), &given.delegation, &mut room);
+        sealed.and_then(|sealed| ticket.put(sealed.0)).map_err(|_| NotGiven::NotSealed)
     }
 
     /// Opens a ticket of the epoch before, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
@@ -122,18 +136,18 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Some(SessionState { principal: old.principal(), ..session })
     }
 
-    fn seconds(&self) -> u32 {
+    pub(super) fn seconds(&self) -> u32 {
         u32::try_from(self.now()).unwrap_or(u32::MAX)
     }
 
-    /// Gives a peer a session with a device. `carry` makes the means by which the session comes to the device; `None` if it cannot.
-    fn give(
+    /// Gives a peer a session with a device. `carry` makes the means by which the session comes to the device.
+    pub(super) fn give(
         &self,
         device: &Arc<Device>,
         peer: Option<&str>,
         session: &SessionState,
         carrier: Carrier,
-        carry: impl FnOnce(&mut InMemory, &Given) -> Option<()>,
+        carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
     ) -> Result<Given, NotGiven> {
         let state = &mut *device.state();
         if !state.is_usable() {
@@ -149,12 +163,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
         let returned = Connection::of(session.principal).and_then(|old| state.take_returning(old, &session.master));
         let given = match returned {
-            Some(kept) => self.give_again(state, (peer, kept), session, carrier)?,
+            Some(kept) => self.give_again(state, kept, session, carrier)?,
             None => self.give_new(state, peer.ok_or(NotGiven::NoPeer)?, session, carrier)?,
         };
-        carry(state, &given).ok_or(NotGiven::NotSealed)?;
+        carry(state, &given)?;
         state.unwritten.insert(given.id.number);
-        let made = Made { device: Arc::clone(device), tag, number: given.id.number, row: given.row.clone() };
+        let of = given.row.of.zip(state.tag_before).map(|(number, tag)| (tag, number));
+        let made = Made { device: Arc::clone(device), tag, number: given.id.number, of, row: given.row.clone() };
         self.made().push_back(made);
         self.work.notify_one();
         Ok(given)
@@ -168,7 +183,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         carrier: Carrier,
     ) -> Result<Given, NotGiven> {
         let (party, config) = (state.known.party.party(), &state.known.config);
-        let scope = rights::scope(&*self.rights, peer, &party, config).ok_or(NotGiven::NoRights)?;
+        let scope = rights::scope(&*self.rights, peer, &party, config);
+        // A peer that the device opens a session with needs no rights at the device.
+        let scope = scope.or((carrier == Carrier::Device).then_some(NO_SCOPE)).ok_or(NotGiven::NoRights)?;
         let since = session.since.unwrap_or_else(|| self.seconds());
         let expires = since.saturating_add(config.lifetime);
         let connection = take(state, Purpose::New, scope)?;
@@ -186,7 +203,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     fn give_again(
         &self,
         state: &mut InMemory,
-        (peer, kept): (Option<&str>, Kept),
+        kept: Kept,
         session: &SessionState,
         carrier: Carrier,
     ) -> Result<Given, NotGiven> {
@@ -195,13 +212,26 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             return Err(NotGiven::NoRights);
         }
         let connection = take(state, Purpose::Again, old.scope)?;
-        let (peer, carrier) = (peer.unwrap_or_default().to_owned(), carrier.word().to_owned());
+        // The row of the connection before has the name of the peer, and this row gets it from there.
+        let (peer, carrier) = (String::new(), carrier.word().to_owned());
         let row = ConnectionRow { peer, scope: old.scope, since, expires, carrier, of: Some(old.number) };
         Ok(given(state, connection, session, row))
     }
 
+    /// The session that a device was given, with the reason if there is none.
+    pub(super) fn given_to(
+        &self,
+        device: &Device,
+        peer: &str,
+        given: Result<Given, NotGiven>,
+    ) -> Result<Given, DelegationError> {
+        let code = given.as_ref().err().map_or("", |reason| reason.code());
+        let none = || DelegationError::NotGiven { device: device.name.clone(), peer: peer.to_owned(), code };
+        self.report(device, Some(peer), given).ok_or_else(none)
+    }
+
     /// Records the outcome.
-    fn report(&self, device: &Device, peer: Option<&str>, given: Result<Given, NotGiven>) -> Option<Given> {
+    pub(super) fn report(&self, device: &Device, peer: Option<&str>, given: Result<Given, NotGiven>) -> Option<Given> {
         let who = peer.unwrap_or_default();
         match given {
             Ok(given) => {
@@ -212,6 +242,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 if device.state().free(Purpose::of_number(id.number)).is_low() {
                     self.wake(device);
                 }
+                self.want_if_unheard(device);
                 Some(given)
             }
             Err(reason) => {
@@ -231,6 +262,32 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             }
         }
     }
+}
+
+/// Puts a session into the queue of its device, which opens it if `peer` is the address of the other end.
+pub(super) fn hand_over(
+    state: &mut InMemory,
+    given: &Given,
+    handle: Handle<'_>,
+    peer: Option<Address>,
+) -> Result<(), NotGiven> {
+    if state.handovers.is_full() {
+        return Err(NotGiven::TooManyWait);
+    }
+    let (is_ticket, bytes) = match handle {
+        Handle::Ticket(bytes) => (true, bytes),
+        Handle::Id(bytes) => (false, bytes),
+    };
+    state.handovers.push(Waiting {
+        tag: state.tag.ok_or(NotGiven::NoEpoch)?,
+        number: given.id.number,
+        expires: given.delegation.expires,
+        state: given.delegation.state().map_err(|_| NotGiven::NotSealed)?,
+        is_ticket,
+        handle: Zeroizing::new(bytes.to_vec()),
+        peer,
+    });
+    Ok(())
 }
 
 fn take(state: &mut InMemory, purpose: Purpose, scope: u8) -> Result<Connection, NotGiven> {

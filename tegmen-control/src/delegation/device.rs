@@ -101,6 +101,11 @@ impl Known {
         [of(&self.present), self.pending.as_ref().and_then(of), self.before.as_ref().and_then(of)]
     }
 
+    /// True if the device is to begin the next epoch, or may have begun it.
+    pub(super) const fn is_next_due(&self) -> bool {
+        !self.present.has_tickets() || self.reset.is_some() || self.pending.is_some()
+    }
+
     /// Reads the row of the device of this name; the fault if it is none.
     pub(super) fn read(name: &str, entry: &Entry) -> Result<Self, String> {
         let Value::Secret(bytes) = &entry.value else { return Err("it is not sealed".to_owned()) };
@@ -158,10 +163,14 @@ pub(super) fn without_key(epoch: &Epoch) -> Epoch {
     Epoch { key: DeviceKey(Secret::zeroed()), ..copy(epoch) }
 }
 
+pub(super) const fn copy_key(key: &DeviceKey) -> DeviceKey {
+    DeviceKey(Secret::new(*key.0.expose()))
+}
+
 pub(super) fn copy(epoch: &Epoch) -> Epoch {
     Epoch {
         number: epoch.number,
-        key: DeviceKey(Secret::new(*epoch.key.0.expose())),
+        key: copy_key(&epoch.key),
         tickets: TicketKey(Secret::new(*epoch.tickets.0.expose())),
     }
 }

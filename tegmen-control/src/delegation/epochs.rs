@@ -8,8 +8,8 @@ use super::rows;
 use super::server::Delegations;
 use std::collections::BTreeSet;
 use tegmen_base::crypto::Crypto;
-use tegmen_base::secret::Secret;
-use tegmen_delegation::{CHECK_LEN, PSK_LEN};
+use tegmen_base::secret::{Secret, same};
+use tegmen_delegation::{CHECK_LEN, DeviceKey, PSK_LEN};
 use tegmen_store::{Revision, Store, Transaction, Value};
 
 /// An epoch that the device is asked to begin.
@@ -88,9 +88,23 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// [`DelegationError::NoDevice`], [`DelegationError::NoMoreEpochs`], [`DelegationError::Changed`] or
     /// [`DelegationError::Store`].
     pub async fn begin_epoch(&self, name: &str, exported: &Secret<PSK_LEN>) -> Result<NextEpoch, DelegationError> {
+        self.begin_epoch_under(name, exported, None).await
+    }
+
+    /// Does the same, if `key` is still the device key of the present epoch.
+    pub(super) async fn begin_epoch_under(
+        &self,
+        name: &str,
+        exported: &Secret<PSK_LEN>,
+        key: Option<&DeviceKey>,
+    ) -> Result<NextEpoch, DelegationError> {
         let device = self.known(name)?;
         let next = self
             .change(&device, |known| {
+                let is_other = |key: &DeviceKey| !same(key.0.expose(), known.present.key.0.expose());
+                if key.is_some_and(is_other) {
+                    return Err(DelegationError::Outdated(name.to_owned()));
+                }
                 let next = known.present.next::<C>(exported);
                 let next = next.ok_or_else(|| DelegationError::NoMoreEpochs(name.to_owned()))?;
                 let (number, check) = (next.number, next.check::<C>());
@@ -125,6 +139,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Ok(((), Transaction::default()))
         })
         .await?;
+        self.count(|counts| &mut counts.epochs);
         let message = format!("the device {name} begins the epoch {}", epoch.number);
         self.write_or_note(true, "", "epoch-begun", message).await
     }

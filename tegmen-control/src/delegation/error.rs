@@ -32,6 +32,32 @@ pub enum DelegationError {
     /// No epoch waits for the acknowledgement of the device.
     #[error("the device {0} has no epoch that waits: begin one")]
     NoPending(String),
+    /// The device is not as the operator assumes.
+    #[error("the device {0} was changed meanwhile: show it, and decide again")]
+    Outdated(String),
+    /// A peer gets no session with a device.
+    #[error("{peer} gets no session with the device {device} ({code}): see the audit log, and the policy")]
+    NotGiven {
+        /// The name of the device.
+        device: String,
+        /// The name of the peer.
+        peer: String,
+        /// The stable code of the reason.
+        code: &'static str,
+    },
+    /// A server elsewhere opens no session with a device.
+    #[error("the device {device} has no session with {remote}: {why}")]
+    Remote {
+        /// The name of the device.
+        device: String,
+        /// The address of the server.
+        remote: std::net::SocketAddr,
+        /// The reason.
+        why: String,
+    },
+    /// The certificate of a device cannot be made.
+    #[error("{0}")]
+    Certificate(String),
     /// Other servers changed the device each time.
     #[error("another server changed the device {0} each time: try again")]
     Changed(String),

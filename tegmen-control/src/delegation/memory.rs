@@ -1,7 +1,9 @@
 //! The devices in memory, so that a handshake waits for nothing. Nothing of a connection stays here after its row is durable.
 
 use super::connection::ConnectionId;
+use super::contact::Contact;
 use super::device::Known;
+use super::handovers::Handovers;
 use super::numbers::{Free, Purpose};
 use super::rows::Tag;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -12,6 +14,7 @@ use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::{Secret, same};
 use tegmen_delegation::{Connection, Issuer};
 use tegmen_store::Revision;
+use tokio::sync::Notify;
 
 /// Peers of a device that return with a ticket at the same time.
 const MOST_RETURNING: usize = 256;
@@ -51,6 +54,8 @@ pub struct DeviceReport {
     pub restored: bool,
     /// The revision of the store at which the device changed last.
     pub revision: Revision,
+    /// The contact of the server with the device.
+    pub contact: Contact,
 }
 
 /// Counts since the start.
@@ -68,6 +73,14 @@ pub struct DelegationCounts {
     pub refused: u64,
     /// Revocations that devices acknowledged.
     pub acknowledged: u64,
+    /// Sessions that were handed over to devices.
+    pub handed_over: u64,
+    /// Conversations in which a device got all that waited for it.
+    pub conversations: u64,
+    /// Conversations that failed.
+    pub failed_conversations: u64,
+    /// Epochs that devices began.
+    pub epochs: u64,
 }
 
 /// A device in memory.
@@ -77,6 +90,8 @@ pub(super) struct Device {
     pub(super) name: String,
     /// Held while the row is changed.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Notified when something waits for the device.
+    pub(super) wanted: Notify,
     state: Mutex<InMemory>,
 }
 
@@ -106,6 +121,8 @@ pub(super) struct InMemory {
     returning: VecDeque<Returning>,
     /// Numbers whose rows are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
+    pub(super) handovers: Handovers,
+    pub(super) contact: Contact,
 }
 
 /// A peer that returned with a ticket, until it gets another one.
@@ -140,6 +157,8 @@ impl InMemory {
             is_littered: false,
             returning: VecDeque::new(),
             unwritten: BTreeSet::new(),
+            handovers: Handovers::default(),
+            contact: Contact::default(),
         }
     }
 
@@ -154,6 +173,7 @@ impl InMemory {
             (self.new, self.again, self.restored) = (Free::default(), Free::default(), false);
             self.unwritten.clear();
             self.returning.clear();
+            self.handovers.clear();
             self.is_littered = true;
         }
         self.refused.retain(|of, _| Some(*of) == tag || Some(*of) == tag_before);
@@ -195,6 +215,12 @@ impl InMemory {
     pub(super) fn untold(&self) -> Vec<u32> {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
+    }
+
+    /// True if something waits for the device. A disabled device learns revocations alone.
+    pub(super) fn has_work(&self) -> bool {
+        let is_due = self.known.is_next_due() || !self.handovers.is_empty();
+        is_due && !self.known.disabled || !self.untold().is_empty()
     }
 
     /// True if the device can be used for handshakes.
@@ -242,6 +268,7 @@ impl InMemory {
             untold: self.untold().len(),
             restored: self.restored,
             revision: *changed,
+            contact: self.contact.clone(),
         }
     }
 }
@@ -283,8 +310,8 @@ impl Registry {
         self.last = self.last.saturating_add(1);
         let name = known.name().to_owned();
         let state = Mutex::new(InMemory::new::<C>(known));
-        let device =
-            Arc::new(Device { id: self.last, name: name.clone(), changing: tokio::sync::Mutex::default(), state });
+        let (changing, wanted) = (tokio::sync::Mutex::default(), Notify::new());
+        let device = Arc::new(Device { id: self.last, name: name.clone(), changing, wanted, state });
         self.by_id.insert(self.last, Arc::clone(&device));
         self.by_name.insert(name, Arc::clone(&device));
         device

@@ -16,8 +16,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// brings it to the device.
     ///
     /// # Errors
-    /// [`DelegationError::Config`] for a name or a configuration that cannot be used, [`DelegationError::NameTaken`],
-    /// [`DelegationError::Audit`] or [`DelegationError::Store`].
+    /// [`DelegationError::Config`] for a name or a configuration that cannot be used, [`DelegationError::Certificate`],
+    /// [`DelegationError::NameTaken`], [`DelegationError::Audit`] or [`DelegationError::Store`].
     pub async fn imprint(
         &self,
         name: &str,
@@ -26,6 +26,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ) -> Result<Secret<PSK_LEN>, DelegationError> {
         let party = config.party(name).map_err(DelegationError::Config)?;
         self.audit.is_writable()?;
+        self.prepare(name).await?;
         let (key, kept) = self.draw_key();
         let mut known = Known::new(party, config, kept, self.now());
         let row = known.row();
@@ -34,7 +35,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             StoreError::Conflict { .. } => DelegationError::NameTaken(name.to_owned()),
             error => error.into(),
         })?;
-        self.wake(&self.registry_mut(|registry| registry.add::<C>(known)));
+        let device = self.registry_mut(|registry| registry.add::<C>(known));
+        self.wake(&device);
+        self.want(&device);
         self.write(by, "imprinted", format!("the device {name} gets its device key")).await?;
         Ok(key)
     }
@@ -57,19 +60,30 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Ok(((), Transaction::default()))
         })
         .await?;
+        self.want_at_once(&device);
         self.write(by, "imprinted-again", format!("the device {name} gets another device key")).await?;
         Ok(key)
     }
 
     /// Gives a device another configuration. If its scopes are others, the next epoch is due, and no connection continues in it.
+    /// `over` is the revision of the device that the operator means to change; `None` is any.
     ///
     /// # Errors
-    /// [`DelegationError::Config`], and as [`Self::imprint_again`].
-    pub async fn configure(&self, name: &str, config: DeviceConfig, by: &str) -> Result<(), DelegationError> {
+    /// [`DelegationError::Config`], [`DelegationError::Outdated`], and as [`Self::imprint_again`].
+    pub async fn configure(
+        &self,
+        name: &str,
+        config: DeviceConfig,
+        over: Option<Revision>,
+        by: &str,
+    ) -> Result<(), DelegationError> {
         let device = self.known(name)?;
         let party = config.party(name).map_err(DelegationError::Config)?;
         self.audit.is_writable()?;
         self.change(&device, |known| {
+            if over.is_some_and(|over| over != known.changed) {
+                return Err(DelegationError::Outdated(name.to_owned()));
+            }
             if known.config.scopes != config.scopes && known.present.has_tickets() {
                 (known.reset, known.forget, known.before) = (Some(by.to_owned()), true, None);
             }
@@ -77,6 +91,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Ok(((), Transaction::default()))
         })
         .await?;
+        self.want_at_once(&device);
         self.write(by, "configured", format!("the device {name} has another configuration")).await
     }
 

@@ -95,8 +95,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         for (_, tag, number) in new {
             if [state.tag, state.tag_before].contains(&Some(tag)) {
                 state.refused.entry(tag).or_default().entry(number).or_insert(false);
+                state.handovers.forget(number);
             }
         }
+        drop(state);
+        self.want(device);
         let connections =
             family.refused.iter().map(|(epoch, _, number)| ConnectionId { epoch: *epoch, number: *number });
         Ok(Some(Revoked { connections: connections.collect(), by_reset }))

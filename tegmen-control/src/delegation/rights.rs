@@ -2,6 +2,7 @@
 
 use super::config::DeviceConfig;
 use crate::access::policy::Party;
+use crate::service::Service;
 use crate::state::State;
 use tegmen_coap::Rule;
 use tegmen_store::Store;
@@ -10,6 +11,13 @@ use tegmen_store::Store;
 pub trait Rights: Send + Sync {
     /// True if this peer may make all requests of these rules at this device now.
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
+}
+
+/// The policy in force of the server.
+impl<S: Store> Rights for Service<S> {
+    fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
+        self.state().allow(peer, device, rules)
+    }
 }
 
 /// The policy in force. A peer that no operator registered has a name and no tags; one that is disabled has no rights.

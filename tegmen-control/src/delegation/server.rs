@@ -1,5 +1,7 @@
 //! The server of delegated sessions, and how it starts.
 
+use super::agenda::Agenda;
+use super::certificates::Certificates;
 use super::device::Known;
 use super::error::DelegationError;
 use super::memory::{DelegationCounts, Device, InMemory, Registry};
@@ -24,6 +26,8 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
+    /// The connection of the epoch before in whose place this one is.
+    pub(super) of: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }
 
@@ -43,6 +47,10 @@ pub struct Delegations<S, C = HostCrypto> {
     /// The devices for which there is work, and the notice of it.
     due: Mutex<BTreeSet<u32>>,
     pub(super) work: Notify,
+    pub(super) certificates: Option<Arc<dyn Certificates>>,
+    agenda: Mutex<Agenda>,
+    /// Notified when the agenda changes.
+    pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
 }
 
@@ -82,10 +90,23 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             writing: tokio::sync::Mutex::default(),
             due: Mutex::default(),
             work: Notify::new(),
+            certificates: None,
+            agenda: Mutex::default(),
+            speak: Notify::new(),
             counts: Mutex::default(),
         };
         delegations.load().await?;
         Ok(delegations)
+    }
+
+    /// Takes the certificates of devices, and makes those that are missing.
+    ///
+    /// # Errors
+    /// [`DelegationError::Certificate`].
+    pub async fn with_certificates(mut self, certificates: Arc<dyn Certificates>) -> Result<Self, DelegationError> {
+        self.certificates = Some(certificates);
+        self.prepare_all().await?;
+        Ok(self)
     }
 
     async fn load(&self) -> Result<(), DelegationError> {
@@ -98,7 +119,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         .await?;
         self.each(rows::REFUSED, |entry| self.load_refused(entry)).await?;
         self.each(rows::NUMBERS, |entry| self.load_numbers(entry)).await?;
-        self.registry(|registry| registry.after(None).for_each(|device| self.wake(device)));
+        self.registry(|registry| {
+            for device in registry.after(None) {
+                self.wake(device);
+                self.want(device);
+            }
+        });
         Ok(())
     }
 
@@ -171,6 +197,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     pub(super) fn made(&self) -> MutexGuard<'_, VecDeque<Made>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn agenda(&self) -> MutexGuard<'_, Agenda> {
+        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that there is work for a device.

@@ -3,23 +3,46 @@
 use super::error::DelegationError;
 use super::memory::Device;
 use super::numbers::{Purpose, is_restored, reserve};
-use super::rows;
+use super::rows::{self, ConnectionRow};
 use super::server::{Delegations, Made, PAGE, note_numbers};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{MAX_OPERATIONS, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
 /// Time after which the work is looked for without a notice.
 const EVERY: Duration = Duration::from_secs(10);
+/// Time after which certificates are examined again.
+const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Work for a device that was taken.
+struct Taken<'s, S: Store, C: Crypto> {
+    server: &'s Delegations<S, C>,
+    device: Arc<Device>,
+    is_done: bool,
+}
+
+impl<S: Store, C: Crypto> Drop for Taken<'_, S, C> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.server.wake(&self.device);
+        }
+    }
+}
+
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Makes durable what handshakes leave behind, and reserves numbers for the next ones. It never returns; its owner drops it.
-    pub async fn run(&self) {
+    pub(super) async fn settle_always(&self) {
+        let mut prepared = Instant::now();
         loop {
+            if prepared.elapsed() >= PREPARE_EVERY {
+                prepared = Instant::now();
+                if let Err(error) = self.prepare_all().await {
+                    tracing::error!("delegation: {error}");
+                }
+            }
             if let Err(error) = self.settle().await {
                 tracing::error!("delegation: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -28,17 +51,20 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Does the work that is due now, as [`Self::run`] does again and again.
+    /// Does the work that is due now, as `run` does again and again.
     ///
     /// # Errors
     /// The first failure of the store. The rest of the work stays due.
     pub async fn settle(&self) -> Result<(), DelegationError> {
         self.write_made().await?;
         let mut failed = Ok(());
-        for device in self.take_due() {
-            if let Err(error) = self.settle_device(&device).await {
-                self.wake(&device);
-                failed = Err(error);
+        // Those that are not done stay due, also if this future is dropped.
+        let taken: Vec<_> =
+            self.take_due().into_iter().map(|device| Taken { server: self, device, is_done: false }).collect();
+        for mut taken in taken {
+            match self.settle_device(&taken.device).await {
+                Ok(()) => taken.is_done = true,
+                Err(error) => failed = Err(error),
             }
         }
         failed
@@ -66,9 +92,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     pub(super) async fn write_made(&self) -> Result<(), DelegationError> {
         let _one = self.writing.lock().await;
         loop {
+            self.name_returned().await?;
             let mut transaction = Transaction::default();
             let mut count = 0_usize;
-            for Made { device, tag, number, row } in self.made().iter().take(MAX_OPERATIONS) {
+            for Made { device, tag, number, row, .. } in
+                self.made().iter().take_while(|made| made.of.is_none()).take(MAX_OPERATIONS)
+            {
                 transaction = transaction.put(rows::connection(&device.name, tag, *number), rows::plain(row));
                 count = count.saturating_add(1);
             }
@@ -88,6 +117,57 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 }
             }
         }
+    }
+
+    /// Gives the rows of returned peers the names that the rows of their connections before have. It does
+    /// so for as many rows as one transaction takes.
+    async fn name_returned(&self) -> Result<(), DelegationError> {
+        let unnamed: Vec<_> = {
+            let made = self.made();
+            let first = made.iter().take(MAX_OPERATIONS).enumerate();
+            first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.of?))).collect()
+        };
+        for (at, device, (tag, number)) in unnamed {
+            let row = rows::connection(&device, &tag, number);
+            let entry = self.store.read(row.as_bytes(), None).await?.entry;
+            let peer = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok()).map(|row| row.peer);
+            // Rows are removed under the lock that the caller holds.
+            if let Some(made) = self.made().get_mut(at) {
+                (made.of, made.row.peer) = (None, peer.unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the certificates of all devices that have none, or whose end is near.
+    ///
+    /// # Errors
+    /// [`DelegationError::Certificate`] for the first one that cannot be made. The others are made.
+    pub(super) async fn prepare_all(&self) -> Result<(), DelegationError> {
+        let names: Vec<String> =
+            self.registry(|registry| registry.after(None).map(|device| device.name.clone()).collect());
+        let mut failed = Ok(());
+        for name in names {
+            let prepared = self.prepare(&name).await;
+            failed = failed.and(prepared);
+        }
+        failed
+    }
+
+    /// Makes the certificate of a device, if the server has certificates.
+    ///
+    /// # Errors
+    /// [`DelegationError::Certificate`].
+    pub(super) async fn prepare(&self, name: &str) -> Result<(), DelegationError> {
+        let Some(certificates) = self.certificates.clone() else { return Ok(()) };
+        let device = name.to_owned();
+        let prepared = tokio::task::spawn_blocking(move || certificates.prepare(&device)).await;
+        let why = match prepared {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => why,
+            Err(error) => error.to_string(),
+        };
+        Err(DelegationError::Certificate(format!("the certificate of the device {name}: {why}")))
     }
 
     /// Reserves the next block of numbers.

@@ -3,10 +3,14 @@
 mod crashes;
 #[path = "../disk/mod.rs"]
 mod disk;
+mod loopback;
 mod operators;
 #[path = "../recorder/mod.rs"]
 mod recorder;
 mod restored;
 mod revocations;
+mod talking;
+#[path = "../../../tegmen-host/tests/test_ca/mod.rs"]
+mod test_ca;
 mod tickets;
 mod world;

@@ -2,8 +2,13 @@
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, ask, config, imprinted, lamp, next_epoch, open, renew, server, settle, ticket, wait};
-use tegmen_control::delegation::{Carrier, ConnectionId, DelegationError, DeviceConfig};
-use tegmen_delegation::Refused;
+use std::sync::{Arc, Mutex};
+use tegmen::buf::Writer;
+use tegmen::dtls::Suites;
+use tegmen_control::delegation::{Carrier, Certificates, ConnectionId, DelegationError, DeviceConfig};
+use tegmen_delegation::{LONGEST_TICKET, Refused};
+use tegmen_host::delegate::Delegate;
+use tegmen_host::public_keys::PublicKeys;
 use tegmen_store::store::Scan;
 use tegmen_store::{Store, Value};
 
@@ -56,7 +61,7 @@ fn a_device_that_cannot_be_used_is_refused() {
         (LAMP, scopes(Vec::new())),
         (LAMP, scopes(vec![Vec::new()])),
         (LAMP, scopes(vec![vec!["GET".to_owned()]])),
-        (LAMP, scopes(vec![vec!["GET /".to_owned()]; 257])),
+        (LAMP, scopes(vec![vec!["GET /".to_owned()]; 256])),
     ];
     for (name, config) in cases {
         let refused = wait(server.imprint(name, config.clone(), "root"));
@@ -124,10 +129,10 @@ fn other_scopes_end_the_connections_of_the_ones_before() {
     let mut device = imprinted(&server);
     let ticket = ticket(&server, "reader-1").unwrap();
     let same = DeviceConfig { lifetime: 60, ..config() };
-    wait(server.configure(LAMP, same, "root")).unwrap();
+    wait(server.configure(LAMP, same, None, "root")).unwrap();
     assert_eq!(server.show(LAMP).unwrap().reset, None);
     let scopes = config().scopes.into_iter().rev().collect();
-    wait(server.configure(LAMP, DeviceConfig { scopes, ..config() }, "root")).unwrap();
+    wait(server.configure(LAMP, DeviceConfig { scopes, ..config() }, None, "root")).unwrap();
     assert_eq!(server.show(LAMP).unwrap().reset.as_deref(), Some("root"));
     next_epoch(&server, &mut device);
     assert!(renew(&server, &ticket).is_none(), "the index of its scope has another meaning");
@@ -145,7 +150,7 @@ fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
     let reachable = wait(server.server_compromised(&[LAMP], "root")).unwrap();
     let [lamp_of] = reachable.as_slice() else { panic!("one device") };
     let peers: Vec<_> = lamp_of.connections.iter().map(|connection| connection.peer.as_str()).collect();
-    assert_eq!((lamp_of.device.as_str(), peers.as_slice()), (LAMP, ["writer", "reader-1", ""].as_slice()));
+    assert_eq!((lamp_of.device.as_str(), peers.as_slice()), (LAMP, ["writer", "reader-1", "writer"].as_slice()));
     assert_eq!(server.show(LAMP).unwrap().epoch, 0);
     assert!(renew(&server, &second).is_none() && ticket(&server, "writer").is_none());
     let mut device = lamp(&lamp_of.key);
@@ -161,4 +166,72 @@ fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
     assert!(wait(server.connections(LAMP, None, 10)).unwrap().connections.is_empty(), "its row waits");
     settle(&server);
     assert_eq!(wait(server.connections(LAMP, None, 10)).unwrap().connections.len(), 1);
+}
+
+#[test]
+fn a_peer_that_returned_keeps_its_name() {
+    let scene = Scene::new("name");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let first = ticket(&server, "writer").unwrap();
+    next_epoch(&server, &mut device);
+    let device = Delegate::device(&server, LAMP.as_bytes()).unwrap();
+    let found = Delegate::open(&server, device, &first).unwrap();
+    assert_eq!((found.peer.as_str(), found.renew), ("lamp.example 1-0", true));
+    let mut room = [0; LONGEST_TICKET];
+    let sealed = Delegate::seal(&server, device, Some(&found.peer), &found.session, &mut Writer::new(&mut room));
+    assert!(sealed.is_some());
+    settle(&server);
+    let connections = wait(server.connections(LAMP, None, 10)).unwrap().connections;
+    let shown: Vec<_> = connections.iter().map(|one| (one.peer.as_str(), one.of.map(|of| of.to_string()))).collect();
+    assert_eq!(shown, [("writer", None), ("writer", Some("1-0".to_owned()))]);
+}
+
+/// Certificates in memory, of which one cannot be made.
+#[derive(Default)]
+struct Made(Mutex<Vec<String>>);
+
+impl Certificates for Made {
+    fn of(&self, device: &str) -> Option<Arc<PublicKeys>> {
+        let made = self.0.lock().unwrap();
+        made.iter().any(|made| made == device).then(|| Arc::new(PublicKeys::new(Suites(&[]))))
+    }
+
+    fn prepare(&self, device: &str) -> Result<(), String> {
+        match device {
+            "other.example" => Err("the disk is full: free some".to_owned()),
+            _ => {
+                self.0.lock().unwrap().push(device.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_whose_certificate_cannot_be_made_is_not_imprinted() {
+    let scene = Scene::new("certificate");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let none = Delegate::credentials(&server, 1);
+    assert!(none.is_none());
+    let server = wait(server.with_certificates(Arc::new(Made::default()))).unwrap();
+    imprinted(&server);
+    let refused = wait(server.imprint("other.example", config(), "root"));
+    assert!(matches!(refused, Err(DelegationError::Certificate(why)) if why.contains("free some")));
+    assert!(matches!(server.show("other.example"), Err(DelegationError::NoDevice(_))));
+    let device = Delegate::device(&server, LAMP.as_bytes()).unwrap();
+    assert!(Delegate::credentials(&server, device).is_some() && Delegate::credentials(&server, device + 1).is_none());
+}
+
+#[test]
+fn a_configuration_of_an_earlier_state_is_refused() {
+    let scene = Scene::new("outdated");
+    let server = server(&scene, scene.database(), &Seals::default());
+    imprinted(&server);
+    let shown = server.show(LAMP).unwrap().revision;
+    let longer = |lifetime| DeviceConfig { lifetime, ..config() };
+    wait(server.configure(LAMP, longer(60), Some(shown), "root")).unwrap();
+    let refused = wait(server.configure(LAMP, longer(90), Some(shown), "root"));
+    assert!(matches!(refused, Err(DelegationError::Outdated(_))));
+    assert_eq!(server.show(LAMP).unwrap().lifetime, 60);
 }

@@ -12,7 +12,7 @@ use tegmen_base::time::Instant;
 use tegmen_coap::Rule;
 use tegmen_control::access::policy::{Party, Policy, TestedPolicy};
 use tegmen_control::audit::{AuditBounds, AuditLog};
-use tegmen_control::delegation::{Delegations, DeviceConfig, NextEpoch, Rights};
+use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig, NextEpoch, Rights};
 use tegmen_delegation::{
     Connection, Delegation, Device, DeviceKey, Epoch, LONGEST_TICKET, Memory, Refused, Stored, Ticket,
 };
@@ -49,6 +49,11 @@ allow = "read /*"
 subject = "writer"
 publisher = "tag:lamp"
 allow = "PUT /light"
+
+[[rule]]
+subject = "lamp.example"
+publisher = "door.example"
+allow = "GET /light"
 
 [[rule]]
 subject = "reader-9"
@@ -190,4 +195,9 @@ pub(crate) fn renew<S: Store>(server: &Server<S>, ticket: &[u8]) -> Option<Vec<u
 pub(crate) fn open(device: &mut Lamp, ticket: &[u8]) -> Result<(Connection, Delegation), Refused> {
     let delegation = device.open(START, &mut HostCrypto::from_os().unwrap(), Ticket(ticket))?;
     Ok((delegation.connection().unwrap(), delegation))
+}
+
+/// Revokes a connection.
+pub(crate) fn revoke<S: Store>(server: &Server<S>, id: ConnectionId) {
+    wait(server.revoke(LAMP, id, "root")).unwrap();
 }

@@ -1,0 +1,42 @@
+//! The contact of the server with a device.
+
+use tegmen_delegation::Status;
+
+/// The contact of the server with a device since the server started.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Contact {
+    /// The time of the last conversation that ended in order, in seconds since 1970.
+    pub heard: Option<u64>,
+    /// The state of the device at that time.
+    pub status: Option<Status>,
+    /// The failures since then, if there were any.
+    pub unreachable: Option<Unreachable>,
+}
+
+/// A device that does not answer, or does not do what the server asks for. The server tries it again at intervals.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreachable {
+    /// The time of the first failure, in seconds since 1970.
+    pub since: u64,
+    /// The number of failures.
+    pub attempts: u32,
+    /// The reason of the last one.
+    pub why: String,
+}
+
+impl Contact {
+    /// Notes a conversation that ended in order. Returns true if there were failures before.
+    pub(super) fn heard(&mut self, now: u64, status: Status) -> bool {
+        (self.heard, self.status) = (Some(now), Some(status));
+        self.unreachable.take().is_some()
+    }
+
+    /// Notes a failure. Returns true if it is the first.
+    pub(super) fn missed(&mut self, now: u64, why: String) -> bool {
+        let is_first = self.unreachable.is_none();
+        let unreachable = self.unreachable.get_or_insert(Unreachable { since: now, attempts: 0, why: String::new() });
+        unreachable.attempts = unreachable.attempts.saturating_add(1);
+        unreachable.why = why;
+        is_first
+    }
+}

@@ -1,0 +1,286 @@
+//! A conversation with a device: the server opens a session with it, and brings what waits for it.
+
+use super::device::copy_key;
+use super::epochs::NextEpoch;
+use super::error::DelegationError;
+use super::memory::Device;
+use super::pace::Pace;
+use super::server::Delegations;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen::buf::Writer;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::hex::to_hex;
+use tegmen_base::secret::same;
+use tegmen_coap::Code;
+use tegmen_delegation::{DeviceKey, EXPORTER, Request, Resource, Status};
+use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::uri::Scheme;
+use tegmen_store::Store;
+
+/// Bytes of the longest request: a session with a ticket of 512 bytes.
+const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + 512;
+/// Epochs that begin in one conversation: one that is due, one for a list that is full, and one more.
+const MOST_EPOCHS: usize = 3;
+
+/// The reason for which a conversation failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    /// There is no session, or no response.
+    #[error("{0}")]
+    Silent(#[from] ClientError),
+    /// The session has no keying material.
+    #[error("the session exports no keying material: the device has no extended master secret (RFC 7627)")]
+    NotExported,
+    /// The device refuses a request.
+    #[error("the device answers {code} to /{path}")]
+    Refused {
+        /// The path of the resource.
+        path: &'static str,
+        /// The code of the response.
+        code: Code,
+    },
+    /// The response has no status.
+    #[error("the device answers /dlg/st with no status: does its version fit that of the server?")]
+    NoStatus,
+    /// The device is in another epoch after all.
+    #[error("the device is in the epoch {device} and the server in the epoch {server}: imprint the device again")]
+    OtherEpoch {
+        /// The epoch of the device.
+        device: u16,
+        /// The epoch of the server.
+        server: u16,
+    },
+    /// The server failed.
+    #[error(transparent)]
+    Server(#[from] DelegationError),
+}
+
+/// The epoch that a session proved the device to be in.
+enum Proved {
+    Present,
+    /// The next one, which waits: the device compares its check before that is certain.
+    Next(NextEpoch),
+}
+
+/// A session with a device.
+pub(super) struct Conversation {
+    device: Arc<Device>,
+    session: Session,
+    /// The device key that both ends have, and the address of the device.
+    key: DeviceKey,
+    address: SocketAddr,
+    /// True once the device knows the time.
+    has_time: bool,
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.session.close();
+    }
+}
+
+/// True if the device did not answer the ClientHello.
+const fn is_unheard(error: &ClientError) -> bool {
+    matches!(error, ClientError::Silence { .. } | ClientError::Refused { .. } | ClientError::Unreachable { .. })
+}
+
+/// Opens a session under the device key of one epoch.
+async fn connect(address: SocketAddr, identity: String, key: &DeviceKey, pace: &Pace) -> Result<Session, ClientError> {
+    let psk = key.psk::<tegmen_host::provider::HostCrypto>(identity.as_bytes());
+    let config = ClientConfig::psk(identity, &psk.expose()[..]).with(|config| {
+        config.export = Some(EXPORTER);
+        config.recovery.reconnect = false;
+        (config.dtls.handshake_timeout, config.coap.timeout) = (pace.patience, pace.patience);
+    });
+    Session::connect_to(address, Scheme::Coaps, config).await
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Opens a session with a device under the device key of the present epoch. If the device does not accept the key, its response
+    /// that it began the next epoch may be lost: then the key of the epoch that waits is the other one.
+    pub(super) async fn meet(&self, device: &Arc<Device>, pace: &Pace) -> Result<Conversation, Failed> {
+        let (address, present, next) = {
+            let known = &device.state().known;
+            let next = known.pending.as_ref().map(|next| {
+                (NextEpoch { number: next.number, check: next.check::<C>() }, copy_key(&next.key), next.number)
+            });
+            (known.config.address, (copy_key(&known.present.key), known.present.number), next)
+        };
+        let met =
+            async |key: &DeviceKey, epoch: u16| connect(address, self.identity(&device.name, epoch), key, pace).await;
+        let (session, (proved, key)) = match (met(&present.0, present.1).await, next) {
+            (Ok(session), _) => (session, (Proved::Present, present.0)),
+            // Nothing was proved before the ClientHello was answered.
+            (Err(error), Some((next, key, epoch))) if !is_unheard(&error) => {
+                (met(&key, epoch).await.map_err(|_| error)?, (Proved::Next(next), key))
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        let mut conversation = Conversation { device: Arc::clone(device), session, key, address, has_time: false };
+        if let Proved::Next(next) = proved {
+            self.confirm(&mut conversation, next).await?;
+        }
+        Ok(conversation)
+    }
+
+    /// A PSK identity that was not used before, so that no two sessions have one key: name, epoch, random digits.
+    fn identity(&self, name: &str, epoch: u16) -> String {
+        let mut random = [0; 8];
+        self.crypto().random(&mut random);
+        format!("{name};{epoch};{}", to_hex(&random))
+    }
+
+    /// A session under the key of the epoch that waits proves that the device began an epoch of this number. The check shows if it is
+    /// the same one: otherwise the device took an earlier request, and another epoch follows at once.
+    async fn confirm(&self, conversation: &mut Conversation, next: NextEpoch) -> Result<(), Failed> {
+        let name = conversation.device.name.clone();
+        let is_same = conversation.tell_epoch(next, self.seconds()).await?;
+        self.epoch_begun(&name, next).await?;
+        if !is_same {
+            self.reset(&name, "the device has other keys in this epoch").await?;
+        }
+        Ok(())
+    }
+
+    /// Brings to the device what waits for it now, and returns its state.
+    pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
+        let device = Arc::clone(&conversation.device);
+        for _ in 0..MOST_EPOCHS {
+            self.bring_epoch(conversation).await?;
+            if self.bring_refusals(conversation).await? {
+                break;
+            }
+        }
+        self.bring_sessions(conversation).await?;
+        let status = conversation.ask_status().await?;
+        let server = device.state().known.present.number;
+        match status.epoch == server {
+            true => Ok(status),
+            false => Err(Failed::OtherEpoch { device: status.epoch, server }),
+        }
+    }
+
+    /// Begins the next epoch if it is due, and otherwise sends the time once.
+    async fn bring_epoch(&self, conversation: &mut Conversation) -> Result<(), Failed> {
+        let name = conversation.device.name.clone();
+        let present = {
+            let known = &conversation.device.state().known;
+            let present = NextEpoch { number: known.present.number, check: known.present.check::<C>() };
+            (!known.is_next_due()).then_some(present)
+        };
+        match present {
+            Some(_) if conversation.has_time => return Ok(()),
+            Some(present) if conversation.tell_epoch(present, self.seconds()).await? => return Ok(()),
+            Some(_) => self.reset(&name, "the device has other keys in this epoch").await?,
+            None => {}
+        }
+        let exported = conversation.session.exported().ok_or(Failed::NotExported)?;
+        let next = self.begin_epoch_under(&name, &exported, Some(&conversation.key)).await?;
+        match conversation.tell_epoch(next, self.seconds()).await? {
+            true => {
+                conversation.key = conversation.key.next::<C>();
+                Ok(self.epoch_begun(&name, next).await?)
+            }
+            false => Err(Failed::Refused { path: Resource::Epoch.path(), code: Code::CONFLICT }),
+        }
+    }
+
+    /// Sends the connections that the device is to refuse. Returns false if its list is full: the next epoch is due then.
+    async fn bring_refusals(&self, conversation: &Conversation) -> Result<bool, Failed> {
+        let name = conversation.device.name.clone();
+        for id in self.to_refuse(&name)? {
+            match conversation.post(&Request::Refuse(id.number)).await? {
+                Code::CHANGED => self.refused_by_device(&name, id).await?,
+                Code::SERVICE_UNAVAILABLE => {
+                    self.reset(&name, "the list of the device is full").await?;
+                    return Ok(false);
+                }
+                code => return Err(Failed::Refused { path: Resource::Refuse.path(), code }),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands over the sessions that wait. One that the device has no place for is given up: its peer authenticates itself again.
+    async fn bring_sessions(&self, conversation: &Conversation) -> Result<(), Failed> {
+        loop {
+            let waiting = {
+                let state = &mut *conversation.device.state();
+                let (tag, now) = (state.tag, self.now());
+                state.handovers.take(tag, now)
+            };
+            let Some(waiting) = waiting else { return Ok(()) };
+            let kept = match conversation.post(&waiting.keep()).await {
+                Ok(Code::CHANGED) => match waiting.go() {
+                    Some(go) => conversation.post(&go).await,
+                    None => Ok(Code::CHANGED),
+                },
+                kept => kept,
+            };
+            match kept {
+                Ok(Code::CHANGED) => self.count(|counts| &mut counts.handed_over),
+                Ok(code) => {
+                    self.count(|counts| &mut counts.not_given);
+                    let (name, number) = (&conversation.device.name, waiting.number);
+                    tracing::warn!("delegation: the device {name} answers {code} to the session {number}");
+                }
+                Err(error) => {
+                    conversation.device.state().handovers.put_back(waiting);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Conversation {
+    /// False if the device got another device key or another address: the session is of the one before.
+    pub(super) fn is_current(&self) -> bool {
+        let known = &self.device.state().known;
+        known.config.address == self.address && same(known.present.key.0.expose(), self.key.0.expose())
+    }
+
+    /// Waits until more waits for the device, at most for this time. Returns false if nothing does.
+    pub(super) async fn linger(&self, time: Duration) -> bool {
+        let has_more = async {
+            while !self.device.state().has_work() {
+                self.device.wanted.notified().await;
+            }
+        };
+        tokio::time::timeout(time, has_more).await.is_ok()
+    }
+
+    /// Sends an epoch and the time to the device. Returns false if the device means another epoch.
+    async fn tell_epoch(&mut self, epoch: NextEpoch, time: u32) -> Result<bool, Failed> {
+        let NextEpoch { number, check } = epoch;
+        match self.post(&Request::Epoch { number, time, check }).await? {
+            Code::CHANGED => {
+                self.has_time = true;
+                Ok(true)
+            }
+            Code::CONFLICT => Ok(false),
+            code => Err(Failed::Refused { path: Resource::Epoch.path(), code }),
+        }
+    }
+
+    async fn post(&self, request: &Request<'_>) -> Result<Code, Failed> {
+        let mut room = zeroize::Zeroizing::new([0; LONGEST_REQUEST]);
+        let mut payload = Writer::new(&mut *room);
+        // A handle has at most the bytes of the longest ticket.
+        let written = request.write(&mut payload);
+        debug_assert!(written.is_ok(), "the buffer is for the longest request");
+        let response = self.session.post(request.resource().path(), payload.written()).await?;
+        Ok(response.code)
+    }
+
+    async fn ask_status(&self) -> Result<Status, Failed> {
+        let path = Resource::Status.path();
+        let response = self.session.get(path).await?;
+        match response.code {
+            Code::CONTENT => Status::read(&response.payload).map_err(|_| Failed::NoStatus),
+            code => Err(Failed::Refused { path, code }),
+        }
+    }
+}

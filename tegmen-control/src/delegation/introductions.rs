@@ -1,0 +1,55 @@
+//! Sessions between two devices of one server. Neither of them performs a handshake with the server for it: the server draws the
+//! master secret, and seals it for one device in a ticket that it gives to the other.
+
+use super::connection::{Carrier, ConnectionId};
+use super::decisions::{Given, SUITE, hand_over};
+use super::error::DelegationError;
+use super::memory::InMemory;
+use super::server::Delegations;
+use tegmen::buf::Writer;
+use tegmen::dtls::{Handle, SessionState};
+use tegmen::identity::Principal;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_delegation::LONGEST_TICKET;
+use tegmen_store::Store;
+
+/// A session between two devices, of which each has a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Introduced {
+    /// The connection at the device that opens the session.
+    pub opener: ConnectionId,
+    /// The connection at the other device.
+    pub other: ConnectionId,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Lets the device `opener` open a session with the device `other`. Each has the rights at the other one that the policy
+    /// gives to its name; the opener needs some, and the other one may have none. The opener learns the session when the server next speaks
+    /// with it, and opens it at once.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`], [`DelegationError::NotGiven`] with the reason that the audit log has, too, or
+    /// [`DelegationError::Store`]: then the numbers are [unaccounted](Self::unaccounted).
+    pub async fn introduce(&self, opener: &str, other: &str) -> Result<Introduced, DelegationError> {
+        let (opener, other) = (self.known(opener)?, self.known(other)?);
+        let mut master = Secret::zeroed();
+        self.crypto().random(master.expose_mut());
+        let since = Some(self.seconds());
+        let session = SessionState { cipher_suite: SUITE, master, principal: Principal::NOBODY, since };
+        let mut room = [0; LONGEST_TICKET];
+        let mut ticket = Writer::new(&mut room);
+        let sealed = self.give(&other, Some(&opener.name), &session, Carrier::Ticket, |state, given| {
+            self.seal_into(state, given, &mut ticket)
+        });
+        let sealed = self.given_to(&other, &opener.name, sealed)?;
+        let peer = other.state().known.config.address.into();
+        let carry =
+            |state: &mut InMemory, given: &Given| hand_over(state, given, Handle::Ticket(ticket.written()), Some(peer));
+        let kept = self.give(&opener, Some(&other.name), &session, Carrier::Device, carry);
+        let kept = self.given_to(&opener, &other.name, kept)?;
+        self.write_made().await?;
+        self.want(&opener);
+        Ok(Introduced { opener: kept.id, other: sealed.id })
+    }
+}

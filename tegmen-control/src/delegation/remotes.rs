@@ -1,0 +1,63 @@
+//! Sessions that a device opens with a server elsewhere. The server of the device performs the handshake with certificates, and hands
+//! the session over to the device, which resumes it there.
+
+use super::connection::{Carrier, ConnectionId};
+use super::decisions::{Given, SUITE, hand_over};
+use super::error::DelegationError;
+use super::memory::InMemory;
+use super::server::Delegations;
+use std::net::SocketAddr;
+use tegmen::dtls::{Handle, SessionState, Suites};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::secret::Secret;
+use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::public_keys::PublicKeys;
+use tegmen_host::uri::Scheme;
+use tegmen_store::Store;
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Opens a session with the server at `remote` in the name of a device, by the certificate of the device, and hands it over. The
+    /// server must prove `server_name` by a certificate that the [certificates](super::Certificates) of the device trust. The
+    /// device learns the session when the server next speaks with it, and resumes it at once.
+    ///
+    /// # Errors
+    /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if there is no session with the remote server, or nothing to resume
+    /// it by; [`DelegationError::NotGiven`]; [`DelegationError::Store`].
+    pub async fn open_at(
+        &self,
+        name: &str,
+        remote: SocketAddr,
+        server_name: &str,
+    ) -> Result<ConnectionId, DelegationError> {
+        let device = self.known(name)?;
+        let failed = |why: String| DelegationError::Remote { device: name.to_owned(), remote, why };
+        let keys = self.certificates.as_ref().and_then(|certificates| certificates.of(name));
+        let keys = keys.ok_or_else(|| failed("the device has no certificate".to_owned()))?;
+        let config = ClientConfig::default().with(|config| {
+            config.dtls.suites = Suites(&[SUITE]);
+            config.trust.public_keys = Some(PublicKeys::clone(&keys).expecting(server_name));
+            config.state.hand_over = true;
+            config.recovery.reconnect = false;
+        });
+        let session = Session::connect_to(remote, Scheme::Coaps, config).await;
+        let session = session.map_err(|error| failed(error.to_string()))?;
+        let (peer, resumable) = (session.server(), session.take_resumable());
+        session.close();
+        let (Some(peer), Some(resumable)) = (peer, resumable) else {
+            return Err(failed("it gives neither a ticket nor a session id".to_owned()));
+        };
+        let handle = match resumable.is_ticket {
+            true => Handle::Ticket(&resumable.handle),
+            false => Handle::Id(&resumable.handle),
+        };
+        let SessionState { cipher_suite, master, principal, .. } = &resumable.session;
+        let (master, since) = (Secret::new(*master.expose()), Some(self.seconds()));
+        let opened = SessionState { cipher_suite: *cipher_suite, master, principal: *principal, since };
+        let carry = |state: &mut InMemory, given: &Given| hand_over(state, given, handle, Some(remote.into()));
+        let given = self.give(&device, Some(&peer), &opened, Carrier::Device, carry);
+        let given = self.given_to(&device, &peer, given)?;
+        self.write_made().await?;
+        self.want(&device);
+        Ok(given.id)
+    }
+}

@@ -1,0 +1,144 @@
+//! The task that speaks with devices.
+
+use super::conversation::Failed;
+use super::memory::Device;
+use super::pace::Pace;
+use super::server::Delegations;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Instant;
+use tegmen_base::crypto::Crypto;
+use tegmen_delegation::Status;
+use tegmen_store::Store;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// A peer that authenticates itself may come because the device restarted and does not know the time. The device is asked then, if it
+/// was not heard for this number of seconds.
+const UNHEARD: u64 = 60;
+
+impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
+    /// Does the work of the server: makes durable what handshakes leave behind, reserves numbers for the next ones, and speaks with
+    /// devices. It never returns; its owner drops it, which ends all conversations.
+    pub async fn run(self: &Arc<Self>, pace: Pace) {
+        tokio::join!(self.settle_always(), self.talk(pace));
+    }
+
+    async fn talk(self: &Arc<Self>, pace: Pace) {
+        let mut talks = JoinSet::new();
+        self.agenda().resume(Instant::now());
+        let places = Arc::new(Semaphore::new(pace.at_once.max(1)));
+        loop {
+            while talks.try_join_next().is_some() {}
+            // Its semaphore is never closed.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let next = {
+                let mut agenda = self.agenda();
+                agenda.take(Instant::now()).ok_or_else(|| agenda.next())
+            };
+            match next {
+                Ok(id) => {
+                    if let Some(device) = self.registry(|registry| registry.numbered(id)) {
+                        let (server, places) = (Arc::clone(self), Arc::clone(&places));
+                        talks.spawn(async move {
+                            server.speak_and_report(&device, &pace, &places).await;
+                            drop(place);
+                        });
+                    }
+                }
+                Err(at) => {
+                    drop(place);
+                    let due = async {
+                        match at {
+                            Some(at) => tokio::time::sleep_until(at.into()).await,
+                            None => pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        () = due => {}
+                        () = self.speak.notified() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Speaks with a device, and notes when to do so again.
+    async fn speak_and_report(&self, device: &Arc<Device>, pace: &Pace, places: &Semaphore) {
+        let spoken = self.speak_with(device, pace, places).await;
+        let now = Instant::now();
+        match spoken {
+            Ok(()) => self.agenda().spoke(device.id, now, pace.every),
+            Err(error) => {
+                let part = self.part();
+                self.agenda().failed(device.id, now, (pace.first_pause, pace.longest_pause), part);
+                self.missed(device, &error);
+            }
+        }
+        self.speak.notify_one();
+        if device.state().has_work() {
+            self.want(device);
+        }
+    }
+
+    async fn speak_with(&self, device: &Arc<Device>, pace: &Pace, places: &Semaphore) -> Result<(), Failed> {
+        if device.state().known.disabled && !device.state().has_work() {
+            return Ok(());
+        }
+        let mut conversation = self.meet(device, pace).await?;
+        loop {
+            let status = self.bring(&mut conversation).await?;
+            self.heard(device, status);
+            // Others wait for a place.
+            let has_more = places.available_permits() > 0 && conversation.linger(pace.linger).await;
+            if !has_more || !conversation.is_current() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn heard(&self, device: &Device, status: Status) {
+        if device.state().contact.heard(self.now(), status) {
+            tracing::info!("delegation: the device {} is reached again", device.name);
+        }
+        self.count(|counts| &mut counts.conversations);
+    }
+
+    fn missed(&self, device: &Device, error: &Failed) {
+        let address = device.state().known.config.address;
+        if device.state().contact.missed(self.now(), error.to_string()) {
+            tracing::warn!("delegation: the device {} at {address} is not reached: {error}", device.name);
+        }
+        self.count(|counts| &mut counts.failed_conversations);
+    }
+
+    /// A number between 0 and 1.
+    fn part(&self) -> f64 {
+        let mut random = [0; 4];
+        self.crypto().random(&mut random);
+        f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX)
+    }
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Notes that the server is to speak with a device.
+    pub(super) fn want(&self, device: &Device) {
+        self.agenda().want(device.id, Instant::now());
+        device.wanted.notify_one();
+        self.speak.notify_one();
+    }
+
+    /// Does the same, also during the pause behind a failure: the device is another one, or at another address.
+    pub(super) fn want_at_once(&self, device: &Device) {
+        self.agenda().end_pause(device.id);
+        self.want(device);
+    }
+
+    /// Notes that a peer authenticated itself at the server.
+    pub(super) fn want_if_unheard(&self, device: &Device) {
+        let heard = device.state().contact.heard;
+        if heard.is_none_or(|heard| heard.saturating_add(UNHEARD) <= self.now()) {
+            self.want(device);
+        }
+    }
+}

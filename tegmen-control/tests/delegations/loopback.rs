@@ -1,0 +1,369 @@
+//! A device at a socket: the crate of devices on an endpoint of the core, as a mote has it. Its memory survives a restart.
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tegmen::address::{Address, Path};
+use tegmen::coap::handler::{AnyAuthenticated, Policy};
+use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, Response};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, Config, Need, Records, Resuming, Roles};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
+use tegmen::identity::PeerId;
+use tegmen::node::{self, Node};
+use tegmen_base::secret::Secret;
+use tegmen_base::time::Instant;
+use tegmen_delegation::{Connection, Device, DeviceKey, Due, Epoch, Go, Memory, Resources, SERVER, Sessions, Stored};
+use tegmen_host::provider::HostCrypto;
+use tegmen_tickets::TicketKey;
+
+/// Places of the list of refused connections, which are fewer than the server knows.
+pub(crate) const PLACES: usize = 4;
+
+/// Bytes of the longest ticket of another server that the device keeps.
+const HANDLE: usize = 256;
+
+/// The memory of a device.
+#[derive(Clone)]
+pub(crate) struct Disk(Arc<Mutex<Kept>>);
+
+struct Kept {
+    epoch: Epoch,
+    refused: Vec<u32>,
+}
+
+impl Memory for Disk {
+    type Error = ();
+
+    fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), ()> {
+        *self.0.lock().unwrap() = Kept { epoch: copy(epoch), refused: Vec::new() };
+        Ok(())
+    }
+
+    fn keep_refused(&mut self, _: u16, number: u32) -> Result<(), ()> {
+        self.0.lock().unwrap().refused.push(number);
+        Ok(())
+    }
+}
+
+fn copy(epoch: &Epoch) -> Epoch {
+    Epoch {
+        number: epoch.number,
+        key: DeviceKey(Secret::new(*epoch.key.0.expose())),
+        tickets: TicketKey(Secret::new(*epoch.tickets.0.expose())),
+    }
+}
+
+pub(crate) type Lamp = Device<Disk, PLACES, 2, HANDLE>;
+
+/// Faults of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Trouble {
+    /// It hears nothing.
+    pub(crate) asleep: bool,
+    /// It restarts, once.
+    pub(crate) restarts: bool,
+    /// It executes the next request to this path, and loses its power before it answers.
+    pub(crate) dies_after: Option<&'static str>,
+    /// It executes the next request to this path, and the first datagrams behind it are lost.
+    pub(crate) loses: Option<(&'static str, u8)>,
+}
+
+/// The requests that a device executed, and the sessions that it was asked to open.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Seen {
+    pub(crate) executed: Vec<&'static str>,
+    pub(crate) opens: Vec<Go>,
+    /// The connections whose sessions were established.
+    pub(crate) established: Vec<Connection>,
+    pub(crate) starts: usize,
+}
+
+type Question = Box<dyn FnOnce(&mut Lamp) + Send>;
+
+/// A device that runs in a thread.
+pub(crate) struct LiveDevice {
+    trouble: Arc<Mutex<Trouble>>,
+    seen: Arc<Mutex<Seen>>,
+    questions: Option<Sender<Question>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveDevice {
+    /// Starts a device that has not got its device key yet.
+    pub(crate) fn start() -> Unprovisioned {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        Unprovisioned(socket)
+    }
+
+    pub(crate) fn trouble(&self, trouble: Trouble) {
+        *self.trouble.lock().unwrap() = trouble;
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Asks the device, between two datagrams.
+    pub(crate) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Lamp) -> T + Send + 'static) -> T {
+        let (sender, receiver) = channel();
+        let question: Question = Box::new(move |lamp| sender.send(question(lamp)).unwrap());
+        self.questions.as_ref().unwrap().send(question).unwrap();
+        receiver.recv().unwrap()
+    }
+}
+
+impl Drop for LiveDevice {
+    fn drop(&mut self) {
+        self.questions = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A device without a device key.
+pub(crate) struct Unprovisioned(UdpSocket);
+
+impl Unprovisioned {
+    /// The address at which the device takes requests of its server.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    /// Gives the device its device key, as its operator does.
+    pub(crate) fn provision(self, key: &Secret<32>) -> LiveDevice {
+        let epoch = Epoch::first(DeviceKey(Secret::new(*key.expose())));
+        let disk = Disk(Arc::new(Mutex::new(Kept { epoch, refused: Vec::new() })));
+        let (trouble, seen) = (Arc::default(), Arc::default());
+        let (questions, asked) = channel();
+        let mut power = Power { socket: self.0, trouble: Arc::clone(&trouble), seen: Arc::clone(&seen), asked };
+        let thread = std::thread::spawn(move || while power.run(&disk) {});
+        LiveDevice { trouble, seen, questions: Some(questions), thread: Some(thread) }
+    }
+}
+
+struct Power {
+    socket: UdpSocket,
+    trouble: Arc<Mutex<Trouble>>,
+    seen: Arc<Mutex<Seen>>,
+    asked: Receiver<Question>,
+}
+
+impl Power {
+    /// Runs the device from its start until it loses its power. Returns false if it is not started again.
+    fn run(&mut self, disk: &Disk) -> bool {
+        let (epoch, refused) = {
+            let kept = disk.0.lock().unwrap();
+            (copy(&kept.epoch), kept.refused.clone())
+        };
+        let device = RefCell::new(Device::new(disk.clone(), Stored { epoch, refused: &refused }).unwrap());
+        self.seen.lock().unwrap().starts += 1;
+        let mut running = Running::new(&device, Arc::clone(&self.trouble), Arc::clone(&self.seen));
+        let mut datagram = [0; 1500];
+        loop {
+            loop {
+                match self.asked.try_recv() {
+                    Ok(question) => question(&mut device.borrow_mut()),
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return false,
+                }
+            }
+            let Trouble { asleep, restarts, .. } = *self.trouble.lock().unwrap();
+            if restarts {
+                self.trouble.lock().unwrap().restarts = false;
+                return true;
+            }
+            match self.socket.recv_from(&mut datagram) {
+                Ok(_) if asleep => continue,
+                Ok((len, from)) => running.take(&self.socket, from, &mut datagram[..len]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => panic!("{error}"),
+            }
+            running.poll(&self.socket);
+            if running.application.is_dead {
+                return true;
+            }
+        }
+    }
+}
+
+/// Client and server.
+struct Either;
+
+impl Roles for Either {
+    const CLIENT: bool = true;
+    const SERVER: bool = true;
+}
+
+type Table = PeerArray<Exchanges<Fixed<1, 192, 1, 64>>, 3, 2, 400, 160>;
+type OfDevice<'d> = Sessions<'d, Disk, PLACES, 2, HANDLE>;
+
+struct Running<'d> {
+    node: Node<Table, Resuming<Either, OfDevice<'d>>, ()>,
+    environment: Environment<HostCrypto>,
+    application: Sensor<'d>,
+    start: std::time::Instant,
+    local: Address,
+    /// The last session with the server.
+    server: Option<PeerId>,
+}
+
+impl<'d> Running<'d> {
+    fn new(device: &'d RefCell<Lamp>, trouble: Arc<Mutex<Trouble>>, seen: Arc<Mutex<Seen>>) -> Self {
+        let mut environment = Environment::new(HostCrypto::from_os().unwrap());
+        let role = Resuming { role: Either, sessions: Sessions(device) };
+        let now = Instant::from_micros(1_000_000);
+        // A server that was killed during a handshake takes one of two places for as long.
+        let config = Config { handshake_timeout: Duration::from_secs(5), ..Config::default() };
+        let endpoint = Endpoint::with_roles(&mut environment.at(now), Table::new(), config, role);
+        let resources = Resources { device, exported: None, now, due: None };
+        Self {
+            node: Node::new(endpoint, Default::default()),
+            environment,
+            application: Sensor { resources, trouble, seen, loses: 0, is_dead: false },
+            start: std::time::Instant::now(),
+            local: "127.0.0.1:1".parse::<SocketAddr>().unwrap().into(),
+            server: None,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_micros(1_000_000 + self.start.elapsed().as_micros() as u64)
+    }
+
+    fn send(&mut self, socket: &UdpSocket, path: &Path, datagram: &[u8]) {
+        if self.application.is_dead {
+            return;
+        }
+        if self.application.loses > 0 {
+            self.application.loses -= 1;
+            return;
+        }
+        // An address that cannot be reached is one of a peer.
+        let _ = socket.send_to(datagram, SocketAddr::from(path.remote));
+    }
+
+    fn take(&mut self, socket: &UdpSocket, from: SocketAddr, datagram: &mut [u8]) {
+        let path = Path { local: self.local, remote: from.into() };
+        let (mut records, mut out) = (Records::new(datagram), [0; 1400]);
+        loop {
+            let now = self.now();
+            self.application.resources.now = now;
+            let cx = &mut self.environment.at(now);
+            match self.node.handle(cx, &path, &mut records, &mut self.application, &mut out) {
+                Some(Event::Answer { len } | Event::Transmit { len, .. }) => {
+                    self.send(socket, &path, &out[..usize::from(len)]);
+                }
+                Some(event) => self.on_event(event),
+                None => break,
+            }
+        }
+        match self.application.resources.due.take() {
+            Some(Due::Open(go)) => self.open(go),
+            Some(Due::Close(_) | Due::CloseAll) | None => {}
+        }
+    }
+
+    /// Resumes a session at its peer.
+    fn open(&mut self, go: Go) {
+        let (now, path) = (self.now(), Path { local: self.local, remote: go.peer });
+        let mut device = self.application.resources.device.borrow_mut();
+        let (session, handle) = device.to_open(now, go.number).unwrap();
+        self.node.endpoint.connect_again(&mut self.environment.at(now), &path, session, handle).unwrap();
+        self.application.seen.lock().unwrap().opens.push(go);
+    }
+
+    fn poll(&mut self, socket: &UdpSocket) {
+        let mut out = [0; 1400];
+        loop {
+            let now = self.now();
+            self.application.resources.now = now;
+            let cx = &mut self.environment.at(now);
+            match self.node.poll(cx, &mut self.application, &mut out) {
+                Some(Event::Transmit { peer, len }) => {
+                    if let Some(path) = self.path_of(peer) {
+                        self.send(socket, &path, &out[..usize::from(len)]);
+                    }
+                }
+                Some(event) => self.on_event(event),
+                None => return,
+            }
+        }
+    }
+
+    fn path_of(&mut self, peer: PeerId) -> Option<Path> {
+        self.node.endpoint.peers.peer(peer).map(|peer| *peer.path())
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Need(id) => {
+                let mut key = [0; 32];
+                let Some(Need::PskOfClient { identity }) = self.node.endpoint.need(id) else { return };
+                let psk = self.application.resources.device.borrow().psk::<HostCrypto>(identity);
+                key.copy_from_slice(psk.expose());
+                let answer = Answer::Psk { identity: b"", key: &key, principal: SERVER };
+                let now = self.now();
+                if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {
+                    self.on_event(event);
+                }
+            }
+            Event::Established(peer) => {
+                self.application.resources.established::<HostCrypto, _, _>(&mut self.node.endpoint, peer);
+                let principal = self.node.endpoint.peers.peer(peer).unwrap().principal();
+                match Connection::of(principal) {
+                    Some(connection) => self.application.seen.lock().unwrap().established.push(connection),
+                    // The session of a server that was killed takes a place.
+                    None => {
+                        let earlier = self.server.replace(peer);
+                        earlier.into_iter().for_each(|id| self.node.endpoint.close(id));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Sensor<'d> {
+    resources: Resources<'d, Disk, PLACES, 2, HANDLE>,
+    trouble: Arc<Mutex<Trouble>>,
+    seen: Arc<Mutex<Seen>>,
+    /// Datagrams that are lost next.
+    loses: u8,
+    is_dead: bool,
+}
+
+impl node::Application for Sensor<'_> {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&AnyAuthenticated, self))
+    }
+}
+
+impl Handler for Sensor<'_> {
+    const IN_BLOCKS: bool = false;
+
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let paths = tegmen_delegation::Resource::ALL.map(tegmen_delegation::Resource::path);
+        let path = paths.into_iter().find(|path| request.message().path_is(path)).ok_or(Code::NOT_FOUND)?;
+        let outcome = self.resources.handle::<HostCrypto>(request, response).ok_or(Code::NOT_FOUND)?;
+        self.seen.lock().unwrap().executed.push(path);
+        let trouble = &mut *self.trouble.lock().unwrap();
+        if trouble.dies_after.take_if(|after| *after == path).is_some() {
+            self.is_dead = true;
+        }
+        if let Some((_, count)) = trouble.loses.take_if(|(after, _)| *after == path) {
+            self.loses = count;
+        }
+        outcome
+    }
+}
+
+/// The time that a test takes for a change of a device at most.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
