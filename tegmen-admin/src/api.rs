@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use std::path::Path;
 use std::sync::Arc;
+use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Controller;
 use tegmen_control::service::Service;
 use tegmen_store::Store;
@@ -48,6 +49,8 @@ pub struct Api<S> {
     pub(crate) streams: Arc<Semaphore>,
     /// The controller of the groups on the same store, if the server has one. [`Self::open`] sets none.
     pub groups: Option<Arc<Controller<S>>>,
+    /// The server of delegated sessions on the same store, if the server is one. [`Self::open`] sets none.
+    pub delegations: Option<Arc<Delegations<S>>>,
 }
 
 impl<S: Store> Api<S> {
@@ -61,6 +64,7 @@ impl<S: Store> Api<S> {
         let keys = Keys(store.clone());
         let written = keys.bootstrap(bootstrap).await?;
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Ok((Self { service, store, keys, failures: Failures::default(), streams, groups: None }, written))
+        let failures = Failures::default();
+        Ok((Self { service, store, keys, failures, streams, groups: None, delegations: None }, written))
     }
 }

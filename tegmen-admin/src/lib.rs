@@ -1,6 +1,6 @@
 //! HTTPS interface for the administrators of an access control server.
 //!
-//! [`Api`] answers requests about devices, the policy, revocations, groups and API keys. [`serve()`] is its listener. Each request passes
+//! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions and API keys. [`serve()`] is its listener. Each request passes
 //! the same steps in `routes`: credential, scope, size, syntax, `Idempotency-Key`, change. A request that fails one of them gets
 //! a [`Problem`], and changes nothing in the store.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod api;
+mod delegation;
 mod description;
 mod document;
 mod events;

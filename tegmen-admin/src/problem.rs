@@ -5,6 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tegmen_control::delegation::DelegationError;
 use tegmen_control::group::{GroupError, Refused};
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
@@ -35,6 +36,8 @@ pub enum Code {
     UnknownGroup,
     /// The group has no member of this name.
     UnknownMember,
+    /// The delegated device has no such connection now.
+    UnknownConnection,
     /// The path has other methods.
     NoMethod,
     /// The body did not come in time.
@@ -69,6 +72,8 @@ pub enum Code {
     PolicyFailsTests,
     /// Another request had this `Idempotency-Key`.
     IdempotencyKeyReused,
+    /// The peer gets no session with the delegated device.
+    NotGiven,
     /// The request needs `If-Match`.
     IfMatchMissing,
     /// The address sent too many wrong keys.
@@ -77,6 +82,8 @@ pub enum Code {
     Internal,
     /// The server controls no groups.
     NoGroups,
+    /// The server delegates no sessions.
+    NoDelegation,
     /// The store does not answer.
     StoreUnavailable,
     /// Too many clients follow the events.
@@ -111,6 +118,7 @@ impl Code {
             Self::UnknownKey => (StatusCode::NOT_FOUND, "unknown-key"),
             Self::UnknownGroup => (StatusCode::NOT_FOUND, "unknown-group"),
             Self::UnknownMember => (StatusCode::NOT_FOUND, "unknown-member"),
+            Self::UnknownConnection => (StatusCode::NOT_FOUND, "unknown-connection"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "no-method"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
             Self::NameTaken => (StatusCode::CONFLICT, "name-taken"),
@@ -128,10 +136,12 @@ impl Code {
             Self::InvalidPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-policy"),
             Self::PolicyFailsTests => (StatusCode::UNPROCESSABLE_ENTITY, "policy-fails-tests"),
             Self::IdempotencyKeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused"),
+            Self::NotGiven => (StatusCode::UNPROCESSABLE_ENTITY, "not-given"),
             Self::IfMatchMissing => (StatusCode::PRECONDITION_REQUIRED, "if-match-missing"),
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too-many-failures"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::NoGroups => (StatusCode::NOT_IMPLEMENTED, "no-groups"),
+            Self::NoDelegation => (StatusCode::NOT_IMPLEMENTED, "no-delegation"),
             Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
             Self::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too-many-streams"),
             Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable"),
@@ -263,6 +273,27 @@ impl From<GroupError> for Problem {
             GroupError::NotSigned | GroupError::Refused(Refused::NotSigned) | GroupError::Fault { .. } => {
                 Code::Internal
             }
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<DelegationError> for Problem {
+    fn from(error: DelegationError) -> Self {
+        let code = match &error {
+            DelegationError::NoDevice(_) => Code::UnknownDevice,
+            DelegationError::NameTaken(_) => Code::NameTaken,
+            DelegationError::Config(_) => Code::InvalidDevice,
+            DelegationError::Disabled(_) => Code::DeviceDisabled,
+            DelegationError::NotGiven { .. } | DelegationError::Remote { .. } => Code::NotGiven,
+            DelegationError::NoConnection { .. } => Code::UnknownConnection,
+            DelegationError::NoMoreEpochs(_) => Code::NoEpochLeft,
+            DelegationError::Outdated(_) | DelegationError::Changed(_) | DelegationError::NoPending(_) => {
+                Code::ChangedMeanwhile
+            }
+            DelegationError::Audit(_) => Code::AuditUnavailable,
+            DelegationError::Store(error) => return error.clone().into(),
+            DelegationError::Certificate(_) | DelegationError::Fault { .. } => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

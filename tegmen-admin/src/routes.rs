@@ -1,6 +1,7 @@
 //! The table of routes, and the steps that each request passes.
 
 use crate::api::{Admitted, Api};
+use crate::delegation;
 use crate::description::Description;
 use crate::events;
 use crate::groups;
@@ -272,6 +273,116 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// All operations on delegated devices.
+fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
+    const DEVICES: &str = "/v1/delegation/devices";
+    const DEVICE: &str = "/v1/delegation/devices/{name}";
+    let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
+    vec![
+        operation(
+            (Method::GET, DEVICES, read),
+            ("listDelegatedDevices", "Lists delegated devices in pages."),
+            reads(delegation::list),
+            &[Code::NoDelegation],
+        ),
+        operation(
+            (Method::POST, DEVICES, write),
+            ("imprintDevice", "Adds a delegated device, with its device key, which is shown once."),
+            creates(delegation::new_device, delegation::imprint),
+            &[Code::NoDelegation, Code::NameTaken, Code::InvalidDevice, Code::AuditUnavailable],
+        ),
+        operation(
+            (Method::GET, DEVICE, read),
+            ("showDelegatedDevice", "Shows a delegated device, never its keys."),
+            reads(delegation::show),
+            &[Code::NoDelegation, Code::UnknownDevice],
+        ),
+        operation(
+            (Method::PUT, DEVICE, write),
+            (
+                "configureDelegatedDevice",
+                "Replaces the configuration of a delegated device. Other scopes end its connections with the next epoch.",
+            ),
+            changes(delegation::new_config, delegation::configure),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::InvalidDevice, Code::AuditUnavailable],
+        ),
+        operation(
+            (Method::PATCH, DEVICE, write),
+            ("disableDelegatedDevice", "Disables a delegated device, or enables it again."),
+            changes(Ok, delegation::set_disabled),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::ChangedMeanwhile, Code::AuditUnavailable],
+        ),
+        operation(
+            (Method::POST, "/v1/delegation/devices/{name}/imprint", write),
+            ("imprintDeviceAgain", "Gives a delegated device another device key. All its connections end."),
+            creates(Ok, delegation::imprint_again),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::ChangedMeanwhile, Code::AuditUnavailable],
+        ),
+    ]
+}
+
+/// All operations on the connections and the epochs of delegated devices.
+fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
+    const RESET: &str = "/v1/delegation/devices/{name}/reset";
+    let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
+    vec![
+        operation(
+            (Method::GET, "/v1/delegation/devices/{name}/connections", read),
+            ("listDelegatedConnections", "Lists the connections of a delegated device in pages."),
+            reads(delegation::connections),
+            &[Code::NoDelegation, Code::UnknownDevice],
+        ),
+        operation(
+            (Method::GET, "/v1/delegation/devices/{name}/unaccounted", read),
+            (
+                "listUnaccountedConnections",
+                "Lists the connections that a server which was killed may have given to peers.",
+            ),
+            reads(delegation::unaccounted),
+            &[Code::NoDelegation, Code::UnknownDevice],
+        ),
+        operation(
+            (Method::DELETE, "/v1/delegation/devices/{name}/connections/{id}", write),
+            ("revokeDelegatedConnection", "Revokes a connection of a delegated device."),
+            changes(delegation::named, delegation::revoke),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::UnknownConnection, Code::ChangedMeanwhile],
+        ),
+        operation(
+            (Method::GET, RESET, read),
+            ("previewEpoch", "Shows what the next epoch of a delegated device ends."),
+            reads(delegation::preview),
+            &[Code::NoDelegation, Code::UnknownDevice],
+        ),
+        operation(
+            (Method::POST, RESET, write),
+            ("beginEpoch", "Asks for the next epoch of a delegated device."),
+            creates(Ok, delegation::reset),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::ChangedMeanwhile],
+        ),
+        operation(
+            (Method::POST, "/v1/delegation/introductions", write),
+            ("introduceDevices", "Lets a delegated device open a session with another one."),
+            creates(Ok, delegation::introduce),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
+        ),
+        operation(
+            (Method::POST, "/v1/delegation/server-compromised", write),
+            (
+                "serverCompromised",
+                "Gives devices other device keys because somebody else had access to the server, and lists what was reachable.",
+            ),
+            creates(delegation::compromised, delegation::server_compromised),
+            &[
+                Code::NoDelegation,
+                Code::UnknownDevice,
+                Code::InvalidDevice,
+                Code::ChangedMeanwhile,
+                Code::AuditUnavailable,
+            ],
+        ),
+    ]
+}
+
 /// The events.
 fn events<S: Store>() -> Operation<S> {
     operation(
@@ -308,6 +419,8 @@ impl<S: Store> Api<S> {
         operations.extend(policy());
         operations.extend(revocations_and_keys());
         operations.extend(group_operations());
+        operations.extend(delegated_devices());
+        operations.extend(delegated_connections());
         operations.extend([events(), document()]);
         operations
     }

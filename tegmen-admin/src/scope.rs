@@ -34,11 +34,17 @@ pub enum Scope {
     /// Create, rekey and delete groups, and add and evict members.
     #[serde(rename = "groups:write")]
     GroupsWrite,
+    /// Read delegated devices and their connections.
+    #[serde(rename = "delegation:read")]
+    DelegationRead,
+    /// Imprint and change delegated devices, revoke connections, and begin epochs.
+    #[serde(rename = "delegation:write")]
+    DelegationWrite,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::DevicesRead,
         Self::DevicesWrite,
         Self::PolicyRead,
@@ -48,6 +54,8 @@ impl Scope {
         Self::AuditRead,
         Self::GroupsRead,
         Self::GroupsWrite,
+        Self::DelegationRead,
+        Self::DelegationWrite,
     ];
 
     /// The name, as requests and answers write it.
@@ -62,6 +70,8 @@ impl Scope {
             Self::AuditRead => "audit:read",
             Self::GroupsRead => "groups:read",
             Self::GroupsWrite => "groups:write",
+            Self::DelegationRead => "delegation:read",
+            Self::DelegationWrite => "delegation:write",
         }
     }
 }

@@ -26,6 +26,14 @@ fn right_body(method: &str, path: &str) -> Value {
         ("POST", "/v1/devices") => json!({ "name": "oven", "kind": "protokey", "secret": "a1".repeat(32) }),
         ("POST", "/v1/enrolments") => json!({ "name": "oven", "kind": "protokey", "expires": later() - 100 }),
         ("PUT", "/v1/devices/{name}") => json!({ "kind": "protokey", "secret": "a1".repeat(32) }),
+        ("POST", "/v1/delegation/devices") => {
+            json!({ "name": "lamp.example", "config": { "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] } })
+        }
+        ("PUT", "/v1/delegation/devices/{name}") => {
+            json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] })
+        }
+        ("POST", "/v1/delegation/introductions") => json!({ "opener": "nobody", "other": "nobody" }),
+        ("POST", "/v1/delegation/server-compromised") => json!({ "devices": ["nobody"] }),
         ("PATCH", _) => json!({ "disabled": true }),
         ("POST", "/v1/policy/explain") => {
             json!({ "subject": ["panel"], "publisher": ["oven"], "request": "GET /temp" })

@@ -8,6 +8,7 @@ use common::{Scene, filled, later};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tegmen_admin::Api;
+use tegmen_base::secret::Secret;
 use tegmen_store::Database;
 
 #[test]
@@ -81,6 +82,40 @@ async fn the_document_has_the_routes_of_the_router_and_no_others() {
     assert_eq!(served.body, *DOCUMENT);
 }
 
+/// The operations on delegated devices, each of which succeeds. The policy lets the device `a` read at the device `b`.
+async fn delegated(scene: &Scene, root: &str) -> BTreeSet<&'static str> {
+    let config = json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] });
+    let new = |name: &str| ("POST", "/v1/delegation/devices", json!({ "name": name, "config": config }));
+    let before = [new("a"), new("b"), ("GET", "/v1/delegation/devices?limit=1", Value::Null)];
+    let behind = [
+        ("POST", "/v1/delegation/introductions", json!({ "opener": "a", "other": "b" })),
+        ("GET", "/v1/delegation/devices/b", Value::Null),
+        ("GET", "/v1/delegation/devices/b/connections", Value::Null),
+        ("GET", "/v1/delegation/devices/b/unaccounted", Value::Null),
+        ("DELETE", "/v1/delegation/devices/b/connections/1-0", Value::Null),
+        ("GET", "/v1/delegation/devices/b/reset", Value::Null),
+        ("POST", "/v1/delegation/devices/b/reset", Value::Null),
+        ("PUT", "/v1/delegation/devices/b", config.clone()),
+        ("PATCH", "/v1/delegation/devices/b", json!({ "disabled": true })),
+        ("POST", "/v1/delegation/devices/b/imprint", Value::Null),
+        ("POST", "/v1/delegation/server-compromised", json!({ "devices": ["a"] })),
+    ];
+    let mut seen = BTreeSet::new();
+    for (steps, epoch) in [(&before[..], true), (&behind[..], false)] {
+        for (method, path, body) in steps {
+            let answer = scene.ask(method, path, Some(root), &[("if-match", "*")], body).await;
+            assert!((200..300).contains(&answer.status), "{method} {path}: {answer:?}");
+            seen.insert(operation(method, path).unwrap()["operationId"].as_str().unwrap());
+        }
+        for name in ["a", "b"].into_iter().filter(|_| epoch) {
+            let next = scene.delegations.begin_epoch(name, &Secret::new([5; 32])).await.unwrap();
+            scene.delegations.epoch_begun(name, next).await.unwrap();
+            scene.delegations.settle().await.unwrap();
+        }
+    }
+    seen
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operation_succeeds_as_the_document_describes_it() {
     let scene = Scene::new("described").await;
@@ -133,6 +168,7 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
         seen.insert(operation(method, path).unwrap()["operationId"].as_str().unwrap());
         id = answer.body["id"].as_str().map_or(id, str::to_owned);
     }
+    seen.extend(delegated(&scene, &root).await);
     let path = format!("/v1/keys/{id}");
     assert_eq!(scene.ask("DELETE", &path, Some(&root), &[], &Value::Null).await.status, 204);
     seen.insert("deleteKey");

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen_admin::{Api, ClientCertificates, Route, Scope, Tls, serve};
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::delegation::{Delegations, Rights};
 use tegmen_control::group::Controller;
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, State};
@@ -53,6 +54,7 @@ pub(crate) struct Scene {
     pub(crate) store: Database,
     pub(crate) service: Arc<Service<Database>>,
     pub(crate) groups: Arc<Controller<Database>>,
+    pub(crate) delegations: Arc<Delegations<Database>>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
@@ -116,6 +118,10 @@ impl Scene {
         let (mut api, written) = Api::open(Arc::clone(&service), store.clone(), &dir.join("bootstrap")).await.unwrap();
         assert!(written);
         api.groups = (!name.ends_with("without-groups")).then(|| Arc::clone(&groups));
+        let rights: Arc<dyn Rights> = Arc::clone(&service) as Arc<dyn Rights>;
+        let delegations = Delegations::open(store.clone(), rights, service.audit().clone()).await.unwrap();
+        let delegations = Arc::new(delegations);
+        api.delegations = (!name.ends_with("without-groups")).then(|| Arc::clone(&delegations));
         let pair = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
         let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
@@ -148,7 +154,7 @@ impl Scene {
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, receiver, Arc::new(api)));
         let server = (certificate.der().clone(), key);
-        Self { dir, store, service, groups, address, client, roots, clients, certified, server, tls }
+        Self { dir, store, service, groups, delegations, address, client, roots, clients, certified, server, tls }
     }
 
     /// From now on the client has this certificate.

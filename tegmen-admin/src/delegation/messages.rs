@@ -1,0 +1,413 @@
+//! The bodies of requests and answers about delegated sessions.
+
+use crate::problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use tegmen_base::hex::to_hex;
+use tegmen_base::secret::Secret;
+use tegmen_control::delegation::{
+    ConnectionId, ConnectionPage, Contact, DelegatedConnection, DeviceConfig, DeviceReport, Introduced, Reachable,
+    ResetPreview, Unreachable,
+};
+use tegmen_delegation::{PSK_LEN, Refused, Status};
+
+/// A device key in hexadecimal digits.
+const KEY: &str = "^[0-9a-f]{64}$";
+/// A connection.
+const CONNECTION: &str = "^[0-9]+-[0-9]+$";
+/// Most devices of one drill.
+const MOST: usize = 256;
+
+/// The configuration of a delegated device.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DelegatedDeviceConfiguration")]
+pub(crate) struct WantedConfig {
+    /// The address and the port at which the device takes requests of its server, as `[fd00::17]:5684`.
+    #[schemars(with = "String")]
+    address: SocketAddr,
+    /// The scopes that the device knows, each a list of rules as `GET /temp`. A peer gets the first one of which the policy allows
+    /// every rule.
+    scopes: Vec<Vec<String>>,
+    /// The tags by which rules of the policy name the device.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// Places of the list of refused connections at the device.
+    #[serde(default = "places")]
+    #[schemars(range(min = 1))]
+    places: u32,
+    /// Time for which a delegation lasts, in seconds: at most 31 days.
+    #[serde(default = "lifetime")]
+    #[schemars(range(min = 1, max = 2_678_400))]
+    lifetime: u32,
+}
+
+const fn places() -> u32 {
+    16
+}
+
+const fn lifetime() -> u32 {
+    86_400
+}
+
+impl From<WantedConfig> for DeviceConfig {
+    fn from(wanted: WantedConfig) -> Self {
+        let WantedConfig { address, scopes, tags, places, lifetime } = wanted;
+        Self { tags, address, scopes, places, lifetime }
+    }
+}
+
+/// A device to be imprinted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewDelegatedDevice")]
+pub(crate) struct Wanted {
+    /// The DNS name by which peers ask for the device, in lower case.
+    pub(crate) name: String,
+    /// The configuration of the device.
+    pub(crate) config: WantedConfig,
+}
+
+/// A change of a device.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DelegatedDeviceChange")]
+pub(crate) struct Changed {
+    /// True for a device in whose name peers get no session.
+    pub(crate) disabled: bool,
+}
+
+/// The devices of a server that somebody else had access to.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CompromisedServer")]
+pub(crate) struct Compromised {
+    /// The names of the devices, at most 256.
+    devices: Vec<String>,
+}
+
+impl Compromised {
+    pub(crate) fn check(self) -> Result<Vec<String>, Problem> {
+        match self.devices.len() {
+            1..=MOST => Ok(self.devices),
+            _ => Err(Problem::new(Code::InvalidDevice, "devices has 1 to 256 names of delegated devices")),
+        }
+    }
+}
+
+/// A session between two devices of the server.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewIntroduction")]
+pub(crate) struct Introduction {
+    /// The name of the device that opens the session.
+    pub(crate) opener: String,
+    /// The name of the other device.
+    pub(crate) other: String,
+}
+
+/// The connections of two devices that have a session.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Introduction")]
+pub(crate) struct ShownIntroduction {
+    /// The connection at the device that opens the session.
+    #[schemars(extend("pattern" = CONNECTION))]
+    opener: String,
+    /// The connection at the other device.
+    #[schemars(extend("pattern" = CONNECTION))]
+    other: String,
+}
+
+impl From<Introduced> for ShownIntroduction {
+    fn from(Introduced { opener, other }: Introduced) -> Self {
+        Self { opener: opener.to_string(), other: other.to_string() }
+    }
+}
+
+/// The state of a device, as it answered last.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedDeviceStatus")]
+struct ShownStatus {
+    /// Places of its list of refused connections that are taken.
+    refused: u16,
+    /// All places of the list.
+    places: u16,
+    /// Sessions that were handed over and have not ended.
+    sessions: u16,
+    /// The most such sessions.
+    most_sessions: u16,
+    /// Sessions that the device refused since its start, by the reason.
+    refusals: ShownRefusals,
+}
+
+/// Sessions that a device refused since its start.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedDeviceRefusals")]
+struct ShownRefusals {
+    /// The ticket was made up, changed, or sealed for another device.
+    unknown: u16,
+    /// The ticket is of another epoch.
+    epoch: u16,
+    /// The connection was revoked.
+    revoked: u16,
+    /// The delegation ended.
+    expired: u16,
+    /// The time of authentication is more than 60 seconds ahead.
+    early: u16,
+    /// The device did not know the time.
+    no_time: u16,
+}
+
+impl From<Status> for ShownStatus {
+    fn from(status: Status) -> Self {
+        let Status { refused, most_refused: places, sessions, most_sessions, refusals, .. } = status;
+        let refusals = ShownRefusals {
+            unknown: refusals.of(Refused::Unknown),
+            epoch: refusals.of(Refused::Epoch),
+            revoked: refusals.of(Refused::Revoked),
+            expired: refusals.of(Refused::Expired),
+            early: refusals.of(Refused::Early),
+            no_time: refusals.of(Refused::NoTime),
+        };
+        Self { refused, places, sessions, most_sessions, refusals }
+    }
+}
+
+/// A device that does not do what the server asks for.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnreachableDevice")]
+struct ShownUnreachable {
+    /// The time of the first failure, in seconds since 1970.
+    since: u64,
+    /// The number of failures.
+    attempts: u32,
+    /// The reason of the last failure.
+    why: String,
+}
+
+/// A delegated device, without its keys.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedDevice")]
+pub(crate) struct ShownDevice {
+    name: String,
+    tags: Vec<String>,
+    /// The address at which the device takes requests of its server.
+    address: String,
+    scopes: Vec<Vec<String>>,
+    places: u32,
+    lifetime: u32,
+    disabled: bool,
+    /// The time at which the device key was drawn, in seconds since 1970.
+    imprinted: u64,
+    /// The present epoch; 0 before the first one.
+    epoch: u16,
+    /// The epoch before, if its connections continue in the present one.
+    before: Option<u16>,
+    /// The next epoch, if the device was asked to begin it and has not acknowledged it.
+    pending: Option<u16>,
+    /// The operator or the reason that asked for the next epoch, if it is due.
+    reset: Option<String>,
+    /// Connections that are refused in the present epoch.
+    refused: usize,
+    /// Those of them that the device has not acknowledged.
+    untold: usize,
+    /// True if the store was restored from a backup, and the epoch gives no connections.
+    restored: bool,
+    /// The time of the last conversation since the server started, in seconds since 1970.
+    heard: Option<u64>,
+    /// The state of the device at that time.
+    status: Option<ShownStatus>,
+    /// The failures since then, if there were any.
+    unreachable: Option<ShownUnreachable>,
+}
+
+impl From<DeviceReport> for ShownDevice {
+    fn from(report: DeviceReport) -> Self {
+        let Contact { heard, status, unreachable } = report.contact;
+        let unreachable =
+            unreachable.map(|Unreachable { since, attempts, why }| ShownUnreachable { since, attempts, why });
+        Self {
+            name: report.name,
+            tags: report.tags,
+            address: report.address.to_string(),
+            scopes: report.scopes,
+            places: report.places,
+            lifetime: report.lifetime,
+            disabled: report.disabled,
+            imprinted: report.imprinted,
+            epoch: report.epoch,
+            before: report.before,
+            pending: report.pending,
+            reset: report.reset,
+            refused: report.refused,
+            untold: report.untold,
+            restored: report.restored,
+            heard,
+            status: status.map(ShownStatus::from),
+            unreachable,
+        }
+    }
+}
+
+/// A page of delegated devices in the order of their names.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedDevices")]
+pub(crate) struct ShownDevices {
+    /// The devices.
+    pub(crate) devices: Vec<ShownDevice>,
+    /// The cursor of the next page; null on the last page.
+    pub(crate) next: Option<String>,
+}
+
+/// A device that has a new device key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ImprintedDevice")]
+pub(crate) struct Imprinted {
+    name: String,
+    /// The device key in hexadecimal digits. A repetition of the request does not get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = KEY))]
+    key: Option<String>,
+}
+
+impl Imprinted {
+    pub(crate) fn new(name: String, key: &Secret<PSK_LEN>) -> Self {
+        Self { name, key: Some(to_hex(key.expose())) }
+    }
+}
+
+/// A delegated connection.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedConnection")]
+pub(crate) struct ShownConnection {
+    /// The epoch and the number in it.
+    #[schemars(extend("pattern" = CONNECTION))]
+    id: String,
+    /// The name that the peer proved.
+    peer: String,
+    /// The index of the scope at the device.
+    scope: u8,
+    /// The time at which peer and server authenticated each other, in seconds since 1970.
+    since: u32,
+    /// The time from which the device refuses the connection, in seconds since 1970.
+    expires: u32,
+    /// The means by which the session comes to the device.
+    #[schemars(extend("enum" = ["ticket", "id", "device"]))]
+    carrier: &'static str,
+    /// The connection of the epoch before in whose place this one is.
+    #[schemars(extend("pattern" = CONNECTION))]
+    of: Option<String>,
+    revoked: bool,
+}
+
+impl From<DelegatedConnection> for ShownConnection {
+    fn from(connection: DelegatedConnection) -> Self {
+        let DelegatedConnection { id, peer, scope, since, expires, carrier, of, revoked } = connection;
+        let (id, of, carrier) = (id.to_string(), of.map(|of| of.to_string()), carrier.word());
+        Self { id, peer, scope, since, expires, carrier, of, revoked }
+    }
+}
+
+/// A page of the connections of a device, those of the epoch before first.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedConnections")]
+pub(crate) struct ShownConnections {
+    /// The connections.
+    connections: Vec<ShownConnection>,
+    /// The cursor of the next page; null on the last page.
+    next: Option<String>,
+}
+
+impl From<ConnectionPage> for ShownConnections {
+    fn from(page: ConnectionPage) -> Self {
+        let next = page.next.map(|next| to_hex(next.to_string().as_bytes()));
+        Self { connections: page.connections.into_iter().map(Into::into).collect(), next }
+    }
+}
+
+/// The numbers that were reserved and have no connection.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnaccountedConnections")]
+pub(crate) struct Unaccounted {
+    /// Connections that a server may have given to peers before it was killed. Each can be revoked.
+    connections: Vec<String>,
+}
+
+impl From<Vec<ConnectionId>> for Unaccounted {
+    fn from(ids: Vec<ConnectionId>) -> Self {
+        Self { connections: ids.iter().map(ToString::to_string).collect() }
+    }
+}
+
+/// A connection that was revoked.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RevokedConnections")]
+pub(crate) struct ShownRevoked {
+    /// The connection, and those that it became or was before.
+    connections: Vec<String>,
+    /// True if the device learns the revocation with the next epoch alone.
+    by_reset: bool,
+}
+
+impl From<tegmen_control::delegation::Revoked> for ShownRevoked {
+    fn from(revoked: tegmen_control::delegation::Revoked) -> Self {
+        let connections = revoked.connections.iter().map(ToString::to_string).collect();
+        Self { connections, by_reset: revoked.by_reset }
+    }
+}
+
+/// The consequences of the next epoch of a device.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EpochPreview")]
+pub(crate) struct ShownPreview {
+    /// The present epoch.
+    epoch: u16,
+    /// Connections whose peers get another ticket when they return to the server.
+    return_by_ticket: usize,
+    /// Connections that were handed over and end.
+    end: usize,
+    /// Connections of the epoch before whose peers have not returned: they authenticate themselves again.
+    end_unreturned: usize,
+    /// Connections that are revoked now, whose places at the device become free.
+    revoked: usize,
+}
+
+impl From<ResetPreview> for ShownPreview {
+    fn from(preview: ResetPreview) -> Self {
+        let ResetPreview { epoch, return_by_ticket, end, end_unreturned, revoked } = preview;
+        Self { epoch, return_by_ticket, end, end_unreturned, revoked }
+    }
+}
+
+/// A device of a server that somebody else had access to.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReachableDevice")]
+pub(crate) struct ShownReachable {
+    name: String,
+    /// The new device key in hexadecimal digits, which an operator brings to the device.
+    #[schemars(extend("pattern" = KEY))]
+    key: String,
+    /// The connections that an intruder with the keys of the server can read and open until the device has the new key.
+    connections: Vec<ShownConnection>,
+}
+
+/// The devices of a server that somebody else had access to.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReachableDevices")]
+pub(crate) struct ShownDrill {
+    /// The devices with their new keys. A repetition of the request gets none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<ShownReachable>>,
+}
+
+impl From<Vec<Reachable>> for ShownDrill {
+    fn from(reachable: Vec<Reachable>) -> Self {
+        let shown = |Reachable { device, key, connections }: Reachable| ShownReachable {
+            name: device,
+            key: to_hex(key.expose()),
+            connections: connections.into_iter().map(Into::into).collect(),
+        };
+        Self { devices: Some(reachable.into_iter().map(shown).collect()) }
+    }
+}
