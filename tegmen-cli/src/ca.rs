@@ -240,6 +240,32 @@ impl Issue {
     }
 }
 
+/// The files of the certificate and the key of a delegated device, in a directory of their own in that of a CA.
+pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
+    let dir = dir.join("delegated");
+    (dir.join(format!("{device}.pem")), dir.join(format!("{device}.key")))
+}
+
+/// Issues a certificate for a delegated device, for a new key or for that of its certificate before, and writes both to the
+/// [files](device_files). The certificate ends with the CA at the latest.
+pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Result<(), Failure> {
+    let (certificate_file, key_file) = device_files(dir, device);
+    let now = SystemTime::now();
+    let mut authority = Authority::open(dir)?;
+    if let Some(target) = key_file.parent() {
+        std::fs::create_dir_all(target).map_err(|error| Failure::new(format!("{}: {error}", target.display())))?;
+    }
+    if !key_file.exists() {
+        files::write(&key_file, authority::draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
+    }
+    let spki = SoftwareKey::from_file(&key_file).map_err(Failure::new)?.public_key().to_vec();
+    let usage = Usage { client: true, server: true };
+    let want = Want { name: device.to_owned(), dns: vec![device.to_owned()], ip: Vec::new(), usage, spki };
+    let left = authority.certificate().not_after.duration_since(now).unwrap_or_default();
+    let (_, pem) = authority.issue(want, now, valid.min(left))?;
+    files::write(&certificate_file, pem.as_bytes(), Readers::All)
+}
+
 fn revoke(dir: &Path, which: &str, crl_days: u32, out: Output) -> Result<ExitCode, Failure> {
     let mut authority = Authority::open(dir)?;
     let serial = match Path::new(which).is_file() {

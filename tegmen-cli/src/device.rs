@@ -2,6 +2,7 @@
 
 use crate::admin::{Admin, after, done, pages, rfc3339_of, save_once, secret, segment, shown_once};
 use crate::ca::read_certificate;
+use crate::delegation::Imprint;
 use crate::output::{Failure, Output, printable};
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
@@ -44,6 +45,12 @@ enum Command {
     },
     /// Take back the one-time key of a device.
     Withdraw(Named),
+    /// Imprint a device for delegated sessions: the server draws a device key, and this command writes it to a file that only you can
+    /// read. The server cannot show it again. Bring it to the device.
+    #[command(after_help = "Examples:\n  \
+        tegmen device imprint lamp.example --address '[fd00::17]:5684' --scope 'GET /temp' --output lamp.key\n  \
+        tegmen device imprint lamp.example --again --output lamp.key")]
+    Imprint(Imprint),
     /// Disable a device: it may do nothing, and the keys of its sessions are revoked.
     Disable(Named),
     /// Enable a device again.
@@ -155,6 +162,7 @@ impl Devices {
                 let text = format!("The one-time key of the device {} is withdrawn.", named.name);
                 out.line(|| printable(&text), || done("withdrawn", &named.name));
             }
+            Command::Imprint(imprint) => imprint.run(out)?,
             Command::Disable(named) => named.set_disabled(true, out)?,
             Command::Enable(named) => named.set_disabled(false, out)?,
             Command::Remove(named) => {

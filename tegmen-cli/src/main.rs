@@ -8,6 +8,7 @@ mod backup;
 mod bridge;
 mod ca;
 mod connect;
+mod delegation;
 mod device;
 mod enrol;
 mod events;
@@ -102,6 +103,8 @@ enum Command {
     Enrol(enrol::Enrol),
     /// Create protected groups, add and evict their members; join a group, send requests to all its members, and leave it.
     Group(Box<group::Group>),
+    /// List and revoke the delegated sessions of devices, and begin their epochs.
+    Delegation(delegation::Delegation),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),
     /// Follow what happens at an access control server: changes of devices, policy, revocations, groups and keys.
@@ -161,6 +164,7 @@ fn main() -> ExitCode {
         Command::Device(device) => device.run(out),
         Command::Enrol(enrol) => enrol.run(out),
         Command::Group(group) => group.run(out),
+        Command::Delegation(delegation) => delegation.run(out),
         Command::Revoke(revoke) => revoke.run(out),
         Command::Events(events) => events.run(out),
         Command::Key(key) => key.run(out),

@@ -215,7 +215,7 @@ fn in_tpm(file: &Path, _: Option<&str>) -> Result<Arc<dyn Signer>, Failure> {
     )))
 }
 
-fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", file.display()));
     let unreadable = |error| failed(&format!("{error}; correct the path, or the permissions there"));
     let pem = std::fs::read(file).map_err(unreadable)?;

@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admin;
 mod check;
 mod config_file;
+pub(crate) mod delegation;
 pub(crate) mod groups;
 mod interface;
 mod members;
@@ -216,17 +217,26 @@ fn run(
     let log = running.log.clone();
     running.sections().announce(&running.server, contexts, &log);
     let address = running.sections().service.metrics;
-    let started = Operation { started: SystemTime::now(), ready: true, reloads: 0, reloads_refused: 0, groups: None };
+    let started = Operation {
+        started: SystemTime::now(),
+        ready: true,
+        reloads: 0,
+        reloads_refused: 0,
+        groups: None,
+        delegation: None,
+    };
     let (operation, watched) = watch::channel(started);
     let shown = Shown {
         counts: running.server.counts(),
         pulse: running.server.pulse(),
         operation: watched,
         outbox: running.outbox(),
+        delegations: running.delegations(),
     };
     let outcome = runtime.block_on(async {
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
         let _controlling = running.control_groups();
+        let _delegating = running.delegate();
         running.administer().await?;
         running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);

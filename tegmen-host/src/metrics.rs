@@ -20,6 +20,8 @@ pub struct Operation {
     pub reloads_refused: u64,
     /// The counts of its controller of groups, if it has one.
     pub groups: Option<GroupTotals>,
+    /// The counts of its server of delegated sessions, if it has one.
+    pub delegation: Option<DelegationTotals>,
 }
 
 /// The counts of a controller of groups.
@@ -31,6 +33,35 @@ pub struct GroupTotals {
     pub messages: u64,
     /// Rekey messages that were not made or not sent, and changes in the background that failed.
     pub failures: u64,
+}
+
+/// The counts of a server of delegated sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DelegationTotals {
+    /// Devices.
+    pub devices: usize,
+    /// Devices that the server did not reach last.
+    pub unreachable: usize,
+    /// Revocations that devices have not acknowledged.
+    pub untold: usize,
+    /// Tickets for peers that authenticated themselves.
+    pub sealed: u64,
+    /// Tickets for peers that returned with one.
+    pub reissued: u64,
+    /// Sessions that were handed over to devices.
+    pub handed_over: u64,
+    /// Peers that got no session for want of rights.
+    pub without_rights: u64,
+    /// Peers that got no session for another reason.
+    pub not_given: u64,
+    /// Tickets of returning peers that were refused.
+    pub refused: u64,
+    /// Conversations in which a device got all that waited for it.
+    pub conversations: u64,
+    /// Conversations that failed.
+    pub failed_conversations: u64,
+    /// Epochs that devices began.
+    pub epochs: u64,
 }
 
 /// All counts, and those of the service if there is one. No name of a peer or an identity is among them.
@@ -78,6 +109,36 @@ fn write_operation(text: &mut String, operation: &Operation) {
             "Rekey messages that were not made or not sent, and changes of groups in the background that failed.";
         counter(text, "group_failures", help, &[("", failures)]);
     }
+    if let Some(totals) = &operation.delegation {
+        write_delegation(text, totals);
+    }
+}
+
+/// Writes the counts of delegated sessions.
+fn write_delegation(text: &mut String, totals: &DelegationTotals) {
+    gauge(text, "delegated_devices", "", "Devices in whose name the server opens sessions.", totals.devices);
+    gauge(text, "delegated_devices_unreachable", "", "Devices that the server did not reach last.", totals.unreachable);
+    gauge(text, "delegated_revocations_untold", "", "Revocations that devices have not acknowledged.", totals.untold);
+    counter(
+        text,
+        "delegations",
+        "Sessions that were to be delegated to devices, by the result.",
+        &[
+            ("{result=\"ticket\"}", totals.sealed),
+            ("{result=\"ticket_again\"}", totals.reissued),
+            ("{result=\"handed_over\"}", totals.handed_over),
+            ("{result=\"without_rights\"}", totals.without_rights),
+            ("{result=\"ticket_refused\"}", totals.refused),
+            ("{result=\"failed\"}", totals.not_given),
+        ],
+    );
+    counter(
+        text,
+        "delegation_conversations",
+        "Conversations with devices, by the result.",
+        &[("{result=\"done\"}", totals.conversations), ("{result=\"failed\"}", totals.failed_conversations)],
+    );
+    counter(text, "delegation_epochs", "Epochs that devices began.", &[("", totals.epochs)]);
 }
 
 /// Writes the state of the tables.

@@ -3,6 +3,7 @@
 use super::config_file::Mistake;
 use super::options::Admin;
 use super::roles::Certified;
+use super::store::Rows;
 use super::{access, groups};
 use crate::log::Log;
 use crate::output::Failure;
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tegmen_admin::{Api, ClientCertificates, Scopes, Tls, serve};
+use tegmen_control::delegation::Delegations;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::rustls::{self, RootCertStore};
@@ -98,12 +100,13 @@ impl Admin {
         Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
     }
 
-    /// Serves the interface on the runtime, if it is wanted, also for `groups` if the server controls some. Returns after its
+    /// Serves the interface on the runtime, if it is wanted, also for `groups` if the server controls some, and for delegated sessions. Returns after its
     /// listener is bound, with the end that changes its certificates.
     pub(super) async fn start(
         &self,
         role: &access::Role,
         groups: Option<&groups::Role>,
+        delegations: Option<Arc<Delegations<Rows>>>,
         log: &Log,
     ) -> Result<Option<watch::Sender<Arc<Tls>>>, Failure> {
         let (Some(address), Some(file)) = (&self.admin, &self.bootstrap) else { return Ok(None) };
@@ -118,6 +121,7 @@ impl Admin {
         let at = listener.local_addr().unwrap_or(*address);
         let (service, rows) = role.shared();
         let (mut api, is_written) = Api::open(service, rows, file).await.map_err(Failure::usage)?;
+        api.delegations = delegations;
         api.groups = groups.map(|role| Arc::clone(&role.controller));
         log.always(
             || format!("administration at https://{at}/v1/"),

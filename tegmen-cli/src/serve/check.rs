@@ -32,6 +32,7 @@ impl Sections {
         mistakes.extend(self.access.mistakes());
         mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
         mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
+        mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));

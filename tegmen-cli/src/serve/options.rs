@@ -35,6 +35,8 @@ pub(super) struct Sections {
     pub(super) admin: Admin,
     #[command(flatten, next_help_heading = "Groups")]
     pub(super) groups: Groups,
+    #[command(flatten, next_help_heading = "Delegation")]
+    pub(super) delegation: Delegation,
     #[command(flatten, next_help_heading = "Limits")]
     pub(super) limits: Limits,
     #[command(flatten, next_help_heading = "DTLS")]
@@ -223,6 +225,14 @@ pub(super) struct Groups {
     /// The identity in --member-credentials. Default: the only one.
     #[arg(long, value_name = "NAME", requires = "member_credentials")]
     pub(super) member_identity: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct Delegation {
+    /// Delegate sessions: open sessions in the name of devices, which resume them. The CA in this directory, which `tegmen ca init`
+    /// made, issues their certificates. It needs --store, which keeps the devices.
+    #[arg(long, value_name = "DIR")]
+    pub(super) delegation_ca: Option<PathBuf>,
 }
 
 #[derive(Args)]

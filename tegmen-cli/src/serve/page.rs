@@ -1,6 +1,7 @@
 //! The pages of a server over HTTP, for those who watch it: `/metrics`, `/live` and `/ready`. Few connections, each for one
 //! request and a short time.
 
+use super::store::Rows;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
 use axum::serve::Listener;
@@ -10,8 +11,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tegmen_control::delegation::{DelegationCounts, Delegations};
 use tegmen_control::group::{GroupCounts, Outbox};
-use tegmen_host::metrics::{self, GroupTotals, Operation};
+use tegmen_host::metrics::{self, DelegationTotals, GroupTotals, Operation};
 use tegmen_host::server::{Counts, Pulse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +35,8 @@ pub(super) struct Shown {
     pub(super) operation: watch::Receiver<Operation>,
     /// The outbox of the controller of groups, if the server has one.
     pub(super) outbox: Option<Outbox>,
+    /// The server of delegated sessions, if there is one.
+    pub(super) delegations: Option<Arc<Delegations<Rows>>>,
 }
 
 impl Shown {
@@ -40,12 +44,35 @@ impl Shown {
     fn operation(&self) -> Operation {
         let totals = |GroupCounts { epochs, messages, failures }| GroupTotals { epochs, messages, failures };
         let groups = self.outbox.as_ref().map(|outbox| totals(outbox.counts()));
-        Operation { groups, ..*self.operation.borrow() }
+        let delegation = self.delegations.as_ref().map(|server| delegation_totals(server));
+        Operation { groups, delegation, ..*self.operation.borrow() }
     }
 
     /// True if each shard answers soon.
     pub(super) async fn is_live(&self) -> bool {
         tokio::time::timeout(ANSWER_WITHIN, self.pulse.beats()).await == Ok(true)
+    }
+}
+
+/// The counts of a server of delegated sessions, and of its devices now.
+fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
+    let counts: DelegationCounts = server.counts();
+    let devices = server.list(None, usize::MAX);
+    let unreachable = devices.iter().filter(|device| device.contact.unreachable.is_some()).count();
+    let untold = devices.iter().map(|device| device.untold).sum();
+    DelegationTotals {
+        devices: devices.len(),
+        unreachable,
+        untold,
+        sealed: counts.sealed,
+        reissued: counts.reissued,
+        handed_over: counts.handed_over,
+        without_rights: counts.without_rights,
+        not_given: counts.not_given,
+        refused: counts.refused,
+        conversations: counts.conversations,
+        failed_conversations: counts.failed_conversations,
+        epochs: counts.epochs,
     }
 }
 

@@ -5,8 +5,9 @@ use super::check::{Made, application};
 use super::members::Members;
 use super::options::Sections;
 use super::settings::{Settings, Values};
+use super::store::Rows;
 use super::systemd::Sockets;
-use super::{event_sink, groups};
+use super::{delegation, event_sink, groups};
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output};
 use serde_json::json;
@@ -14,6 +15,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen_admin::Tls;
+use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
@@ -69,6 +71,7 @@ pub(super) struct Running {
     application: Resources,
     access: Option<Role>,
     groups: Option<groups::Role>,
+    delegation: Option<delegation::Role>,
     pub(super) members: Members,
     /// The certificates of the interface for administrators, while it is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
@@ -110,6 +113,7 @@ impl Running {
         log.take_traces();
         let access = sections.access.open(&log)?;
         let groups = sections.groups.open(access.as_ref(), &log)?;
+        let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
@@ -143,6 +147,7 @@ impl Running {
             application,
             access,
             groups,
+            delegation,
             members,
             admin: None,
             credentials,
@@ -159,7 +164,7 @@ impl Running {
     /// Serves the interface for administrators, if it is wanted.
     pub(super) async fn administer(&mut self) -> Result<(), Failure> {
         if let Some(role) = &self.access {
-            self.admin = self.sections().admin.start(role, self.groups.as_ref(), &self.log).await?;
+            self.admin = self.sections().admin.start(role, self.groups.as_ref(), self.delegations(), &self.log).await?;
         }
         Ok(())
     }
@@ -174,6 +179,16 @@ impl Running {
     /// Returns the outbox of the controller of groups, if there is one.
     pub(super) fn outbox(&self) -> Option<Outbox> {
         self.groups.as_ref().map(|role| role.outbox.clone())
+    }
+
+    /// Speaks with delegated devices on the runtime, if the server delegates sessions. The task ends when the value is dropped.
+    pub(super) fn delegate(&self) -> JoinSet<()> {
+        self.delegation.as_ref().map(delegation::Role::start).unwrap_or_default()
+    }
+
+    /// Returns the server of delegated sessions, if there is one.
+    pub(super) fn delegations(&self) -> Option<Arc<Delegations<Rows>>> {
+        self.delegation.as_ref().map(|role| Arc::clone(&role.server))
     }
 
     /// Returns the number of resources.

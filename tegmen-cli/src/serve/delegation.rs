@@ -1,0 +1,125 @@
+//! The server of delegated sessions, as a part of `tegmen serve`.
+
+use super::access;
+use super::config_file::Mistake;
+use super::options::Delegation;
+use super::store::Rows;
+use crate::ca;
+use crate::log::Log;
+use crate::output::{Failure, runtime};
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tegmen::dtls::{CipherSuite, Suites};
+use tegmen_control::delegation::{Certificates, Delegations, Pace, Rights};
+use tegmen_host::public_keys::PublicKeys;
+use tokio::task::JoinSet;
+
+/// The suite of the sessions of devices.
+const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
+/// Time for which the certificate of a device is valid.
+const VALID: Duration = Duration::from_secs(90 * 86_400);
+/// Time before the end of a certificate in which another one is issued.
+const RENEW: Duration = Duration::from_secs(30 * 86_400);
+
+/// A server of delegated sessions that is open.
+pub(crate) struct Role {
+    pub(crate) server: Arc<Delegations<Rows>>,
+}
+
+impl Delegation {
+    /// Returns all mistakes.
+    pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
+        let Some(dir) = &self.delegation_ca else { return Vec::new() };
+        let mut mistakes = Vec::new();
+        if !has_store {
+            mistakes.push(Mistake::new("delegation-ca", "it needs --store"));
+        }
+        if !dir.join("index.json").is_file() {
+            let dir = dir.display();
+            mistakes.push(Mistake::new(
+                "delegation-ca",
+                format!("{dir} has no CA: make one with `tegmen ca init {dir}`, or correct the path"),
+            ));
+        }
+        mistakes
+    }
+
+    /// Opens the server on the store of access control, and writes so to the log; `None` if the server has no such role.
+    pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
+        let (Some(dir), Some(access)) = (&self.delegation_ca, access) else { return Ok(None) };
+        let (service, rows) = access.shared();
+        let audit = service.audit().clone();
+        let certificates = Arc::new(OfCa { dir: dir.clone(), known: Mutex::default() });
+        let server = runtime()?.block_on(async {
+            let rights: Arc<dyn Rights> = service;
+            let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
+            server.with_certificates(certificates).await.map_err(Failure::usage)
+        })?;
+        let devices = server.list(None, usize::MAX).len();
+        log.always(
+            || format!("delegated sessions for {devices} devices"),
+            || json!({ "event": "delegation", "devices": devices }),
+        );
+        Ok(Some(Role { server: Arc::new(server) }))
+    }
+}
+
+impl Role {
+    /// Starts the task of the server on the runtime. It ends when the value is dropped.
+    pub(crate) fn start(&self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let server = Arc::clone(&self.server);
+        tasks.spawn(async move { server.run(Pace::default()).await });
+        tasks
+    }
+}
+
+/// The certificates of devices in the directory of a CA, which issues them.
+struct OfCa {
+    dir: PathBuf,
+    known: Mutex<HashMap<String, Arc<PublicKeys>>>,
+}
+
+impl OfCa {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<PublicKeys>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Certificates for OfCa {
+    fn of(&self, device: &str) -> Option<Arc<PublicKeys>> {
+        self.known().get(device).cloned()
+    }
+
+    fn prepare(&self, device: &str) -> Result<(), String> {
+        let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
+        let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);
+        if self.known().get(device).is_some_and(|keys| is_fresh(keys)) {
+            return Ok(());
+        }
+        let files = ca::device_files(&self.dir, device);
+        let mut keys = if files.0.exists() { load(&files)? } else { issue(&self.dir, device, &files)? };
+        if !is_fresh(&keys) {
+            keys = issue(&self.dir, device, &files)?;
+        }
+        self.known().insert(device.to_owned(), Arc::new(keys));
+        Ok(())
+    }
+}
+
+/// Issues a certificate for a device, and loads it.
+fn issue(dir: &Path, device: &str, files: &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
+    ca::issue_for_device(dir, device, VALID).map_err(|failure| failure.message)?;
+    load(files)
+}
+
+/// Loads the certificate of a device, and its key.
+fn load((certificate, key): &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
+    let chain = crate::public_keys::certificates(certificate).map_err(|failure| failure.message)?;
+    let signer = crate::public_keys::signer(key).map_err(|failure| failure.message)?;
+    let keys = PublicKeys::new(SUITES).with_chain(&chain, signer);
+    keys.map_err(|error| format!("{}: {error}", certificate.display()))
+}
