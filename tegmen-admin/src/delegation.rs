@@ -9,7 +9,7 @@ use crate::problem::{Code, Problem};
 use crate::reply::{Created, Done, Once, Shown, Tagged};
 use messages::{
     Changed, Compromised, Imprinted, Introduction, ShownConnections, ShownDevice, ShownDevices, ShownDrill,
-    ShownIntroduction, ShownPreview, ShownRevoked, Unaccounted, Wanted, WantedConfig,
+    ShownIntroduction, ShownPreview, ShownRevoked, ShownSession, Unaccounted, Wanted, WantedConfig, WantedSession,
 };
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
@@ -131,6 +131,14 @@ pub(crate) async fn introduce<S: Store>(
     Body(Introduction { opener, other }): Body<Introduction>,
 ) -> Result<Created<ShownIntroduction>, Problem> {
     Ok(Created(delegations(&api)?.introduce(&opener, &other).await?.into()))
+}
+
+pub(crate) async fn open_session<S: Store>(
+    api: Arc<Api<S>>,
+    _: Principal,
+    Body(WantedSession { device, address, server_name }): Body<WantedSession>,
+) -> Result<Created<ShownSession>, Problem> {
+    Ok(Created(delegations(&api)?.open_at(&device, address, &server_name).await?.into()))
 }
 
 pub(crate) fn compromised(Body(compromised): Body<Compromised>) -> Result<Vec<String>, Problem> {

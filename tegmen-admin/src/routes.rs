@@ -366,6 +366,15 @@ fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
             &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
         ),
         operation(
+            (Method::POST, "/v1/delegation/sessions", write),
+            (
+                "openDelegatedSession",
+                "Opens a session with a server elsewhere, which a delegated device then resumes there.",
+            ),
+            creates(Ok, delegation::open_session),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
+        ),
+        operation(
             (Method::POST, "/v1/delegation/server-compromised", write),
             (
                 "serverCompromised",

@@ -33,6 +33,9 @@ fn right_body(method: &str, path: &str) -> Value {
             json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] })
         }
         ("POST", "/v1/delegation/introductions") => json!({ "opener": "nobody", "other": "nobody" }),
+        ("POST", "/v1/delegation/sessions") => {
+            json!({ "device": "nobody", "address": "[fd00::1]:5684", "server_name": "nobody" })
+        }
         ("POST", "/v1/delegation/server-compromised") => json!({ "devices": ["nobody"] }),
         ("PATCH", _) => json!({ "disabled": true }),
         ("POST", "/v1/policy/explain") => {

@@ -44,6 +44,21 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
+    /// Open a session of a device with a server elsewhere, by the certificate of the device. The device resumes the session there. The
+    /// server of the device trusts the authorities in its option --delegation-trust.
+    #[command(
+        after_help = "Example:\n  tegmen delegation connect lamp.example '[2001:db8::5]:5684' --server-name hub.example"
+    )]
+    Connect {
+        #[command(flatten)]
+        named: Named,
+        /// The address and port of the server elsewhere.
+        #[arg(value_name = "IP:PORT")]
+        address: SocketAddr,
+        /// The name that the certificate of the server elsewhere has.
+        #[arg(long, value_name = "NAME")]
+        server_name: String,
+    },
     /// List the connections of a device.
     List {
         #[command(flatten)]
@@ -216,6 +231,13 @@ impl Delegation {
                     id("other")
                 );
                 out.line(|| printable(&text), || created.clone());
+            }
+            Command::Connect { named: Named { name, admin }, address, server_name } => {
+                let body = json!({ "device": name, "address": address, "server_name": server_name });
+                let opened = admin.send_body(Method::POST, "/v1/delegation/sessions", &body)?;
+                let id = opened["connection"].as_str().unwrap_or_default();
+                let text = format!("{name} resumes a session at {address}: the connection {id}.");
+                out.line(|| printable(&text), || opened.clone());
             }
             Command::List { named, unaccounted: false } => {
                 named.admin.pages(&format!("{}/connections", named.path()), |page| {

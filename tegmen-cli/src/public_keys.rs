@@ -164,6 +164,13 @@ impl Clients {
     }
 }
 
+/// The servers with a certificate that one of these authorities issued, unless one of these lists revokes it; none without an
+/// authority.
+pub(crate) fn servers_of(anchors: &[PathBuf], crls: &[PathBuf]) -> Result<Arc<dyn PeerVerifier>, Failure> {
+    let files = Files { anchors: anchors.to_vec(), crls: crls.to_vec(), revoked: Vec::new() };
+    Ok(Believed::new(files, Vec::new(), None)?)
+}
+
 /// Refuses suites named with --suites that the key cannot serve.
 pub(crate) fn check_suites(keys: &PublicKeys, named: Suites) -> Result<(), Failure> {
     let unusable = named.0.iter().find(|suite| suite.encrypts_to_server() && !keys.can_serve(**suite));

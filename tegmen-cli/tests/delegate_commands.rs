@@ -29,12 +29,19 @@ use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
 use works::{Scene, Server};
 
+/// A command of the CA.
+fn ca(scene: &Scene, arguments: &str) {
+    let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let made = tegmen.arg("ca").args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
 /// A server that delegates sessions, and a first key in the file root.key.
 fn server(scene: &Scene) -> (Server, Operator<'_>) {
     write_keys(&scene.0);
-    let made = Command::new(env!("CARGO_BIN_EXE_tegmen")).args(["ca", "init", "ca"]).current_dir(&scene.0).output();
-    assert!(made.as_ref().unwrap().status.success(), "{made:?}");
-    let options: Vec<_> = OPTIONS.split(' ').chain(["--delegation-ca", "ca"]).collect();
+    ca(scene, "init ca");
+    let options: Vec<_> =
+        OPTIONS.split(' ').chain(["--delegation-ca", "ca", "--delegation-trust", "ca/ca.pem"]).collect();
     let server = Server::start(&scene.0, &options, 2);
     let operator = Operator { dir: &scene.0, server: format!("https://localhost:{}", server.addresses[1].port()) };
     operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
@@ -110,4 +117,27 @@ fn the_drill_gives_devices_other_keys() {
     let text = std::fs::read_to_string(scene.0.join("audit.log")).unwrap();
     assert!(text.contains("the device lamp.example: 0 connections were reachable"), "{text}");
     assert!(!text.contains(std::fs::read_to_string(scene.0.join("lamp.key")).unwrap().trim()));
+}
+
+#[test]
+fn a_device_resumes_a_session_at_a_server_elsewhere() {
+    let scene = Scene::new("delegate-connect");
+    let (_server, operator) = server(&scene);
+    ca(&scene, "issue ca --name hub --dns hub.example");
+    let options =
+        "--value /x=1 --cert ca/hub.pem --cert-key ca/hub.key --client-ca ca/ca.pem --suites ecdhe-ecdsa-ccm8 --json";
+    let hub = Server::start(&scene.0, &options.split(' ').collect::<Vec<_>>(), 1);
+    let device = LiveDevice::start();
+    assert_eq!(imprint(&operator, &device.address().to_string(), "PUT /light", "lamp.key").0, 0);
+    let device = device.provision(&device_key(&scene, "lamp.key"));
+    wait("the first epoch", || (device.ask(|lamp| lamp.epoch()) == 1).then_some(()));
+    let at = format!("delegation connect lamp.example {}", hub.addresses[0]);
+    operator.fails("root.key", &format!("{at} --server-name other.example"), 1, "(not-given)");
+    let said = wait("a number", || {
+        let (code, said) = operator.run("root.key", &format!("{at} --server-name hub.example"));
+        (code == 0).then_some(said)
+    });
+    assert!(said.starts_with("lamp.example resumes a session at 127.0.0.1:"), "{said}");
+    wait("a session", || (!device.seen().established.is_empty()).then_some(()));
+    assert!(operator.succeeds("root.key", "delegation list lamp.example").contains("scope 255, by device"));
 }

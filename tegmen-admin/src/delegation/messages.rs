@@ -125,6 +125,35 @@ impl From<Introduced> for ShownIntroduction {
     }
 }
 
+/// A session of a device with a server elsewhere.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewDelegatedSession")]
+pub(crate) struct WantedSession {
+    /// The name of the device.
+    pub(crate) device: String,
+    /// The address and the port of the server, as `[2001:db8::5]:5684`.
+    #[schemars(with = "String")]
+    pub(crate) address: SocketAddr,
+    /// The name that the certificate of the server has.
+    pub(crate) server_name: String,
+}
+
+/// The connection of a device with a server elsewhere.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedSession")]
+pub(crate) struct ShownSession {
+    /// The connection.
+    #[schemars(extend("pattern" = CONNECTION))]
+    connection: String,
+}
+
+impl From<ConnectionId> for ShownSession {
+    fn from(id: ConnectionId) -> Self {
+        Self { connection: id.to_string() }
+    }
+}
+
 /// The state of a device, as it answered last.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDeviceStatus")]

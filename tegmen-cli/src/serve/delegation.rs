@@ -7,6 +7,7 @@ use super::store::Rows;
 use crate::ca;
 use crate::log::Log;
 use crate::output::{Failure, runtime};
+use crate::public_keys::{certificates, servers_of, signer};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use tegmen::dtls::{CipherSuite, Suites};
 use tegmen_control::delegation::{Certificates, Delegations, Pace, Rights};
 use tegmen_host::public_keys::PublicKeys;
+use tegmen_host::x509::PeerVerifier;
 use tokio::task::JoinSet;
 
 /// The suite of the sessions of devices.
@@ -32,10 +34,19 @@ pub(crate) struct Role {
 impl Delegation {
     /// Returns all mistakes.
     pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
-        let Some(dir) = &self.delegation_ca else { return Vec::new() };
         let mut mistakes = Vec::new();
+        let needs = |key: &str, other: &str| Mistake::new(key, format!("it needs --{other}"));
+        if !self.delegation_trust.is_empty() && self.delegation_ca.is_none() {
+            mistakes.push(needs("delegation-trust", "delegation-ca"));
+        }
+        if !self.delegation_crl.is_empty() && self.delegation_trust.is_empty() {
+            mistakes.push(needs("delegation-crl", "delegation-trust"));
+        }
+        let wrong = servers_of(&self.delegation_trust, &self.delegation_crl).err();
+        mistakes.extend(wrong.map(|failure| Mistake::new("delegation-trust", failure.message)));
+        let Some(dir) = &self.delegation_ca else { return mistakes };
         if !has_store {
-            mistakes.push(Mistake::new("delegation-ca", "it needs --store"));
+            mistakes.push(needs("delegation-ca", "store"));
         }
         if !dir.join("index.json").is_file() {
             let dir = dir.display();
@@ -52,7 +63,8 @@ impl Delegation {
         let (Some(dir), Some(access)) = (&self.delegation_ca, access) else { return Ok(None) };
         let (service, rows) = access.shared();
         let audit = service.audit().clone();
-        let certificates = Arc::new(OfCa { dir: dir.clone(), known: Mutex::default() });
+        let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;
+        let certificates = Arc::new(OfCa { dir: dir.clone(), servers, known: Mutex::default() });
         let server = runtime()?.block_on(async {
             let rights: Arc<dyn Rights> = service;
             let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
@@ -80,6 +92,8 @@ impl Role {
 /// The certificates of devices in the directory of a CA, which issues them.
 struct OfCa {
     dir: PathBuf,
+    /// The servers with which devices open sessions.
+    servers: Arc<dyn PeerVerifier>,
     known: Mutex<HashMap<String, Arc<PublicKeys>>>,
 }
 
@@ -97,15 +111,15 @@ impl Certificates for OfCa {
     fn prepare(&self, device: &str) -> Result<(), String> {
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
         let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);
-        if self.known().get(device).is_some_and(|keys| is_fresh(keys)) {
-            return Ok(());
+        if let Some(keys) = self.of(device).filter(|keys| is_fresh(keys)) {
+            return keys.reload_if_changed().map(drop).map_err(|error| error.to_string());
         }
         let files = ca::device_files(&self.dir, device);
         let mut keys = if files.0.exists() { load(&files)? } else { issue(&self.dir, device, &files)? };
         if !is_fresh(&keys) {
             keys = issue(&self.dir, device, &files)?;
         }
-        self.known().insert(device.to_owned(), Arc::new(keys));
+        self.known().insert(device.to_owned(), Arc::new(keys.believing(Arc::clone(&self.servers))));
         Ok(())
     }
 }
@@ -118,8 +132,8 @@ fn issue(dir: &Path, device: &str, files: &(PathBuf, PathBuf)) -> Result<PublicK
 
 /// Loads the certificate of a device, and its key.
 fn load((certificate, key): &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
-    let chain = crate::public_keys::certificates(certificate).map_err(|failure| failure.message)?;
-    let signer = crate::public_keys::signer(key).map_err(|failure| failure.message)?;
+    let chain = certificates(certificate).map_err(|failure| failure.message)?;
+    let signer = signer(key).map_err(|failure| failure.message)?;
     let keys = PublicKeys::new(SUITES).with_chain(&chain, signer);
     keys.map_err(|error| format!("{}: {error}", certificate.display()))
 }

@@ -233,6 +233,13 @@ pub(super) struct Delegation {
     /// made, issues their certificates. It needs --store, which keeps the devices.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_ca: Option<PathBuf>,
+    /// Open sessions of devices with servers whose certificates these authorities (PEM) issued. Without one a device has sessions
+    /// with its peers alone.
+    #[arg(long, value_name = "FILE")]
+    pub(super) delegation_trust: Vec<PathBuf>,
+    /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
+    #[arg(long, value_name = "FILE")]
+    pub(super) delegation_crl: Vec<PathBuf>,
 }
 
 #[derive(Args)]
