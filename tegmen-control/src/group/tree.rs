@@ -2,6 +2,7 @@
 
 use super::GroupIdentity;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use tegmen::axiom::Admission;
 use tegmen::axiom::rekey::{MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};
 use tegmen::buf::{Full, Writer};
@@ -333,11 +334,12 @@ impl KeyTree {
             return Ok(messages);
         }
         // For each node, the child from whose secret that of the node is derived. The members below the other child get a message,
-        // unless that child is the leaf of a joining member.
+        // except those that join: their parameters have the secret.
         let below = self.changed.iter().flat_map(|leaf| path(*leaf)).filter(|node| *node > 1);
         let sources: BTreeMap<u32, u32> = below.map(|child| (child / 2, child)).collect();
         // The lowest level comes first: the secret that encrypts a message may be new, and an earlier message then has it.
-        let gets_message = |other: u32| !self.changed.contains(&other);
+        let changed: BTreeSet<u32> = self.changed.iter().copied().collect();
+        let gets_message = |other: u32| self.nodes.range(self.below(other)).any(|(leaf, _)| !changed.contains(leaf));
         for (node, source) in sources.into_iter().rev().filter(|(_, source)| gets_message(source ^ 1)) {
             if let Some(new) = self.nodes.get(&node) {
                 self.tell(crypto, signer, source ^ 1, new, &mut messages)?;
@@ -366,6 +368,17 @@ impl KeyTree {
             leaf,
             path: secrets,
         })
+    }
+
+    /// The levels below a node.
+    const fn height(&self, node: u32) -> u32 {
+        (self.levels as u32).saturating_sub(node.ilog2())
+    }
+
+    /// The leaves below a node, or the leaf itself.
+    const fn below(&self, node: u32) -> Range<u32> {
+        let first = node << self.height(node);
+        first..first.saturating_add(1 << self.height(node))
     }
 
     fn check_member(&self, leaf: u32) -> Result<(), Refused> {
@@ -414,9 +427,7 @@ impl KeyTree {
         messages: &mut Vec<RekeyMessage>,
     ) -> Result<(), Refused> {
         let Some(key) = self.nodes.get(&node) else { return Ok(()) };
-        let below = u32::from(self.levels).saturating_sub(node.ilog2());
-        let first = node << below;
-        let leaves = first..first.saturating_add(1 << below);
+        let (below, leaves) = (self.height(node), self.below(node));
         if let Some(signer) = signer.filter(|_| below > 0) {
             let sign = |digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]| {
                 let signature = signer.sign_digest(digest).ok()?;

@@ -53,6 +53,20 @@ fn an_eviction_has_one_encrypted_key_a_level_or_one_a_member_pairwise() {
     assert_eq!(messages.len(), 998 + 1);
 }
 
+#[test]
+fn members_that_join_together_get_no_message() {
+    let mut world = World::new(7, 8, 20);
+    let joining: Vec<_> = world.tree.free_leaves().map(|leaf| (leaf, true)).collect();
+    assert_eq!(joining.len(), 8, "the other half of the tree");
+    let change = world.tree.admit_all(&mut world.crypto, &joining).unwrap();
+    let messages = world.make(change);
+    assert_eq!(messages.len(), 2, "one for the half that has members, and that of the epoch");
+    world.deliver(&messages, false);
+    joining.into_iter().for_each(|(leaf, checks)| world.admit(leaf, checks));
+    let messages = world.evict(20);
+    world.deliver(&messages, false);
+}
+
 /// Bytes of the frame that takes a rekey message from `source` to the group, with its checksum.
 fn frame_len(message: &[u8], source: LinkAddress, flood: bool) -> usize {
     let prefix = [0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
