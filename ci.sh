@@ -181,11 +181,11 @@ step_readme() {
 }
 
 # The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
-# the baselines of the delegation paper, the papers on two-way authentication and on groups, and a deployment from its file.
+# the delegation paper and its baselines, the papers on two-way authentication and on groups, and a deployment from its file.
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    for plan in blink objects-bytes objects-delay objects-creation handshakes two-way two-way-architecture axiom; do
+    for plan in blink objects-bytes objects-delay objects-creation handshakes delegation two-way two-way-architecture axiom; do
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml

@@ -15,7 +15,7 @@ use tegmen_testbed::advice::Advice;
 use tegmen_testbed::figure::{self, Figure};
 use tegmen_testbed::mote::Protection;
 use tegmen_testbed::papers::two_way::{self, architecture};
-use tegmen_testbed::papers::{agreement, axiom, blink, handshakes, objects, report};
+use tegmen_testbed::papers::{agreement, axiom, blink, delegation, handshakes, objects, report};
 use tegmen_testbed::runs::{self, Run, Store, parts};
 use tegmen_testbed::{deployment, footprint, parallel, pcap, plans, scenario};
 
@@ -182,6 +182,11 @@ const PLANS: &[Plan] = &[
         run: run_handshakes,
     },
     Plan {
+        name: "delegation",
+        about: "delegated handshakes: what they save of a handshake with certificates, tickets, memory, time and bytes (figures 4 to 8)",
+        run: run_delegation,
+    },
+    Plan {
         name: "two-way",
         about: "two-way authentication: energy of a handshake with a TPM, battery life, records, round trips and memory (tables I and II, figures 6 and 7)",
         run: run_two_way,
@@ -231,6 +236,10 @@ fn run_objects_creation(out: Output) -> ExitCode {
 
 fn run_handshakes(out: Output) -> ExitCode {
     print_figures(out, &handshakes::figures())
+}
+
+fn run_delegation(out: Output) -> ExitCode {
+    print_figures(out, &delegation::figures())
 }
 
 fn run_two_way(out: Output) -> ExitCode {

@@ -155,6 +155,7 @@ pub struct Image {
     pub memory: Memory,
     /// The deepest use of its stack, in bytes.
     pub stack: u64,
+    text: u64,
     operations: toml::Table,
     sizes: toml::Table,
 }
@@ -164,10 +165,16 @@ impl Image {
     pub fn of(name: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(name)?.get(PROVIDER)?;
-        let stack = image.get("stack")?.as_integer()? as u64;
+        let field = |name| image.get(name)?.as_integer().map(|value| value as u64);
+        let (stack, text) = (field("stack")?, field("text")?);
         let table = |name| image.get(name).and_then(toml::Value::as_table).cloned().unwrap_or_default();
         let (operations, sizes) = (table("operations"), table("sizes"));
-        Some(Self { memory: Memory::of_image(name)?, stack, operations, sizes })
+        Some(Self { memory: Memory::of_image(name)?, stack, text, operations, sizes })
+    }
+
+    /// Bytes of code and constants, without initial values.
+    pub const fn text(&self) -> u64 {
+        self.text
     }
 
     /// The instructions of an operation.

@@ -1,6 +1,7 @@
 //! Two ends in one process that perform handshakes in the roles of the firmware's images, with real keys and
 //! certificates. Every datagram is kept.
 
+use super::delegated::{delegation, in_first_epoch, seal};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
@@ -16,6 +17,7 @@ use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
+use tegmen_delegation::{HandedOver, Sessions};
 use tegmen_tickets::TicketKeys;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
@@ -117,6 +119,30 @@ pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
     let (session, handle) = ends.ends[0].kept.take().expect("a server that gives tickets or ids gave one");
     ends.forget();
     ends.connect_again(&session, if tickets { Handle::Ticket(&handle) } else { Handle::Id(&handle) });
+    (ends.sent, handle.len())
+}
+
+/// With a session that a delegation server opened in the name of the server's end, as the image `dtls_delegated`: a ticket, or an id
+/// under which the session was handed over; and the length of either.
+pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
+    let devices = [1, 2].map(|seed| in_first_epoch([seed; 32], NOW, TIME));
+    let [(of_peer, _), (of_server, mut issuer)] = devices;
+    let of_server = RefCell::new(of_server);
+    let of_peer = RefCell::new(of_peer);
+    let opened = || delegation(1, TIME, TIME + 3600);
+    let handle = match tickets {
+        true => seal(&mut issuer, &mut Compact::new([3; 32]), &opened()),
+        false => {
+            let id = [5; SESSION_ID];
+            let session = HandedOver { delegation: opened(), handle: Handle::Id(&id), opens: false };
+            of_server.borrow_mut().keep(session).expect("a place for a session");
+            id.to_vec()
+        }
+    };
+    let role = |device| Resuming { role: Both, sessions: Sessions(device) };
+    let mut ends = Ends::new(Profile::Default, [role(&of_peer), role(&of_server)]);
+    let known = if tickets { Handle::Ticket(&handle) } else { Handle::Id(&handle) };
+    ends.connect_again(&opened().session, known);
     (ends.sent, handle.len())
 }
 
@@ -404,6 +430,10 @@ impl Resumption for Memory {
 }
 
 const NOW: Instant = Instant::from_micros(0);
+/// The time of a delegation server, in seconds since 1970.
+const TIME: u32 = 1_700_000_000;
+/// Bytes of the longest session id (RFC 5246, section 7.4.1.2).
+const SESSION_ID: usize = 32;
 const WHO: Principal = Principal(1);
 /// The longest message is that with the certificates.
 const DATAGRAM: usize = 1232;

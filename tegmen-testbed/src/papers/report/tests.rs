@@ -9,6 +9,7 @@ fn a_report_has_a_section_for_each_paper() {
     objects_bytes(&mut report, &objects::bytes::figures()).unwrap();
     objects_creation(&mut report, &objects::creation::figures()).unwrap();
     handshakes(&mut report, &handshakes::figures()).unwrap();
+    delegation(&mut report, &delegation::figures()).unwrap();
     two_way(&mut report, &two_way::figures(two_way::Effort { readings: 4, seeds: 1 }, |_, _| {})).unwrap();
     let effort = architecture::Effort { seeds: 1 };
     two_way_architecture(&mut report, &architecture::figures(&architecture::tests::messages(), effort, |_, _| {}))
@@ -16,7 +17,7 @@ fn a_report_has_a_section_for_each_paper() {
     axiom(&mut report, &axiom::tests::FIGURES).unwrap();
     let effort = objects::delay::Effort { readings: 30, seeds: 1 };
     objects_delay(&mut report, &objects::delay::figures(effort, |_, _| {})).unwrap();
-    assert_eq!(report.body.matches("<svg").count(), 16);
+    assert_eq!(report.body.matches("<svg").count(), 17);
     let matrix = report.matrix();
     let row = |paper: &str, table: &str| {
         let row = report.counts.iter().find(|counted| counted.paper == paper && counted.table == table).unwrap();

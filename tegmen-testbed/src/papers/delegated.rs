@@ -1,0 +1,58 @@
+//! A device of a delegation server, and the tickets that its server seals for it.
+
+use std::convert::Infallible;
+use tegmen::crypto::Compact;
+use tegmen::dtls::{CipherSuite, MASTER_LEN, SessionState};
+use tegmen::secret::Secret;
+use tegmen::time::Instant;
+use tegmen_delegation::{
+    Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, Memory, PSK_LEN, Stored,
+};
+
+/// A device with one place for a session that is handed over.
+pub(super) type Simulated = Device<NotKept, 16, 1, 32>;
+
+/// A memory that keeps nothing: the devices of the laboratory do not lose power.
+#[derive(Debug)]
+pub(super) struct NotKept;
+
+impl Memory for NotKept {
+    type Error = Infallible;
+
+    fn keep_epoch(&mut self, _: &Epoch) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn keep_refused(&mut self, _: u16, _: u32) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// The first epoch that has tickets.
+pub(super) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
+    let device_key = DeviceKey(Secret::new(seed));
+    Epoch::first(device_key).next::<Compact>(&Secret::new(seed)).expect("epoch 1")
+}
+
+/// A device in its first epoch that learned the time `time` now, and the tickets of its server.
+pub(super) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
+    let stored = Stored { epoch: first_epoch(seed), refused: &[] };
+    let mut device = Device::new(NotKept, stored).expect("an empty list of refused connections");
+    device.set_time(now, time);
+    (device, Issuer::new(first_epoch(seed), None, 0))
+}
+
+/// The session of a connection that the server opened at the time `since`, which ends at `expires`.
+pub(super) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
+    let principal = Connection::new(number, 0).expect("a number below 2^24").principal();
+    let mut master = [0x4d; MASTER_LEN];
+    master[..4].copy_from_slice(&number.to_be_bytes());
+    let (cipher_suite, master) = (CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8, Secret::new(master));
+    Delegation { session: SessionState { cipher_suite, master, principal, since: Some(since) }, expires }
+}
+
+/// Seals a ticket.
+pub(super) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Delegation) -> Vec<u8> {
+    let mut room = [0; LONGEST_TICKET];
+    issuer.seal(crypto, delegation, &mut room).expect("fewer than 65,536 tickets").0.to_vec()
+}
