@@ -16,6 +16,8 @@ pub enum Source {
     Simulated,
     /// Instructions and memory of firmware images, counted under QEMU.
     Counted,
+    /// Counts of similar operations, where no image counts the operation itself.
+    Estimated,
     /// The time that this machine took. It is not the same each time.
     Measured,
 }
@@ -28,6 +30,7 @@ impl Source {
             Self::Built => "built",
             Self::Simulated => "simulated",
             Self::Counted => "counted",
+            Self::Estimated => "estimated",
             Self::Measured => "measured",
         }
     }

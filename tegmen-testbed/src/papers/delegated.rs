@@ -8,6 +8,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::{
     Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, Memory, PSK_LEN, Stored,
 };
+use tegmen_tickets::TicketKeys;
 
 /// A device with one place for a session that is handed over.
 pub(super) type Simulated = Device<NotKept, 16, 1, 32>;
@@ -55,4 +56,22 @@ pub(super) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
 pub(super) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Delegation) -> Vec<u8> {
     let mut room = [0; LONGEST_TICKET];
     issuer.seal(crypto, delegation, &mut room).expect("fewer than 65,536 tickets").0.to_vec()
+}
+
+/// True if the state that a ticket opens to has nothing but suite, master secret, connection, scope and two times, and its clear part
+/// nothing but epoch and nonce.
+pub(super) fn names_no_peer() -> bool {
+    let (seed, crypto) = ([1; PSK_LEN], &mut Compact::new([3; 32]));
+    let (number, scope, since, expires) = (0x01_0203, 4, 0x0506_0708, 0x090a_0b0c);
+    let mut sealed = delegation(number, since, expires);
+    sealed.session.principal = Connection::new(number, scope).expect("a number below 2^24").principal();
+    let ticket = seal(&mut Issuer::new(first_epoch(seed), None, 0), crypto, &sealed);
+    let keys = TicketKeys::of([Some(first_epoch(seed).tickets), None, None, None], 0);
+    let mut room = vec![0; ticket.len()];
+    let Some(opened) = keys.open(crypto, &ticket, &mut room) else { return false };
+    let suite = sealed.session.cipher_suite.0.to_be_bytes();
+    let (number, times) = (number.to_be_bytes(), [since.to_be_bytes(), expires.to_be_bytes()].concat());
+    let state = [&suite[..], sealed.session.master.expose(), &number[1..], &[scope], &times].concat();
+    let clear = ticket.len() - state.len();
+    opened.state == state && clear == tegmen_tickets::OVERHEAD && ticket.starts_with(&1u16.to_be_bytes())
 }

@@ -5,10 +5,10 @@
 //! Instructions are those of one end. ROM is the text of an image over that of an empty image, with CoAP on both sides. The baselines
 //! alone are in the plan [`handshakes`](super::handshakes).
 
-use super::ends;
 use super::handshakes::{
     BYTES, CERTIFICATE, CPU, Handshake, PSK, Paper, STACKS, by_flight, image, instructions, paper,
 };
+use super::{delegated, ends};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Image};
 use crate::figure::{Figure, Source, all_of};
 use tegmen::dtls::Profile;
@@ -53,7 +53,7 @@ fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let saved = &paper.saved_percent;
     let mut figures = Vec::new();
     for end in ENDS {
-        let delegated = delegated(end) as f64;
+        let delegated = device(end) as f64;
         for (chain, certificates) in [("chain_of_one", one_certificate(end)), ("chain_of_two", both_certificates(end))]
         {
             let percent = less(delegated, certificates as f64);
@@ -104,7 +104,7 @@ fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
 fn beside_resumption() -> Vec<Figure> {
     let of_end = |end: &str| {
         let resumed = operation("dtls_resume_coap", &format!("resumption {end}"));
-        let percent = delegated(end) as f64 / resumed as f64 * 100.0;
+        let percent = device(end) as f64 / resumed as f64 * 100.0;
         Figure::at_most(format!("headline/beside_resumed_psk/{end}"), None, percent, 110.0, PERCENT, "")
     };
     ENDS.map(of_end).into()
@@ -121,18 +121,15 @@ fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     for (what, printed, instructions) in times {
         let why = if what == "seal" { format!("{AS_RECORD}; {SEALED_ELSEWHERE}") } else { AS_RECORD.to_owned() };
         let id = |part: &str| format!("ticket/{what}/{part}");
-        figures
-            .push(Figure::shown(id("instructions"), None, instructions as f64, INSTRUCTIONS, &why).of(Source::Counted));
-        for (bound, seconds) in bounds(paper, instructions) {
-            let ms = seconds * 1e3;
-            figures
-                .push(Figure::shown(id(&format!("time_{bound}")), Some(printed), ms, "ms", &why).of(Source::Counted));
-        }
+        let mut estimates = vec![Figure::shown(id("instructions"), None, instructions as f64, INSTRUCTIONS, &why)];
+        estimates.extend(bounds(paper, instructions).map(|(bound, seconds)| {
+            Figure::shown(id(&format!("time_{bound}")), Some(printed), seconds * 1e3, "ms", &why)
+        }));
+        figures.extend(all_of(Source::Estimated, estimates));
     }
-    let absent = "the sealed state is suite, master secret, connection, scope and two times: neither the address of the peer nor a hash \
-                  of its certificate";
-    let state_len = 2 + 48 + 3 + 1 + 4 + 4;
-    figures.push(Figure::holds("ticket/names_no_peer".into(), len as usize == 2 + 9 + state_len + 16, absent));
+    let absent = "the state that the ticket opens to is suite, master secret, connection, scope and two times, byte for byte: neither the \
+                  address of the peer nor a hash of its certificate";
+    figures.push(Figure::holds("ticket/names_no_peer".into(), delegated::names_no_peer(), absent));
     figures
 }
 
@@ -225,7 +222,7 @@ fn processing(paper: &Paper) -> Vec<Figure> {
         add(format!("{figure}/{CERTIFICATE}"), Some(printed.certificate_s), one_certificate(end), ONE_CERTIFICATE);
         add(format!("{figure}/certificate_chain"), None, both_certificates(end), CPU);
         add(format!("{figure}/{PSK}"), Some(printed.psk_s), instructions("dtls_psk", end), CORTEX);
-        add(format!("{figure}/{DELEGATED}"), Some(printed.delegation_s), delegated(end), NO_FLIGHTS);
+        add(format!("{figure}/{DELEGATED}"), Some(printed.delegation_s), device(end), NO_FLIGHTS);
         for flight in 1..=6 {
             if let Some(instructions) = by_flight("dtls_x509", end, flight) {
                 let id = format!("{figure}/certificate_chain/flight_{flight}");
@@ -258,7 +255,7 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
 
 /// The instructions of a device in a delegated handshake: as the client it resumes a session that was handed over, by id; as the server
 /// it takes a ticket.
-fn delegated(end: &str) -> u64 {
+fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)
 }
