@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 const LIFETIME: u32 = 3600;
 
 impl Resumption for Memory {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         self.is_on.get()
     }
 
@@ -27,7 +27,7 @@ impl Resumption for Memory {
         self.is_on.get()
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.borrow();
         let mut reader = Reader::new(keys.open(cx.crypto, ticket, room.expose_mut())?.state);
@@ -39,6 +39,7 @@ impl Resumption for Memory {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        _: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {

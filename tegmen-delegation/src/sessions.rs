@@ -20,13 +20,13 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 {
     const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let mut device = self.0.try_borrow_mut().ok()?;
         let delegation = device.open(cx.now, cx.crypto, Ticket(ticket)).ok()?;
         Some(Found { session: delegation.session, renew: false })
     }
 
-    fn find(&self, now: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, now: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
         self.0.try_borrow_mut().ok()?.find(now, id)
     }
 }

@@ -242,15 +242,15 @@ impl Inner {
 }
 
 impl Resumption for ServerResumption {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.config.tickets)
     }
 
-    fn gives_ids(&self) -> bool {
+    fn gives_ids(&self, _: u32) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.config.max_ids > 0)
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let inner = self.0.as_ref().filter(|inner| inner.config.tickets)?;
         let mut room = Zeroizing::new([0; STATE_MAX]);
         let opened = lock(&inner.ring).open(cx.crypto, ticket, &mut *room);
@@ -262,6 +262,7 @@ impl Resumption for ServerResumption {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        _: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
@@ -275,7 +276,7 @@ impl Resumption for ServerResumption {
         Some((inner.config.lifetime.as_secs().min(7 * 24 * 3600) as u32).saturating_sub(age))
     }
 
-    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
         let inner = self.0.as_ref()?;
         let state = lock(&inner.ids).get(id);
         let session = state.and_then(|state| inner.read(&state));
@@ -283,7 +284,7 @@ impl Resumption for ServerResumption {
         session
     }
 
-    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+    fn remember(&self, _: Instant, _: u32, id: &[u8], session: &SessionState) {
         let Some(inner) = &self.0 else { return };
         let mut room = Zeroizing::new([0; STATE_MAX]);
         let mut state = Writer::new(&mut *room);

@@ -212,7 +212,7 @@ pub enum NotOurs {
 impl Keys for PublicKeys {
     const ON_HOST: bool = true;
 
-    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+    fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
         let own = self.own.get(usize::from(number))?;
         Some(Credential { certificate_type: own.certificate_type, scheme: own.signer.scheme(), content: &own.content })
     }
@@ -225,7 +225,7 @@ impl Keys for PublicKeys {
         &self.peer_types
     }
 
-    fn suites(&self) -> Suites {
+    fn suites(&self, _: u32) -> Suites {
         self.suites
     }
 

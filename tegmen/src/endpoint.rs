@@ -447,7 +447,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
 
     /// Returns what the handshake of `id` waits for.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
-        self.peers.handshake(id)?.need()
+        self.peers.handshake(id)?.need::<R>()
     }
 
     /// Goes on with a handshake that waited.

@@ -92,11 +92,11 @@ const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
 const LIFETIME: u32 = 86400;
 
 impl Resumption for Memory {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         true
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.try_borrow().ok()?;
         let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
@@ -108,6 +108,7 @@ impl Resumption for Memory {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        _: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {

@@ -47,7 +47,7 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
 struct Pinned;
 
 impl Keys for Pinned {
-    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+    fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
         let credential = Credential {
             certificate_type: CertificateType::RAW_PUBLIC_KEY,
             scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
@@ -64,7 +64,7 @@ impl Keys for Pinned {
         &[CertificateType::RAW_PUBLIC_KEY]
     }
 
-    fn suites(&self) -> Suites {
+    fn suites(&self, _: u32) -> Suites {
         Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
     }
 }

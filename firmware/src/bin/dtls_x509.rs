@@ -49,7 +49,7 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
 struct Certified;
 
 impl Keys for Certified {
-    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+    fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
         let credential = Credential {
             certificate_type: CertificateType::X509,
             scheme: SignatureScheme::ECDSA_SECP256R1_SHA256,
@@ -62,7 +62,7 @@ impl Keys for Certified {
         ClientAuthentication::Required
     }
 
-    fn suites(&self) -> Suites {
+    fn suites(&self, _: u32) -> Suites {
         Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
     }
 }

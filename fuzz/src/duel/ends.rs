@@ -85,11 +85,11 @@ pub(super) struct Memory {
 }
 
 impl Resumption for Memory {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         !self.by_id.get()
     }
 
-    fn gives_ids(&self) -> bool {
+    fn gives_ids(&self, _: u32) -> bool {
         self.by_id.get()
     }
 
@@ -97,7 +97,7 @@ impl Resumption for Memory {
         !self.by_id.get()
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let mut room = [0; SessionState::LEN];
         let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
         let session = SessionState::read(&mut Reader::new(opened.state)).expect("it is what was sealed");
@@ -107,6 +107,7 @@ impl Resumption for Memory {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        _: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
@@ -117,11 +118,11 @@ impl Resumption for Memory {
         Some(3600)
     }
 
-    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
         self.ids.borrow().get(id).map(copy_of)
     }
 
-    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+    fn remember(&self, _: Instant, _: u32, id: &[u8], session: &SessionState) {
         self.ids.borrow_mut().insert(id.to_vec(), copy_of(session));
     }
 }

@@ -99,7 +99,7 @@ pub struct Remote {
 impl Resumption for Remote {
     const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
-    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
         let (_, master) = self.known.as_ref().filter(|(known, _)| known == id)?;
         let session = delegation(1, 0).session;
         Some(SessionState { master: Secret::new(*master), ..session })

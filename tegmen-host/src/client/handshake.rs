@@ -150,7 +150,7 @@ impl Connection<'_> {
                 }
                 return event;
             }
-            Some(Need::Sign { credential, digest }) => {
+            Some(Need::Sign { credential, digest, .. }) => {
                 let signature = self.io.node.endpoint.roles.keys.sign(credential, &digest);
                 return self.answer(signature.as_deref().map_or(Answer::Unknown, Answer::Signature));
             }

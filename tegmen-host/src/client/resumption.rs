@@ -168,7 +168,7 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     }
     if let Some(keys) = &config.trust.public_keys {
         put(keys.name_expected().as_bytes());
-        put(keys.credential(0).map_or(&[], |own| own.content));
+        put(keys.credential(0, 0).map_or(&[], |own| own.content));
     }
     sha256(&text)
 }

@@ -19,13 +19,13 @@ fn sealed(resumption: &ServerResumption, session: &SessionState) -> Vec<u8> {
     let mut storage = [0; 512];
     let mut ticket = Writer::new(&mut storage);
     let mut cx = Cx { now: clock::now(), crypto, counters };
-    resumption.seal_ticket(&mut cx, session, &mut ticket).unwrap();
+    resumption.seal_ticket(&mut cx, 0, session, &mut ticket).unwrap();
     ticket.written().to_vec()
 }
 
 fn opened(resumption: &ServerResumption, ticket: &[u8]) -> Option<Found> {
     let (crypto, counters) = (&mut HostCrypto::from_os().unwrap(), &mut Counters::default());
-    resumption.open_ticket(&mut Cx { now: clock::now(), crypto, counters }, ticket)
+    resumption.open_ticket(&mut Cx { now: clock::now(), crypto, counters }, 0, ticket)
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn ids_are_bounded() {
     let resumption = resumption(&credentials, &config);
     let session = session(&credentials, "a", None);
     for number in 0..100_u8 {
-        resumption.remember(clock::now(), &[number; 32], &session);
+        resumption.remember(clock::now(), 0, &[number; 32], &session);
     }
-    let found = (0..100_u8).filter(|number| resumption.find(clock::now(), &[*number; 32]).is_some()).count();
+    let found = (0..100_u8).filter(|number| resumption.find(clock::now(), 0, &[*number; 32]).is_some()).count();
     assert!((4..=8).contains(&found), "{found}");
-    assert!(resumption.find(clock::now(), &[99; 32]).is_some());
+    assert!(resumption.find(clock::now(), 0, &[99; 32]).is_some());
 }
 
 #[test]

@@ -357,7 +357,7 @@ struct Shown {
 }
 
 impl Keys for Shown {
-    fn credential(&self, number: u8) -> Option<Credential<'_>> {
+    fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
         let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
         (number == 0).then_some(Credential { certificate_type: self.kind, scheme, content: &self.content })
     }
@@ -370,7 +370,7 @@ impl Keys for Shown {
         std::slice::from_ref(&self.kind)
     }
 
-    fn suites(&self) -> Suites {
+    fn suites(&self, _: u32) -> Suites {
         Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
     }
 }
@@ -383,11 +383,11 @@ struct Memory {
 }
 
 impl Resumption for Memory {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         self.tickets
     }
 
-    fn gives_ids(&self) -> bool {
+    fn gives_ids(&self, _: u32) -> bool {
         !self.tickets
     }
 
@@ -395,19 +395,19 @@ impl Resumption for Memory {
         self.tickets
     }
 
-    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
         let known = self.known.borrow();
         let (_, state) = known.as_ref().filter(|(known, _)| known == id)?;
         SessionState::read(&mut Reader::new(state)).ok()
     }
 
-    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+    fn remember(&self, _: Instant, _: u32, id: &[u8], session: &SessionState) {
         let mut state = [0; SessionState::LEN];
         session.write(&mut Writer::new(&mut state)).expect("room for a session");
         *self.known.borrow_mut() = Some((id.to_vec(), state));
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
         let mut room = Secret::<{ SessionState::LEN }>::zeroed();
         let keys = self.keys.borrow();
         let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
@@ -418,6 +418,7 @@ impl Resumption for Memory {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        _: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {

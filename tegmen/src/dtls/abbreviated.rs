@@ -46,7 +46,8 @@ impl<R: Roles> HandshakeContext<'_, R> {
     /// the client has proved its address.
     ///
     /// # Errors
-    /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3).
+    /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3), or as
+    /// [`Self::server_of`].
     pub(crate) fn find_session<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
@@ -59,9 +60,10 @@ impl<R: Roles> HandshakeContext<'_, R> {
         }
         let resumption = self.roles.resumption();
         let found = match hello.extension(ExtensionType::SESSION_TICKET) {
-            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, ticket),
+            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, self.server_of(hello)?, ticket),
             _ if reachable && !hello.session_id().is_empty() => {
-                resumption.find(cx.now, hello.session_id()).map(|session| Found { session, renew: false })
+                let session = resumption.find(cx.now, self.server_of(hello)?, hello.session_id());
+                session.map(|session| Found { session, renew: false })
             }
             _ => None,
         };
@@ -246,9 +248,9 @@ impl Handshake<'_> {
             return;
         }
         let resumption = context.roles.resumption();
-        if resumption.gives_tickets() && hello.extension(ExtensionType::SESSION_TICKET).is_some() {
+        if resumption.gives_tickets(self.server::<R>()) && hello.extension(ExtensionType::SESSION_TICKET).is_some() {
             self.state.flags.set(Flags::TICKET, true);
-        } else if resumption.gives_ids() {
+        } else if resumption.gives_ids(self.server::<R>()) {
             let mut id = [0; ID_LEN];
             cx.crypto.random(&mut id);
             let _ = self.put_item(Item::SessionId, &[&id]); // without room for it there is none
@@ -273,7 +275,7 @@ impl Handshake<'_> {
         if let Some(session) = session
             && !id.is_empty()
         {
-            context.roles.resumption().remember(cx.now, id, &session);
+            context.roles.resumption().remember(cx.now, self.server::<R>(), id, &session);
         }
         Element::ChangeCipherSpec
     }
@@ -286,7 +288,8 @@ impl Handshake<'_> {
     ) -> bool {
         let mut room = [0; MAX_TICKET];
         let mut ticket = Writer::new(&mut room);
-        let Some(lifetime) = context.roles.resumption().seal_ticket(cx, session, &mut ticket) else { return false };
+        let sealed = context.roles.resumption().seal_ticket(cx, self.server::<R>(), session, &mut ticket);
+        let Some(lifetime) = sealed else { return false };
         self.put_item(Item::NewTicket, &[&lifetime.to_be_bytes(), ticket.written()]).is_ok()
     }
 }

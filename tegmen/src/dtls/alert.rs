@@ -38,6 +38,8 @@ impl AlertDescription {
     pub const NO_RENEGOTIATION: Self = Self(100);
     /// An extension that was not offered.
     pub const UNSUPPORTED_EXTENSION: Self = Self(110);
+    /// No server of this name (RFC 6066, section 3).
+    pub(crate) const UNRECOGNIZED_NAME: Self = Self(112);
     /// No key for this identity (RFC 4279, section 2).
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 

@@ -319,7 +319,7 @@ impl Handshake<'_> {
     ) -> Result<(), Fatal> {
         let request = CertificateRequest::read(body).map_err(|_| Fatal::Decode)?;
         let wanted = certificate_type(self.state.flags.has(Flags::RAW_CLIENT));
-        let mut suitable = credentials(context)
+        let mut suitable = credentials(context, 0)
             .filter(|(_, credential)| credential.certificate_type == wanted && request.accepts(credential.scheme));
         self.state.credential = suitable.next().map_or(NO_CREDENTIAL, |(number, _)| number);
         self.state.flags.set(Flags::ASKED, true);
@@ -356,7 +356,7 @@ impl Handshake<'_> {
         let asked = self.state.flags.has(Flags::ASKED);
         self.state.start_flight::<R>(if asked { Element::ClientCertificate } else { Element::ClientKeyExchange });
         if asked {
-            let content = content_of(context, self.state.credential);
+            let content = content_of(context, 0, self.state.credential);
             let len = (content.len() as u32).to_be_bytes();
             hash_ahead::<C>(self.state, MessageType::CERTIFICATE, 0, &[len.get(1..).unwrap_or(&[]), content]);
         }

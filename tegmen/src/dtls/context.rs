@@ -25,7 +25,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
         if C::AES_128_GCM.is_none() && !R::PUBLIC_KEYS || self.settings.profile == Profile::Minimal {
             return suite == CipherSuite::PSK_WITH_AES_128_CCM_8;
         }
-        self.roles.suites().0.contains(&suite) && usable::<C, R>(suite)
+        self.roles.suites(0).0.contains(&suite) && usable::<C, R>(suite)
     }
 
     /// True if this endpoint resumes sessions of the suite.

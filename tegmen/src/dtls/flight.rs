@@ -12,6 +12,7 @@ use super::record::connection_id::ConnectionId;
 use super::record::{self, ContentType, RecordNumber};
 use super::roles::Roles;
 use super::scratch::{self, Item};
+use super::server_name::kept_server;
 use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL};
 use crate::buf::{Full, Writer, copy};
 use crate::counters::bump;
@@ -305,7 +306,7 @@ impl<'p> Parts<'p> {
                 (MessageType::SERVER_HELLO, self.write_server_hello::<C, R>(context, body)?)
             }
             Element::ServerCertificate | Element::ClientCertificate if R::PUBLIC_KEYS => {
-                certificate::write(body, content_of(context, self.state.credential))?;
+                certificate::write(body, content_of(context, kept_server::<R>(self.room), self.state.credential))?;
                 (MessageType::CERTIFICATE, &[])
             }
             Element::ServerKeyExchange if R::PUBLIC_KEYS && R::SERVER => {

@@ -34,6 +34,7 @@ pub(crate) mod roles;
 mod rsa;
 mod scratch;
 mod server;
+mod server_name;
 pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod suite;
@@ -181,7 +182,8 @@ pub enum Fatal {
     BadFinished,
     /// A signature of the handshake is wrong: the peer does not have the private key of what it showed.
     BadSignature,
-    /// The certificate or raw public key of the peer was refused. The code that refused it knows the cause.
+    /// The certificate or raw public key of the peer was refused, or the name of the server that it asks for. The code that refused
+    /// it knows the cause.
     Refused(AlertDescription),
     /// The client has no certificate, and has to have one.
     NoCertificate,

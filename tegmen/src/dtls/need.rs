@@ -7,6 +7,7 @@ use super::outcome::Outcome;
 use super::record::HAS_LONG_KEYS;
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
+use super::server_name::kept_server;
 use super::state::{Buffers, Handshake, Step};
 use super::{AlertDescription, VERSION};
 use crate::crypto::Crypto;
@@ -38,6 +39,8 @@ pub enum Need<'n> {
     },
     /// Sign this with our private key.
     Sign {
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
+        server: u32,
         /// The number of our [`Credential`](crate::dtls::roles::Credential).
         credential: u8,
         /// SHA-256 of what is signed.
@@ -56,6 +59,8 @@ pub enum Need<'n> {
     /// The answer and its time must not reveal whether the padding was right, or which other error occurred: use
     /// [`premaster_secret`](super::rsa::premaster_secret).
     Decrypt {
+        /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
+        server: u32,
         /// The number of our [`Credential`](crate::dtls::roles::Credential).
         credential: u8,
         /// EncryptedPreMasterSecret.
@@ -135,7 +140,7 @@ impl Handshake<'_> {
 
 impl<'b> Handshake<'b> {
     /// Returns what the handshake waits for; `None` if it waits for nothing.
-    pub(crate) fn need(self) -> Option<Need<'b>> {
+    pub(crate) fn need<R: Roles>(self) -> Option<Need<'b>> {
         let Buffers { outgoing, .. } = self.buffers;
         let text = outgoing.get(self.state.cookie_len.into()..self.state.outgoing_len.into()).unwrap_or(&[]);
         match self.state.step {
@@ -147,7 +152,7 @@ impl<'b> Handshake<'b> {
             }),
             Step::ClientSigns | Step::ServerSigns => {
                 let digest = *scratch::get(outgoing, Item::Digest).first_chunk()?;
-                Some(Need::Sign { credential: self.state.credential, digest })
+                Some(Need::Sign { server: kept_server::<R>(outgoing), credential: self.state.credential, digest })
             }
             Step::ClientEncrypts if HAS_LONG_KEYS => {
                 Some(Need::Encrypt { public_key: scratch::get(outgoing, Item::PeerKey), version: VERSION })
@@ -155,7 +160,8 @@ impl<'b> Handshake<'b> {
             Step::ServerDecrypts if HAS_LONG_KEYS => {
                 let encrypted = key_exchange::read(self.state.inbox.kept(self.buffers.incoming)).ok()?;
                 let version = *scratch::get(outgoing, Item::ClientVersion).first_chunk()?;
-                Some(Need::Decrypt { credential: self.state.credential, encrypted, version })
+                let server = kept_server::<R>(outgoing);
+                Some(Need::Decrypt { server, credential: self.state.credential, encrypted, version })
             }
             _ => None,
         }

@@ -7,6 +7,7 @@ use super::handshake::certificate_request::SIGNATURE_ALGORITHMS;
 use super::handshake::extension::{self, ExtensionType, Extensions, MaxFragmentLength, UNCOMPRESSED};
 use super::record::HAS_LONG_KEYS;
 use super::roles::{Keys as _, Roles};
+use super::server_name;
 use super::suite::{CipherSuite, Suites};
 use crate::buf::Writer;
 use crate::crypto::{Crypto, NamedGroup};
@@ -43,7 +44,7 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
     {
         let keys = self.roles.keys();
         Offer {
-            suites: self.roles.suites(),
+            suites: self.roles.suites(0),
             only: None,
             usable: usable::<C, R>,
             record_size_limit: self.roles.record_size_limit(),
@@ -59,7 +60,7 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
     /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
     /// for a type.
     pub(crate) fn own_types(&self) -> &'static [CertificateType] {
-        match self.roles.keys().credential(0).map(|credential| credential.certificate_type) {
+        match self.roles.keys().credential(0, 0).map(|credential| credential.certificate_type) {
             Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
             _ => &[],
         }
@@ -108,13 +109,7 @@ impl Offer<'_> {
                 write_types(writer, ExtensionType::CLIENT_CERTIFICATE_TYPE, self.client_types)?;
                 write_types(writer, ExtensionType::SERVER_CERTIFICATE_TYPE, self.server_types)?;
                 if !self.server_name.is_empty() {
-                    writer.u16(ExtensionType::SERVER_NAME.0)?;
-                    writer.behind_len::<2>(|writer| {
-                        writer.behind_len::<2>(|writer| {
-                            writer.u8(HOST_NAME)?;
-                            writer.with_len16(self.server_name)
-                        })
-                    })?;
+                    server_name::write(writer, self.server_name)?;
                 }
             }
             if HAS_LONG_KEYS && self.knows_encrypt_then_mac() {
@@ -142,6 +137,3 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
 pub(crate) fn is_said(types: &[CertificateType]) -> bool {
     !types.is_empty() && types != [CertificateType::X509]
 }
-
-/// NameType of a name of DNS (RFC 6066, section 3).
-const HOST_NAME: u8 = 0;

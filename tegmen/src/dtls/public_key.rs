@@ -23,6 +23,7 @@ use super::record::Cipher;
 use super::resumption::SessionState;
 use super::roles::{ClientAuthentication, Credential, Keys as _, Roles};
 use super::scratch::{self, Item};
+use super::server_name::kept_server;
 use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL, Step};
 use super::suite::{CipherSuite, KeyExchange};
 use crate::buf::{Full, Writer};
@@ -60,8 +61,8 @@ impl Agreed {
     pub(crate) fn with_public_key<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
-        exchange: KeyExchange,
-        cipher: Cipher,
+        server: u32,
+        (exchange, cipher): (KeyExchange, Cipher),
     ) -> Option<Self> {
         let mut flags = Flags(0);
         if !exchange.is_rsa() {
@@ -92,7 +93,7 @@ impl Agreed {
         let scheme = exchange.scheme();
         let (of_server, of_client) = (ExtensionType::SERVER_CERTIFICATE_TYPE, ExtensionType::CLIENT_CERTIFICATE_TYPE);
         let keys = context.roles.keys();
-        let (credential, shown) = credentials(context)
+        let (credential, shown) = credentials(context, server)
             .find(|(_, shown)| shown.scheme == scheme && takes_type(hello, of_server, shown.certificate_type))?;
         flags.set(Flags::SERVER_TYPE, hello.extension(of_server).is_some());
         flags.set(Flags::RAW_SERVER, shown.certificate_type == CertificateType::RAW_PUBLIC_KEY);
@@ -122,35 +123,43 @@ pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: Cer
 
 /// Why a hello has no suite that can be used: the types of certificates, if the suites alone would do (RFC 7250, section
 /// 4.2).
-pub(crate) fn nothing_common<C: Crypto, R: Roles>(hello: &ClientHello<'_>, context: HandshakeContext<'_, R>) -> Fatal {
+pub(crate) fn nothing_common<C: Crypto, R: Roles>(
+    hello: &ClientHello<'_>,
+    context: HandshakeContext<'_, R>,
+    server: u32,
+) -> Fatal {
     let keys = context.roles.keys();
     let certified = |suite: &CipherSuite| {
         let (scheme, usable) = (suite.parts().map(|(exchange, _)| exchange), context.offers::<C>(*suite));
         let exchange = scheme.filter(|exchange| usable && exchange.has_certificate() && hello.offers(*suite));
-        exchange.is_some_and(|exchange| credentials(context).any(|(_, shown)| shown.scheme == exchange.scheme()))
+        exchange
+            .is_some_and(|exchange| credentials(context, server).any(|(_, shown)| shown.scheme == exchange.scheme()))
     };
     let taken = |(_, shown): (u8, Credential<'_>)| {
         takes_type(hello, ExtensionType::SERVER_CERTIFICATE_TYPE, shown.certificate_type)
     };
     let shows = |kind: &CertificateType| takes_type(hello, ExtensionType::CLIENT_CERTIFICATE_TYPE, *kind);
     let must_show = keys.client_authentication() == ClientAuthentication::Required;
-    let lacks_type = !credentials(context).any(taken) || must_show && !keys.peer_types().iter().any(shows);
-    match context.roles.suites().0.iter().any(certified) && lacks_type {
+    let lacks_type = !credentials(context, server).any(taken) || must_show && !keys.peer_types().iter().any(shows);
+    match context.roles.suites(server).0.iter().any(certified) && lacks_type {
         true => Fatal::NoCommonCertificateType,
         false => Fatal::NoCommonSuite,
     }
 }
 
-/// Our credentials with their numbers.
-pub(crate) fn credentials<R: Roles>(context: HandshakeContext<'_, R>) -> impl Iterator<Item = (u8, Credential<'_>)> {
-    (0..NO_CREDENTIAL).map_while(move |number| Some((number, context.roles.keys().credential(number)?)))
+/// Our credentials, or those of a named server, with their numbers.
+pub(crate) fn credentials<R: Roles>(
+    context: HandshakeContext<'_, R>,
+    server: u32,
+) -> impl Iterator<Item = (u8, Credential<'_>)> {
+    (0..NO_CREDENTIAL).map_while(move |number| Some((number, context.roles.keys().credential(server, number)?)))
 }
 
 /// Returns the content that a credential shows; empty if there is none.
-pub(crate) fn content_of<R: Roles>(context: HandshakeContext<'_, R>, credential: u8) -> &[u8] {
+pub(crate) fn content_of<R: Roles>(context: HandshakeContext<'_, R>, server: u32, credential: u8) -> &[u8] {
     match credential {
         NO_CREDENTIAL => &[],
-        number => context.roles.keys().credential(number).map_or(&[], |credential| credential.content),
+        number => context.roles.keys().credential(server, number).map_or(&[], |credential| credential.content),
     }
 }
 
@@ -161,7 +170,8 @@ pub(crate) const fn certificate_type(raw: bool) -> CertificateType {
 impl Parts<'_> {
     /// Writes the signature that is stored, behind its scheme.
     pub(crate) fn write_signature<R: Roles>(&self, context: HandshakeContext<'_, R>, body: &mut Writer<'_>) -> Write {
-        let credential = context.roles.keys().credential(self.state.credential).ok_or(Full)?;
+        let server = kept_server::<R>(self.room);
+        let credential = context.roles.keys().credential(server, self.state.credential).ok_or(Full)?;
         certificate::write_signature(body, credential.scheme, scratch::get(self.room, Item::Signature))
     }
 }

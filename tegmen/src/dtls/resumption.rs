@@ -95,7 +95,9 @@ pub struct Found {
     pub renew: bool,
 }
 
-/// The store of sessions that the clients of a server may resume. The default store is empty.
+/// The store of sessions that the clients of a server may resume. The default store is empty. `server` is the number of the
+/// [named server](super::roles::Keys::server) that the client asks for, 0 if there is none. The store keeps the sessions of
+/// different servers apart (RFC 6066, section 3).
 pub trait Resumption {
     /// Cipher suites of sessions that are resumed although the role does not offer them: of a device whose sessions another
     /// endpoint opened with public keys. A client that resumes such a session offers its suite alone, and the handshake fails
@@ -103,12 +105,14 @@ pub trait Resumption {
     const SUITES: Suites = Suites(&[]);
 
     /// True if clients that take tickets get them.
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, server: u32) -> bool {
+        let _ = server;
         false
     }
 
     /// True if sessions are kept under ids for clients that take no tickets.
-    fn gives_ids(&self) -> bool {
+    fn gives_ids(&self, server: u32) -> bool {
+        let _ = server;
         false
     }
 
@@ -119,8 +123,8 @@ pub trait Resumption {
 
     /// Returns the content of a ticket; `None` if this server did not issue it, it was changed or is too old, or its
     /// owner is no longer allowed.
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
-        let _ = (cx, ticket);
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, server: u32, ticket: &[u8]) -> Option<Found> {
+        let _ = (cx, server, ticket);
         None
     }
 
@@ -129,22 +133,23 @@ pub trait Resumption {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        server: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
-        let _ = (cx, session, ticket);
+        let _ = (cx, server, session, ticket);
         None
     }
 
     /// The session with this id.
-    fn find(&self, now: Instant, id: &[u8]) -> Option<SessionState> {
-        let _ = (now, id);
+    fn find(&self, now: Instant, server: u32, id: &[u8]) -> Option<SessionState> {
+        let _ = (now, server, id);
         None
     }
 
     /// Keeps a session whose handshake is over under this id, which is drawn at random.
-    fn remember(&self, now: Instant, id: &[u8], session: &SessionState) {
-        let _ = (now, id, session);
+    fn remember(&self, now: Instant, server: u32, id: &[u8], session: &SessionState) {
+        let _ = (now, server, id, session);
     }
 }
 

@@ -41,6 +41,8 @@ pub trait Roles {
     const RESUMPTION: bool = false;
     /// Cipher suites that the role resumes and does not offer: see [`Resumption::SUITES`].
     const RESUMED: Suites = Suites(&[]);
+    /// True if the endpoint answers as several named servers: see [`Keys::server`].
+    const NAMES: bool = false;
     /// Its handshakes keep more than one text, and not all of their flights are alike.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
@@ -54,8 +56,9 @@ pub trait Roles {
         None
     }
 
-    /// Returns the cipher suites of the endpoint.
-    fn suites(&self) -> Suites {
+    /// Returns the cipher suites of the endpoint, or of a named server: see [`Keys::suites`].
+    fn suites(&self, server: u32) -> Suites {
+        let _ = server;
         Suites::CCM_8
     }
 
@@ -90,8 +93,21 @@ pub trait Keys {
     /// True for the keys of a host: see [`Roles::ON_HOST`].
     const ON_HOST: bool = false;
 
-    /// A credential by its number. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
-    fn credential(&self, number: u8) -> Option<Credential<'_>>;
+    /// True if the endpoint answers as several named servers: see [`Self::server`].
+    const NAMES: bool = false;
+
+    /// Server: returns the number of the server that a client asks for by this server_name (RFC 6066, section 3), which is empty
+    /// if the ClientHello has none, and of which uppercase means the same as lowercase. The number is 0 for the server without a
+    /// name. `None` refuses the client with unrecognized_name. Only called with [`Self::NAMES`]; up to three times in one
+    /// handshake.
+    fn server(&self, name: &[u8]) -> Option<u32> {
+        let _ = name;
+        Some(0)
+    }
+
+    /// A credential of a named server, or of the endpoint itself if the number of the server is 0, by the number of the
+    /// credential. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
+    fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
     /// Returns whether a server asks clients for a certificate.
     fn client_authentication(&self) -> ClientAuthentication {
@@ -103,8 +119,10 @@ pub trait Keys {
         &[CertificateType::X509]
     }
 
-    /// The cipher suites.
-    fn suites(&self) -> Suites {
+    /// The cipher suites of a named server in order of preference, of which only those count that the endpoint itself has, too; those
+    /// of the endpoint itself if the number of the server is 0.
+    fn suites(&self, server: u32) -> Suites {
+        let _ = server;
         Suites::ALL
     }
 
@@ -142,7 +160,7 @@ pub enum ClientAuthentication {
 pub(crate) struct NoKeys;
 
 impl Keys for NoKeys {
-    fn credential(&self, _: u8) -> Option<Credential<'_>> {
+    fn credential(&self, _: u32, _: u8) -> Option<Credential<'_>> {
         None
     }
 }
@@ -225,6 +243,7 @@ impl<R: Roles> Roles for Extended<R> {
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = R::RESUMPTION;
     const RESUMED: Suites = R::RESUMED;
+    const NAMES: bool = R::NAMES;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.mobility.as_mut()
@@ -234,7 +253,7 @@ impl<R: Roles> Roles for Extended<R> {
         self.record_size_limit
     }
 
-    fn suites(&self) -> Suites {
+    fn suites(&self, _: u32) -> Suites {
         self.suites
     }
 
@@ -283,6 +302,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const PUBLIC_KEYS: bool = true;
     const RESUMPTION: bool = R::RESUMPTION;
     const RESUMED: Suites = R::RESUMED;
+    const NAMES: bool = R::SERVER && K::NAMES;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.role.mobility()
@@ -292,8 +312,8 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
         self.role.record_size_limit()
     }
 
-    fn suites(&self) -> Suites {
-        self.keys.suites()
+    fn suites(&self, server: u32) -> Suites {
+        self.keys.suites(server)
     }
 
     fn keys(&self) -> &impl Keys {
@@ -323,6 +343,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
     const RESUMPTION: bool = true;
     const RESUMED: Suites = T::SUITES;
+    const NAMES: bool = R::NAMES;
 
     fn mobility(&mut self) -> Option<&mut Mobility> {
         self.role.mobility()
@@ -332,8 +353,8 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
         self.role.record_size_limit()
     }
 
-    fn suites(&self) -> Suites {
-        self.role.suites()
+    fn suites(&self, server: u32) -> Suites {
+        self.role.suites(server)
     }
 
     fn keys(&self) -> &impl Keys {

@@ -41,6 +41,8 @@ pub(crate) enum Item {
     NewSessionId,
     /// The name of the server that our hello asks for.
     ServerName,
+    /// The number of the named server that answers (4), and whether the client named it (1).
+    Server,
     /// The pre-shared keys that the client may have, until one of them opens its Finished.
     Psks,
 }

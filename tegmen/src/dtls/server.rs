@@ -22,6 +22,7 @@ use super::resumption::Found;
 use super::roles::{ClientAuthentication, Keys as _, Roles};
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
+use super::server_name::is_named;
 use super::state::{Flags, Handshake, HandshakeState, Step};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::buf::{Full, Reader, Writer};
@@ -79,6 +80,7 @@ impl HandshakeState {
     pub(crate) fn acceptable<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
+        server: u32,
     ) -> Result<Agreed, Fatal> {
         // DTLS counts its versions down: 1.2 is {254, 253}. A later one is answered with 1.2 (RFC 5246, appendix E.1); in the lower
         // half are the versions of TLS.
@@ -93,15 +95,15 @@ impl HandshakeState {
             let agreed = Agreed::psk(Cipher::Ccm8);
             return if hello.offers(agreed.suite()) { Ok(agreed) } else { Err(Fatal::NoCommonSuite) };
         }
-        let mut chosen = context.roles.suites().0.iter().copied().filter(usable).filter_map(|suite| {
+        let mut chosen = context.roles.suites(server).0.iter().copied().filter(usable).filter_map(|suite| {
             let (exchange, cipher) = suite.parts()?;
             match R::PUBLIC_KEYS && !exchange.is_psk() {
-                true => Agreed::with_public_key::<C, R>(hello, context, exchange, cipher),
+                true => Agreed::with_public_key::<C, R>(hello, context, server, (exchange, cipher)),
                 false => Some(Agreed::psk(cipher)),
             }
         });
         let agreed = chosen.next().ok_or_else(|| match R::PUBLIC_KEYS {
-            true => nothing_common::<C, R>(hello, context),
+            true => nothing_common::<C, R>(hello, context, server),
             false => Fatal::NoCommonSuite,
         })?;
         // The only format that this server writes and reads (RFC 8422, section 5.1.2).
@@ -122,11 +124,14 @@ impl Handshake<'_> {
         context: HandshakeContext<'_, R>,
         number: RecordNumber,
         (fragment, hello): (&Fragment<'_>, &ClientHello<'_>),
-        agreed: Agreed,
+        (agreed, server): (Agreed, u32),
         session: Option<(&Found, bool)>,
     ) -> Result<(), Fatal> {
         if R::KEEPS {
             self.clear_scratch();
+        }
+        if R::NAMES {
+            self.keep_server(server, hello)?;
         }
         self.state.accept::<C, R>(cx, context.settings, number, fragment, hello, agreed);
         if R::RESUMPTION
@@ -444,13 +449,17 @@ impl Parts<'_> {
         };
         server_hello::write_front(body, &state.server_random, self.session_id, suite)?;
         let answers = R::PUBLIC_KEYS && !state.exchange.is_psk() && !state.flags.has(Flags::RESUMED);
+        let is_named = is_named::<R>(self.room) && !state.minimal && !state.flags.has(Flags::RESUMED);
         let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let more = self.connection_id_extensions::<R>(&mut ids)?;
-        if answers || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
+        if answers || is_named || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
             extensions.write_with(body, |writer| {
                 if answers {
                     write_answers(writer, state.flags)?;
+                }
+                if is_named {
+                    extension::put(writer, ExtensionType::SERVER_NAME, &[])?;
                 }
                 if ticket {
                     extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;

@@ -264,9 +264,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             false => Ok(RecordSize::UNLIMITED),
         };
         let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
+        let server = match context.server_of(hello) {
+            Ok(server) => server,
+            Err(fatal) => return Ok(refuse(cx, record, fatal, out)),
+        };
         let agreed = match session {
             Some((found, _)) if R::RESUMPTION => Agreed::resumed(&found.session).ok_or(Fatal::NoCommonSuite),
-            _ => HandshakeState::acceptable::<C, R>(hello, context),
+            _ => HandshakeState::acceptable::<C, R>(hello, context, server),
         };
         let (agreed, record_size) = match agreed.and_then(|agreed| Ok((agreed, record_size?))) {
             Ok(agreed) => agreed,
@@ -290,7 +294,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if R::RECORD_SIZE {
                 handshake.association.record_size = record_size;
             }
-            let accepted = handshake.accept(cx, context, record.number(), (fragment, hello), agreed, session);
+            let accepted = handshake.accept(cx, context, record.number(), (fragment, hello), (agreed, server), session);
             if R::KEEPS && accepted.is_err() {
                 match replaced {
                     Some(_) => handshake.state.give_up_now(cx.now),

@@ -30,6 +30,10 @@ pub struct Badge {
     pub rsa: bool,
     /// The name of the server that a client asks for.
     pub server_name: Vec<u8>,
+    /// Servers with names of their own, whose numbers begin with 1.
+    pub named: Vec<(Vec<u8>, Badge)>,
+    /// Clients that ask for another name are refused.
+    pub refuses_names: bool,
 }
 
 impl Badge {
@@ -75,6 +79,12 @@ impl Badge {
     pub fn asking(mut self, how: ClientAuthentication) -> Self {
         self.client_authentication = how;
         self
+    }
+
+    /// The badge of a named server.
+    pub fn of(&self, server: u32) -> &Self {
+        let named = (server as usize).checked_sub(1).map(|index| &self.named[index].1);
+        named.unwrap_or(self)
     }
 
     pub fn trusts(&self, kind: CertificateType, content: &[u8]) -> Option<Vec<u8>> {
@@ -128,12 +138,21 @@ fn add_stream(key: &[u8], block: &mut [u8]) {
 impl Keys for Badge {
     const ON_HOST: bool = true;
 
-    fn credential(&self, number: u8) -> Option<Credential<'_>> {
-        self.private.filter(|_| number == 0)?;
+    const NAMES: bool = true;
+
+    fn server(&self, name: &[u8]) -> Option<u32> {
+        let at = self.named.iter().position(|(named, _)| named.eq_ignore_ascii_case(name));
+        let unnamed = (name.is_empty() || !self.refuses_names).then_some(0);
+        at.map(|at| at as u32 + 1).or(unnamed)
+    }
+
+    fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>> {
+        let shown = self.of(server);
+        shown.private.filter(|_| number == 0)?;
         Some(Credential {
-            certificate_type: if self.raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 },
-            scheme: if self.rsa { SignatureScheme::RSA_PKCS1_SHA256 } else { SignatureScheme::ECDSA_SECP256R1_SHA256 },
-            content: &self.content,
+            certificate_type: if shown.raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 },
+            scheme: if shown.rsa { SignatureScheme::RSA_PKCS1_SHA256 } else { SignatureScheme::ECDSA_SECP256R1_SHA256 },
+            content: &shown.content,
         })
     }
 
@@ -149,7 +168,7 @@ impl Keys for Badge {
         &self.peer_types
     }
 
-    fn suites(&self) -> Suites {
-        self.suites
+    fn suites(&self, server: u32) -> Suites {
+        self.of(server).suites
     }
 }

@@ -25,7 +25,7 @@ pub struct Inner {
     pub keys: RefCell<TicketKeys>,
     /// Nobody may come again.
     pub revoked: Cell<bool>,
-    known: RefCell<HashMap<Vec<u8>, Known>>,
+    known: RefCell<HashMap<(u32, Vec<u8>), Known>>,
     /// Times that a ticket was sealed, and opened.
     pub sealed: Cell<u32>,
     pub opened: Cell<u32>,
@@ -42,11 +42,11 @@ impl core::ops::Deref for SessionStore {
 pub const LIFETIME: u32 = 3600;
 
 impl Resumption for SessionStore {
-    fn gives_tickets(&self) -> bool {
+    fn gives_tickets(&self, _: u32) -> bool {
         self.tickets.get()
     }
 
-    fn gives_ids(&self) -> bool {
+    fn gives_ids(&self, _: u32) -> bool {
         self.ids.get()
     }
 
@@ -54,12 +54,16 @@ impl Resumption for SessionStore {
         self.tickets.get()
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, ticket: &[u8]) -> Option<Found> {
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, server: u32, ticket: &[u8]) -> Option<Found> {
         let mut room = [0; 100];
         let opened = self.keys.borrow().open(cx.crypto, ticket, &mut room)?;
         let mut reader = Reader::new(opened.state);
         let session = SessionState::read(&mut reader).ok()?;
         let since = reader.array().map(u32::from_be_bytes).ok()?;
+        let of_server = reader.array().map(u32::from_be_bytes).ok()?;
+        if of_server != server {
+            return None;
+        }
         self.opened.set(self.opened.get() + 1);
         let session = SessionState { since: Some(since), ..session };
         let live = cx.now < Instant::from_micros(u64::from(since) * 1_000_000).after_millis(LIFETIME * 1000);
@@ -69,6 +73,7 @@ impl Resumption for SessionStore {
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
+        server: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
@@ -77,21 +82,22 @@ impl Resumption for SessionStore {
         let mut state = Writer::new(&mut room);
         session.write(&mut state).ok()?;
         state.put(&since.to_be_bytes()).ok()?;
+        state.u32(server).ok()?;
         self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
         self.sealed.set(self.sealed.get() + 1);
         Some(LIFETIME)
     }
 
-    fn find(&self, _: Instant, id: &[u8]) -> Option<SessionState> {
+    fn find(&self, _: Instant, server: u32, id: &[u8]) -> Option<SessionState> {
         let known = self.known.borrow();
-        let (cipher_suite, master, principal) = known.get(id).filter(|_| !self.revoked.get())?;
+        let (cipher_suite, master, principal) = known.get(&(server, id.to_vec())).filter(|_| !self.revoked.get())?;
         let (cipher_suite, principal, since) = (*cipher_suite, *principal, None);
         Some(SessionState { cipher_suite, master: Secret::new(*master), principal, since })
     }
 
-    fn remember(&self, _: Instant, id: &[u8], session: &SessionState) {
+    fn remember(&self, _: Instant, server: u32, id: &[u8], session: &SessionState) {
         let known = (session.cipher_suite, *session.master.expose(), session.principal);
-        self.known.borrow_mut().insert(id.to_vec(), known);
+        self.known.borrow_mut().insert((server, id.to_vec()), known);
     }
 }
 

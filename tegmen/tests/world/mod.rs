@@ -225,9 +225,9 @@ impl Node {
                 }
                 None => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
             },
-            Need::Sign { credential, digest } => {
+            Need::Sign { server, credential, digest } => {
                 assert_eq!(credential, 0);
-                Answer::Signature(self.badge.sign(&digest, &mut signature))
+                Answer::Signature(self.badge.of(server).sign(&digest, &mut signature))
             }
             Need::Encrypt { public_key, version } => {
                 self.crypto.random(drawn.expose_mut());
@@ -236,10 +236,10 @@ impl Node {
                 encrypted = Badge::encrypt(public_key, drawn.expose());
                 Answer::Encrypted { premaster: &drawn, encrypted: &encrypted }
             }
-            Need::Decrypt { credential, encrypted, version } => {
+            Need::Decrypt { server, credential, encrypted, version } => {
                 assert_eq!(credential, 0);
                 self.crypto.random(drawn.expose_mut());
-                drawn = self.badge.decrypt(encrypted, version, &drawn);
+                drawn = self.badge.of(server).decrypt(encrypted, version, &drawn);
                 Answer::Premaster(&drawn)
             }
             Need::PskForServer { .. } => Answer::Psk { identity: &identity, key: &key, principal },

@@ -72,7 +72,7 @@ impl Engine {
                     }
                 }
             }
-            Need::Sign { credential, digest } => {
+            Need::Sign { credential, digest, .. } => {
                 let signature = node.endpoint.roles.keys.sign(credential, &digest);
                 let answer = signature.as_deref().map_or(Answer::Unknown, Answer::Signature);
                 node.endpoint.resume(&mut cx, peer, answer)

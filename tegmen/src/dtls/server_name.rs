@@ -1,0 +1,101 @@
+//! The server_name of a ClientHello (RFC 6066, section 3), by which a client chooses one of several named servers.
+
+use super::context::HandshakeContext;
+use super::handshake::Write;
+use super::handshake::client_hello::ClientHello;
+use super::handshake::extension::ExtensionType;
+use super::roles::{Keys as _, Roles};
+use super::scratch::{self, Item};
+use super::state::Handshake;
+use super::{AlertDescription, Fatal};
+use crate::buf::{Reader, Truncated, Writer};
+
+/// NameType of a name of DNS.
+const HOST_NAME: u8 = 0;
+
+/// Writes the extension with the name of a server.
+pub(crate) fn write(writer: &mut Writer<'_>, name: &[u8]) -> Write {
+    writer.u16(ExtensionType::SERVER_NAME.0)?;
+    writer.behind_len::<2>(|writer| {
+        writer.behind_len::<2>(|writer| {
+            writer.u8(HOST_NAME)?;
+            writer.with_len16(name)
+        })
+    })
+}
+
+/// Reads the name of DNS in the content of the extension: a list, in which each name has the type and the length of a name of
+/// DNS. Other types are skipped. The name is empty if there is none of this type.
+fn read(data: &[u8]) -> Result<&[u8], Truncated> {
+    let mut reader = Reader::new(data);
+    let mut list = Reader::new(reader.with_len16()?);
+    if !reader.is_empty() || list.is_empty() {
+        return Err(Truncated);
+    }
+    let mut found: &[u8] = &[];
+    while !list.is_empty() {
+        let [kind] = list.array()?;
+        let name = list.with_len16()?;
+        // No name is empty, and no two names have one type.
+        if name.is_empty() || kind == HOST_NAME && !found.is_empty() {
+            return Err(Truncated);
+        }
+        if kind == HOST_NAME {
+            found = name;
+        }
+    }
+    Ok(found)
+}
+
+impl<R: Roles> HandshakeContext<'_, R> {
+    /// Server: the number of the named server that a ClientHello asks for: see [`Keys::server`](super::roles::Keys).
+    ///
+    /// # Errors
+    /// [`Fatal::Decode`] if server_name is malformed, [`Fatal::Refused`] if the owner refuses the name.
+    #[inline(always)]
+    pub(crate) fn server_of(&self, hello: &ClientHello<'_>) -> Result<u32, Fatal> {
+        if !R::NAMES {
+            return Ok(0);
+        }
+        let name = match hello.extension(ExtensionType::SERVER_NAME) {
+            Some(data) => read(data).map_err(|_| Fatal::Decode)?,
+            None => &[],
+        };
+        self.roles.keys().server(name).ok_or(Fatal::Refused(AlertDescription::UNRECOGNIZED_NAME))
+    }
+}
+
+impl Handshake<'_> {
+    /// Server: keeps the number of the named server, and whether the client named it.
+    pub(crate) fn keep_server(&mut self, server: u32, hello: &ClientHello<'_>) -> Result<(), Fatal> {
+        if server == 0 {
+            return Ok(());
+        }
+        let is_named = hello.extension(ExtensionType::SERVER_NAME).is_some();
+        let [a, b, c, d] = server.to_be_bytes();
+        self.put(Item::Server, &[a, b, c, d, u8::from(is_named)])
+    }
+
+    /// Server: the number of the named server of this handshake, 0 if there is none.
+    pub(crate) fn server<R: Roles>(&self) -> u32 {
+        kept_server::<R>(self.buffers.outgoing)
+    }
+}
+
+/// Server: the number of the named server whose handshake has this outgoing buffer, 0 if there is none.
+#[inline]
+pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
+    if !R::NAMES {
+        return 0;
+    }
+    scratch::get(room, Item::Server).first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
+}
+
+/// Server: true if the ServerHello answers server_name, because the server used the name.
+#[inline]
+pub(crate) fn is_named<R: Roles>(room: &[u8]) -> bool {
+    R::NAMES && scratch::get(room, Item::Server).last() == Some(&1)
+}
+
+#[cfg(test)]
+mod tests;
