@@ -15,12 +15,13 @@ use tegmen::dtls::SessionState;
 /// device has a number other than 0. Sessions of different devices are kept apart: a ticket or an id of one device is never
 /// looked for in the name of another.
 pub trait Delegate: Send + Sync {
-    /// Returns the number of the device with this server_name, which is empty if the ClientHello has none; `None` if no device
-    /// has the name. Then the server answers in its own name.
+    /// Returns the number of the device with this server_name, in lowercase, which is empty if the ClientHello has none; `None` if
+    /// no device has the name. Then the server answers in its own name. The server calls it up to three times in one handshake.
     fn device(&self, server_name: &[u8]) -> Option<u32>;
 
     /// Returns the credentials of a device and its cipher suites, of which only those count that the server offers, too. Without
-    /// credentials a client can only resume a session. The server verifies clients by its own keys and not by these.
+    /// credentials a client can only resume a session, or open one with a pre-shared key. The server verifies clients by its own
+    /// keys and not by these. Each shard of the server asks again for the credentials after a second.
     fn credentials(&self, device: u32) -> Option<Arc<PublicKeys>>;
 
     /// Writes the ticket of a session into `ticket`, of up to 512 bytes. Returns for how many seconds the device takes
@@ -30,8 +31,9 @@ pub trait Delegate: Send + Sync {
     /// `open` returned.
     fn seal(&self, device: u32, peer: Option<&str>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32>;
 
-    /// Returns the session of a ticket; `None` if the client is not allowed to resume it. The server calls it up to twice in one handshake,
-    /// for the ClientHello without a cookie and for the ClientHello with it.
+    /// Returns the session of a ticket; `None` if the client is not allowed to resume it. The server calls it up to twice in one
+    /// handshake, for the ClientHello without a cookie and for the ClientHello with it. It resumes a session of any cipher suite that
+    /// it supports, also one that it does not offer.
     fn open(&self, device: u32, ticket: &[u8]) -> Option<Delegated>;
 
     /// Returns the session with this id; `None` if the client is not allowed to resume it.
@@ -46,7 +48,8 @@ pub trait Delegate: Send + Sync {
 #[derive(Debug)]
 pub struct Delegated {
     /// The session. The principal is a number of the [`Delegate`], of which the server only knows that equal numbers of one
-    /// device and one name are the same peer.
+    /// device and one name are the same peer. A policy finds device and number of the sender of a request with
+    /// [`Credentials::delegated`](crate::credentials::Credentials::delegated).
     pub session: SessionState,
     /// The identity of the peer in requests to the server.
     pub peer: String,

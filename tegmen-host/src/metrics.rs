@@ -1,5 +1,6 @@
 //! The counters of a server as OpenMetrics text, which Prometheus and other collectors read.
 
+use crate::resumption::ResumptionCounters;
 use crate::server::{Kind, Totals};
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -217,13 +218,13 @@ fn write_sessions(text: &mut String, totals: &Totals) {
         text,
         "resumptions",
         "Sessions that clients wanted to resume, by how they named them and what became of it.",
-        &[
-            ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),
-            ("{by=\"ticket\",result=\"refused\"}", resumption.tickets_refused),
-            ("{by=\"id\",result=\"taken\"}", resumption.ids_found),
-            ("{by=\"id\",result=\"refused\"}", resumption.ids_refused),
-        ],
+        &by_handle(resumption),
     );
+    let devices = &totals.devices;
+    let help = "Session tickets that were given in the name of devices.";
+    counter(text, "device_tickets", help, &[("", devices.tickets_sealed)]);
+    let help = "Sessions of devices that clients wanted to resume, by how they named them and what became of it.";
+    counter(text, "device_resumptions", help, &by_handle(devices));
     counter(text, "cookies", "Hellos that were answered with a cookie.", &[("", counters.cookies_sent.into())]);
     counter(text, "hellos_dropped", "Hellos that were dropped because too many came.", &[("", totals.hellos_dropped)]);
     counter(
@@ -233,6 +234,16 @@ fn write_sessions(text: &mut String, totals: &Totals) {
          were given up because too many waited.",
         &[("{result=\"done\"}", totals.signatures.done), ("{result=\"displaced\"}", totals.signatures.displaced)],
     );
+}
+
+/// The counts of sessions that clients wanted to resume, with their labels.
+const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] {
+    [
+        ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),
+        ("{by=\"ticket\",result=\"refused\"}", resumption.tickets_refused),
+        ("{by=\"id\",result=\"taken\"}", resumption.ids_found),
+        ("{by=\"id\",result=\"refused\"}", resumption.ids_refused),
+    ]
 }
 
 /// Writes the counts of flights, records and addresses.

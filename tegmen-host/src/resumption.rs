@@ -6,13 +6,16 @@
 //! client is still allowed: its pre-shared key must be the same, or its raw public key on the list, or its certificate
 //! neither expired nor revoked.
 
+mod devices;
 mod keys;
 
 pub use keys::TicketKeyError;
 
 use crate::credentials::Credentials;
+use crate::delegate::Delegate;
 use crate::digest::Digest;
 use crate::public_keys::PublicKeys;
+use devices::Devices;
 use keys::Ring;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,7 +26,7 @@ use tegmen::buf::{Reader, Writer};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
 use tegmen::dtls::{
-    CertificateType, CipherSuite, ClientAuthentication, Found, Keys as _, MASTER_LEN, Resumption, SessionState,
+    CertificateType, CipherSuite, ClientAuthentication, Found, Keys as _, MASTER_LEN, Resumption, SessionState, Suites,
 };
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
@@ -79,7 +82,12 @@ impl ResumptionCounters {
 
 /// The state of resumption that all shards of a server share.
 #[derive(Clone)]
-pub(crate) struct ServerResumption(Option<Arc<Inner>>);
+pub(crate) struct ServerResumption {
+    /// Sessions with the server itself; `None` if it resumes none.
+    own: Option<Arc<Inner>>,
+    /// Sessions in the name of devices; `None` if there are none.
+    devices: Option<Arc<Devices>>,
+}
 
 struct Inner {
     config: ResumptionConfig,
@@ -89,7 +97,29 @@ struct Inner {
     public_keys: PublicKeys,
     /// Identities that are not in the credentials may be in a store.
     store: bool,
-    counters: [AtomicU64; 5],
+    counts: Counts,
+}
+
+/// The counts of one kind of resumptions.
+#[derive(Default)]
+struct Counts([AtomicU64; 5]);
+
+impl Counts {
+    fn count(&self, which: usize) {
+        self.0[which].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> ResumptionCounters {
+        let [sealed, opened, refused, found, lost] =
+            [SEALED, OPENED, REFUSED, FOUND, LOST].map(|at| self.0[at].load(Ordering::Relaxed));
+        ResumptionCounters {
+            tickets_sealed: sealed,
+            tickets_opened: opened,
+            tickets_refused: refused,
+            ids_found: found,
+            ids_refused: lost,
+        }
+    }
 }
 
 const SEALED: usize = 0;
@@ -111,7 +141,13 @@ const CERTIFICATE: u8 = 2;
 impl ServerResumption {
     /// Nothing is resumed.
     pub(crate) const fn none() -> Self {
-        Self(None)
+        Self { own: None, devices: None }
+    }
+
+    /// Opens and resumes sessions in the name of devices, too.
+    pub(crate) fn with_devices(self, delegate: Option<Arc<dyn Delegate>>, credentials: &Credentials) -> Self {
+        let devices = |delegate| Devices { delegate, credentials: credentials.clone(), counts: Counts::default() };
+        Self { devices: delegate.map(|delegate| Arc::new(devices(delegate))), ..self }
     }
 
     pub(crate) fn new<C: Crypto>(
@@ -121,15 +157,16 @@ impl ServerResumption {
         public_keys: &PublicKeys,
         store: bool,
     ) -> Result<Self, TicketKeyError> {
-        Ok(Self(Some(Arc::new(Inner {
+        let inner = Inner {
             ring: Mutex::new(Ring::new(crypto, config.keys.clone(), config.lifetime / 2)?),
             ids: Mutex::new(Ids { half: config.max_ids / 2, ..Ids::default() }),
             credentials: credentials.clone(),
             public_keys: public_keys.clone(),
             store,
-            counters: Default::default(),
+            counts: Counts::default(),
             config: config.clone(),
-        }))))
+        };
+        Ok(Self { own: Some(Arc::new(inner)), devices: None })
     }
 
     /// Changes the keys of tickets when it is time, and reads them again where others have; called each second.
@@ -137,22 +174,19 @@ impl ServerResumption {
     /// # Errors
     /// The problem with the file, reported once until the file changes. The keys that were read before stay in force.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
-        let Some(inner) = &self.0 else { return Ok(()) };
+        let Some(inner) = &self.own else { return Ok(()) };
         let mut ring = lock(&inner.ring);
         ring.tick(crypto).or_else(|error| ring.reading.failed(error))
     }
 
+    /// Returns the counts of sessions with the server itself.
     pub(crate) fn counters(&self) -> ResumptionCounters {
-        let Some(inner) = &self.0 else { return ResumptionCounters::default() };
-        let [sealed, opened, refused, found, lost] =
-            [SEALED, OPENED, REFUSED, FOUND, LOST].map(|at| inner.counters[at].load(Ordering::Relaxed));
-        ResumptionCounters {
-            tickets_sealed: sealed,
-            tickets_opened: opened,
-            tickets_refused: refused,
-            ids_found: found,
-            ids_refused: lost,
-        }
+        self.own.as_ref().map(|inner| inner.counts.read()).unwrap_or_default()
+    }
+
+    /// Returns the counts of sessions in the name of devices.
+    pub(crate) fn device_counters(&self) -> ResumptionCounters {
+        self.devices.as_ref().map(|devices| devices.counts.read()).unwrap_or_default()
     }
 }
 
@@ -165,10 +199,6 @@ fn seconds() -> u32 {
 }
 
 impl Inner {
-    fn count(&self, which: usize) {
-        self.counters[which].fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Writes the state of a session; `None` if its client cannot be identified again.
     fn write(&self, session: &SessionState, state: &mut Writer<'_>) -> Option<()> {
         state.u16(session.cipher_suite.0).ok()?;
@@ -193,6 +223,10 @@ impl Inner {
     fn read(&self, state: &[u8]) -> Option<SessionState> {
         let mut reader = Reader::new(state);
         let cipher_suite = CipherSuite(reader.u16().ok()?);
+        // The suites of a device that the role resumes without an offer are not those of the server itself.
+        if !self.public_keys.suites(0).0.contains(&cipher_suite) {
+            return None;
+        }
         let master = Secret::new(reader.array().ok()?);
         let since = reader.array().map(u32::from_be_bytes).ok()?;
         // A clock that went back makes nothing younger.
@@ -241,51 +275,67 @@ impl Inner {
     }
 }
 
+/// Each server of a name is a device.
 impl Resumption for ServerResumption {
-    fn gives_tickets(&self, _: u32) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.config.tickets)
+    /// A device on a host resumes sessions that its delegation server opened with any suite.
+    const SUITES: Suites = Suites::ALL;
+
+    fn gives_tickets(&self, server: u32) -> bool {
+        server != 0 || self.own.as_ref().is_some_and(|inner| inner.config.tickets)
     }
 
-    fn gives_ids(&self, _: u32) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.config.max_ids > 0)
+    fn gives_ids(&self, server: u32) -> bool {
+        server != 0 || self.own.as_ref().is_some_and(|inner| inner.config.max_ids > 0)
     }
 
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
-        let inner = self.0.as_ref().filter(|inner| inner.config.tickets)?;
+    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, server: u32, ticket: &[u8]) -> Option<Found> {
+        if server != 0 {
+            return self.devices.as_ref()?.open(server, ticket);
+        }
+        let inner = self.own.as_ref().filter(|inner| inner.config.tickets)?;
         let mut room = Zeroizing::new([0; STATE_MAX]);
         let opened = lock(&inner.ring).open(cx.crypto, ticket, &mut *room);
         let found = opened.and_then(|(state, renew)| Some(Found { session: inner.read(state)?, renew }));
-        inner.count(if found.is_some() { OPENED } else { REFUSED });
+        inner.counts.count(if found.is_some() { OPENED } else { REFUSED });
         found
     }
 
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
-        _: u32,
+        server: u32,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
-        let inner = self.0.as_ref()?;
+        if server != 0 {
+            return self.devices.as_ref()?.seal(server, session, ticket);
+        }
+        let inner = self.own.as_ref()?;
         let mut room = Zeroizing::new([0; STATE_MAX]);
         let mut state = Writer::new(&mut *room);
         inner.write(session, &mut state)?;
         lock(&inner.ring).seal(cx.crypto, state.written(), ticket)?;
-        inner.count(SEALED);
+        inner.counts.count(SEALED);
         let age = seconds().saturating_sub(session.since.unwrap_or_else(seconds));
         Some((inner.config.lifetime.as_secs().min(7 * 24 * 3600) as u32).saturating_sub(age))
     }
 
-    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
-        let inner = self.0.as_ref()?;
+    fn find(&self, _: Instant, server: u32, id: &[u8]) -> Option<SessionState> {
+        if server != 0 {
+            return self.devices.as_ref()?.find(server, id);
+        }
+        let inner = self.own.as_ref()?;
         let state = lock(&inner.ids).get(id);
         let session = state.and_then(|state| inner.read(&state));
-        inner.count(if session.is_some() { FOUND } else { LOST });
+        inner.counts.count(if session.is_some() { FOUND } else { LOST });
         session
     }
 
-    fn remember(&self, _: Instant, _: u32, id: &[u8], session: &SessionState) {
-        let Some(inner) = &self.0 else { return };
+    fn remember(&self, _: Instant, server: u32, id: &[u8], session: &SessionState) {
+        if server != 0 {
+            return self.devices.iter().for_each(|devices| devices.remember(server, id, session));
+        }
+        let Some(inner) = &self.own else { return };
         let mut room = Zeroizing::new([0; STATE_MAX]);
         let mut state = Writer::new(&mut *room);
         if inner.write(session, &mut state).is_some() {

@@ -34,6 +34,7 @@ mod responder;
 mod router;
 mod runtime;
 mod serve;
+mod server_keys;
 mod session;
 mod shard;
 mod shared;
@@ -191,6 +192,7 @@ impl Counts {
             sum.signatures.displaced += totals.signatures.displaced;
             sum.signatures.waiting += totals.signatures.waiting;
             sum.resumption.add(&totals.resumption);
+            sum.devices.add(&totals.devices);
             for (kind, count) in sum.established.iter_mut().zip(totals.established) {
                 *kind += count;
             }
@@ -239,6 +241,9 @@ pub struct Totals {
     pub established: [u64; Kind::NAMES.len()],
     /// The counts of tickets and ids, issued and accepted.
     pub resumption: ResumptionCounters,
+    /// The counts of tickets and ids in the name of devices: see [`ServerConfig::delegate`]. A device keeps the ids that it issues
+    /// by itself.
+    pub devices: ResumptionCounters,
     /// Signatures and decryptions for clients that had proved nothing yet.
     pub signatures: Signatures,
     /// Hellos dropped because too many came.

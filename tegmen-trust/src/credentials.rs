@@ -128,6 +128,10 @@ impl Shared {
                 entry.keys().any(|key| key.fingerprint == fingerprint).then_some(&entry.allow)
             }
             Proof::Stored | Proof::Context(_) => self.learned.get(&principal),
+            Proof::Delegated(..) => {
+                let entries = self.table.certified(CertificateType::X509);
+                entries.named(&who.name).or_else(|| entries.others())
+            }
             Proof::Certified(kind, digest) => {
                 let entries = self.table.certified(CertificateType(kind));
                 let others = || entries.others().or_else(|| self.limit(who));
@@ -294,6 +298,21 @@ impl Credentials {
     pub fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. `number` tells the
+    /// sessions of the device apart. The peer has the rights of the entry for certificates of its name, or of the entry for all
+    /// others, and without an entry none.
+    pub fn delegated_as(&self, name: &str, device: u32, number: u32) -> Principal {
+        self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name))
+    }
+
+    /// Returns the device and the number of a peer that [`Self::delegated_as`] registered.
+    pub fn delegated(&self, principal: Principal) -> Option<(u32, u32)> {
+        self.read(|shared| match shared.principals.get(principal)?.proof {
+            Proof::Delegated(device, number) => Some((device, number)),
             _ => None,
         })
     }

@@ -11,10 +11,8 @@ use world::puppet::{ECDSA_CCM_8, Puppet, SERVER_HELLO, last_alert, records};
 
 const CCM_8: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 const GCM: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
-const BOTH: Suites = Suites(&[
-    CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8,
-]);
+const BOTH: Suites =
+    Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
 fn badge(seed: u8, suites: Suites) -> Badge {
     Badge { suites, ..Badge::chain(seed, 0) }

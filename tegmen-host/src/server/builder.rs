@@ -4,6 +4,7 @@ use super::authorization::{AnyPolicy, Later};
 use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
+use crate::delegate::Delegate;
 use crate::group::Membership;
 use crate::public_keys::PublicKeys;
 use crate::state::Database;
@@ -116,6 +117,12 @@ impl ServerBuilder {
     /// it trusts.
     pub fn trust(mut self, keys: PublicKeys) -> Self {
         self.config.trust.public_keys = Some(keys);
+        self
+    }
+
+    /// Sets [`ServerConfig::delegate`]: the devices in whose name the server opens or resumes sessions.
+    pub fn delegate(mut self, delegate: Arc<dyn Delegate>) -> Self {
+        self.config.delegate = Some(delegate);
         self
     }
 

@@ -3,6 +3,7 @@
 use super::{Exporter, HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
+use crate::delegate::Delegate;
 use crate::group::{Group, Membership};
 use crate::public_keys::PublicKeys;
 use crate::resumption::ResumptionConfig;
@@ -38,6 +39,9 @@ pub struct ServerConfig {
     pub sessions: ServerSessions,
     /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
+    /// The devices in whose name the server opens or resumes sessions. Their tickets and ids do not depend on
+    /// [`Self::resumption`].
+    pub delegate: Option<Arc<dyn Delegate>>,
     /// Receives keying material of each session; `None` if nothing does.
     pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
@@ -82,6 +86,7 @@ impl Default for ServerConfig {
             },
             sessions: ServerSessions::default(),
             resumption: Some(ResumptionConfig::default()),
+            delegate: None,
             exporter: None,
             trust: ServerTrust::default(),
             oscore: Contexts::default(),

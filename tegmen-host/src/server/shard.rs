@@ -11,6 +11,7 @@ use super::ending::Ending;
 use super::held::Held;
 use super::limits::{Gate, Limited};
 use super::serve::{CoapServer, Features, Resources, pool};
+use super::server_keys::ServerKeys;
 use super::shared::Shared;
 use super::signing::Signing;
 use super::sockets::own_addresses;
@@ -21,7 +22,6 @@ use crate::clock;
 use crate::credentials::{Credentials, KeyStore};
 use crate::group::Membership;
 use crate::provider::HostCrypto;
-use crate::public_keys::PublicKeys;
 use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
@@ -34,7 +34,7 @@ use tegmen::address::{Address, Path};
 use tegmen::coap::PeerExchanges as _;
 use tegmen::cx::Environment;
 use tegmen::dtls::record::ContentType;
-use tegmen::dtls::{AlertDescription, Extended, Records, Resuming};
+use tegmen::dtls::{AlertDescription, Extended, PublicKeys, Records, Resuming};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent, Peers as _};
 use tegmen::identity::{PeerId, Protection};
 use tegmen::node::Node;
@@ -55,7 +55,7 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<AlertDescription> {
 }
 
 pub(super) type Table = Slab<Attached>;
-type Role = tegmen::dtls::PublicKeys<Extended<Resuming<Limited, ServerResumption>>, PublicKeys>;
+type Role = PublicKeys<Extended<Resuming<Limited, ServerResumption>>, ServerKeys>;
 
 pub(super) struct Shard<A> {
     /// Which of the server's.
@@ -114,7 +114,8 @@ impl<A: Application> Shard<A> {
         let mut environment = Environment::new(shared.crypto()?);
         let (capacity, dtls) = (shared.capacity(), shared.dtls(number));
         let role = Resuming { role: Limited(shared.gate.clone()), sessions: shared.resumption.clone() };
-        let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys: shared.keys.clone() };
+        let keys = ServerKeys::new(shared.keys.clone(), config.delegate.clone());
+        let role = PublicKeys { role: Extended::with(role, &dtls), keys };
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let features = Features::new(shared, number);
         let resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
@@ -410,6 +411,7 @@ impl<A: Application> Shard<A> {
         self.seconds = self.seconds.wrapping_add(1);
         self.coap_server.give_back(&mut self.node.storage, clock::now());
         self.give_up_deferred(clock::now());
+        self.node.endpoint.roles.keys.forget_devices();
         let Node { endpoint, features, .. } = &mut self.node;
         self.coap_server.deferrals.retain_peers(|peer| endpoint.peers.peer(peer).is_some());
         features.sweep(clock::now(), |peer| {
@@ -425,7 +427,7 @@ impl<A: Application> Shard<A> {
                 (self.coap_server.events)(Event::TicketKeysFailed { error });
             }
             self.report_ends();
-            match self.node.endpoint.roles.keys.reload_if_changed() {
+            match self.node.endpoint.roles.keys.own.reload_if_changed() {
                 Ok(false) => {}
                 Ok(true) => (self.coap_server.events)(Event::TrustReloaded),
                 Err(error) => (self.coap_server.events)(Event::TrustReloadFailed { error }),
@@ -443,7 +445,7 @@ impl<A: Application> Shard<A> {
         if self.number != 0 {
             return;
         }
-        let keys = &self.node.endpoint.roles.keys;
+        let keys = &self.node.endpoint.roles.keys.own;
         let ends = [keys.certificate_expires(), keys.revocation_due()];
         let said = std::mem::replace(&mut self.ends, ends.map(|at| at.map(|at| (at, at <= SystemTime::now()))));
         for (is_list, (now, said)) in self.ends.iter().zip(said).enumerate() {
@@ -478,6 +480,7 @@ impl<A: Application> Shard<A> {
             // All shards have the same.
             hellos_dropped: if self.number == 0 { self.gate.dropped() } else { 0 },
             resumption: if self.number == 0 { self.resumption.counters() } else { ResumptionCounters::default() },
+            devices: if self.number == 0 { self.resumption.device_counters() } else { ResumptionCounters::default() },
             exchange_bytes: self.node.storage.heap_bytes(),
             exchanges_refused: self.coap_server.refused,
             body_bytes: if self.number == 0 { self.coap_server.bodies.used() } else { 0 },

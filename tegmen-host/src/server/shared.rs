@@ -77,7 +77,7 @@ impl<'a, A> Shared<'a, A> {
             notifier,
             sessions: sessions.map(Arc::new),
             keys,
-            resumption,
+            resumption: resumption.with_devices(config.delegate.clone(), credentials),
             gate: Arc::new(Gate::new(config.sessions.hellos)),
             bodies: Ledger::new(config.coap.max_bodies),
             to_shards,

@@ -202,6 +202,11 @@ impl Named {
         self.digests.get(digest).or_else(|| self.names.get(name))
     }
 
+    /// The entry of this name.
+    pub(super) fn named(&self, name: &str) -> Option<&Allow> {
+        self.names.get(name)
+    }
+
     /// The entry for all names without one of their own.
     pub(super) const fn others(&self) -> Option<&Allow> {
         self.others.as_ref()

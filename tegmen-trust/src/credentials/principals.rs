@@ -17,6 +17,8 @@ pub(super) enum Proof {
     Context(u32),
     /// A certificate, by its SHA-256, or a raw public key, by the SHA-256 of its SubjectPublicKeyInfo.
     Certified(u8, Digest),
+    /// A session that a delegation server opened in the name of a device: the numbers of the device and of the session.
+    Delegated(u32, u32),
 }
 
 impl Proof {

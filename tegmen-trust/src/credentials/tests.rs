@@ -143,3 +143,21 @@ fn those_without_an_entry_have_the_rights_of_the_star() {
         assert!(error.starts_with(expected), "{error}");
     }
 }
+
+#[test]
+fn a_delegated_peer_has_the_rights_of_certificates_of_its_name_and_without_an_entry_none() {
+    let credentials = Credentials::default();
+    credentials.replace(parse("[[certificate]]\nname = \"CN=a\"\nallow = [\"GET /*\"]\n").unwrap());
+    let may = |principal, code| credentials.allows(principal, code, b"/x".iter().copied());
+    let (a, b) = (credentials.delegated_as("CN=a", 1, 5), credentials.delegated_as("CN=b", 1, 6));
+    assert!(may(a, Code::GET) && !may(a, Code::PUT) && !may(b, Code::GET));
+    // Device, number and name tell peers apart.
+    assert_eq!(a, credentials.delegated_as("CN=a", 1, 5));
+    assert!(a != credentials.delegated_as("CN=a", 2, 5) && a != credentials.delegated_as("CN=a", 1, 6));
+    assert_eq!(credentials.delegated(a), Some((1, 5)));
+    assert_eq!(credentials.name_of(a).as_deref(), Some("CN=a"));
+    let certified = credentials.certified_as("CN=a", CertificateType::X509, Digest::default());
+    assert_eq!(credentials.delegated(certified), None);
+    credentials.replace(parse("[[certificate]]\nname = \"*\"\nallow = [\"PUT /x\"]\n").unwrap());
+    assert!(may(a, Code::PUT) && !may(a, Code::GET) && may(b, Code::PUT));
+}

@@ -146,18 +146,18 @@ impl<'b> Handshake<'b> {
         match self.state.step {
             Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
             Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),
-            Step::ClientVerifies | Step::ServerVerifies => Some(Need::VerifyPeer {
+            Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => Some(Need::VerifyPeer {
                 certificate_type: self.state.peer_type(),
                 content: self.state.inbox.kept(self.buffers.incoming).get(3..)?,
             }),
-            Step::ClientSigns | Step::ServerSigns => {
+            Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => {
                 let digest = *scratch::get(outgoing, Item::Digest).first_chunk()?;
                 Some(Need::Sign { server: kept_server::<R>(outgoing), credential: self.state.credential, digest })
             }
-            Step::ClientEncrypts if HAS_LONG_KEYS => {
+            Step::ClientEncrypts if R::PUBLIC_KEYS && HAS_LONG_KEYS => {
                 Some(Need::Encrypt { public_key: scratch::get(outgoing, Item::PeerKey), version: VERSION })
             }
-            Step::ServerDecrypts if HAS_LONG_KEYS => {
+            Step::ServerDecrypts if R::PUBLIC_KEYS && HAS_LONG_KEYS => {
                 let encrypted = key_exchange::read(self.state.inbox.kept(self.buffers.incoming)).ok()?;
                 let version = *scratch::get(outgoing, Item::ClientVersion).first_chunk()?;
                 let server = kept_server::<R>(outgoing);

@@ -22,7 +22,6 @@ use super::resumption::Found;
 use super::roles::{ClientAuthentication, Keys as _, Roles};
 use super::rsa::PREMASTER_LEN;
 use super::scratch::{self, Item};
-use super::server_name::is_named;
 use super::state::{Flags, Handshake, HandshakeState, Step};
 use super::{CipherSuite, Fatal, Settings, VERSION};
 use crate::buf::{Full, Reader, Writer};
@@ -449,17 +448,14 @@ impl Parts<'_> {
         };
         server_hello::write_front(body, &state.server_random, self.session_id, suite)?;
         let answers = R::PUBLIC_KEYS && !state.exchange.is_psk() && !state.flags.has(Flags::RESUMED);
-        let is_named = is_named::<R>(self.room) && !state.minimal && !state.flags.has(Flags::RESUMED);
         let ticket = R::RESUMPTION && state.flags.has(Flags::TICKET);
         let mut ids = [0; connection_id::EXTENSIONS_LEN];
         let more = self.connection_id_extensions::<R>(&mut ids)?;
-        if answers || is_named || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
-            extensions.write_with(body, |writer| {
+        let named = self.answers_name::<R>();
+        if answers || named || ticket || R::KEEPS && state.cipher.encrypts_then_macs() {
+            let others = |writer: &mut Writer<'_>| {
                 if answers {
                     write_answers(writer, state.flags)?;
-                }
-                if is_named {
-                    extension::put(writer, ExtensionType::SERVER_NAME, &[])?;
                 }
                 if ticket {
                     extension::put(writer, ExtensionType::SESSION_TICKET, &[])?;
@@ -468,7 +464,14 @@ impl Parts<'_> {
                     extension::put(writer, ExtensionType::ENCRYPT_THEN_MAC, &[])?;
                 }
                 writer.put(more)
-            })?;
+            };
+            match named {
+                true => extensions.write_with(body, |writer| {
+                    extension::put(writer, ExtensionType::SERVER_NAME, &[])?;
+                    others(writer)
+                })?,
+                false => extensions.write_with(body, others)?,
+            }
             Ok(&[])
         } else if R::RECORD_SIZE && (self.association.record_size != RecordSize::UNLIMITED || !more.is_empty()) {
             extensions.write_with(body, |writer| writer.put(more))?;

@@ -4,9 +4,10 @@ use super::context::HandshakeContext;
 use super::handshake::Write;
 use super::handshake::client_hello::ClientHello;
 use super::handshake::extension::ExtensionType;
+use super::parts::Parts;
 use super::roles::{Keys as _, Roles};
 use super::scratch::{self, Item};
-use super::state::Handshake;
+use super::state::{Flags, Handshake};
 use super::{AlertDescription, Fatal};
 use crate::buf::{Reader, Truncated, Writer};
 
@@ -91,10 +92,15 @@ pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
     scratch::get(room, Item::Server).first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
 }
 
-/// Server: true if the ServerHello answers server_name, because the server used the name.
-#[inline]
-pub(crate) fn is_named<R: Roles>(room: &[u8]) -> bool {
-    R::NAMES && scratch::get(room, Item::Server).last() == Some(&1)
+impl Parts<'_> {
+    /// Server: true if the ServerHello answers server_name: the name chose the server, and no session is resumed.
+    #[inline(always)]
+    pub(crate) fn answers_name<R: Roles>(&self) -> bool {
+        R::NAMES
+            && !self.state.minimal
+            && !self.state.flags.has(Flags::RESUMED)
+            && scratch::get(self.room, Item::Server).last() == Some(&1)
+    }
 }
 
 #[cfg(test)]

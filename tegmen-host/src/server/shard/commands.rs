@@ -35,7 +35,7 @@ impl<A: Application> Shard<A> {
                 self.sign_next();
             }
             Command::Keys(keys) => {
-                self.node.endpoint.roles.keys = *keys;
+                self.node.endpoint.roles.keys.own = *keys;
                 self.report_ends();
             }
             Command::Limits(limits) => {

@@ -63,7 +63,7 @@ impl<A: Application> Shard<A> {
         }
         let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else { return };
         let Restored { name, with, session, lease_end } = restored;
-        let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles.keys);
+        let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles.keys.own);
         let principal = match &with.certified {
             // Who is not known to be believed now has to show it again.
             Some((kind, digest)) => {

@@ -161,17 +161,17 @@ impl<A: Application> Shard<A> {
     /// Returns the private-key operation that a handshake asks for; `None` if the handshake is over, asks for
     /// something else, or for a key that is not ours any more.
     fn operation(&mut self, peer: PeerId) -> Option<Operation> {
-        let (credential, asked) = match self.node.endpoint.need(peer)? {
-            Need::Sign { credential, digest, .. } => (credential, Asked::Sign(digest)),
-            Need::Decrypt { credential, encrypted, version, .. } => {
+        let (server, credential, asked) = match self.node.endpoint.need(peer)? {
+            Need::Sign { server, credential, digest } => (server, credential, Asked::Sign(digest)),
+            Need::Decrypt { server, credential, encrypted, version } => {
                 // Drawn before, and whatever comes out (RFC 5246, section 7.4.7.1).
                 let mut random = Secret::zeroed();
                 self.environment.crypto.random(random.expose_mut());
-                (credential, Asked::Decrypt { encrypted: encrypted.to_vec(), version, random })
+                (server, credential, Asked::Decrypt { encrypted: encrypted.to_vec(), version, random })
             }
             _ => return None,
         };
-        Some(Operation { key: self.node.endpoint.roles.keys.key(credential)?, asked })
+        Some(Operation { key: self.node.endpoint.roles.keys.key(server, credential)?, asked })
     }
 
     /// The handshake waits until it is its turn. One that is given up for it is forgotten without a word: its client repeats
@@ -214,7 +214,7 @@ impl<A: Application> Shard<A> {
 
     /// Says whether a client is believed that shows this.
     fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
-        let verified = self.node.endpoint.roles.keys.verify(kind, content, Purpose::Client);
+        let verified = self.node.endpoint.roles.keys.own.verify(kind, content, Purpose::Client);
         let verified = match verified {
             Ok(verified) => verified,
             Err(refusal) => {

@@ -1,0 +1,59 @@
+//! Sessions that a server opens and resumes in the name of devices: see [`Delegate`].
+
+use super::{Counts, FOUND, LOST, OPENED, REFUSED, SEALED};
+use crate::credentials::Credentials;
+use crate::delegate::{Delegate, Delegated};
+use std::sync::Arc;
+use tegmen::buf::Writer;
+use tegmen::dtls::{Found, SessionState};
+use tegmen::identity::Principal;
+use tegmen::secret::Secret;
+
+/// The devices of a server.
+pub(super) struct Devices {
+    pub(super) delegate: Arc<dyn Delegate>,
+    /// The numbers of principals at the server.
+    pub(super) credentials: Credentials,
+    pub(super) counts: Counts,
+}
+
+impl Devices {
+    pub(super) fn open(&self, device: u32, ticket: &[u8]) -> Option<Found> {
+        let found = self.delegate.open(device, ticket).map(|delegated| self.found(device, delegated));
+        self.counts.count(if found.is_some() { OPENED } else { REFUSED });
+        found
+    }
+
+    pub(super) fn find(&self, device: u32, id: &[u8]) -> Option<SessionState> {
+        let found = self.delegate.find(device, id).map(|delegated| self.found(device, delegated));
+        self.counts.count(if found.is_some() { FOUND } else { LOST });
+        found.map(|found| found.session)
+    }
+
+    /// Returns a session with the principal that its peer has at the server.
+    fn found(&self, device: u32, Delegated { session, peer, renew }: Delegated) -> Found {
+        let principal = self.credentials.delegated_as(&peer, device, session.principal.0);
+        Found { session: SessionState { principal, ..session }, renew }
+    }
+
+    pub(super) fn seal(&self, device: u32, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
+        let (peer, session) = self.peer_of(session);
+        let lifetime = self.delegate.seal(device, peer.as_deref(), &session, ticket)?;
+        self.counts.count(SEALED);
+        Some(lifetime)
+    }
+
+    pub(super) fn remember(&self, device: u32, id: &[u8], session: &SessionState) {
+        let (peer, session) = self.peer_of(session);
+        self.delegate.remember(device, peer.as_deref(), id, &session);
+    }
+
+    /// Returns the name of the peer of a session, and the session with the principal that [`Self::found`] replaced.
+    fn peer_of(&self, session: &SessionState) -> (Option<String>, SessionState) {
+        let delegated = self.credentials.delegated(session.principal);
+        let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));
+        let SessionState { cipher_suite, since, .. } = *session;
+        let master = Secret::new(*session.master.expose());
+        (self.credentials.name_of(session.principal), SessionState { cipher_suite, master, principal, since })
+    }
+}
