@@ -117,6 +117,7 @@ impl Running {
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
+        config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);
         let keys = config.trust.public_keys.clone();
         let application = application(&made, sections.limits.max_body);
         let mut builder = Server::with(config)
