@@ -109,7 +109,7 @@ impl Delegate for DelegationServer {
         Some(3600)
     }
 
-    /// A client that comes back to the server gets a new ticket with the old time.
+    /// A client that returns to the server gets a new ticket with the old time.
     fn open(&self, device: u32, ticket: &[u8]) -> Option<Delegated> {
         let issuer = &self.issuers.lock().unwrap()[device as usize - 1];
         let delegation = issuer.reissue(&mut crypto(), Ticket(ticket), seconds(), 9, |_| false).ok()?;

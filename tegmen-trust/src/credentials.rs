@@ -302,8 +302,8 @@ impl Credentials {
         })
     }
 
-    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. `number` tells the
-    /// sessions of the device apart. The peer has the rights of the entry for certificates of its name, or of the entry for all
+    /// Returns the number of the peer of a session that a delegation server opened in the name of a device. `number` is that of the
+    /// session at the device. The peer has the rights of the entry for certificates of its name, or of the entry for all
     /// others, and without an entry none.
     pub fn delegated_as(&self, name: &str, device: u32, number: u32) -> Principal {
         self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name))
