@@ -184,13 +184,16 @@ impl Delegate for OnHost {
     fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
 }
 
+/// A device, and the number of its client.
+type Asked = Option<(u32, u32)>;
+
 struct Running {
     server: Server,
     address: SocketAddr,
     credentials: Credentials,
     events: Arc<Mutex<Vec<String>>>,
     /// The device and the number of each client that asked for something, if it was a client of a device.
-    asked: Arc<Mutex<Vec<Option<(u32, u32)>>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Running {

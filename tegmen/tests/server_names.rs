@@ -59,8 +59,8 @@ fn stand(world: &World) -> bool {
 /// The body of the ServerHello that was sent last.
 fn server_hello(world: &World) -> Vec<u8> {
     let from_server = world.sent.iter().filter(|(from_client, _)| !from_client);
-    let messages = from_server.flat_map(|(_, datagram)| records(datagram)).map(|(.., body)| body);
-    messages.filter(|body| body.first() == Some(&SERVER_HELLO)).last().expect("a ServerHello")[12..].to_vec()
+    let mut messages = from_server.flat_map(|(_, datagram)| records(datagram)).map(|(.., body)| body);
+    messages.rfind(|body| body.first() == Some(&SERVER_HELLO)).expect("a ServerHello")[12..].to_vec()
 }
 
 /// The suite of a ServerHello, and whether it answers server_name.

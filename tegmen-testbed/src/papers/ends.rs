@@ -134,7 +134,8 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
         true => seal(&mut issuer, &mut Compact::new([3; 32]), &opened()),
         false => {
             let id = [5; SESSION_ID];
-            let session = HandedOver { delegation: opened(), handle: Handle::Id(&id), opens: false };
+            let state = opened().state().expect("a session with its time");
+            let session = HandedOver { state: state.expose(), handle: Handle::Id(&id), opens: false };
             of_server.borrow_mut().keep(session).expect("a place for a session");
             id.to_vec()
         }
