@@ -216,6 +216,7 @@ impl Handshake<'_> {
     }
 
     /// Server: resumes a session; our flight is then complete.
+    #[inline(always)]
     pub(crate) fn accept_session<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -452,7 +452,7 @@ impl Handshake<'_> {
     }
 
     /// Traffic keys from a master secret (RFC 5246, section 6.3), which is overwritten.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_master<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, secret: &mut Secret<48>, client: bool) {
         let state = &mut *self.state;
         cx.crypto.key_log(&state.client_random, secret.expose());
