@@ -99,7 +99,7 @@ impl<'f, 't> Response<'f, 't> {
     ///
     /// # Errors
     /// 5.00 if it does not fit.
-    #[cfg_attr(not(target_pointer_width = "64"), inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
     pub fn payload(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.window == Window::Whole {
             return self.builder.payload(bytes).map_err(failed);
