@@ -42,40 +42,34 @@ impl<R: Roles> HandshakeContext<'_, R> {
         Some(CipherSuite(u16::from_be_bytes(*suite))).filter(|suite| !self.offers::<C>(*suite))
     }
 
-    /// Server: returns the session that a ClientHello wants to resume, if possible. Finds a session by id only after
-    /// the client has proved its address.
-    ///
-    /// # Errors
-    /// [`Fatal`] if the session has extended master secret and the hello does not (RFC 7627, section 5.3), or as
-    /// [`Self::server_of`].
+    /// Server: returns the session that a ClientHello to a [named server](Self::server_of) asks for. Finds a session by id only
+    /// after the client has proved its address.
     pub(crate) fn find_session<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
         hello: &ClientHello<'_>,
+        server: u32,
         reachable: bool,
-    ) -> Result<Option<Found>, Fatal> {
+    ) -> Option<Found> {
         let [major, minor] = hello.version;
         if major != VERSION[0] || minor > VERSION[1] || self.settings.profile == Profile::Minimal {
-            return Ok(None);
+            return None;
         }
         let resumption = self.roles.resumption();
-        let found = match hello.extension(ExtensionType::SESSION_TICKET) {
-            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, self.server_of(hello)?, ticket),
+        match hello.extension(ExtensionType::SESSION_TICKET) {
+            Some(ticket) if !ticket.is_empty() => resumption.open_ticket(cx, server, ticket),
             _ if reachable && !hello.session_id().is_empty() => {
-                let session = resumption.find(cx.now, self.server_of(hello)?, hello.session_id());
+                let session = resumption.find(cx.now, server, hello.session_id());
                 session.map(|session| Found { session, renew: false })
             }
             _ => None,
-        };
-        let usable = |found: &Found| {
-            let suite = found.session.cipher_suite;
-            hello.offers(suite) && self.resumes::<C>(suite) && hello.offers_null_compression()
-        };
-        let Some(found) = found.filter(usable) else { return Ok(None) };
-        match hello.extensions.extended_master_secret {
-            true => Ok(Some(found)),
-            false => Err(Fatal::NoExtendedMasterSecret),
         }
+    }
+
+    /// Server: true if the session is resumed with a client that sends this ClientHello.
+    pub(crate) fn can_resume<C: Crypto>(&self, hello: &ClientHello<'_>, session: &SessionState) -> bool {
+        let suite = session.cipher_suite;
+        hello.offers(suite) && self.resumes::<C>(suite) && hello.offers_null_compression()
     }
 }
 
@@ -119,6 +113,7 @@ impl Handshake<'_> {
     }
 
     /// Keeps what [`Self::session`] gives back.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
         self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
     }

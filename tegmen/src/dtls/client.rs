@@ -24,6 +24,7 @@ use super::resumption::Resumption as _;
 use super::roles::{Keys as _, Roles};
 use super::scratch::{self, Item};
 use super::state::{Flags, Handshake, HandshakeState, NO_CREDENTIAL, Step};
+use super::suite::Suites;
 use super::{Fatal, Settings, VERSION};
 use crate::buf::{Full, Writer};
 use crate::counters::Discard;
@@ -156,7 +157,7 @@ impl Handshake<'_> {
             return Err(Fatal::IllegalParameter);
         }
         if C::AES_128_GCM.is_some() || R::KEEPS {
-            (self.state.exchange, self.state.cipher) = suite.parts().ok_or(Fatal::IllegalParameter)?;
+            (self.state.exchange, self.state.cipher) = suite.parts_in::<C>().ok_or(Fatal::IllegalParameter)?;
         }
         if R::RESUMPTION {
             let resumed = self.echoes(hello.session_id);
@@ -437,8 +438,12 @@ impl<'p> Parts<'p> {
             }
             _ => context.roles.keys().server_name(),
         };
-        let only = context.suite_to_resume::<C>(self.room);
-        Offer { only, ticket, server_name, ..context.offer::<C>(more) }.write::<R>(body)?;
+        let mut offer = Offer { ticket, server_name, ..context.offer::<C>(more) };
+        if let Some(only) = context.suite_to_resume::<C>(self.room) {
+            let only = R::RESUMED.0.iter().position(|suite| *suite == only).and_then(|at| R::RESUMED.0.get(at..=at));
+            (offer.suites, offer.usable) = (Suites(only.unwrap_or(&[])), |_| true);
+        }
+        offer.write::<R>(body)?;
         Ok(&[])
     }
 

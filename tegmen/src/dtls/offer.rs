@@ -17,8 +17,6 @@ use crate::crypto::{Crypto, NamedGroup};
 pub(crate) struct Offer<'o> {
     /// The suites.
     pub(crate) suites: Suites,
-    /// The suite that is offered in place of all others, if there is one.
-    pub(crate) only: Option<CipherSuite>,
     /// True for suites that the provider supports; the offer leaves out all others.
     pub(crate) usable: fn(CipherSuite) -> bool,
     /// The limit of our records, 0 if there is none.
@@ -45,7 +43,6 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
         let keys = self.roles.keys();
         Offer {
             suites: self.roles.suites(0),
-            only: None,
             usable: usable::<C, R>,
             record_size_limit: self.roles.record_size_limit(),
             groups: C::GROUPS,
@@ -77,11 +74,7 @@ impl Offer<'_> {
 
     /// Writes what stands behind the cookie, of an endpoint in the roles `R`.
     pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
-        let only = if R::RESUMED.0.is_empty() { None } else { self.only };
-        let usable = || {
-            let of_role = self.suites.0.iter().copied().filter(|suite| only.is_none() && (self.usable)(*suite));
-            only.into_iter().chain(of_role)
-        };
+        let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);
         writer.behind_len::<2>(|writer| {
             for suite in usable() {

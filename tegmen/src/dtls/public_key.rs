@@ -48,8 +48,8 @@ impl Agreed {
     }
 
     /// Returns the agreed parameters of a resumed session.
-    pub(crate) fn resumed(session: &SessionState) -> Option<Self> {
-        let (exchange, cipher) = session.cipher_suite.parts()?;
+    pub(crate) fn resumed<C: Crypto>(session: &SessionState) -> Option<Self> {
+        let (exchange, cipher) = session.cipher_suite.parts_in::<C>()?;
         Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags: Flags(Flags::RESUMED) })
     }
 

@@ -1,7 +1,7 @@
 //! The cipher suites and their parts.
 
 use super::record::{Channel, Cipher, HAS_LONG_KEYS};
-use crate::crypto::SignatureScheme;
+use crate::crypto::{Crypto, SignatureScheme};
 
 /// A cipher suite (IANA TLS Cipher Suites registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +84,21 @@ impl CipherSuite {
             Self::ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (KeyExchange::EcdheRsa, Cipher::Gcm),
             Self::PSK_WITH_AES_128_CBC_SHA256 if HAS_LONG_KEYS => (KeyExchange::Psk, Cipher::CbcSha256),
             Self::RSA_WITH_AES_128_CBC_SHA if HAS_LONG_KEYS => (KeyExchange::Rsa, Cipher::CbcSha),
+            _ => return None,
+        })
+    }
+
+    /// Returns the key exchange and the cipher of the suite if the provider has the cipher. With one that has CCM_8 alone this is
+    /// less code than [`Self::parts`].
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn parts_in<C: Crypto>(self) -> Option<(KeyExchange, Cipher)> {
+        if C::AES_128_GCM.is_some() || HAS_LONG_KEYS {
+            return self.parts().filter(|(_, cipher)| cipher.is_in::<C>());
+        }
+        Some(match self {
+            Self::PSK_WITH_AES_128_CCM_8 => (KeyExchange::Psk, Cipher::Ccm8),
+            Self::ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 => (KeyExchange::EcdhePsk, Cipher::Ccm8),
+            Self::ECDHE_ECDSA_WITH_AES_128_CCM_8 => (KeyExchange::EcdheEcdsa, Cipher::Ccm8),
             _ => return None,
         })
     }

@@ -233,16 +233,20 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Option<Result<usize, Discard>> {
         let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
-        match context.find_session(cx, hello, reachable) {
-            Ok(found) => {
-                let found = found?;
-                let may_begin = reachable
-                    || self.is_begun(path, fragment, hello)
-                    || self.peers.can_spare_handshakes() && self.peers.find(path, Phase::Handshaking).is_none();
-                may_begin.then(|| self.begin(cx, path, record, (fragment, hello), Some((&found, reachable)), out))
-            }
-            Err(fatal) => reachable.then(|| Ok(refuse(cx, record, fatal, out))),
+        let server = match context.server_of(hello) {
+            Ok(server) => server,
+            Err(fatal) => return reachable.then(|| Ok(refuse(cx, record, fatal, out))),
+        };
+        let found = context.find_session(cx, hello, server, reachable);
+        let found = found.as_ref().filter(|found| context.can_resume::<C>(hello, &found.session))?;
+        // A session with extended master secret is not resumed without (RFC 7627, section 5.3).
+        if !hello.extensions.extended_master_secret {
+            return reachable.then(|| Ok(refuse(cx, record, Fatal::NoExtendedMasterSecret, out)));
         }
+        let may_begin = reachable
+            || self.is_begun(path, fragment, hello)
+            || self.peers.can_spare_handshakes() && self.peers.find(path, Phase::Handshaking).is_none();
+        may_begin.then(|| self.begin(cx, path, record, (fragment, hello), Some((found, reachable)), out))
     }
 
     /// Begins a handshake with a client whose ClientHello may be answered, or continues one that the client began
@@ -269,7 +273,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             Err(fatal) => return Ok(refuse(cx, record, fatal, out)),
         };
         let agreed = match session {
-            Some((found, _)) if R::RESUMPTION => Agreed::resumed(&found.session).ok_or(Fatal::NoCommonSuite),
+            Some((found, _)) if R::RESUMPTION => Agreed::resumed::<C>(&found.session).ok_or(Fatal::NoCommonSuite),
             _ => HandshakeState::acceptable::<C, R>(hello, context, server),
         };
         let (agreed, record_size) = match agreed.and_then(|agreed| Ok((agreed, record_size?))) {
