@@ -10,6 +10,7 @@ use tegmen::dtls::{Answer, Config, Need, Records, Resuming, Resumption};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, Node, Reply};
+use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
 /// A node with the sessions `S` and the application `A`.
@@ -46,7 +47,7 @@ pub trait Resumes: node::Application {
 pub type Role<S> = Resuming<Either, S>;
 
 /// A place for a pre-shared key.
-pub type KeyRoom = [u8; 32];
+pub type KeyRoom = Secret<32>;
 
 impl<S: Resumption, A: Resumes> Side<S, A> {
     /// A node.
@@ -101,7 +102,7 @@ impl<S: Resumption, A: Resumes> Side<S, A> {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Need(id) => {
-                let mut room = [0; 32];
+                let mut room = Secret::zeroed();
                 let Some(need) = self.node.endpoint.need(id) else { return };
                 let answer = self.application.key(need, &mut room);
                 let event = self.node.endpoint.resume(&mut self.environment.at(NOW), id, answer);

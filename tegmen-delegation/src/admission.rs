@@ -1,15 +1,19 @@
 //! The decision of a device on a session: its list of refused connections, its time, and the counts of refusals.
 
 use crate::refusal::{Refusals, Refused};
-use crate::ticket::Delegation;
+use crate::ticket::{Connection, Delegation, STATE_LEN, terms};
 use tegmen::time::Instant;
 
 /// Seconds by which the clock of a server may be ahead of the time that the device knows.
 const TOLERANCE: u32 = 60;
 
+/// A free place of the list: no connection has this number.
+const FREE: u32 = u32::MAX;
+
 /// The list of refused connections has at most `REFUSED` places.
 #[derive(Debug)]
 pub(crate) struct Admission<const REFUSED: usize> {
+    /// Behind `len` connections there is [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
     /// Places of the list that the memory holds, too.
@@ -20,12 +24,17 @@ pub(crate) struct Admission<const REFUSED: usize> {
 }
 
 impl<const REFUSED: usize> Admission<REFUSED> {
-    /// Returns `None` if there are more connections than places.
-    pub(crate) fn new(stored: &[u32]) -> Option<Self> {
-        let mut refused = [0; REFUSED];
-        let len = stored.len();
-        refused.get_mut(..len)?.copy_from_slice(stored);
-        Some(Self { refused, len, kept_len: len, time: None, refusals: Refusals::default() })
+    /// Before the list is [loaded](Self::load), and the time is known.
+    pub(crate) const fn new() -> Self {
+        Self { refused: [0; REFUSED], len: 0, kept_len: 0, time: None, refusals: Refusals([0; 6]) }
+    }
+
+    /// Takes the list that the memory holds, which `load` writes and counts.
+    pub(crate) fn load<E>(&mut self, load: impl FnOnce(&mut [u32]) -> Result<usize, E>) -> Result<(), E> {
+        self.clear();
+        self.len = load(&mut self.refused)?;
+        self.kept_len = self.len;
+        Ok(())
     }
 
     pub(crate) const fn set_time(&mut self, now: Instant, seconds: u32) {
@@ -34,30 +43,38 @@ impl<const REFUSED: usize> Admission<REFUSED> {
 
     /// Empties the list.
     pub(crate) const fn clear(&mut self) {
-        (self.len, self.kept_len) = (0, 0);
+        (self.refused, self.len, self.kept_len) = ([FREE; REFUSED], 0, 0);
     }
 
-    /// The refused connections.
-    pub(crate) fn refused(&self) -> &[u32] {
-        self.refused.get(..self.len).unwrap_or(&[])
+    /// The number of refused connections.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the list has this connection.
+    #[inline(never)]
+    pub(crate) fn is_refused(&self, number: u32) -> bool {
+        // `contains` compares many numbers at once, with more code. `FREE` counts as refused, and so is never added to the list.
+        self.refused.iter().find(|refused| **refused == number || **refused == FREE) == Some(&number)
     }
 
     /// Adds a connection to the list, if it is not there. Returns false if the list is full.
     pub(crate) fn refuse(&mut self, number: u32) -> bool {
-        if self.refused().contains(&number) {
+        if self.is_refused(number) {
             return true;
         }
         let Some(place) = self.refused.get_mut(self.len) else { return false };
         *place = number;
-        self.len = self.len.saturating_add(1);
+        self.len = self.len.wrapping_add(1);
         true
     }
 
     /// Keeps the connections that the memory does not hold yet.
     pub(crate) fn keep<E>(&mut self, mut keep: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
-        while let Some(number) = self.refused().get(self.kept_len) {
+        while self.kept_len < self.len {
+            let Some(number) = self.refused.get(self.kept_len) else { break };
             keep(*number)?;
-            self.kept_len = self.kept_len.saturating_add(1);
+            self.kept_len = self.kept_len.wrapping_add(1);
         }
         Ok(())
     }
@@ -66,32 +83,37 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Admits a session, or counts the reason why not.
-    pub(crate) fn admit(&mut self, now: Instant, delegation: &Delegation) -> Result<(), Refused> {
-        self.check(now, delegation).map_err(|reason| self.count(reason))
+    /// Admits the session of this state, or counts the reason why not.
+    #[inline(never)]
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        state: Result<&[u8; STATE_LEN], Refused>,
+    ) -> Result<Delegation, Refused> {
+        match state.and_then(|state| self.check(now, state)) {
+            Ok(state) => Ok(Delegation::read(state)),
+            Err(reason) => {
+                self.refusals.count(reason);
+                Err(reason)
+            }
+        }
     }
 
-    /// Counts a refused session.
-    pub(crate) fn count(&mut self, reason: Refused) -> Refused {
-        self.refusals.count(reason);
-        reason
-    }
-
-    fn check(&self, now: Instant, delegation: &Delegation) -> Result<(), Refused> {
-        let connection = delegation.connection().ok_or(Refused::Unknown)?;
-        if self.refused().contains(&connection.number) {
+    fn check<'s>(&self, now: Instant, state: &'s [u8; STATE_LEN]) -> Result<&'s [u8; STATE_LEN], Refused> {
+        let (principal, since, expires) = terms(state);
+        let connection = Connection::of(principal).ok_or(Refused::Unknown)?;
+        if self.is_refused(connection.number) {
             return Err(Refused::Revoked);
         }
         let (time, learned) = self.time.ok_or(Refused::NoTime)?;
         let time = time.saturating_add(seconds(now, learned));
-        let since = delegation.session.since.ok_or(Refused::Unknown)?;
         if since > time.saturating_add(TOLERANCE) {
             return Err(Refused::Early);
         }
-        if delegation.expires <= time {
+        if expires <= time {
             return Err(Refused::Expired);
         }
-        Ok(())
+        Ok(state)
     }
 }
 
@@ -99,6 +121,6 @@ impl<const REFUSED: usize> Admission<REFUSED> {
 fn seconds(now: Instant, earlier: Instant) -> u32 {
     let units = now.coarse().saturating_sub(earlier.coarse());
     // A unit has 1.048576 seconds.
-    let scaled = u64::from(units).wrapping_mul(17_592_187) >> 24;
-    scaled.try_into().unwrap_or(u32::MAX)
+    let rest = u64::from(units).wrapping_mul(208_632_331) >> 32;
+    units.saturating_add(rest as u32)
 }

@@ -2,19 +2,28 @@
 
 use crate::admission::Admission;
 use crate::epoch::{CHECK_LEN, Epoch, PSK_LEN};
-use crate::message::{HandedOver, Status};
+use crate::flash::Lost;
+use crate::message::{HandedOver, OPENS, Status, handle};
 use crate::refusal::Refused;
-use crate::ticket::{Delegation, Ticket};
+use crate::ticket::{Connection, Delegation, STATE_LEN, Ticket, terms};
+use core::cell::RefCell;
+use core::mem::swap;
 use tegmen::buf::copy;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::{Handle, SessionState};
-use tegmen::secret::{Secret, same};
+use tegmen::secret::Secret;
 use tegmen::time::Instant;
 
 /// Memory that keeps its content without power.
 pub trait Memory {
     /// The error of the hardware.
     type Error;
+
+    /// Reads the epoch that was kept last, and the connections that were refused in it. Returns their number.
+    ///
+    /// # Errors
+    /// [`Lost`], also if `refused` is too short.
+    fn load(&mut self, epoch: &mut Epoch, refused: &mut [u32]) -> Result<usize, Lost>;
 
     /// Keeps an epoch in place of the one before. It is durable when this returns, and whole: after a power cut there is one of
     /// both.
@@ -31,15 +40,6 @@ pub trait Memory {
     fn keep_refused(&mut self, epoch: u16, number: u32) -> Result<(), Self::Error>;
 }
 
-/// The content of a [`Memory`].
-#[derive(Debug)]
-pub struct Stored<'s> {
-    /// The epoch that was kept last.
-    pub epoch: Epoch,
-    /// The numbers of the connections that were refused in this epoch.
-    pub refused: &'s [u32],
-}
-
 /// A device with at most `REFUSED` refused connections in an epoch, and places for `SESSIONS` sessions that are handed over, each
 /// with a ticket or an id of up to `HANDLE` bytes.
 #[derive(Debug)]
@@ -47,23 +47,57 @@ pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: 
     memory: M,
     epoch: Epoch,
     admission: Admission<REFUSED>,
-    sessions: [Option<Kept<HANDLE>>; SESSIONS],
+    sessions: [Kept<HANDLE>; SESSIONS],
 }
 
-/// A session that was handed over.
+/// A session that was handed over, or a free place.
 #[derive(Debug)]
 struct Kept<const HANDLE: usize> {
-    delegation: Delegation,
-    is_ticket: bool,
-    /// True if the device opens the session, false if its peer does.
-    opens: bool,
+    state: Secret<STATE_LEN>,
+    /// [`USED`] with the flags of a [`HandedOver`], or 0: the place is free.
+    flags: u8,
     handle: [u8; HANDLE],
     len: usize,
 }
 
+/// The place holds a session.
+const USED: u8 = 4;
+
 impl<const HANDLE: usize> Kept<HANDLE> {
+    const FREE: Self = Self { state: Secret::zeroed(), flags: 0, handle: [0; HANDLE], len: 0 };
+
     fn bytes(&self) -> &[u8] {
         self.handle.get(..self.len).unwrap_or(&[])
+    }
+
+    /// The number of the connection.
+    const fn number(&self) -> u32 {
+        terms(self.state.expose()).0.0 >> 8
+    }
+}
+
+/// A device that has not read its memory, for a mote that keeps its device in a static variable. All bytes are zero if those of the
+/// memory are, so that the variable takes no flash memory.
+#[derive(Debug)]
+pub struct Unread<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
+    RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
+);
+
+impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> Unread<M, REFUSED, SESSIONS, HANDLE> {
+    /// A device with this memory.
+    pub const fn new(memory: M) -> Self {
+        let sessions = [const { Kept::FREE }; SESSIONS];
+        Self(RefCell::new(Device { memory, epoch: Epoch::blank(), admission: Admission::new(), sessions }))
+    }
+
+    /// Reads the memory, and returns the device. It refuses all sessions until it knows the [time](Device::set_time).
+    ///
+    /// # Errors
+    /// [`Lost`], also if more connections were refused than there are places.
+    pub fn read(&mut self) -> Result<&RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>, Lost> {
+        let Device { memory, epoch, admission, .. } = self.0.get_mut();
+        admission.load(|refused| memory.load(epoch, refused))?;
+        Ok(&self.0)
     }
 }
 
@@ -79,11 +113,14 @@ pub enum Rejected {
 }
 
 impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> Device<M, REFUSED, SESSIONS, HANDLE> {
-    /// A device with the content of its memory. It refuses all sessions until it knows the [time](Self::set_time). Returns `None`
-    /// if more connections were refused than there are places.
-    pub fn new(memory: M, stored: Stored<'_>) -> Option<Self> {
-        let admission = Admission::new(stored.refused)?;
-        Some(Self { memory, epoch: stored.epoch, admission, sessions: [const { None }; SESSIONS] })
+    /// A device with the content of its memory. It refuses all sessions until it knows the [time](Self::set_time).
+    ///
+    /// # Errors
+    /// As [`Unread::read`].
+    pub fn load(memory: M) -> Result<Self, Lost> {
+        let mut unread = Unread::new(memory);
+        unread.read()?;
+        Ok(unread.0.into_inner())
     }
 
     /// The memory of the device.
@@ -121,17 +158,17 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         exported: &Secret<PSK_LEN>,
         check: &[u8; CHECK_LEN],
     ) -> Result<(), Rejected> {
-        let next = if number == self.epoch.number { None } else { self.epoch.next::<C>(exported) };
-        let meant = next.as_ref().unwrap_or(&self.epoch);
-        if meant.number != number || !meant.has_tickets() || !same(&meant.check::<C>(), check) {
+        if number == self.epoch.number {
+            return if self.epoch.is_meant::<C>(number, check) { Ok(()) } else { Err(Rejected::Wrong) };
+        }
+        let mut next = Epoch::blank();
+        if !self.epoch.write_next::<C>(exported, &mut next) || !next.is_meant::<C>(number, check) {
             return Err(Rejected::Wrong);
         }
-        if let Some(next) = next {
-            self.memory.keep_epoch(&next).map_err(|_| Rejected::Memory)?;
-            self.epoch = next;
-            self.admission.clear();
-            self.sessions = [const { None }; SESSIONS];
-        }
+        self.memory.keep_epoch(&next).map_err(|_| Rejected::Memory)?;
+        swap(&mut self.epoch, &mut next);
+        self.admission.clear();
+        self.forget(None);
         Ok(())
     }
 
@@ -146,15 +183,15 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         if !self.admission.refuse(number) {
             return Err(Rejected::NoPlace);
         }
-        self.forget(number);
+        self.forget(Some(number));
         let (memory, epoch) = (&mut self.memory, self.epoch.number);
         self.admission.keep(|number| memory.keep_refused(epoch, number)).map_err(|_| Rejected::Memory)?;
-        Ok(REFUSED.saturating_sub(self.admission.refused().len()))
+        Ok(REFUSED.saturating_sub(self.admission.len()))
     }
 
-    /// True if the server revoked the connection with this number.
+    /// True if the server revoked the connection with this number. No connection has a number of 2^24 or more.
     pub fn is_refused(&self, number: u32) -> bool {
-        self.admission.refused().contains(&number)
+        self.admission.is_refused(number)
     }
 
     /// Keeps a session that the server opened, until it ends, the epoch ends, or the device restarts. A session of the same
@@ -163,58 +200,61 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// # Errors
     /// [`Rejected::Wrong`] if the connection is refused, [`Rejected::NoPlace`], also for a ticket or an id that is too long.
     pub fn keep(&mut self, session: HandedOver<'_>) -> Result<(), Rejected> {
-        let (is_ticket, bytes) = match session.handle {
-            Handle::Ticket(bytes) => (true, bytes),
-            Handle::Id(bytes) => (false, bytes),
-        };
-        let delegation = Delegation::read(session.state).ok_or(Rejected::Wrong)?;
-        let connection = delegation.connection().ok_or(Rejected::Wrong)?;
+        let (flags, bytes) = session.flags();
+        let connection = Connection::of(terms(session.state).0).ok_or(Rejected::Wrong)?;
         if self.is_refused(connection.number) {
             return Err(Rejected::Wrong);
         }
-        let mut handle = [0; HANDLE];
-        copy(&mut handle, bytes).map_err(|_| Rejected::NoPlace)?;
-        self.forget(connection.number);
-        let place = self.sessions.iter_mut().find(|place| place.is_none()).ok_or(Rejected::NoPlace)?;
-        *place = Some(Kept { delegation, is_ticket, opens: session.opens, handle, len: bytes.len() });
+        if bytes.len() > HANDLE {
+            return Err(Rejected::NoPlace);
+        }
+        self.forget(Some(connection.number));
+        let mut places = self.sessions.iter_mut();
+        let place = places.find(|place| place.flags == 0).ok_or(Rejected::NoPlace)?;
+        *place.state.expose_mut() = *session.state;
+        let _ = copy(&mut place.handle, bytes); // it fits
+        (place.flags, place.len) = (USED | flags, bytes.len());
         Ok(())
     }
 
-    fn forget(&mut self, number: u32) {
+    /// Frees the place of the session of a connection, or all places.
+    #[inline(never)]
+    fn forget(&mut self, number: Option<u32>) {
         for place in &mut self.sessions {
-            place.take_if(|kept| kept.delegation.number() == number);
+            if number.is_none_or(|number| place.number() == number) {
+                place.state.wipe();
+                place.flags = 0;
+            }
         }
     }
 
     /// The session of a connection that the device opens, for
     /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again); `None` if there is none, or it is refused.
-    pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(&SessionState, Handle<'_>)> {
-        let kept = self.admitted(now, |kept| kept.opens && kept.delegation.number() == number)?;
-        let handle = if kept.is_ticket { Handle::Ticket(kept.bytes()) } else { Handle::Id(kept.bytes()) };
-        Some((&kept.delegation.session, handle))
+    pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(SessionState, Handle<'_>)> {
+        let kept = self.sessions.iter().find(|kept| kept.flags & OPENS != 0 && kept.number() == number)?;
+        match self.admission.admit(now, Ok(kept.state.expose())) {
+            Ok(Delegation { session, .. }) => Some((session, handle(kept.flags, kept.bytes()))),
+            Err(_) => None,
+        }
     }
 
     /// The session with this id, which the server handed over for a peer that opens it; `None` if there is none, or it is refused.
     pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
-        let kept = self.admitted(now, |kept| !kept.opens && !kept.is_ticket && kept.bytes() == id)?;
-        let session = &kept.delegation.session;
-        Some(SessionState { master: Secret::new(*session.master.expose()), ..*session })
-    }
-
-    /// The first of these sessions, if it is admitted.
-    fn admitted(&mut self, now: Instant, is_meant: impl Fn(&Kept<HANDLE>) -> bool) -> Option<&Kept<HANDLE>> {
-        let kept = self.sessions.iter().flatten().find(|kept| is_meant(kept))?;
-        self.admission.admit(now, &kept.delegation).ok()?;
-        Some(kept)
+        let is_meant = |kept: &&Kept<HANDLE>| kept.flags == USED && kept.bytes() == id;
+        let kept = self.sessions.iter().find(is_meant)?;
+        match self.admission.admit(now, Ok(kept.state.expose())) {
+            Ok(Delegation { session, .. }) => Some(session),
+            Err(_) => None,
+        }
     }
 
     /// The state of the device, for its server.
     pub fn status(&self) -> Status {
         Status {
             epoch: self.epoch.number,
-            refused: self.admission.refused().len() as u16,
+            refused: self.admission.len() as u16,
             most_refused: REFUSED as u16,
-            sessions: self.sessions.iter().flatten().count() as u16,
+            sessions: self.sessions.iter().filter(|place| place.flags != 0).count() as u16,
             most_sessions: SESSIONS as u16,
             refusals: self.admission.refusals(),
         }
@@ -225,11 +265,14 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// # Errors
     /// [`Refused`], which is counted.
     pub fn open<C: Crypto>(&mut self, now: Instant, crypto: &mut C, ticket: Ticket<'_>) -> Result<Delegation, Refused> {
-        if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {
-            return Err(self.admission.count(Refused::Epoch));
-        }
-        let opened = ticket.open(&self.epoch.tickets, crypto);
-        let delegation = opened.ok_or_else(|| self.admission.count(Refused::Unknown))?;
-        self.admission.admit(now, &delegation).map(|()| delegation)
+        let mut state = Secret::zeroed();
+        let state = if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {
+            Err(Refused::Epoch)
+        } else if ticket.open_into(&self.epoch.tickets, crypto, &mut state) {
+            Ok(state.expose())
+        } else {
+            Err(Refused::Unknown)
+        };
+        self.admission.admit(now, state)
     }
 }

@@ -3,19 +3,18 @@
 //! A page holds the epoch in seven records, and behind them a record for each refused connection. The next epoch goes to the other
 //! page, which is erased first. The page with the higher epoch is valid, so a power cut leaves one of both epochs whole.
 
-use crate::device::{Memory, Stored};
-use crate::epoch::{DeviceKey, Epoch, PSK_LEN};
-use tegmen::buf::{Reader, Writer};
-use tegmen::secret::Secret;
+use crate::device::Memory;
+use crate::epoch::{Epoch, PSK_LEN};
+use tegmen::buf::copy;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
-use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
+use tegmen_tickets::TICKET_KEY_LEN;
 
-/// Bytes of an epoch: number, device key, ticket key.
-const EPOCH_LEN: usize = 2 + PSK_LEN + TICKET_KEY_LEN;
-/// Bytes of an epoch with padding to whole records of 8 bytes.
-const PADDED_LEN: usize = EPOCH_LEN.next_multiple_of(8);
-/// The place of the first refused connection.
-const FIRST: usize = PADDED_LEN / 8 * RECORD_LEN;
+/// Bytes that a record keeps.
+const VALUE_LEN: usize = 8;
+/// The place of the ticket key, behind the device key.
+const OF_TICKETS: usize = PSK_LEN / VALUE_LEN * RECORD_LEN;
+/// The place of the first refused connection, behind the ticket key.
+const FIRST: usize = OF_TICKETS + TICKET_KEY_LEN.div_ceil(VALUE_LEN) * RECORD_LEN;
 
 /// The memory of a device in two pages, which hold nothing else.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub struct FlashMemory<F> {
     at: usize,
 }
 
-/// The pages hold no epoch: the device is new, or the content is lost. It needs a new device key.
+/// The memory holds no epoch: the device is new, or the content is lost. It needs a new device key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 
@@ -40,42 +39,20 @@ pub enum NotKept<E> {
 }
 
 impl<F: Flash> FlashMemory<F> {
+    /// The memory in these pages.
+    pub const fn new(flash: F) -> Self {
+        Self { flash, page: Page::A, at: 0 }
+    }
+
     /// Begins with an epoch, and discards the content of both pages: for a device key that was never used.
     ///
     /// # Errors
     /// The error of the hardware.
     pub fn format(mut flash: F, epoch: &Epoch) -> Result<Self, F::Error> {
         flash.erase(Page::A)?;
-        let mut memory = Self { flash, page: Page::A, at: FIRST };
+        let mut memory = Self::new(flash);
         memory.write(epoch)?;
         Ok(memory)
-    }
-
-    /// Reads the content of the pages; the refused connections are written to `refused`.
-    ///
-    /// # Errors
-    /// [`Lost`], also if `refused` is too short.
-    pub fn open(flash: F, refused: &mut [u32]) -> Result<(Self, Stored<'_>), Lost> {
-        let mut bytes = Secret::zeroed();
-        let (a, b) = (read(&flash, Page::A, &mut bytes), read(&flash, Page::B, &mut bytes));
-        let page = if b > a { Page::B } else { Page::A };
-        read(&flash, page, &mut bytes).ok_or(Lost)?;
-        let epoch = parse_epoch(bytes.expose()).ok_or(Lost)?;
-        let mut memory = Self { flash, page, at: FIRST };
-        let (mut len, mut at) = (0_usize, FIRST);
-        let mut bytes = [0; RECORD_LEN];
-        while at.saturating_add(RECORD_LEN) <= F::PAGE_LEN {
-            memory.flash.read(page, at, &mut bytes);
-            at = at.saturating_add(RECORD_LEN);
-            if bytes != [0xff; RECORD_LEN] {
-                memory.at = at;
-            }
-            if let Some(number) = number(&bytes) {
-                *refused.get_mut(len).ok_or(Lost)? = number as u32;
-                len = len.saturating_add(1);
-            }
-        }
-        Ok((memory, Stored { epoch, refused: refused.get(..len).ok_or(Lost)? }))
     }
 
     /// The pages, to be opened again.
@@ -86,69 +63,105 @@ impl<F: Flash> FlashMemory<F> {
 
 impl<F: Flash> FlashMemory<F> {
     fn write(&mut self, epoch: &Epoch) -> Result<(), F::Error> {
-        let other = self.page.other();
-        self.flash.erase(other)?;
-        let bytes = write_epoch(epoch);
-        for (place, chunk) in bytes.expose().as_chunks().0.iter().enumerate() {
-            let at = place.saturating_mul(RECORD_LEN);
-            self.flash.program(other, at, &of_number(u64::from_le_bytes(*chunk)))?;
+        let (page, at) = (self.page, self.at);
+        (self.page, self.at) = (page.other(), 0);
+        let written = self.write_to_page(epoch);
+        if written.is_err() {
+            (self.page, self.at) = (page, at);
         }
-        (self.page, self.at) = (other, FIRST);
-        Ok(())
+        written
+    }
+
+    fn write_to_page(&mut self, epoch: &Epoch) -> Result<(), F::Error> {
+        self.flash.erase(self.page)?;
+        self.write_part(epoch.key.0.expose())?;
+        self.write_part(epoch.tickets.0.expose())
+    }
+
+    /// Appends a part of the epoch.
+    #[inline(never)]
+    fn write_part(&mut self, part: &[u8]) -> Result<(), F::Error> {
+        part.chunks(VALUE_LEN).try_for_each(|chunk| {
+            let mut value = [0; VALUE_LEN];
+            let _ = copy(&mut value, chunk); // it fits
+            self.append(u64::from_le_bytes(value))
+        })
+    }
+
+    /// Writes the next record.
+    #[inline(never)]
+    fn append(&mut self, value: u64) -> Result<(), F::Error> {
+        let at = self.at;
+        // The place is not clean any more, even if the record is not written.
+        self.at = at.wrapping_add(RECORD_LEN);
+        self.flash.program(self.page, at, &of_number(value))
+    }
+
+    /// Reads the epoch of a page, and returns its number; `None` if it is not whole.
+    #[inline(never)]
+    fn read(&self, page: Page, epoch: &mut Epoch) -> Option<u16> {
+        self.read_part(page, 0, epoch.key.0.expose_mut())?;
+        self.read_part(page, OF_TICKETS, epoch.tickets.0.expose_mut())?;
+        Some(epoch.number_of_tickets())
+    }
+
+    /// Reads a part of the epoch at a place.
+    #[inline(never)]
+    fn read_part(&self, page: Page, mut at: usize, part: &mut [u8]) -> Option<()> {
+        let mut bytes = [0; RECORD_LEN];
+        for chunk in part.chunks_mut(VALUE_LEN) {
+            if !self.read_record(page, at, &mut bytes) {
+                return None;
+            }
+            copy(chunk, bytes.get(..chunk.len())?).ok()?;
+            at = at.wrapping_add(RECORD_LEN);
+        }
+        Some(())
+    }
+
+    /// Reads a record. Returns false if it is not whole.
+    #[inline(never)]
+    fn read_record(&self, page: Page, at: usize, bytes: &mut [u8; RECORD_LEN]) -> bool {
+        self.flash.read(page, at, bytes);
+        bytes.first_chunk().is_some_and(|value| *bytes == of_number(u64::from_le_bytes(*value)))
     }
 }
 
 impl<F: Flash> Memory for FlashMemory<F> {
     type Error = NotKept<F::Error>;
 
+    fn load(&mut self, epoch: &mut Epoch, refused: &mut [u32]) -> Result<usize, Lost> {
+        let (a, b) = (self.read(Page::A, epoch), self.read(Page::B, epoch));
+        self.page = if b > a { Page::B } else { Page::A };
+        epoch.number = self.read(self.page, epoch).ok_or(Lost)?;
+        self.at = FIRST;
+        let (mut len, mut at) = (0_usize, FIRST);
+        let mut bytes = [0; RECORD_LEN];
+        while at.wrapping_add(RECORD_LEN) <= F::PAGE_LEN {
+            let is_whole = self.read_record(self.page, at, &mut bytes);
+            at = at.wrapping_add(RECORD_LEN);
+            if bytes.iter().any(|byte| *byte != 0xff) {
+                self.at = at;
+            }
+            if is_whole {
+                let &[a, b, c, d, ..] = &bytes;
+                *refused.get_mut(len).ok_or(Lost)? = u32::from_le_bytes([a, b, c, d]);
+                len = len.wrapping_add(1);
+            }
+        }
+        Ok(len)
+    }
+
     fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), Self::Error> {
         self.write(epoch).map_err(NotKept::Flash)
     }
 
     fn keep_refused(&mut self, _: u16, number: u32) -> Result<(), Self::Error> {
-        let at = self.at;
-        if at.saturating_add(RECORD_LEN) > F::PAGE_LEN {
+        if self.at.wrapping_add(RECORD_LEN) > F::PAGE_LEN {
             return Err(NotKept::Full);
         }
-        // The place is not clean any more, even if the record is not written.
-        self.at = at.saturating_add(RECORD_LEN);
-        self.flash.program(self.page, at, &of_number(number.into())).map_err(NotKept::Flash)
+        self.append(number.into()).map_err(NotKept::Flash)
     }
-}
-
-fn write_epoch(epoch: &Epoch) -> Secret<PADDED_LEN> {
-    let mut bytes = Secret::zeroed();
-    let mut writer = Writer::new(bytes.expose_mut());
-    // All of it fits.
-    let _ = writer.u16(epoch.number);
-    let _ = writer.put(epoch.key.0.expose());
-    let _ = writer.put(epoch.tickets.0.expose());
-    bytes
-}
-
-/// Reads an epoch, and returns its number; `None` if it is not whole.
-#[inline(never)]
-fn read<F: Flash>(flash: &F, page: Page, bytes: &mut Secret<PADDED_LEN>) -> Option<u16> {
-    let mut of_record = [0; RECORD_LEN];
-    for (place, chunk) in bytes.expose_mut().as_chunks_mut().0.iter_mut().enumerate() {
-        flash.read(page, place.saturating_mul(RECORD_LEN), &mut of_record);
-        *chunk = number(&of_record)?.to_le_bytes();
-    }
-    bytes.expose().first_chunk().copied().map(u16::from_be_bytes)
-}
-
-fn parse_epoch(bytes: &[u8; PADDED_LEN]) -> Option<Epoch> {
-    let reader = &mut Reader::new(bytes);
-    let number = reader.u16().ok()?;
-    let key = DeviceKey(Secret::new(reader.array().ok()?));
-    Some(Epoch { number, key, tickets: TicketKey(Secret::new(reader.array().ok()?)) })
-}
-
-/// Returns the number of a record; `None` if the bytes are not one.
-fn number(bytes: &[u8; RECORD_LEN]) -> Option<u64> {
-    let (value, _) = bytes.split_first_chunk()?;
-    let value = u64::from_le_bytes(*value);
-    (*bytes == of_number(value)).then_some(value)
 }
 
 /// The record of a number.

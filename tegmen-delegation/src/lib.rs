@@ -33,7 +33,7 @@ mod resources;
 mod sessions;
 mod ticket;
 
-pub use device::{Device, Memory, Rejected, Stored};
+pub use device::{Device, Memory, Rejected, Unread};
 pub use epoch::{CHECK_LEN, DeviceKey, EXPORTER, Epoch, PSK_LEN};
 pub use flash::{FlashMemory, Lost, NotKept};
 pub use issuer::{Issuer, MAX_TICKETS, NotReissued};

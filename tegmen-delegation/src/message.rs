@@ -74,7 +74,7 @@ pub struct HandedOver<'r> {
 }
 
 /// The device opens the session.
-const OPENS: u8 = 1;
+pub(crate) const OPENS: u8 = 1;
 /// The session is resumed with a ticket.
 const IS_TICKET: u8 = 2;
 
@@ -119,19 +119,29 @@ impl<'r> Request<'r> {
     ///
     /// # Errors
     /// [`Malformed`].
+    #[inline]
     pub fn read(resource: Resource, payload: &'r [u8]) -> Result<Self, Malformed> {
-        let reader = &mut Reader::new(payload);
-        let request = match resource {
-            Resource::Epoch => Self::Epoch { number: reader.u16()?, time: reader.u32()?, check: reader.array()? },
-            Resource::Refuse => Self::Refuse(reader.u32()?),
-            Resource::Keep => Self::Keep(HandedOver::read(reader)?),
-            Resource::Go => {
-                let (number, ip) = (reader.u32()?, reader.array()?);
-                Self::Go(Go { number, peer: Address { ip, port: reader.u16()?, scope: 0 } })
+        Self::parse(resource, payload).ok_or(Malformed)
+    }
+
+    #[inline]
+    fn parse(resource: Resource, payload: &'r [u8]) -> Option<Self> {
+        Some(match resource {
+            Resource::Epoch => {
+                let &[a, b, c, d, e, f, ref check @ ..]: &[u8; 6 + CHECK_LEN] = payload.try_into().ok()?;
+                let (number, time) = (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]));
+                Self::Epoch { number, time, check: *check }
             }
-            Resource::Status => Self::Status,
-        };
-        reader.is_empty().then_some(request).ok_or(Malformed)
+            Resource::Refuse => Self::Refuse(u32::from_be_bytes(payload.try_into().ok()?)),
+            Resource::Keep => Self::Keep(HandedOver::parse(payload)?),
+            Resource::Go => {
+                let &[a, b, c, d, ref ip @ .., e, f]: &[u8; 22] = payload.try_into().ok()?;
+                let peer = Address { ip: *ip, port: u16::from_be_bytes([e, f]), scope: 0 };
+                Self::Go(Go { number: u32::from_be_bytes([a, b, c, d]), peer })
+            }
+            Resource::Status if payload.is_empty() => Self::Status,
+            Resource::Status => return None,
+        })
     }
 
     /// The resource of the request.
@@ -177,25 +187,41 @@ impl fmt::Debug for HandedOver<'_> {
 }
 
 impl<'r> HandedOver<'r> {
-    fn read(reader: &mut Reader<'r>) -> Result<Self, Malformed> {
-        let (flags, state) = (reader.u8()?, reader.array_ref()?);
-        let bytes = reader.take(reader.rest().len())?;
-        if flags & !(OPENS | IS_TICKET) != 0 {
-            return Err(Malformed);
-        }
-        let handle = if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) };
-        Ok(Self { state, handle, opens: flags & OPENS != 0 })
+    fn parse(payload: &'r [u8]) -> Option<Self> {
+        let ([flags], payload) = payload.split_first_chunk()?;
+        let (state, bytes) = payload.split_first_chunk()?;
+        let (handle, opens) = (handle(*flags, bytes), flags & OPENS != 0);
+        (flags & !(OPENS | IS_TICKET) == 0).then_some(Self { state, handle, opens })
     }
 
     fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        let (flags, bytes) = match self.handle {
-            Handle::Ticket(bytes) => (IS_TICKET, bytes),
-            Handle::Id(bytes) => (0, bytes),
-        };
-        out.u8(flags | if self.opens { OPENS } else { 0 })?;
+        let (flags, bytes) = self.flags();
+        out.u8(flags)?;
         out.put(self.state)?;
         out.put(bytes)
     }
+
+    /// The flags, and the bytes of the ticket or id.
+    pub(crate) const fn flags(&self) -> (u8, &'r [u8]) {
+        let opens = if self.opens { OPENS } else { 0 };
+        match self.handle {
+            Handle::Ticket(bytes) => (opens | IS_TICKET, bytes),
+            Handle::Id(bytes) => (opens, bytes),
+        }
+    }
+}
+
+/// Writes each number to its place.
+#[inline(never)]
+fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
+    for (place, number) in places.iter_mut().zip(numbers) {
+        *place = number.to_be_bytes();
+    }
+}
+
+/// The ticket or id of these flags.
+pub(crate) const fn handle(flags: u8, bytes: &[u8]) -> Handle<'_> {
+    if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) }
 }
 
 impl Status {
@@ -223,7 +249,17 @@ impl Status {
     /// # Errors
     /// [`Full`].
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        let counts = [self.epoch, self.refused, self.most_refused, self.sessions, self.most_sessions];
-        counts.iter().chain(&self.refusals.0).try_for_each(|number| out.u16(*number))
+        out.put(&self.bytes())
+    }
+
+    /// The bytes of the response.
+    #[inline(never)]
+    pub(crate) fn bytes(&self) -> [u8; Self::LEN] {
+        let numbers = [self.epoch, self.refused, self.most_refused, self.sessions, self.most_sessions];
+        let mut bytes = [0; Self::LEN];
+        let (front, back) = bytes.as_chunks_mut().0.split_at_mut(numbers.len());
+        put(front, &numbers);
+        put(back, &self.refusals.0);
+        bytes
     }
 }

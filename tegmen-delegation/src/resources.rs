@@ -2,10 +2,9 @@
 
 use crate::device::{Device, Memory, Rejected};
 use crate::epoch::{EXPORTER, PSK_LEN};
-use crate::message::{Go, Request, Resource, Status};
+use crate::message::{Go, Request, Resource};
 use crate::ticket::SERVER;
 use core::cell::RefCell;
-use tegmen::buf::Writer;
 use tegmen::coap::{Authorized, Code, MessageRef, Response};
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Roles;
@@ -45,7 +44,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// than the server changes nothing.
     pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
         if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
-            let exported = self.exported.insert(Secret::zeroed());
+            let exported = self.exported.get_or_insert_with(Secret::zeroed);
             if endpoint.export::<C>(peer, EXPORTER, exported.expose_mut()).is_none() {
                 self.exported = None;
             }
@@ -59,7 +58,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         response: &mut Response<'_, '_>,
     ) -> Option<Result<(), Code>> {
         let message = request.message();
-        let resource = Resource::ALL.into_iter().find(|resource| message.path_is(resource.path()))?;
+        let resource = *Resource::ALL.iter().find(|resource| message.path_is(resource.path()))?;
         Some(match request.identity().principal {
             SERVER => self.answer::<C>(resource, message, response),
             _ => Err(Code::FORBIDDEN),
@@ -72,33 +71,36 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         message: &MessageRef<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
-        let request = Request::read(resource, message.payload()).map_err(|_| Code::BAD_REQUEST)?;
         let method = if resource == Resource::Status { Code::GET } else { Code::POST };
         if message.code() != method {
             return Err(Code::METHOD_NOT_ALLOWED);
         }
         let mut device = self.device.try_borrow_mut().map_err(|_| Code::SERVICE_UNAVAILABLE)?;
-        match request {
+        let done = match Request::read(resource, message.payload()).map_err(|_| Code::BAD_REQUEST)? {
             Request::Status => {
-                let mut room = [0; Status::LEN];
-                let mut writer = Writer::new(&mut room);
-                device.status().write(&mut writer).map_err(|_| Code::INTERNAL_SERVER_ERROR)?;
-                return response.payload(writer.written());
+                return response.payload(&device.status().bytes());
             }
             Request::Epoch { number, time, check } => {
                 let exported = self.exported.as_ref().ok_or(Code::CONFLICT)?;
                 let is_new = number != device.epoch();
-                device.begin_epoch::<C>(number, exported, &check).map_err(code)?;
-                device.set_time(self.now, time);
-                self.due = is_new.then_some(Due::CloseAll);
+                let begun = device.begin_epoch::<C>(number, exported, &check);
+                if begun.is_ok() {
+                    device.set_time(self.now, time);
+                    self.due = is_new.then_some(Due::CloseAll);
+                }
+                begun
             }
             Request::Refuse(number) => {
                 self.due = Some(Due::Close(number));
-                device.refuse(number).map_err(code)?;
+                device.refuse(number).map(|_| ())
             }
-            Request::Keep(session) => device.keep(session).map_err(code)?,
-            Request::Go(go) => self.due = Some(Due::Open(go)),
-        }
+            Request::Keep(session) => device.keep(session),
+            Request::Go(go) => {
+                self.due = Some(Due::Open(go));
+                Ok(())
+            }
+        };
+        done.map_err(code)?;
         response.set_code(Code::CHANGED);
         Ok(())
     }

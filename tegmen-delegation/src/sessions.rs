@@ -1,7 +1,7 @@
 //! A device as the store of sessions of its endpoint.
 
 use crate::device::{Device, Memory};
-use crate::ticket::Ticket;
+use crate::ticket::{Delegation, Ticket};
 use core::cell::RefCell;
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
@@ -21,9 +21,10 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
     fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
-        let mut device = self.0.try_borrow_mut().ok()?;
-        let delegation = device.open(cx.now, cx.crypto, Ticket(ticket)).ok()?;
-        Some(Found { session: delegation.session, renew: false })
+        match self.0.try_borrow_mut().ok()?.open(cx.now, cx.crypto, Ticket(ticket)) {
+            Ok(Delegation { session, .. }) => Some(Found { session, renew: false }),
+            Err(_) => None,
+        }
     }
 
     fn find(&self, now: Instant, _: u32, id: &[u8]) -> Option<SessionState> {

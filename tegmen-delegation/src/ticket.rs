@@ -1,8 +1,8 @@
 //! The ticket of a delegated session (RFC 5077, section 4).
 
-use tegmen::buf::{Full, Reader, Writer};
+use tegmen::buf::{Full, Writer};
 use tegmen::crypto::Crypto;
-use tegmen::dtls::SessionState;
+use tegmen::dtls::{CipherSuite, SessionState};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen_tickets::{OVERHEAD, TicketKey, TicketKeys};
@@ -61,11 +61,6 @@ impl Delegation {
         Connection::of(self.session.principal)
     }
 
-    /// The number of the connection.
-    pub(crate) const fn number(&self) -> u32 {
-        self.session.principal.0 >> 8
-    }
-
     /// The state of the delegation, in a ticket and where a session is handed over:
     ///
     /// ```text
@@ -84,12 +79,19 @@ impl Delegation {
     }
 
     /// Reads [`Self::state`].
-    pub(crate) fn read(state: &[u8; STATE_LEN]) -> Option<Self> {
-        let reader = &mut Reader::new(state);
-        let mut session = SessionState::read(reader).ok()?;
-        session.since = Some(reader.u32().ok()?);
-        Some(Self { session, expires: reader.u32().ok()? })
+    pub(crate) fn read(state: &[u8; STATE_LEN]) -> Self {
+        let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
+        let (principal, since, expires) = terms(state);
+        let (cipher_suite, master) = (CipherSuite(u16::from_be_bytes([high, low])), Secret::new(*master));
+        Self { session: SessionState { cipher_suite, master, principal, since: Some(since) }, expires }
     }
+}
+
+/// The principal of a [state](Delegation::state), its `since` and its end.
+pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
+    let &[.., a, b, c, d, e, f, g, h, i, j, k, l] = state;
+    let principal = Principal(u32::from_be_bytes([a, b, c, d]));
+    (principal, u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
 /// A ticket.
@@ -110,9 +112,13 @@ impl Ticket<'_> {
 
     /// Opens the ticket; `None` if this key did not seal it.
     pub fn open<C: Crypto>(self, key: &TicketKey, crypto: &mut C) -> Option<Delegation> {
-        let mut state = Secret::<STATE_LEN>::zeroed();
-        let len = key.open(crypto, self.0, state.expose_mut())?;
-        Delegation::read(state.expose()).filter(|_| len == STATE_LEN)
+        let mut state = Secret::zeroed();
+        self.open_into(key, crypto, &mut state).then(|| Delegation::read(state.expose()))
+    }
+
+    /// Opens the ticket into `state`. Returns false if this key did not seal it.
+    pub(crate) fn open_into<C: Crypto>(self, key: &TicketKey, crypto: &mut C, state: &mut Secret<STATE_LEN>) -> bool {
+        key.open(crypto, self.0, state.expose_mut()) == Some(STATE_LEN)
     }
 }
 

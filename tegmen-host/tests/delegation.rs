@@ -15,8 +15,7 @@ use tegmen::buf::Writer;
 use tegmen::dtls::{CipherSuite, ClientAuthentication, Handle, SessionState, Suites};
 use tegmen::secret::Secret;
 use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, Epoch, HandedOver, Issuer, LONGEST_TICKET, Memory, Refused, Stored,
-    Ticket,
+    Connection, Delegation, Device, DeviceKey, Epoch, HandedOver, Issuer, LONGEST_TICKET, Lost, Memory, Refused, Ticket,
 };
 use tegmen_host::clock;
 use tegmen_host::credentials::Credentials;
@@ -125,11 +124,16 @@ impl Delegate for DelegationServer {
     }
 }
 
-/// The memory of a device on a host, for as long as it runs.
-struct Forgetful;
+/// The memory of this device on a host, for as long as it runs.
+struct Forgetful(u32);
 
 impl Memory for Forgetful {
     type Error = Infallible;
+
+    fn load(&mut self, of_device: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
+        *of_device = epoch(self.0);
+        Ok(0)
+    }
 
     fn keep_epoch(&mut self, _: &Epoch) -> Result<(), Infallible> {
         Ok(())
@@ -145,7 +149,7 @@ struct OnHost(Mutex<Device<Forgetful, 4, 4, 64>>);
 
 impl OnHost {
     fn new(device: u32) -> Arc<Self> {
-        let mut state = Device::new(Forgetful, Stored { epoch: epoch(device), refused: &[] }).unwrap();
+        let mut state = Device::load(Forgetful(device)).unwrap();
         state.set_time(clock::now(), seconds());
         Arc::new(Self(Mutex::new(state)))
     }

@@ -19,7 +19,7 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Reply};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen_delegation::{Connection, Device, Due, FlashMemory, LONGEST_TICKET, Resources, SERVER, Sessions};
+use tegmen_delegation::{Connection, Device, Due, FlashMemory, LONGEST_TICKET, Resource, Resources, SERVER, Sessions, Unread};
 use tegmen_firmware::Provider;
 use tegmen_firmware::flash::Pages;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
@@ -36,7 +36,7 @@ static NOTES: [Note; 8] = [
     Note::operation(3, "resumption server"),
     Note::operation(6, "delegated client"),
     Note::operation(7, "delegated server"),
-    Note::size("Device", size_of::<State>()),
+    Note::size("Device", size_of::<UnreadState>()),
     Note::size("ticket", LONGEST_TICKET),
 ];
 
@@ -62,20 +62,20 @@ extern "C" fn main() -> ! {
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let [of_device, of_other] = TABLES.take()?;
-    let device = DEVICE.fill(|| OfMain(node(of_device, &DEVICE_STATE, 1, 2)))?.0.as_mut()?;
-    let other = OTHER.fill(|| OfMain(node(of_other, &OTHER_STATE, 2, 1)))?.0.as_mut()?;
+    let (state, other_state) = (DEVICE_STATE.take()?.read().ok()?, OTHER_STATE.take()?.read().ok()?);
+    let device = &mut DEVICE.fill(|| OfMain(node(of_device, state, 1, 2)))?.0;
+    let other = &mut OTHER.fill(|| OfMain(node(of_other, other_state, 2, 1)))?.0;
     count(device, other, 0);
     handshake(device, other, None, buffers)?;
-    tell(device, other, "dlg/ep", &SET_TIME, Code::CHANGED, buffers)?;
-    tell(other, device, "dlg/ep", &SET_TIME, Code::CHANGED, buffers)?;
+    tell(device, other, Resource::Epoch, &SET_TIME, buffers)?;
+    tell(other, device, Resource::Epoch, &SET_TIME, buffers)?;
     // Another epoch begins in a session that both ends mean.
-    let mut wrong = SET_TIME;
-    *wrong.get_mut(1)? += 1;
-    tell(other, device, "dlg/ep", &wrong, Code::CONFLICT, buffers)?;
+    (exchange(other, device, Resource::Epoch.path(), &NEXT_EPOCH, buffers)? == Code::CONFLICT).then_some(())?;
 
     // The peer comes with a ticket.
+    let of_ticket = session(1);
     count(other, device, 2);
-    handshake(other, device, Some((&session(1), Handle::Ticket(&TICKET))), buffers)?;
+    handshake(other, device, Some((&of_ticket, Handle::Ticket(&TICKET))), buffers)?;
     count(other, device, 4);
     get(other, device, buffers)?;
 
@@ -83,21 +83,23 @@ fn run() -> Option<()> {
     handshake(device, other, None, buffers)?;
     let mut to_accept = KEEP_TO_OPEN;
     *to_accept.first_mut()? = 0;
-    tell(device, other, "dlg/ctx", &to_accept, Code::CHANGED, buffers)?;
-    tell(other, device, "dlg/ctx", &KEEP_TO_OPEN, Code::CHANGED, buffers)?;
-    tell(other, device, "dlg/go", &GO, Code::CHANGED, buffers)?;
+    tell(device, other, Resource::Keep, &to_accept, buffers)?;
+    tell(other, device, Resource::Keep, &KEEP_TO_OPEN, buffers)?;
+    tell(other, device, Resource::Go, &GO, buffers)?;
     let Some(Due::Open(go)) = device.application.resources.due.take() else { return None };
     count(device, other, 6);
     device.path.remote = go.peer;
-    let state = device.application.resources.device;
-    handshake(device, other, state.try_borrow_mut().ok()?.to_open(NOW, go.number), buffers)?;
+    match &state.try_borrow_mut().ok()?.to_open(NOW, go.number) {
+        Some((session, handle)) => handshake(device, other, Some((session, *handle)), buffers)?,
+        None => return None,
+    }
     count(device, other, 4);
     get(device, other, buffers)?;
 
     // The server revokes the connection of the ticket.
     handshake(device, other, None, buffers)?;
-    tell(other, device, "dlg/rl", &REFUSE, Code::CHANGED, buffers)?;
-    let refused = handshake(other, device, Some((&session(1), Handle::Ticket(&TICKET))), buffers);
+    tell(other, device, Resource::Refuse, &REFUSE, buffers)?;
+    let refused = handshake(other, device, Some((&of_ticket, Handle::Ticket(&TICKET))), buffers);
     refused.is_none().then_some(())
 }
 
@@ -106,16 +108,12 @@ fn count(client: &mut Node, server: &mut Node, region: u32) {
     (client.region, server.region) = (Region::new(region), Region::new(region + 1));
 }
 
-fn node(table: &'static mut Table, state: &'static Kept<Option<State>>, own: u8, other: u8) -> Option<Node> {
-    let state = state.take()?;
-    let mut refused = [0; REFUSED];
-    let (memory, stored) = FlashMemory::open(FirstOfPages(Pages), &mut refused).ok()?;
-    let device: &'static RefCell<_> = state.insert(RefCell::new(Device::new(memory, stored)?));
+fn node(table: &'static mut Table, device: &'static RefCell<State>, own: u8, other: u8) -> Node {
     let resources = Resources { device, exported: None, now: NOW, due: None };
     let path = Path { local: address(own), remote: address(other) };
     let application = Sensor { resources, reply: LastReply(None) };
     let crypto = Provider::new(black_box([own; 32]));
-    Some(Side::new(table, crypto, Sessions(device), application, (path, Region::new(0))))
+    Side::new(table, crypto, Sessions(device), application, (path, Region::new(0)))
 }
 
 /// Opens a session, or resumes it. `None` if the other end refuses.
@@ -138,19 +136,25 @@ fn handshake(
     client.session.and(server.session).map(|_| ())
 }
 
-/// Sends a request of the server, whose response has this code.
+/// Sends a request of the server, which the device executes.
 #[inline(never)]
-fn tell(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], code: Code, buffers: &mut Buffers) -> Option<()> {
-    from.application.reply = LastReply(None);
-    ask(from, to, (Code::POST, path, payload), buffers)?;
-    (from.application.reply.0 == Some(code)).then_some(())
+fn tell(from: &mut Node, to: &mut Node, resource: Resource, payload: &[u8], buffers: &mut Buffers) -> Option<()> {
+    (exchange(from, to, resource.path(), payload, buffers)? == Code::CHANGED).then_some(())
 }
 
+/// Sends the request of a peer.
 #[inline(never)]
-fn get(client: &mut Node, server: &mut Node, buffers: &mut Buffers) -> Option<()> {
-    client.application.reply = LastReply(None);
-    ask(client, server, (Code::GET, "temp", b""), buffers)?;
-    (client.application.reply.0 == Some(Code::CONTENT)).then_some(())
+fn get(from: &mut Node, to: &mut Node, buffers: &mut Buffers) -> Option<()> {
+    (exchange(from, to, "temp", b"", buffers)? == Code::CONTENT).then_some(())
+}
+
+/// Sends a POST with this payload, or a GET without one, and returns the code of the response.
+#[inline(never)]
+fn exchange(from: &mut Node, to: &mut Node, path: &str, payload: &[u8], buffers: &mut Buffers) -> Option<Code> {
+    let code = if payload.is_empty() { Code::GET } else { Code::POST };
+    from.application.reply = LastReply(None);
+    ask(from, to, (code, path, payload), buffers)?;
+    from.application.reply.0
 }
 
 /// The session of the ticket, at its peer.
@@ -181,8 +185,8 @@ impl Resumes for Sensor {
             _ => IDENTITY,
         };
         let Ok(device) = self.resources.device.try_borrow() else { return Answer::Unknown };
-        room.copy_from_slice(device.psk::<Provider>(identity).expose());
-        Answer::Psk { identity: IDENTITY, key: room, principal: SERVER }
+        *room = device.psk::<Provider>(identity);
+        Answer::Psk { identity: IDENTITY, key: room.expose(), principal: SERVER }
     }
 }
 
@@ -231,16 +235,23 @@ impl Flash for FirstOfPages {
     }
 }
 
-type State = RefCell<Device<FlashMemory<FirstOfPages>, REFUSED, 1, 32>>;
+type State = Device<FlashMemory<FirstOfPages>, REFUSED, 1, 32>;
+type UnreadState = Unread<FlashMemory<FirstOfPages>, REFUSED, 1, 32>;
 type Node = Side<Sessions<'static, FlashMemory<FirstOfPages>, REFUSED, 1, 32>, Sensor>;
 
 static BUFFERS: Kept<Buffers> = Kept::new(Buffers::new());
 static TABLES: Kept<[Table; 2]> = Kept::new([Table::new(), Table::new()]);
-static DEVICE: Place<OfMain<Option<Node>>> = Place::empty();
-static OTHER: Place<OfMain<Option<Node>>> = Place::empty();
-static DEVICE_STATE: Kept<Option<State>> = Kept::new(None);
-static OTHER_STATE: Kept<Option<State>> = Kept::new(None);
+static DEVICE: Place<OfMain<Node>> = Place::empty();
+static OTHER: Place<OfMain<Node>> = Place::empty();
+static DEVICE_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
+static OTHER_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 
+/// A request to begin epoch 2 with the check of epoch 1.
+const NEXT_EPOCH: [u8; SET_TIME.len()] = {
+    let mut request = SET_TIME;
+    request[1] += 1;
+    request
+};
 /// The PSK identity of the device.
 const IDENTITY: &[u8] = b"sensor;0;7c6b0f92";
 /// Places of the list of refused connections.

@@ -17,7 +17,7 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Node};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
-use tegmen_delegation::{Connection, Device, DeviceKey, Due, Epoch, Go, Memory, Resources, SERVER, Sessions, Stored};
+use tegmen_delegation::{Connection, Device, DeviceKey, Due, Epoch, Go, Lost, Memory, Resources, SERVER, Sessions};
 use tegmen_host::provider::HostCrypto;
 use tegmen_tickets::TicketKey;
 
@@ -38,6 +38,13 @@ struct Kept {
 
 impl Memory for Disk {
     type Error = ();
+
+    fn load(&mut self, epoch: &mut Epoch, refused: &mut [u32]) -> Result<usize, Lost> {
+        let kept = self.0.lock().unwrap();
+        *epoch = copy(&kept.epoch);
+        refused.get_mut(..kept.refused.len()).ok_or(Lost)?.copy_from_slice(&kept.refused);
+        Ok(kept.refused.len())
+    }
 
     fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), ()> {
         *self.0.lock().unwrap() = Kept { epoch: copy(epoch), refused: Vec::new() };
@@ -158,11 +165,7 @@ struct Power {
 impl Power {
     /// Runs the device from its start until it loses its power. Returns false if it is not started again.
     fn run(&mut self, disk: &Disk) -> bool {
-        let (epoch, refused) = {
-            let kept = disk.0.lock().unwrap();
-            (copy(&kept.epoch), kept.refused.clone())
-        };
-        let device = RefCell::new(Device::new(disk.clone(), Stored { epoch, refused: &refused }).unwrap());
+        let device = RefCell::new(Device::load(disk.clone()).unwrap());
         self.seen.lock().unwrap().starts += 1;
         let mut running = Running::new(&device, Arc::clone(&self.trouble), Arc::clone(&self.seen));
         let mut datagram = [0; 1500];
@@ -275,7 +278,7 @@ impl<'d> Running<'d> {
         let (now, path) = (self.now(), Path { local: self.local, remote: go.peer });
         let mut device = self.application.resources.device.borrow_mut();
         let (session, handle) = device.to_open(now, go.number).unwrap();
-        self.node.endpoint.connect_again(&mut self.environment.at(now), &path, session, handle).unwrap();
+        self.node.endpoint.connect_again(&mut self.environment.at(now), &path, &session, handle).unwrap();
         self.application.seen.lock().unwrap().opens.push(go);
     }
 

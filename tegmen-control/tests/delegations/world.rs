@@ -14,7 +14,7 @@ use tegmen_control::access::policy::{Party, Policy, TestedPolicy};
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig, NextEpoch, Rights};
 use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, Epoch, LONGEST_TICKET, Memory, Refused, Stored, Ticket,
+    Connection, Delegation, Device, DeviceKey, Epoch, LONGEST_TICKET, Lost, Memory, Refused, Ticket,
 };
 use tegmen_store::Store;
 use tegmen_trust::provider::HostCrypto;
@@ -111,11 +111,16 @@ fn secret() -> [u8; 32] {
     bytes
 }
 
-/// Memory that never fails.
-pub(crate) struct Ram;
+/// Memory that never fails, with the device key of epoch 0.
+pub(crate) struct Ram(Secret<32>);
 
 impl Memory for Ram {
     type Error = ();
+
+    fn load(&mut self, epoch: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
+        *epoch = Epoch::first(DeviceKey(Secret::new(*self.0.expose())));
+        Ok(0)
+    }
 
     fn keep_epoch(&mut self, _: &Epoch) -> Result<(), ()> {
         Ok(())
@@ -130,8 +135,7 @@ pub(crate) type Lamp = Device<Ram, 4, 2, 64>;
 
 /// A device with this device key.
 pub(crate) fn lamp(key: &Secret<32>) -> Lamp {
-    let epoch = Epoch::first(DeviceKey(Secret::new(*key.expose())));
-    let mut device = Device::new(Ram, Stored { epoch, refused: &[] }).unwrap();
+    let mut device = Device::load(Ram(Secret::new(*key.expose()))).unwrap();
     device.set_time(START, u32::try_from(clock()).unwrap());
     device
 }

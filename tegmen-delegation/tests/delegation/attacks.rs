@@ -9,8 +9,8 @@ use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{Handle, MASTER_LEN, SessionState};
 use tegmen::secret::Secret;
 use tegmen_delegation::{
-    Connection, Delegation, Device, Epoch, FlashMemory, HandedOver, Issuer, LONGEST_TICKET, Memory, NotReissued,
-    Refused, Rejected, Resources, Sessions, Stored, Ticket,
+    Connection, Delegation, Device, Epoch, FlashMemory, HandedOver, Issuer, LONGEST_TICKET, Lost, Memory, NotReissued,
+    Refused, Rejected, Resources, Sessions, Ticket,
 };
 use tegmen_tickets::TicketKeys;
 
@@ -34,6 +34,11 @@ struct Forgetful;
 impl Memory for Forgetful {
     type Error = ();
 
+    fn load(&mut self, epoch: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
+        *epoch = first_epoch(1, [1; 32]);
+        Ok(0)
+    }
+
     fn keep_epoch(&mut self, _: &Epoch) -> Result<(), ()> {
         Ok(())
     }
@@ -45,8 +50,7 @@ impl Memory for Forgetful {
 
 /// A mutant that starts with epoch 1 in its memory, and knows the time.
 fn forgetful() -> Device<Forgetful, 4, 2, 64> {
-    let stored = Stored { epoch: first_epoch(1, [1; 32]), refused: &[] };
-    let mut device = Device::new(Forgetful, stored).unwrap();
+    let mut device = Device::load(Forgetful).unwrap();
     device.set_time(START, TIME);
     device
 }
@@ -62,6 +66,21 @@ fn a_revoked_connection_is_refused_after_reboot() {
     assert!(forgetful().open(START, &mut crypto(9), Ticket(&ticket)).is_ok());
 
     assert_eq!(device.refuse(5), Ok(3));
+    let mut device = boot(device.into_memory().into_flash());
+    device.set_time(START, TIME);
+    assert_eq!(open(&mut device, &ticket), Err(Refused::Revoked));
+}
+
+#[test]
+fn a_number_of_no_connection_hides_no_refused_connection() {
+    let (mut device, mut issuer) = in_first_epoch(1);
+    let ticket = seal(&mut issuer, &mut crypto(7), &delegation(5, 0));
+    assert!(open(&mut device, &ticket).is_ok());
+    for number in [u32::MAX, 5, u32::MAX, 6, 7, 8] {
+        assert!(device.refuse(number).is_ok(), "{number}");
+    }
+    assert_eq!(device.refuse(u32::MAX), Err(Rejected::NoPlace));
+    assert_eq!(open(&mut device, &ticket), Err(Refused::Revoked));
     let mut device = boot(device.into_memory().into_flash());
     device.set_time(START, TIME);
     assert_eq!(open(&mut device, &ticket), Err(Refused::Revoked));
@@ -280,5 +299,5 @@ fn an_epoch_has_65536_tickets() {
     assert!(issuer.seal(&mut crypto(7), &delegation(5, 0), &mut room).is_err());
     let mut none = Issuer::new(Epoch::first(crate::world::key(1)), None, 0);
     assert!(none.seal(&mut crypto(7), &delegation(5, 0), &mut room).is_err());
-    let _ = FlashMemory::open(crate::world::Model::new(), &mut []).unwrap_err();
+    assert_eq!(Device::<_, 4, 2, 64>::load(FlashMemory::new(crate::world::Model::new())).err(), Some(Lost));
 }

@@ -39,7 +39,7 @@ fn a_device_resumes_at_its_peer_by_id_and_a_peer_at_the_device() {
     {
         let mut state = cell.borrow_mut();
         let (session, handle) = state.to_open(START, 1).unwrap();
-        device.connect_again(session, handle);
+        device.connect_again(&session, handle);
     }
     settle(&mut device, &mut remote);
     assert!(device.established.is_some() && remote.established.is_some());

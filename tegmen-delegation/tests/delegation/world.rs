@@ -39,9 +39,7 @@ pub fn new_device(of: u8) -> OneDevice {
 
 /// A device that starts with the content of its memory.
 pub fn boot(flash: Model) -> OneDevice {
-    let mut refused = [0; 4];
-    let (memory, stored) = FlashMemory::open(flash, &mut refused).unwrap();
-    Device::new(memory, stored).unwrap()
+    Device::load(FlashMemory::new(flash)).unwrap()
 }
 
 /// The first epoch with tickets of a device, as both ends derive it from keying material.

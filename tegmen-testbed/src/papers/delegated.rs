@@ -6,19 +6,24 @@ use tegmen::dtls::{CipherSuite, MASTER_LEN, SessionState};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, Memory, PSK_LEN, Stored,
+    Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, Lost, Memory, PSK_LEN,
 };
 use tegmen_tickets::TicketKeys;
 
 /// A device with one place for a session that is handed over.
 pub(super) type Simulated = Device<NotKept, 16, 1, 32>;
 
-/// A memory that keeps nothing: the devices of the laboratory do not lose power.
+/// A memory that keeps nothing beyond the first epoch of this seed: the devices of the laboratory do not lose power.
 #[derive(Debug)]
-pub(super) struct NotKept;
+pub(super) struct NotKept([u8; PSK_LEN]);
 
 impl Memory for NotKept {
     type Error = Infallible;
+
+    fn load(&mut self, epoch: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
+        *epoch = first_epoch(self.0);
+        Ok(0)
+    }
 
     fn keep_epoch(&mut self, _: &Epoch) -> Result<(), Infallible> {
         Ok(())
@@ -37,8 +42,7 @@ pub(super) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
 
 /// A device in its first epoch that learned the time `time` now, and the tickets of its server.
 pub(super) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
-    let stored = Stored { epoch: first_epoch(seed), refused: &[] };
-    let mut device = Device::new(NotKept, stored).expect("an empty list of refused connections");
+    let mut device = Device::load(NotKept(seed)).expect("an epoch");
     device.set_time(now, time);
     (device, Issuer::new(first_epoch(seed), None, 0))
 }
