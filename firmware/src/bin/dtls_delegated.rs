@@ -40,18 +40,15 @@ static NOTES: [Note; 8] = [
     Note::size("ticket", LONGEST_TICKET),
 ];
 
-/// The first page: the epoch, as the one who writes the image to a device writes it, too. The places behind it are erased.
+/// The first page: the epoch, as the one who writes the image to a device writes it, too.
 #[used]
 #[unsafe(link_section = ".numbers")]
-static FIRST: [u8; USED] = {
-    let mut page = [0xff; USED];
-    let mut at = 0;
-    while at < MEMORY.len() {
-        page[at] = MEMORY[at];
-        at += 1;
-    }
-    page
-};
+static FIRST: [u8; MEMORY.len()] = MEMORY;
+
+/// The places behind it.
+#[used]
+#[unsafe(link_section = ".erased")]
+static ERASED: [u8; USED - MEMORY.len()] = [0xff; _];
 
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {

@@ -2,6 +2,7 @@
 //! symbols.
 
 use super::build::output_of;
+use super::elf::ERASED;
 use super::{Error, lines};
 use object::read::elf::ElfFile32;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind, elf};
@@ -102,7 +103,7 @@ fn variables(image: &Path) -> Result<Vec<(SectionKind, u64, String)>, Error> {
     let found = symbols.filter_map(|symbol| {
         let section = file.section_by_index(symbol.section_index()?).ok()?;
         let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
-        let kept = sh_flags & u64::from(elf::SHF_ALLOC) != 0;
+        let kept = sh_flags & u64::from(elf::SHF_ALLOC) != 0 && section.name() != Ok(ERASED);
         let writable = sh_flags & u64::from(elf::SHF_WRITE) != 0;
         let kind = match section.kind() {
             SectionKind::UninitializedData => SectionKind::UninitializedData,

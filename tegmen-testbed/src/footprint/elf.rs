@@ -30,6 +30,9 @@ impl Image {
         let (mut text, mut data, mut bss) = (0, 0, 0);
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags } = section.flags() else { continue };
+            if section.name() == Ok(ERASED) {
+                continue;
+            }
             let loaded = sh_flags & u64::from(elf::SHF_ALLOC) != 0;
             let writable = sh_flags & u64::from(elf::SHF_WRITE) != 0;
             match (loaded, section.kind()) {
@@ -69,6 +72,9 @@ impl Image {
         })
     }
 }
+
+/// Flash memory that is erased: no part of an image (link.x).
+pub(super) const ERASED: &str = ".erased";
 
 /// `measure::Note` of the firmware crate, as it lies in the file.
 struct Note {
