@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::buf::Writer;
 use tegmen::dtls::{CipherSuite, ClientAuthentication, Handle, SessionState, Suites};
 use tegmen::secret::Secret;
@@ -231,6 +231,20 @@ impl Running {
     fn heard(&self, text: &str) -> bool {
         self.events.lock().unwrap().iter().any(|event| event.contains(text))
     }
+
+    /// Ends each session, and returns the peers that still have a number when all of them are gone.
+    fn end_sessions(&self) -> usize {
+        let sessions = self.server.sessions();
+        assert!(!sessions.is_empty() && self.credentials.peers() > 0);
+        assert!(sessions.into_iter().all(|session| self.server.close(session.id)));
+        // The entry of a peer goes after the alert.
+        let is_quiet = |_: &u32| {
+            std::thread::sleep(Duration::from_millis(20));
+            self.server.totals().peers == 0 && self.credentials.peers() == 0
+        };
+        (0..100).find(is_quiet);
+        self.credentials.peers()
+    }
 }
 
 /// Seconds within which OpenSSL ends by itself.
@@ -431,6 +445,26 @@ fn a_name_that_is_none_of_a_device_gets_no_certificate_of_one() {
     let text = files.openssl(&server, "window.example", &[]);
     assert!(!text.contains(VALUE) && text.contains("no peer certificate available"), "{text}");
     assert!(delegation.opened.lock().unwrap().is_empty());
+}
+
+#[test]
+fn nothing_is_left_of_a_delegated_session_that_ended() {
+    let ca = TestCa::new("Works");
+    let files = Files::new("left", &ca);
+    let (_, server) = delegation_server(&ca);
+    let at_lamp = Running::device(&OnHost::new(1));
+    authenticate(&files, &server, NAMES[0], &[]);
+    assert_eq!((server.credentials.peers(), server.end_sessions()), (1, 0));
+    for _ in 0..2 {
+        files.resumes(&at_lamp, NAMES[0], &[]);
+    }
+    assert_eq!((at_lamp.credentials.peers(), at_lamp.end_sessions()), (1, 0));
+    // The same peer comes again.
+    files.resumes(&at_lamp, NAMES[0], &[]);
+    assert!(at_lamp.asked.lock().unwrap().iter().all(|asked| asked.is_some_and(|(device, _)| device == ITSELF)));
+    // A peer that returns to the server has the name that the delegate gives.
+    files.resumes(&server, NAMES[0], &[]);
+    assert_eq!(server.end_sessions(), 0);
 }
 
 /// Writes `damaged.pem`: the session of `session.pem` with another master secret.

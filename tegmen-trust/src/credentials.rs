@@ -33,6 +33,7 @@ mod principals;
 pub(crate) use file::digest_name;
 pub use file::{CredentialsError, MAX_IDENTITY, is_rule};
 pub use key_store::{KeyStore, KeyTicket, StoredKey};
+pub use principals::Held;
 
 use crate::digest::Digest;
 use crate::reading::{Reading, Stamp};
@@ -42,6 +43,7 @@ use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
+use std::time::Instant;
 use tegmen::coap::{Code, Policy, Request};
 use tegmen::dtls::{Answer, CertificateType};
 use tegmen::identity::{Principal, Protection};
@@ -225,7 +227,7 @@ impl Credentials {
         self.write(|shared| {
             for (name, entry) in &table.psk {
                 for key in entry.keys() {
-                    shared.principals.number(Proof::Psk(key.fingerprint), name);
+                    shared.principals.number(Proof::Psk(key.fingerprint), name, Instant::now());
                 }
             }
             shared.table = table;
@@ -270,7 +272,7 @@ impl Credentials {
     /// requests under it will be known.
     pub fn learn(&self, name: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            let principal = shared.principals.context(name);
+            let principal = shared.principals.context(name, Instant::now());
             shared.learned.insert(principal, allow.map(rules));
             principal
         })
@@ -281,7 +283,7 @@ impl Credentials {
     /// no other peer.
     pub fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            let principal = shared.principals.number(Proof::Stored, identity);
+            let principal = shared.principals.number(Proof::Stored, identity, Instant::now());
             shared.learned.insert(principal, allow.map(rules));
             principal
         })
@@ -289,9 +291,10 @@ impl Credentials {
 
     /// Returns the number of a client with a certificate, or a raw public key, of this digest. A peer with the same
     /// name and another certificate has another number. This call grants no rights: a client that shows a certificate
-    /// has not yet proved that it has the private key.
+    /// has not yet proved that it has the private key. The number is forgotten after 5 minutes, unless a session
+    /// [holds](Self::hold) it.
     pub fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
-        self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name))
+        self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name, Instant::now()))
     }
 
     /// Name and digest of a peer with a certificate or a raw public key.
@@ -304,9 +307,9 @@ impl Credentials {
 
     /// Returns the number of the peer of a session that a delegation server opened in the name of a device. `number` is that of the
     /// session at the device. The peer has the rights of the entry for certificates of its name, or of the entry for all
-    /// others, and without an entry none.
+    /// others, and without an entry none. The number is forgotten after 5 minutes, unless a session [holds](Self::hold) it.
     pub fn delegated_as(&self, name: &str, device: u32, number: u32) -> Principal {
-        self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name))
+        self.write(|shared| shared.principals.number(Proof::Delegated(device, number), name, Instant::now()))
     }
 
     /// Returns the device and the number of a peer that [`Self::delegated_as`] registered.
@@ -315,6 +318,24 @@ impl Credentials {
             Proof::Delegated(device, number) => Some((device, number)),
             _ => None,
         })
+    }
+
+    /// Keeps the number of a peer for a session, until the value is dropped with the session. When the last session of a peer with
+    /// a certificate, a raw public key or a delegated session has ended, its number is that of nobody. `None` for other peers, whose
+    /// numbers stay.
+    pub fn hold(&self, principal: Principal) -> Option<Held> {
+        let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
+        if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }
+    }
+
+    /// Forgets the numbers of handshakes that led to no session; call it each second.
+    pub fn give_up_handshakes(&self) {
+        self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
+    }
+
+    /// Returns the number of peers that have a number now.
+    pub fn peers(&self) -> usize {
+        self.read(|shared| shared.principals.len())
     }
 
     /// The number of an identity whose key a store knew.

@@ -233,6 +233,7 @@ impl Engine {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Established(peer) => {
+                self.hold_number(peer);
                 let Some(key) = self.io.session_of(peer) else { return self.on_client(peer) };
                 self.with(key, |connection| {
                     if connection.is_unproved() {

@@ -5,6 +5,7 @@ use super::port::Port;
 use super::serving::Serving;
 use super::{Node, Tap, Tapped};
 use crate::clock;
+use crate::credentials::Held;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::server::{CoapPeer, Forgettable, Forgotten};
@@ -55,6 +56,13 @@ impl PeerExchanges for Attached {
 
     fn heard(&mut self, now: Instant) {
         self.heard.heard(now);
+    }
+}
+
+impl Attached {
+    /// Keeps the number of a principal until the peer leaves the table.
+    pub(super) fn hold(&mut self, held: Option<Held>) {
+        self.heard.hold(held);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The CoAP state of one peer: its exchanges, and whether it has shown that it receives at its address.
 
+use crate::credentials::Held;
 use crate::exchange_pool::ExchangePool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap;
@@ -23,9 +24,14 @@ impl Forgotten {
     }
 }
 
-/// The entry of a peer: empty until the peer has sent a message.
+/// The entry of a peer.
 #[derive(Default)]
-pub(crate) struct Attached(Option<Box<Heard>>);
+pub(crate) struct Attached {
+    /// Empty until the peer has sent a message.
+    heard: Option<Box<Heard>>,
+    /// Keeps the number of the principal that the peer proved, for as long as the entry is that of the peer.
+    held: Option<Held>,
+}
 
 /// A peer that has sent a message.
 struct Heard {
@@ -49,18 +55,23 @@ impl Forgettable for Attached {
     const IS_REMOVED: bool = false;
 
     fn is_remembered(&mut self) -> bool {
-        self.0.is_some()
+        self.heard.is_some()
     }
 
     fn forget(&mut self) {
-        self.0 = None;
+        self.heard = None;
     }
 }
 
 impl Attached {
+    /// Keeps the number of a principal until the peer leaves the table.
+    pub(crate) fn hold(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
     /// Returns the state of the peer, if there is any.
     pub(crate) fn coap_peer(&mut self) -> Option<&mut CoapPeer> {
-        self.0.as_mut().map(|heard| &mut heard.coap_peer)
+        self.heard.as_mut().map(|heard| &mut heard.coap_peer)
     }
 }
 
@@ -71,22 +82,22 @@ impl coap::PeerExchanges for Attached {
 
     #[inline]
     fn exchanges(&mut self) -> Option<&mut PeerExchanges> {
-        self.0.as_mut().map(|heard| &mut heard.exchanges)
+        self.heard.as_mut().map(|heard| &mut heard.exchanges)
     }
 
     #[inline]
     fn with_state(&mut self) -> Option<(&mut PeerExchanges, &mut CoapPeer)> {
-        self.0.as_mut().map(|heard| (&mut heard.exchanges, &mut heard.coap_peer))
+        self.heard.as_mut().map(|heard| (&mut heard.exchanges, &mut heard.coap_peer))
     }
 
     #[inline]
     fn freshness(&mut self) -> Option<&mut Freshness> {
-        self.0.as_mut().map(|heard| &mut heard.coap_peer.freshness)
+        self.heard.as_mut().map(|heard| &mut heard.coap_peer.freshness)
     }
 
     #[inline]
     fn begin(&mut self, now: Instant, random: impl FnOnce(&mut [u8])) -> bool {
-        if self.0.is_some() {
+        if self.heard.is_some() {
             return false;
         }
         let mut bytes = [0; 10];
@@ -94,19 +105,19 @@ impl coap::PeerExchanges for Attached {
         let [a, b, echo @ ..] = bytes;
         let exchanges = Exchanges::new(u16::from_ne_bytes([a, b]));
         let coap_peer = CoapPeer::new(now, Forgotten::default(), Freshness::new(echo));
-        self.0 = Some(Box::new(Heard { exchanges, coap_peer }));
+        self.heard = Some(Box::new(Heard { exchanges, coap_peer }));
         true
     }
 
     #[inline]
     fn heard(&mut self, now: Instant) {
-        if let Some(heard) = &mut self.0 {
+        if let Some(heard) = &mut self.heard {
             heard.coap_peer.last = now;
         }
     }
 
     fn on_alarm(&mut self, pool: &ExchangePool, now: Instant, is_observer: bool) -> Option<Instant> {
-        let Heard { exchanges, coap_peer } = self.0.as_deref_mut()?;
+        let Heard { exchanges, coap_peer } = self.heard.as_deref_mut()?;
         let quiet_at = coap_peer.last.after(EXCHANGE_LIFETIME);
         match exchanges.next_deadline(pool) {
             Some(_) => Some(quiet_at.max(now.after_millis(1000))),

@@ -242,10 +242,11 @@ impl<A: Application> CoapServer<A> {
         coap_peer.freshness.verify_address(self.limits.verify_addresses);
     }
 
-    /// Calls the application each second, and reads the credentials again if their file changed.
+    /// Calls the application each second, forgets peers whose handshakes failed, and reads the credentials again if their file changed.
     pub(crate) fn every_second(&mut self) {
         let Resources { application, notifier, .. } = &mut self.resources;
         application.every_second(notifier);
+        self.credentials.give_up_handshakes();
         match self.credentials.reload_if_changed() {
             Ok(None) => {}
             Ok(Some(identities)) => (self.events)(Event::Reloaded { identities }),

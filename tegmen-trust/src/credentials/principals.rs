@@ -1,10 +1,19 @@
 //! Peers by the proof of their identity. A name alone is not enough, because a pre-shared key, a certificate and an
 //! OSCORE context may have the same name.
+//!
+//! A pre-shared key and an OSCORE context keep their number. There are as many as an operator configures. A peer with a
+//! certificate, a raw public key or a delegated session has its number from its handshake to the end of its last session.
 
+use super::Shared;
 use crate::digest::Digest;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::Principal;
+
+/// Time after which a handshake that has led to no session has failed.
+const HANDSHAKE: Duration = Duration::from_secs(300);
 
 /// The kind of proof of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +34,11 @@ impl Proof {
     pub(super) const fn certified(kind: CertificateType, digest: Digest) -> Self {
         Self::Certified(kind.0, digest)
     }
+
+    /// True if the number of the peer ends with its last session.
+    const fn is_of_sessions(self) -> bool {
+        matches!(self, Self::Certified(..) | Self::Delegated(..))
+    }
 }
 
 /// A peer.
@@ -34,28 +48,79 @@ pub(super) struct Who {
     pub(super) name: String,
 }
 
-/// Peers with a number that stays the same while the process lives, whatever the file says later.
+/// Keeps the number of a peer for one of its sessions: see [`Credentials::hold`](super::Credentials::hold).
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "it is dropped with the last session")] Arc<Lease>);
+
+/// The sessions of a peer that has a number.
+struct Lease {
+    shared: Arc<RwLock<Shared>>,
+    number: u32,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Lease").field(&self.number).finish()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+        // Another session may have begun meanwhile.
+        shared.principals.remove_if_gone(self.number);
+    }
+}
+
+/// A peer that has a number.
+struct Numbered {
+    who: Who,
+    /// The sessions of the peer.
+    lease: Weak<Lease>,
+    /// The begin of the last handshake that has led to no session yet.
+    handshake: Option<Instant>,
+}
+
+/// Peers with a number that stays the same while the peer is here, whatever the file says later. No number is given again
+/// before all others were.
 #[derive(Default)]
 pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
-    all: Vec<Who>,
+    all: HashMap<u32, Numbered>,
+    next: u32,
+    /// The handshakes that have led to no session yet: the begin of each, and the number of its peer.
+    handshakes: BTreeSet<(Instant, u32)>,
 }
 
 impl Principals {
     /// The number of a peer, which gets one if it has none.
-    pub(super) fn number(&mut self, proof: Proof, name: &str) -> Principal {
+    pub(super) fn number(&mut self, proof: Proof, name: &str, now: Instant) -> Principal {
         let who = Who { proof, name: name.to_owned() };
-        let next = self.all.len() as u32;
-        let number = *self.numbers.entry(who.clone()).or_insert(next);
-        if number == next {
-            self.all.push(who);
+        let number = match self.numbers.get(&who) {
+            Some(number) => *number,
+            None => self.add(who),
+        };
+        if proof.is_of_sessions() {
+            self.give_up_handshakes(now);
+            self.set_handshake(number, Some(now));
         }
         Principal(number)
     }
 
+    fn add(&mut self, who: Who) -> u32 {
+        while self.next == Principal::NOBODY.0 || self.all.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.numbers.insert(who.clone(), number);
+        self.all.insert(number, Numbered { who, lease: Weak::new(), handshake: None });
+        number
+    }
+
     /// The number of an OSCORE context, another one each time.
-    pub(super) fn context(&mut self, name: &str) -> Principal {
-        self.number(Proof::Context(self.all.len() as u32), name)
+    pub(super) fn context(&mut self, name: &str, now: Instant) -> Principal {
+        self.number(Proof::Context(self.next), name, now)
     }
 
     /// The number of a peer that has one.
@@ -64,6 +129,54 @@ impl Principals {
     }
 
     pub(super) fn get(&self, principal: Principal) -> Option<&Who> {
-        self.all.get(principal.0 as usize)
+        self.all.get(&principal.0).map(|numbered| &numbered.who)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// True for a peer whose number ends with its last session.
+    pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
+        self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
+    }
+
+    /// Begins a session of a peer; `None` if its number stays without one, or nobody has it.
+    pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
+        self.set_handshake(principal.0, None);
+        let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;
+        let lease = numbered.lease.upgrade().unwrap_or_else(|| {
+            let lease = Arc::new(Lease { shared: Arc::clone(shared), number: principal.0 });
+            numbered.lease = Arc::downgrade(&lease);
+            lease
+        });
+        Some(Held(lease))
+    }
+
+    /// Forgets peers whose handshakes have led to no session.
+    pub(super) fn give_up_handshakes(&mut self, now: Instant) {
+        while let Some((begun, number)) = self.handshakes.first().copied()
+            && now.saturating_duration_since(begun) >= HANDSHAKE
+        {
+            self.set_handshake(number, None);
+            self.remove_if_gone(number);
+        }
+    }
+
+    fn set_handshake(&mut self, number: u32, begun: Option<Instant>) {
+        let Some(numbered) = self.all.get_mut(&number) else { return };
+        if let Some(before) = std::mem::replace(&mut numbered.handshake, begun) {
+            self.handshakes.remove(&(before, number));
+        }
+        self.handshakes.extend(begun.map(|begun| (begun, number)));
+    }
+
+    /// Forgets a peer that has neither a session nor a handshake.
+    fn remove_if_gone(&mut self, number: u32) {
+        let is_gone = |numbered: &Numbered| numbered.handshake.is_none() && numbered.lease.strong_count() == 0;
+        if let Some(numbered) = self.all.get(&number).filter(|numbered| is_gone(numbered)) {
+            self.numbers.remove(&numbered.who);
+            self.all.remove(&number);
+        }
     }
 }

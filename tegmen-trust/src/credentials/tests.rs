@@ -161,3 +161,67 @@ fn a_delegated_peer_has_the_rights_of_certificates_of_its_name_and_without_an_en
     credentials.replace(parse("[[certificate]]\nname = \"*\"\nallow = [\"PUT /x\"]\n").unwrap());
     assert!(may(a, Code::PUT) && !may(a, Code::GET) && may(b, Code::PUT));
 }
+
+#[test]
+fn a_peer_with_a_delegated_session_has_its_number_until_the_last_session_ends() {
+    let credentials = Credentials::default();
+    credentials.replace(parse("[[certificate]]\nname = \"*\"\nallow = [\"GET /*\"]\n").unwrap());
+    let peer = || credentials.delegated_as("CN=a", 1, 5);
+    let may = |principal| credentials.allows(principal, Code::GET, b"/x".iter().copied());
+    let principal = peer();
+    let (first, second) = (credentials.hold(principal), credentials.hold(peer()));
+    assert!(first.is_some() && second.is_some());
+    drop(first);
+    assert_eq!((peer(), may(principal), credentials.peers()), (principal, true, 1), "one session is left");
+    let third = credentials.hold(principal);
+    drop((second, third));
+    assert_eq!((credentials.peers(), credentials.name_of(principal), may(principal)), (0, None, false));
+    // The number of a peer that is gone is no other's.
+    assert!(peer() != principal && !may(principal) && credentials.hold(principal).is_none());
+}
+
+#[test]
+fn a_peer_with_a_certificate_has_its_number_until_the_last_session_ends() {
+    let credentials = Credentials::default();
+    let principal = credentials.certified_as("CN=a", CertificateType::X509, [1; 32]);
+    let held = credentials.hold(principal);
+    assert_eq!(credentials.certified(principal), Some((CertificateType::X509, [1; 32])));
+    drop(held);
+    assert_eq!((credentials.certified(principal), credentials.peers()), (None, 0));
+}
+
+#[test]
+fn a_session_that_ends_during_a_handshake_of_its_peer_leaves_the_number() {
+    let credentials = Credentials::default();
+    let peer = || credentials.delegated_as("CN=a", 1, 5);
+    let principal = peer();
+    let before = credentials.hold(principal);
+    assert_eq!(peer(), principal);
+    drop(before);
+    let after = credentials.hold(principal);
+    assert_eq!((credentials.delegated(principal), credentials.peers()), (Some((1, 5)), 1));
+    drop(after);
+    assert_eq!(credentials.peers(), 0);
+}
+
+#[test]
+fn a_handshake_without_a_session_is_forgotten_and_keys_of_the_file_are_not() {
+    let (mut principals, start) = (Principals::default(), Instant::now());
+    let shared = Arc::default();
+    let key = principals.number(Proof::Psk([1; 32]), "a", start);
+    let mut peer = |number, seconds| {
+        let now = start + std::time::Duration::from_secs(seconds);
+        (principals.number(Proof::Delegated(1, number), "a", now), principals.len())
+    };
+    let (first, second) = (peer(1, 0).0, peer(2, 10).0);
+    // A handshake of the first begins again, and the second one falls silent.
+    assert_eq!(peer(1, 200), (first, 3));
+    assert_eq!(peer(3, 310).1, 3);
+    assert!(principals.get(first).is_some() && principals.get(second).is_none() && principals.get(key).is_some());
+    assert!(principals.hold(key, &shared).is_none());
+    let held = principals.hold(first, &shared);
+    principals.give_up_handshakes(start + std::time::Duration::from_secs(10_000));
+    assert!(principals.get(first).is_some() && principals.len() == 2);
+    // The lease is of a table of its own here.
+    drop(held);
+}

@@ -81,6 +81,17 @@ impl Engine {
         }
     }
 
+    /// Keeps the number of the principal that the peer of a session proved, if it may ask us.
+    pub(super) fn hold_number(&mut self, peer: PeerId) {
+        let Io { node, arrivals, .. } = &mut self.io;
+        let peers = &mut node.endpoint.peers;
+        let (Some(serving), Some(entry)) = (&arrivals.serving, peers.peer(peer)) else { return };
+        let principal = entry.principal();
+        if let Some(attached) = peers.attached(peer) {
+            attached.hold(serving.credentials().hold(principal));
+        }
+    }
+
     /// A peer opened a session with us.
     pub(super) fn on_client(&mut self, peer: PeerId) {
         if self.end_if_outdated(peer) {

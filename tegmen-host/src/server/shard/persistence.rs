@@ -92,6 +92,7 @@ impl<A: Application> Shard<A> {
         let Some(peer) = peer else { return persistence.sessions.remove(name) };
         self.node.endpoint.lease_session(peer, lease_end);
         persistence.by_peer.insert(peer, Entry { name, lease_end, asked: false });
+        self.hold_number(peer);
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
     }
 

@@ -30,6 +30,7 @@ impl<A: Application> Shard<A> {
             EndpointEvent::Need(peer) => self.on_need(now, peer),
             EndpointEvent::Established(peer) => {
                 let resumed = self.node.endpoint.is_resumed(peer);
+                self.hold_number(peer);
                 // Its key may have been changed while it shook hands.
                 if self.end_if_outdated(peer) {
                     return;
@@ -64,6 +65,15 @@ impl<A: Application> Shard<A> {
             }
             EndpointEvent::Transmit { peer, len } => self.transmit(peer, len),
             EndpointEvent::Answer { .. } | EndpointEvent::Message { .. } | EndpointEvent::Alarm(_) => {}
+        }
+    }
+
+    /// Keeps the number of the principal that the peer of a session proved.
+    pub(super) fn hold_number(&mut self, peer: PeerId) {
+        let peers = &mut self.node.endpoint.peers;
+        let Some(principal) = peers.peer(peer).map(|entry| entry.principal()) else { return };
+        if let Some(attached) = peers.attached(peer) {
+            attached.hold(self.coap_server.credentials.hold(principal));
         }
     }
 
