@@ -110,30 +110,45 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     /// Opens a ticket of the epoch before, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
     /// not authentic, its connection was revoked or has ended, or the present epoch takes no connection of the one before.
+    ///
+    /// While the device is asked to begin the next epoch, the ticket of a peer may be of the present one: the device began the next
+    /// one, and the server does not know yet. The peer resumes the session and gets no ticket, and returns again.
     pub fn open_ticket(&self, device: u32, ticket: &[u8]) -> Option<Found> {
         let device = self.registry(|registry| registry.numbered(device))?;
-        let opened = self.open_before(&mut device.state(), Ticket(ticket));
+        self.open_of_peer(&device, Ticket(ticket)).map(|(found, _)| found)
+    }
+
+    /// Does the same, and returns the connection of the ticket.
+    pub(super) fn open_of_peer(&self, device: &Device, ticket: Ticket<'_>) -> Option<(Found, ConnectionId)> {
+        let opened = self.open_returning(&mut device.state(), ticket);
         if opened.is_none() {
             self.count(|counts| &mut counts.refused);
         }
-        opened.map(|session| Found { session, renew: true })
+        opened
     }
 
-    fn open_before(&self, state: &mut InMemory, ticket: Ticket<'_>) -> Option<SessionState> {
-        let before = state.known.before.as_ref().filter(|_| state.is_usable())?.number;
-        // A ticket of the present epoch is for the device.
-        ticket.epoch().filter(|epoch| *epoch == before)?;
+    fn open_returning(&self, state: &mut InMemory, ticket: Ticket<'_>) -> Option<(Found, ConnectionId)> {
+        let epoch = ticket.epoch().filter(|_| state.is_usable())?;
+        let is_before = state.known.before.as_ref().is_some_and(|before| before.number == epoch);
+        // A ticket of the present epoch is for the device, unless the device is about to refuse it.
+        if !is_before && !(epoch == state.known.present.number && state.may_have_begun_next()) {
+            return None;
+        }
+        let tag = if is_before { state.tag_before } else { state.tag };
         let mut number = None;
         let is_revoked = |old| {
             number = Some(old);
-            state.is_refused(state.tag_before, old)
+            state.is_refused(tag, old)
         };
         // It gets its new number when its ticket is sealed.
         let reissued = state.issuer.reissue(&mut *self.crypto(), ticket, self.seconds(), 0, is_revoked).ok()?;
         let Delegation { session, expires } = reissued;
         let old = Connection::new(number?, Connection::of(session.principal)?.scope)?;
-        state.returns(Kept { old, since: session.since?, expires }, &session.master);
-        Some(SessionState { principal: old.principal(), ..session })
+        if is_before {
+            state.returns(Kept { old, since: session.since?, expires }, &session.master);
+        }
+        let session = SessionState { principal: old.principal(), ..session };
+        Some((Found { session, renew: is_before }, ConnectionId { epoch, number: old.number }))
     }
 
     pub(super) fn seconds(&self) -> u32 {

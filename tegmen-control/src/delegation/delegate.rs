@@ -1,14 +1,14 @@
 //! The devices in whose name a server opens sessions ([`tegmen_host::delegate`]).
 
-use super::connection::{Carrier, ConnectionId};
+use super::connection::Carrier;
 use super::decisions::{Given, hand_over};
 use super::memory::InMemory;
 use super::server::Delegations;
 use std::sync::Arc;
 use tegmen::buf::Writer;
-use tegmen::dtls::{Handle, SessionState};
+use tegmen::dtls::{Found, Handle, SessionState};
 use tegmen_base::crypto::Crypto;
-use tegmen_delegation::Connection;
+use tegmen_delegation::Ticket;
 use tegmen_host::delegate::{Delegate, Delegated};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_store::Store;
@@ -28,16 +28,11 @@ impl<S: Store, C: Crypto + Send> Delegate for Delegations<S, C> {
     }
 
     fn open(&self, device: u32, ticket: &[u8]) -> Option<Delegated> {
-        let session = self.open_ticket(device, ticket)?.session;
-        let (name, epoch) = {
-            let device = self.registry(|registry| registry.numbered(device))?;
-            let before = device.state().known.before.as_ref().map(|before| before.number);
-            (device.name.clone(), before?)
-        };
-        let number = Connection::of(session.principal)?.number;
+        let device = self.registry(|registry| registry.numbered(device))?;
+        let (Found { session, renew }, id) = self.open_of_peer(&device, Ticket(ticket))?;
         // No certificate has a name with a space and a device in front: the policy gives nothing to it.
-        let peer = format!("{name} {}", ConnectionId { epoch, number });
-        Some(Delegated { session, peer, renew: true })
+        let peer = format!("{} {id}", device.name);
+        Some(Delegated { session, peer, renew })
     }
 
     fn find(&self, _: u32, _: &[u8]) -> Option<Delegated> {

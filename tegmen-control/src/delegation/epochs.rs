@@ -3,7 +3,7 @@
 use super::connection::Carrier;
 use super::device::without_key;
 use super::error::DelegationError;
-use super::numbers::{Purpose, UNUSED};
+use super::numbers::{NextNumbers, Purpose, UNUSED, reserve};
 use super::rows;
 use super::server::Delegations;
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Makes the next epoch from the keying material of a session with the device under [`EXPORTER`](tegmen_delegation::EXPORTER).
-    /// The epoch is durable when this returns, and waits for the acknowledgement of the device. An epoch that waited before is
+    /// The epoch is durable when this returns, and waits for the acknowledgement of the device, which the caller asks for at once. An epoch that waited before is
     /// given up: the session was opened under the present key, so the device has not begun it.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         key: Option<&DeviceKey>,
     ) -> Result<NextEpoch, DelegationError> {
         let device = self.known(name)?;
-        let next = self
+        let (next, numbers) = self
             .change(&device, |known| {
                 let is_other = |key: &DeviceKey| !same(key.0.expose(), known.present.key.0.expose());
                 if key.is_some_and(is_other) {
@@ -109,16 +109,23 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 let next = next.ok_or_else(|| DelegationError::NoMoreEpochs(name.to_owned()))?;
                 let (number, check) = (next.number, next.check::<C>());
                 known.pending = Some(next);
-                // They are in each backup that has the key, so that a restore moves them.
-                let with_numbers = |transaction: Transaction, purpose| {
+                // They are in each backup that has the key, so that a restore moves them. The first blocks are reserved, so that
+                // peers get numbers as soon as the epoch begins.
+                let mut numbers = NextNumbers::new(check);
+                let mut transaction = Transaction::default();
+                for purpose in Purpose::ALL {
+                    let (reserved, block) = reserve(UNUSED, purpose).unwrap_or((UNUSED, 0..0));
+                    numbers.free(purpose).add(block);
                     let row = rows::numbers(name, &check, purpose);
-                    transaction.require(row.as_str(), Revision::ABSENT).put(row, Value::Number(UNUSED))
-                };
-                let transaction = Purpose::ALL.into_iter().fold(Transaction::default(), with_numbers);
-                Ok((NextEpoch { number, check }, transaction))
+                    transaction = transaction.require(row.as_str(), Revision::ABSENT).put(row, Value::Number(reserved));
+                }
+                Ok(((NextEpoch { number, check }, numbers), transaction))
             })
             .await?;
-        device.state().is_littered = true;
+        let mut state = device.state();
+        (state.next_numbers, state.is_littered) = (Some(numbers), true);
+        state.asks();
+        drop(state);
         Ok(next)
     }
 

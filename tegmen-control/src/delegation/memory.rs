@@ -4,11 +4,12 @@ use super::connection::ConnectionId;
 use super::contact::Contact;
 use super::device::Known;
 use super::handovers::Handovers;
-use super::numbers::{Free, Purpose};
+use super::numbers::{Free, NextNumbers, Purpose};
 use super::rows::Tag;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tegmen::dtls::MASTER_LEN;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::{Secret, same};
@@ -18,6 +19,9 @@ use tokio::sync::Notify;
 
 /// Peers of a device that return with a ticket at the same time.
 const MOST_RETURNING: usize = 256;
+
+/// The time in which a device answers the request for the next epoch, and the server notes it.
+const RESPONSE: Duration = Duration::from_secs(5);
 
 /// A device as its operator sees it. It has no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,12 +116,16 @@ pub(super) struct InMemory {
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
+    /// The numbers that this server reserved in the epoch that waits.
+    pub(super) next_numbers: Option<NextNumbers>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
     /// True if a change failed, and the row may be another one.
     pub(super) is_stale: bool,
     /// True if rows of epochs that count no more may be in the store.
     pub(super) is_littered: bool,
+    /// The time at which the device was asked to begin the epoch that waits.
+    asked: Option<Instant>,
     returning: VecDeque<Returning>,
     /// Numbers whose rows are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
@@ -152,9 +160,11 @@ impl InMemory {
             refused: HashMap::new(),
             new: Free::default(),
             again: Free::default(),
+            next_numbers: None,
             restored: false,
             is_stale: false,
             is_littered: false,
+            asked: None,
             returning: VecDeque::new(),
             unwritten: BTreeSet::new(),
             handovers: Handovers::default(),
@@ -170,7 +180,10 @@ impl InMemory {
         }
         let [_, _, tag_before] = known.tags::<C>();
         if tag != self.tag {
-            (self.new, self.again, self.restored) = (Free::default(), Free::default(), false);
+            let numbers = self.next_numbers.take_if(|numbers| Some(numbers.tag) == tag);
+            let (new, again) = numbers.map(|NextNumbers { new, again, .. }| (new, again)).unwrap_or_default();
+            (self.new, self.again, self.restored) = (new, again, false);
+            self.asked = None;
             self.unwritten.clear();
             self.returning.clear();
             self.handovers.clear();
@@ -215,6 +228,16 @@ impl InMemory {
     pub(super) fn untold(&self) -> Vec<u32> {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
+    }
+
+    /// Notes that the device is asked to begin the epoch that waits.
+    pub(super) fn asks(&mut self) {
+        self.asked = Some(Instant::now());
+    }
+
+    /// True if the device was asked for the next epoch a moment ago, and its response may be under way.
+    pub(super) fn may_have_begun_next(&self) -> bool {
+        self.known.pending.is_some() && self.asked.is_some_and(|asked| asked.elapsed() < RESPONSE)
     }
 
     /// True if something waits for the device. A disabled device learns revocations alone.

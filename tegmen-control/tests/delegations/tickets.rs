@@ -2,15 +2,16 @@
 
 use crate::recorder::Seals;
 use crate::world::{
-    LAMP, Scene, TIME, imprinted, next_epoch, open, pass, renew, seal, server, session, settle, ticket,
+    LAMP, Lamp, Scene, TIME, ask, config, imprinted, lamp, next_epoch, open, pass, renew, revoke, seal, server,
+    session, settle, ticket, wait,
 };
-use crate::world::{config, lamp, wait};
 use tegmen::dtls::CipherSuite;
 use tegmen_coap::Rule;
 use tegmen_control::access::policy::{OwnedParty, Party};
 use tegmen_control::delegation::{ConnectionId, Rights};
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
-use tegmen_delegation::Refused;
+use tegmen_delegation::{MAX_TICKETS, Refused};
+use tegmen_host::delegate::Delegate;
 
 #[test]
 fn a_peer_gets_the_first_scope_that_the_policy_allows_in_full() {
@@ -59,6 +60,58 @@ fn a_ticket_is_of_one_device() {
     let ticket = ticket(&server, "writer").unwrap();
     assert!(open(&mut device, &ticket).is_ok());
     assert_eq!(open(&mut other, &ticket).unwrap_err(), Refused::Epoch);
+}
+
+#[test]
+fn peers_get_tickets_as_soon_as_an_epoch_begins() {
+    let scene = Scene::new("at-once");
+    let (mut server, seals) = (server(&scene, scene.database(), &Seals::default()), Seals::default());
+    let mut device = imprinted(&server);
+    let old = ticket(&server, "writer").unwrap();
+    let next = ask(&server, &mut device);
+    wait(server.epoch_begun(LAMP, next)).unwrap();
+    // Nothing was settled since.
+    let number = |device: &mut Lamp, ticket: &[u8]| open(device, ticket).unwrap().0.number;
+    let first =
+        [renew(&server, &old).unwrap(), ticket(&server, "writer").unwrap()].map(|one| number(&mut device, &one));
+    assert_eq!(first, [MAX_TICKETS / 2, 0]);
+    settle(&server);
+    assert_eq!(wait(server.unaccounted(LAMP)).unwrap(), []);
+    // A server that is killed leaves the rest of the blocks, and the next one gives others.
+    drop(server);
+    server = self::server(&scene, scene.database(), &seals);
+    settle(&server);
+    let second =
+        [renew(&server, &old).unwrap(), ticket(&server, "writer").unwrap()].map(|one| number(&mut device, &one));
+    assert!(second.iter().zip(first).all(|(second, first)| *second > first), "{second:?}");
+}
+
+#[test]
+fn a_peer_that_returns_while_its_device_begins_an_epoch_resumes_and_gets_nothing_yet() {
+    let scene = Scene::new("asked");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let [first, second] = [0, 1].map(|_| ticket(&server, "writer").unwrap());
+    let lamp = server.device(LAMP.as_bytes()).unwrap();
+    assert!(server.open_ticket(lamp, &first).is_none(), "it is for the device");
+    let next = ask(&server, &mut device);
+    // The response of the device is under way.
+    assert_eq!(open(&mut device, &first).unwrap_err(), Refused::Epoch);
+    let found = server.open_ticket(lamp, &first).unwrap();
+    assert!(!found.renew);
+    assert!(seal(&server, None, &found.session).is_none());
+    assert_eq!(Delegate::open(&server, lamp, &first).map(|found| found.peer), Some(format!("{LAMP} 1-0")));
+    revoke(&server, ConnectionId { epoch: 1, number: 1 });
+    assert!(server.open_ticket(lamp, &second).is_none(), "it is revoked");
+    wait(server.epoch_begun(LAMP, next)).unwrap();
+    assert!(renew(&server, &first).is_some_and(|renewed| open(&mut device, &renewed).is_ok()));
+    assert!(server.open_ticket(lamp, &second).is_none());
+    let third = ticket(&server, "writer").unwrap();
+    ask(&server, &mut device);
+    let renews = |ticket: &[u8]| server.open_ticket(lamp, ticket).map(|found| found.renew);
+    assert_eq!((renews(&third), renews(&first)), (Some(false), Some(true)), "the epoch before continues until then");
+    pass(3600);
+    assert!(server.open_ticket(lamp, &third).is_none(), "it has ended");
 }
 
 #[test]
