@@ -206,8 +206,8 @@ fn a_sleeping_device_is_reported_and_refuses_what_was_revoked_when_it_wakes() {
     assert!(unreachable.why.contains("did not answer"), "{}", unreachable.why);
     assert_eq!((report.untold, unreachable.since), (1, TIME));
     world.device.trouble(Trouble::default());
-    let report = world.until_settled(1);
-    assert!(report.contact.unreachable.is_none());
+    // The conversation ends after the device acknowledged the revocation.
+    until(&world.server, pace(), |report| is_settled(report, 1) && report.contact.unreachable.is_none());
     assert_eq!(world.open(&ticket), Err(Refused::Revoked));
     assert!(world.open(&other).is_ok());
     assert_eq!(world.server.counts().acknowledged, 1);
