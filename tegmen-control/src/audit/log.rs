@@ -96,6 +96,8 @@ struct Spool {
     waiting: Records,
     /// True if those that come together are there: none of them waits for others.
     is_whole: bool,
+    /// True if a caller waits for the line of a record.
+    is_awaited: bool,
     /// Records that found no place.
     lost: u64,
     /// The reason why the last attempt to write failed.
@@ -249,7 +251,7 @@ impl AuditLog {
         match spool.takes_grants(&self.0.shared.bounds) {
             Ok(()) => {
                 spool.waiting.append(records);
-                spool.is_whole = true;
+                (spool.is_whole, spool.is_awaited) = (true, true);
                 drop(spool);
                 self.0.shared.changed.notify_one();
             }
@@ -299,7 +301,8 @@ impl Shared {
 
     /// Adds a record. The thread sleeps only while nothing waits.
     fn push(&self, mut spool: MutexGuard<'_, Spool>, record: &Record, then: Option<Then>) {
-        let is_first = spool.waiting.is_empty();
+        let is_first = spool.waiting.is_empty() || then.is_some() && !spool.is_awaited;
+        spool.is_awaited |= then.is_some();
         spool.waiting.push(record, then);
         let is_enough = spool.waiting.len() == MOST_GATHERED;
         drop(spool);
@@ -318,13 +321,19 @@ impl Shared {
             let pause = if spool.failed.is_some() { RETRY } else { writer.until_head() };
             let is_idle = |spool: &mut Spool| !spool.closing && (spool.waiting.is_empty() || spool.failed.is_some());
             spool = self.changed.wait_timeout_while(spool, pause, is_idle).unwrap_or_else(PoisonError::into_inner).0;
+            let is_unawaited =
+                |spool: &mut Spool| !spool.closing && !spool.is_awaited && spool.waiting.len() < MOST_GATHERED;
+            if !spool.waiting.is_empty() {
+                let gathered = self.changed.wait_timeout_while(spool, GATHERING_UNAWAITED, is_unawaited);
+                spool = gathered.unwrap_or_else(PoisonError::into_inner).0;
+            }
             if gathers {
                 let is_small =
                     |spool: &mut Spool| !spool.closing && !spool.is_whole && spool.waiting.len() < MOST_GATHERED;
                 let gathered = self.changed.wait_timeout_while(spool, GATHERING, is_small);
                 spool = gathered.unwrap_or_else(PoisonError::into_inner).0;
             }
-            spool.is_whole = false;
+            (spool.is_whole, spool.is_awaited) = (false, false);
             let closing = spool.closing;
             std::mem::swap(&mut batch, &mut spool.waiting);
             gathers = batch.len() >= MANY;
@@ -514,6 +523,8 @@ const END: u64 = 2 * MAX_LINE as u64;
 /// The time for which a record waits for others after a batch of at least [`MANY`] records.
 const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
+/// The time for which records that nobody waits for wait for others. A sync costs as much for one as for many.
+const GATHERING_UNAWAITED: Duration = Duration::from_millis(20);
 /// The number of records from which on none waits for others.
 const MOST_GATHERED: usize = 256;
 

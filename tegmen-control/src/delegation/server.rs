@@ -47,6 +47,8 @@ pub struct Delegations<S, C = HostCrypto> {
     /// The devices for which there is work, and the notice of it.
     due: Mutex<BTreeSet<u32>>,
     pub(super) work: Notify,
+    /// Notified of work that does not wait for more.
+    pub(super) urgent: Notify,
     pub(super) certificates: Option<Arc<dyn Certificates>>,
     agenda: Mutex<Agenda>,
     /// Notified when the agenda changes.
@@ -90,6 +92,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             writing: tokio::sync::Mutex::default(),
             due: Mutex::default(),
             work: Notify::new(),
+            urgent: Notify::new(),
             certificates: None,
             agenda: Mutex::default(),
             speak: Notify::new(),
@@ -207,6 +210,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     pub(super) fn wake(&self, device: &Device) {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).insert(device.id);
         self.work.notify_one();
+        self.urgent.notify_one();
     }
 
     /// Takes the devices for which there is work.

@@ -15,6 +15,8 @@ use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 const EVERY: Duration = Duration::from_secs(10);
 /// Time after which certificates are examined again.
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// Time for which the row of a connection waits for others: nobody waits for it, and a commit costs as much for one as for many.
+const GATHERING: Duration = Duration::from_millis(20);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,6 +50,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 tokio::time::sleep(PAUSE).await;
             }
             let _ = tokio::time::timeout(EVERY, self.work.notified()).await;
+            let _ = tokio::time::timeout(GATHERING, self.urgent.notified()).await;
         }
     }
 
