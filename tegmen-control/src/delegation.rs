@@ -47,7 +47,7 @@ pub use drill::Reachable;
 pub use epochs::{NextEpoch, ResetPreview};
 pub use error::DelegationError;
 pub use introductions::Introduced;
-pub use memory::{DelegationCounts, DeviceReport};
+pub use memory::{DelegationCounts, DeviceReport, Entries};
 pub use pace::Pace;
 pub use revocations::Revoked;
 pub use rights::Rights;

@@ -52,6 +52,10 @@ impl Handovers {
         self.0.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn push(&mut self, waiting: Waiting) {
         self.0.push_back(waiting);
     }

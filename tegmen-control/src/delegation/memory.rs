@@ -87,6 +87,19 @@ pub struct DelegationCounts {
     pub epochs: u64,
 }
 
+/// Entries in memory beside the devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entries {
+    /// Connections whose rows are not durable yet.
+    pub connections: usize,
+    /// Peers that returned with a ticket and have not got another one.
+    pub returning: usize,
+    /// Sessions that wait to be handed over.
+    pub sessions: usize,
+    /// Connections that are refused in the epochs that count.
+    pub refused: usize,
+}
+
 /// A device in memory.
 pub(super) struct Device {
     /// The number in this process, from 1.
@@ -270,6 +283,14 @@ impl InMemory {
         let at = self.returning.iter().position(is_it)?;
         let Returning { old, since, expires, .. } = self.returning.remove(at)?;
         Some(Kept { old, since, expires })
+    }
+
+    /// Adds the entries of this device.
+    pub(super) fn count(&self, entries: &mut Entries) {
+        let refused: usize = self.refused.values().map(BTreeMap::len).sum();
+        entries.returning = entries.returning.saturating_add(self.returning.len());
+        entries.sessions = entries.sessions.saturating_add(self.handovers.len());
+        entries.refused = entries.refused.saturating_add(refused);
     }
 
     pub(super) fn report(&self) -> DeviceReport {

@@ -4,7 +4,7 @@ use super::agenda::Agenda;
 use super::certificates::Certificates;
 use super::device::Known;
 use super::error::DelegationError;
-use super::memory::{DelegationCounts, Device, InMemory, Registry};
+use super::memory::{DelegationCounts, Device, Entries, InMemory, Registry};
 use super::numbers::{Purpose, is_restored};
 use super::rights::Rights;
 use super::rows::{self, ConnectionRow, RefusedRow};
@@ -223,6 +223,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = count(&mut counts);
         *count = count.saturating_add(1);
+    }
+
+    /// The entries in memory beside the devices. Nothing of a connection stays there after its row is durable, unless it is refused.
+    pub fn entries(&self) -> Entries {
+        let mut entries = Entries { connections: self.made().len(), ..Entries::default() };
+        self.registry(|registry| registry.after(None).for_each(|device| device.state().count(&mut entries)));
+        entries
     }
 
     /// The counts since the start.
