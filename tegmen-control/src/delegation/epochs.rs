@@ -111,7 +111,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 known.pending = Some(next);
                 // They are in each backup that has the key, so that a restore moves them. The first blocks are reserved, so that
                 // peers get numbers as soon as the epoch begins.
-                let mut numbers = NextNumbers::new(check);
+                let mut numbers = NextNumbers::default();
                 let mut transaction = Transaction::default();
                 for purpose in Purpose::ALL {
                     let (reserved, block) = reserve(UNUSED, purpose).unwrap_or((UNUSED, 0..0));
@@ -123,7 +123,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             })
             .await?;
         let mut state = device.state();
-        (state.next_numbers, state.is_littered) = (Some(numbers), true);
+        (state.next_numbers, state.is_littered) = (Some((next.check, numbers)), true);
         state.asks();
         drop(state);
         Ok(next)

@@ -130,7 +130,7 @@ pub(super) struct InMemory {
     pub(super) new: Free,
     pub(super) again: Free,
     /// The numbers that this server reserved in the epoch that waits.
-    pub(super) next_numbers: Option<NextNumbers>,
+    pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
     /// True if a change failed, and the row may be another one.
@@ -193,8 +193,8 @@ impl InMemory {
         }
         let [_, _, tag_before] = known.tags::<C>();
         if tag != self.tag {
-            let numbers = self.next_numbers.take_if(|numbers| Some(numbers.tag) == tag);
-            let (new, again) = numbers.map(|NextNumbers { new, again, .. }| (new, again)).unwrap_or_default();
+            let numbers = self.next_numbers.take_if(|(of, _)| Some(*of) == tag);
+            let NextNumbers { new, again } = numbers.map(|(_, numbers)| numbers).unwrap_or_default();
             (self.new, self.again, self.restored) = (new, again, false);
             self.asked = None;
             self.unwritten.clear();

@@ -4,7 +4,6 @@
 //! peers that return with a ticket of the epoch before: a copied ticket takes no number of the first half, so that
 //! copies never force an epoch to end.
 
-use super::rows::Tag;
 use std::collections::VecDeque;
 use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
@@ -105,19 +104,13 @@ impl Free {
 }
 
 /// The first numbers of an epoch that waits.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct NextNumbers {
-    /// The epoch.
-    pub(super) tag: Tag,
     pub(super) new: Free,
     pub(super) again: Free,
 }
 
 impl NextNumbers {
-    pub(super) fn new(tag: Tag) -> Self {
-        Self { tag, new: Free::default(), again: Free::default() }
-    }
-
     pub(super) const fn free(&mut self, purpose: Purpose) -> &mut Free {
         match purpose {
             Purpose::New => &mut self.new,
