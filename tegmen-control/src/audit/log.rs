@@ -524,7 +524,7 @@ const END: u64 = 2 * MAX_LINE as u64;
 const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
 /// The time for which records that nobody waits for wait for others. A sync costs as much for one as for many.
-const GATHERING_UNAWAITED: Duration = Duration::from_millis(20);
+const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
 /// The number of records from which on none waits for others.
 const MOST_GATHERED: usize = 256;
 

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Time after which certificates are examined again.
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Time for which the row of a connection waits for others: nobody waits for it, and a commit costs as much for one as for many.
-const GATHERING: Duration = Duration::from_millis(20);
+const GATHERING: Duration = Duration::from_millis(50);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -130,9 +130,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             let first = made.iter().take(MAX_OPERATIONS).enumerate();
             first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.of?))).collect()
         };
-        for (at, device, (tag, number)) in unnamed {
-            let row = rows::connection(&device, &tag, number);
-            let entry = self.store.read(row.as_bytes(), None).await?.entry;
+        // All of them are asked for before one is waited for.
+        let read = |(at, device, (tag, number)): (usize, String, (rows::Tag, u32))| {
+            (at, self.store.read(rows::connection(&device, &tag, number).as_bytes(), None))
+        };
+        let answers: Vec<_> = unnamed.into_iter().map(read).collect();
+        for (at, answer) in answers {
+            let entry = answer.await?.entry;
             let peer = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok()).map(|row| row.peer);
             // Rows are removed under the lock that the caller holds.
             if let Some(made) = self.made().get_mut(at) {
