@@ -122,47 +122,63 @@ fn beside_bare(
     })
 }
 
-/// What both ends of a handshake ask their provider for.
-struct Bare {
+/// The operations of the ends of a handshake.
+pub(crate) struct Bare {
     crypto: HostCrypto,
+    group: NamedGroup,
     signer: SoftwareKey,
     digest: [u8; 32],
-    /// Public key, digest and signature of what is verified: of the two certificates, and of the other end.
+    /// Public key, digest and signature of what is verified: of the other end, and of its certificates.
     links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
 }
 
 impl Bare {
     fn new(of: Certificates, directory: &Path) -> Result<Self, Failure> {
         let pem = read(&directory.join(format!("{}-key.pem", of.kind())))?;
-        let signer = SoftwareKey::from_pem(&pem).map_err(Failure::new)?;
+        let group = *HostCrypto::GROUPS.first().ok_or_else(|| Failure::new("no groups"))?;
+        Self::with(&pem, group, 2)
+    }
+
+    /// Ends with this private key, an agreement in this group, and chains of this number of certificates.
+    pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
+        let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];
         let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
         // All keys and digests are as long, whoever they are of.
-        let links = vec![(signer.public_key().to_vec(), digest, signature); 3];
-        Ok(Self { crypto: HostCrypto::from_os().map_err(failure)?, signer, digest, links })
+        let links = vec![(signer.public_key().to_vec(), digest, signature); certificates + 1];
+        Ok(Self { crypto: HostCrypto::from_os().map_err(failure)?, group, signer, digest, links })
     }
 
     fn handshake(&mut self) -> Result<(), Failure> {
-        let group = *HostCrypto::GROUPS.first().ok_or_else(|| Failure::new("no groups"))?;
-        let (mut client, client_share) = self.key_pair(group)?;
-        let (mut server, server_share) = self.key_pair(group)?;
-        for (private, share) in [(&mut client, &server_share), (&mut server, &client_share)] {
-            let mut secret = [0; SCALAR_LEN];
-            self.crypto.agree(group, private, share, &mut secret).map_err(failure)?;
-            black_box(secret);
-            black_box(self.signer.sign_digest(&self.digest)).map_err(|error| Failure::new(error.to_string()))?;
-            for (public_key, digest, signature) in &self.links {
-                let scheme = self.signer.scheme();
-                let verified = self.crypto.verify(scheme, black_box(public_key), digest, signature);
-                verified.map_err(failure)?;
-            }
+        let (client, client_share) = self.key_pair()?;
+        let (server, server_share) = self.key_pair()?;
+        self.agree_and_prove(&client, &server_share)?;
+        self.agree_and_prove(&server, &client_share)
+    }
+
+    /// The operations of one end, whose peer has this share.
+    pub(crate) fn end(&mut self, share: &[u8]) -> Result<(), Failure> {
+        let (private, _) = self.key_pair()?;
+        self.agree_and_prove(&private, share)
+    }
+
+    fn agree_and_prove(&mut self, private: &[u8; SCALAR_LEN], share: &[u8]) -> Result<(), Failure> {
+        let mut secret = [0; SCALAR_LEN];
+        self.crypto.agree(self.group, private, share, &mut secret).map_err(failure)?;
+        black_box(secret);
+        black_box(self.signer.sign_digest(&self.digest)).map_err(|error| Failure::new(error.to_string()))?;
+        for (public_key, digest, signature) in &self.links {
+            let scheme = self.signer.scheme();
+            let verified = self.crypto.verify(scheme, black_box(public_key), digest, signature);
+            verified.map_err(failure)?;
         }
         Ok(())
     }
 
-    fn key_pair(&mut self, group: NamedGroup) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
+    /// A private key and its share.
+    pub(crate) fn key_pair(&mut self) -> Result<([u8; SCALAR_LEN], Vec<u8>), Failure> {
         let (mut private, mut share) = ([0; SCALAR_LEN], [0; MAX_SHARE]);
-        let len = self.crypto.key_pair(group, &mut private, &mut share).map_err(failure)?;
+        let len = self.crypto.key_pair(self.group, &mut private, &mut share).map_err(failure)?;
         Ok((private, share[..len].to_vec()))
     }
 }

@@ -10,6 +10,7 @@ mod coap;
 mod compare;
 mod control;
 mod crowd;
+mod delegation;
 mod dtls;
 mod echo;
 mod failure;
@@ -64,12 +65,15 @@ fn main() -> ExitCode {
         "echo" => return finish(echo::run(rest.first().map_or("127.0.0.1:0", String::as_str)).map(|()| None), false),
         "oscore-pairs" => return finish(oscore::pairs(&rest).map(|()| None), false),
         access_server::VERB => return finish(access_server::serve(&rest).map(|()| None), false),
+        delegation::server::VERB => return finish(delegation::server::serve(&rest).map(|()| None), false),
+        delegation::resuming::VERB => return finish(delegation::resuming::serve(&rest).map(|()| None), false),
         session::VERB => return finish(session::client(&rest).map(|()| None), false),
         "dtls" => dtls::run,
         "addresses" => addresses::run,
         "coap" => coap::run,
         "compare" => compare::run,
         "control" => control::run,
+        "delegation" => delegation::run,
         "group" => group::run,
         "isolation" => isolation::run,
         "joins" => group::joins,
@@ -168,6 +172,8 @@ tegmen-bench control [--seconds S] [--count N]
                                      introspections at an access control server beside plain GETs on the same sessions;
                                      its durable grants beside bare SQLite; the database and the start of a server with
                                      N devices, 1,000,000 by default
+tegmen-bench delegation              delegations and new tickets at a delegation server beside the curve operations alone and
+                                     beside resumptions without a delegate; 1,000 devices that are reset at once
 tegmen-bench group [--seconds S]     records of a group beside those of DTLS sessions, of wolfSSL's multicast and of aiocoap's
                                      Group OSCORE; joins beside introspections on the same sessions
 tegmen-bench joins [--seconds S]     the last of these alone

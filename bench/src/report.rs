@@ -111,7 +111,7 @@ impl Row {
     /// Holds the interval against the least share of the peer's speed.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
-        Judged { limit: Some(bound), limit_of: Some("interval"), verdict }
+        Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
     /// True if the whole interval says that ours has less than this share of the peer's speed.
@@ -137,7 +137,7 @@ impl Limit {
             Self::Below(limit) => (limit, number.map(|number| number < limit)),
         };
         let verdict = is_met.map(|is_met| if is_met { "met" } else { "missed" });
-        Judged { limit: Some(limit), limit_of: Some(limit_of), verdict }
+        Judged { limit: Some(limit), limit_of: Some(limit_of), verdict, binds: false }
     }
 }
 
@@ -150,6 +150,16 @@ pub(crate) struct Judged {
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
+    /// True if the command fails when it is missed. A limit of an interval always binds.
+    #[serde(skip)]
+    pub(crate) binds: bool,
+}
+
+impl Judged {
+    /// The same demand, without which the command fails.
+    pub(crate) const fn binding(self) -> Self {
+        Self { binds: true, ..self }
+    }
 }
 
 /// Instructions for one operation, both ends together.
@@ -278,9 +288,9 @@ impl Header {
 }
 
 impl Report {
-    /// True if a row lies below the bound of a comparison, or was not measured.
+    /// True if a row misses a limit that binds, or was not measured.
     pub(crate) fn is_behind(&self) -> bool {
-        self.rows.iter().any(|row| row.judged.limit_of == Some("interval") && row.judged.verdict != Some("met"))
+        self.rows.iter().any(|row| row.judged.binds && row.judged.verdict != Some("met"))
     }
 
     /// Writes it to standard output.
@@ -361,7 +371,7 @@ fn said(words: &[&str]) -> String {
 
 impl Judged {
     fn said(&self, surplus: Option<f64>) -> String {
-        let Self { limit: Some(limit), limit_of: Some(of), verdict } = self else { return String::new() };
+        let Self { limit: Some(limit), limit_of: Some(of), verdict, .. } = self else { return String::new() };
         let surplus = surplus.map_or_else(String::new, |surplus| format!(" {surplus:.1}"));
         format!("{of}{surplus} against {limit}: {}; ", verdict.unwrap_or("not known"))
     }

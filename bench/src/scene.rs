@@ -25,6 +25,11 @@ allow = "read /*"
 subject = "tag:display"
 publisher = "controller"
 allow = "POST /ace-group/*"
+
+[[rule]]
+subject = "CN=peer-*"
+publisher = "tag:delegated"
+allow = "GET /v"
 "#;
 
 /// Devices or groups that are added at the same time, which makes many of them durable at once.
@@ -52,7 +57,7 @@ impl Scene {
     /// Makes the directory with a sealing key.
     pub(crate) fn at(dir: PathBuf) -> Result<Self, Failure> {
         fs::create_dir_all(&dir).map_err(failure)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failure)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
         let key = dir.join("sealing.key");
         fs::write(&key, "4".repeat(64)).map_err(failure)?;
         fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failure)?;

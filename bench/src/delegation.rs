@@ -1,0 +1,389 @@
+//! Delegated sessions at their server: beside the curve operations alone, beside the same server without a delegate, and after
+//! a reset of all devices.
+
+mod authority;
+mod counting;
+mod devices;
+mod peers;
+pub(crate) mod resuming;
+pub(crate) mod server;
+
+use crate::{
+    Options,
+    certificates::Bare,
+    failure::failure,
+    limit::nanoseconds,
+    report::{Header, Judged, Limit, OURS, Report, Row, Samples, median},
+};
+use authority::{Authority, CERTIFICATES};
+use devices::{Devices, VALUE_PATH};
+use peers::{News, Peers, asking_for};
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
+use resuming::Kind;
+use server::{Process, State};
+use std::{
+    collections::VecDeque,
+    fs,
+    net::SocketAddr,
+    ops::Range,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tegmen::crypto::NamedGroup;
+use tegmen_bench_line::Failure;
+use tegmen_host::x509::Verifier;
+
+/// Devices of the server.
+const DEVICES: usize = 1_000;
+/// Peers of a pass, each of which comes once. None of them was there before.
+const PEERS: usize = 2 * DEVICES;
+/// Peers that are on their way at the same time.
+const AT_ONCE: usize = 128;
+/// Parts of a pass, between which the rows take turns.
+const PARTS: usize = 4;
+/// Least share of the rate that the curve operations alone allow.
+const FULL_MIN: f64 = 0.8;
+/// Least share of the resumptions of the server without a delegate.
+const RESUMED_MIN: f64 = 0.5;
+/// Peers of the servers that resume sessions.
+const RETURNING: usize = 1_000;
+/// The longest time without any news.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Measures all of it.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    let mut scene = Scene::new()?;
+    let mut full = Samples::new("full mutual P-256 delegations", "1/server CPU s", true);
+    let mut resumed = [
+        Samples::new("resumptions at a device", "1/server CPU s", true),
+        Samples::new("new tickets for returning peers", "1/server CPU s", true),
+    ];
+    let mut storms = Vec::new();
+    for pass in 0..options.passes {
+        eprintln!("pass {} of {}", pass + 1, options.passes);
+        scene.meet(pass)?;
+        let (ours, bare) = scene.delegations()?;
+        eprintln!("  {ours:.0} delegations beside {bare:.0}");
+        full.push(OURS, ours);
+        full.push("curve operations", bare);
+        let [device, bare] = scene.resumptions(pass)?;
+        let reissued = scene.reissues()?;
+        for (samples, ours) in resumed.iter_mut().zip([device, reissued]) {
+            samples.push(OURS, ours);
+            samples.push("without a delegate", bare);
+        }
+        storms.push(scene.storm()?);
+        scene.part()?;
+    }
+    let judged = |samples: &Samples, bound| {
+        let rows = samples.rows().into_iter();
+        rows.map(|row| Row { judged: row.judge_bound(bound), ..row }).collect::<Vec<_>>()
+    };
+    report.rows.extend(judged(&full, FULL_MIN));
+    report.rows.extend(resumed.iter().flat_map(|samples| judged(samples, RESUMED_MIN)));
+    report.rows.extend(storm_rows(&storms));
+    report.rows.extend(left_rows(&scene.left()?));
+    report.header.notes.push(note());
+    Ok(report)
+}
+
+/// The outcome of one reset of all devices.
+struct Storm {
+    seconds: f64,
+    /// Operations with public keys at peers.
+    operations: u64,
+    /// Server CPU time for each device, in milliseconds.
+    cpu_each: f64,
+}
+
+fn storm_rows(storms: &[Storm]) -> Vec<Row> {
+    let column = |of: fn(&Storm) -> f64| median(&storms.iter().map(of).collect::<Vec<_>>());
+    let row = |what: &str, unit, ours, limit: Option<f64>| {
+        let judged = limit.map(|limit| Limit::AtMost(limit).judge("ours", ours).binding());
+        Row { ours, ..Row::new(format!("{what}, {DEVICES} devices reset at once"), "none", unit, judged) }
+    };
+    let operations = storms.iter().map(|storm| storm.operations).sum::<u64>() as f64;
+    vec![
+        row("time until all peers are back", "s", column(|storm| storm.seconds), None),
+        row("server CPU time of each device", "ms", column(|storm| storm.cpu_each), None),
+        row("operations with public keys at all peers of all passes", "operations", Some(operations), Some(0.0)),
+    ]
+}
+
+/// The rows and entries at the server when all delegations are over.
+fn left_rows(state: &State) -> Vec<Row> {
+    let row = |what: &str, unit, ours: usize| {
+        let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();
+        Row {
+            ours: Some(ours as f64),
+            ..Row::new(format!("{what} left of finished delegations"), "none", unit, Some(judged))
+        }
+    };
+    // The device has a row, and its two epochs that count have the numbers that they gave.
+    let others = |kind: &str| !matches!(kind, "device" | "number");
+    let rows = state.rows.iter().filter(|(kind, _)| others(kind)).map(|(_, count)| count).sum();
+    vec![
+        row("rows", "rows", rows),
+        row("entries in memory", "entries", state.entries),
+        row("peers with a number", "peers", state.peers),
+    ]
+}
+
+fn note() -> String {
+    format!(
+        "delegations: {DEVICES} devices at one server, {PEERS} peers a pass that were never there, each with a chain of {CERTIFICATES} certificates below the \
+         trust anchor, {AT_ONCE} at once; the store is SQLite (WAL, synchronous=FULL); the time of the server is that of all its threads until \
+         each connection has its row; the curve operations of such a handshake at the server are a key pair, an agreement, a \
+         signature, and {} verified ones, {PARTS} times in turn with the delegations",
+        CERTIFICATES + 1
+    )
+}
+
+/// The programs and the peers.
+struct Scene {
+    directory: PathBuf,
+    authority: Authority,
+    verifier: Arc<Verifier>,
+    server: Process,
+    /// The device on a host, and the server without a delegate.
+    resuming: [Process; 2],
+    devices: Devices,
+    peers: Peers,
+    /// Peers of the servers that resume sessions.
+    returning: [Peers; 2],
+    bare: Bare,
+    share: Vec<u8>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Scene {
+    fn new() -> Result<Self, Failure> {
+        let directory = std::env::current_dir().map_err(failure)?;
+        let directory = directory.join(format!("target/bench-delegation-{}", std::process::id()));
+        fs::create_dir_all(&directory).map_err(failure)?;
+        let authority = Authority::create(&directory)?;
+        let devices = Devices::start()?;
+        let mut server = Process::start(&directory, DEVICES, devices.port, |key| devices.add(key))?;
+        server.ask("settled")?;
+        let kinds = [Kind::Device, Kind::Bare];
+        let resuming = [kinds[0].start(&directory)?, kinds[1].start(&directory)?];
+        let key = KeyPair::generate().map_err(failure)?.serialize_pem();
+        let mut bare = Bare::with(key.as_bytes(), NamedGroup::SECP256R1, CERTIFICATES)?;
+        let (_, share) = bare.key_pair()?;
+        let returning = [Peers::new()?, Peers::new()?];
+        let peers = Peers::new()?;
+        let verifier = authority.verifier(1)?;
+        let mut scene =
+            Self { directory, authority, verifier, server, resuming, devices, peers, returning, bare, share };
+        scene.open_returning()?;
+        Ok(scene)
+    }
+
+    /// Sessions of the servers that resume them.
+    fn open_returning(&mut self) -> Result<(), Failure> {
+        for peers in &mut self.returning {
+            let keys = (0..RETURNING).map(|number| issue(&self.authority, &self.verifier, number, resuming::NAME));
+            peers.replace(keys.collect::<Result<Vec<_>, _>>()?);
+        }
+        let [device, bare] = &mut self.returning;
+        for (peer, kept) in resuming::delegated(RETURNING)?.into_iter().enumerate() {
+            device.keep(peer, kept);
+        }
+        open_all(bare, 0..RETURNING, |_| self.resuming[1].address, false)
+    }
+
+    /// Peers that nobody knows.
+    fn meet(&mut self, pass: usize) -> Result<(), Failure> {
+        let keys = (0..PEERS)
+            .map(|peer| issue(&self.authority, &self.verifier, pass * PEERS + peer, &server::device(peer % DEVICES)));
+        self.peers.replace(keys.collect::<Result<Vec<_>, _>>()?);
+        Ok(())
+    }
+
+    /// Full delegations for each CPU second of the server, and those that its curve operations alone allow.
+    fn delegations(&mut self) -> Result<(f64, f64), Failure> {
+        let (mut spent, mut bare) = (0, 0.0);
+        let each = PEERS / PARTS;
+        for part in 0..PARTS {
+            bare += nanoseconds(|| (0..each).try_for_each(|_| self.bare.end(&self.share)))?;
+            let begin = self.server.cpu_nanoseconds()?;
+            let address = self.server.address;
+            open_all(&mut self.peers, part * each..(part + 1) * each, |_| address, false)?;
+            self.server.ask("durable")?;
+            spent += self.server.cpu_nanoseconds()? - begin;
+        }
+        (0..PEERS).for_each(|peer| self.peers.close(peer));
+        self.peers.turn()?;
+        let rate = |nanoseconds: f64| PEERS as f64 * 1e9 / nanoseconds;
+        Ok((rate(spent as f64), rate(bare)))
+    }
+
+    /// Resumptions for each CPU second of the device, and of the server without a delegate.
+    fn resumptions(&mut self, pass: usize) -> Result<[f64; 2], Failure> {
+        let mut spent = [0; 2];
+        for turn in 0..2 * PARTS {
+            let at = (pass + turn) % 2;
+            let (process, peers) = (&mut self.resuming[at], &mut self.returning[at]);
+            let (address, begin) = (process.address, process.cpu_nanoseconds()?);
+            open_all(peers, 0..RETURNING, |_| address, true)?;
+            spent[at] += process.cpu_nanoseconds()? - begin;
+        }
+        Ok(spent.map(|spent| (PARTS * RETURNING) as f64 * 1e9 / spent as f64))
+    }
+
+    /// New tickets for each CPU second of the server, for peers whose tickets are of the epoch before.
+    fn reissues(&mut self) -> Result<f64, Failure> {
+        self.server.ask("reset")?;
+        self.server.ask("settled")?;
+        let (address, begin) = (self.server.address, self.server.cpu_nanoseconds()?);
+        open_all(&mut self.peers, 0..PEERS, |_| address, true)?;
+        self.server.ask("durable")?;
+        let spent = self.server.cpu_nanoseconds()? - begin;
+        (0..PEERS).for_each(|peer| self.peers.close(peer));
+        self.peers.turn()?;
+        Ok(PEERS as f64 * 1e9 / spent as f64)
+    }
+
+    /// Each device has a session with a peer, and all of them begin another epoch at once. A peer whose session ends tries its ticket
+    /// at the device. If the device refuses, the peer goes to the server, and then to the device again, which answers a request.
+    fn storm(&mut self) -> Result<Storm, Failure> {
+        let Self { devices, peers, server, .. } = self;
+        let at_device = |peer: usize| devices.address(peer);
+        open_all(peers, 0..DEVICES, at_device, true)?;
+        let (operations, cpu, begin) = (peers.operations(), server.cpu_nanoseconds()?, Instant::now());
+        server.ask("reset")?;
+        let (mut stages, mut back, mut heard) = (vec![Stage::AtDevice; DEVICES], 0, Instant::now());
+        while back < DEVICES {
+            for (peer, news) in peers.turn()? {
+                if peer >= DEVICES {
+                    continue;
+                }
+                heard = Instant::now();
+                stages[peer] = match (stages[peer], news) {
+                    // The device began another epoch.
+                    (Stage::AtDevice, News::Closed(_)) => {
+                        peers.open(peer, at_device(peer), true)?;
+                        Stage::Tries
+                    }
+                    // At the second time the server had no ticket yet.
+                    (Stage::Tries | Stage::Returns, News::Closed(_)) => {
+                        peers.open(peer, server.address, true)?;
+                        Stage::AtServer
+                    }
+                    (Stage::AtServer, News::Established(_)) => {
+                        peers.close(peer);
+                        peers.open(peer, at_device(peer), true)?;
+                        Stage::Returns
+                    }
+                    (Stage::Returns, News::Established(true)) => {
+                        peers.ask(peer, VALUE_PATH)?;
+                        Stage::Asks
+                    }
+                    (Stage::Asks, News::Answered(code)) if code.is_success() => {
+                        back += 1;
+                        Stage::Back
+                    }
+                    (stage, News::Established(resumed)) => {
+                        return Err(Failure::new(format!("{stage:?}: a session begins, resumed: {resumed}")));
+                    }
+                    (stage, News::Answered(code)) => return Err(Failure::new(format!("{stage:?}: {code}"))),
+                    (stage, News::Closed(reason)) => return Err(Failure::new(format!("{stage:?}: {reason}"))),
+                };
+            }
+            if heard.elapsed() > PATIENCE {
+                return Err(Failure::new(format!("{back} of {DEVICES} peers are back, and the others are silent")));
+            }
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        server.ask("durable")?;
+        let cpu = server.cpu_nanoseconds()? - cpu;
+        Ok(Storm { seconds, operations: peers.operations() - operations, cpu_each: cpu as f64 / 1e6 / DEVICES as f64 })
+    }
+
+    /// The sessions of the peers with devices end.
+    fn part(&mut self) -> Result<(), Failure> {
+        (0..PEERS).for_each(|peer| self.peers.close(peer));
+        self.peers.turn()?;
+        self.server.ask("settled").map(drop)
+    }
+
+    /// The state of the server when the epochs of all connections are over.
+    fn left(&mut self) -> Result<State, Failure> {
+        for _ in 0..2 {
+            self.server.ask("reset")?;
+            self.server.ask("settled")?;
+        }
+        let (mut state, begin) = (self.server.state()?, Instant::now());
+        // The work behind epochs is done in turn with other work.
+        let is_quiet = |state: &State| state.entries == 0 && state.sessions == 0 && state.peers == 0;
+        while !is_quiet(&state) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(200));
+            state = self.server.state()?;
+        }
+        Ok(state)
+    }
+}
+
+/// The way of a peer back to its device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It has a session with the device.
+    AtDevice,
+    /// It tries its ticket at the device.
+    Tries,
+    /// It returns to the server.
+    AtServer,
+    /// It returns to the device.
+    Returns,
+    /// It waits for an answer.
+    Asks,
+    Back,
+}
+
+fn issue(
+    authority: &Authority,
+    verifier: &Arc<Verifier>,
+    peer: usize,
+    name: &str,
+) -> Result<tegmen_host::public_keys::PublicKeys, Failure> {
+    let keys = authority.issue(&format!("peer-{peer:06}"), ExtendedKeyUsagePurpose::ClientAuth)?;
+    Ok(asking_for(keys, Arc::clone(verifier), name))
+}
+
+/// Lets each of these peers open a session, [`AT_ONCE`] at the same time, with its ticket if it is to be resumed.
+fn open_all(
+    peers: &mut Peers,
+    range: Range<usize>,
+    address: impl Fn(usize) -> SocketAddr,
+    with_ticket: bool,
+) -> Result<(), Failure> {
+    let (mut waiting, mut open, mut heard): (VecDeque<usize>, _, _) = (range.collect(), 0, Instant::now());
+    while open > 0 || !waiting.is_empty() {
+        while open < AT_ONCE
+            && let Some(peer) = waiting.pop_front()
+        {
+            peers.open(peer, address(peer), with_ticket)?;
+            open += 1;
+        }
+        for (peer, news) in peers.turn()? {
+            heard = Instant::now();
+            match news {
+                News::Established(is) if is == with_ticket => open -= 1,
+                News::Established(_) => return Err(Failure::new(format!("peer {peer}: another kind of handshake"))),
+                News::Closed(reason) => return Err(Failure::new(format!("peer {peer}: {reason}"))),
+                News::Answered(_) => {}
+            }
+        }
+        if heard.elapsed() > PATIENCE {
+            return Err(Failure::new(format!("{} sessions do not begin", open + waiting.len())));
+        }
+    }
+    Ok(())
+}
