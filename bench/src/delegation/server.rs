@@ -225,7 +225,7 @@ fn listen(
     builder.serve(Resources::new([])).map_err(failure)
 }
 
-/// Waits until all devices are in an epoch, and nothing waits for them.
+/// Waits until all devices are in an epoch, nothing waits for them, and the rows of earlier epochs are removed.
 async fn settled(delegations: &Delegations<Database>) -> String {
     let is_settled = || {
         let devices = delegations.list(None, usize::MAX);
@@ -234,7 +234,7 @@ async fn settled(delegations: &Delegations<Database>) -> String {
             device.epoch > 0 && is_told && device.contact.status.is_some_and(|status| status.epoch == device.epoch)
         })
     };
-    while !is_settled() {
+    while !is_settled() || delegations.entries().littered > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     "settled".to_owned()

@@ -98,6 +98,8 @@ pub struct Entries {
     pub sessions: usize,
     /// Connections that are refused in the epochs that count.
     pub refused: usize,
+    /// Devices of which rows of earlier epochs may still be in the store.
+    pub littered: usize,
 }
 
 /// A device in memory.
@@ -291,6 +293,7 @@ impl InMemory {
         entries.returning = entries.returning.saturating_add(self.returning.len());
         entries.sessions = entries.sessions.saturating_add(self.handovers.len());
         entries.refused = entries.refused.saturating_add(refused);
+        entries.littered = entries.littered.saturating_add(usize::from(self.is_littered));
     }
 
     pub(super) fn report(&self) -> DeviceReport {

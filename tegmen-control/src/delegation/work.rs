@@ -64,7 +64,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         // Those that are not done stay due, also if this future is dropped.
         let taken: Vec<_> =
             self.take_due().into_iter().map(|device| Taken { server: self, device, is_done: false }).collect();
+        let mut written = Instant::now();
         for mut taken in taken {
+            // Rows do not wait until the work for all devices is done.
+            if written.elapsed() >= GATHERING {
+                self.write_made().await?;
+                written = Instant::now();
+            }
             match self.settle_device(&taken.device).await {
                 Ok(()) => taken.is_done = true,
                 Err(error) => failed = Err(error),
