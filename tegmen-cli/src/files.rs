@@ -2,20 +2,12 @@
 
 use crate::output::Failure;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use tegmen_base::private;
-use tegmen_store::files::{beside, rename};
+pub(crate) use tegmen_store::files::Readers;
+use tegmen_store::files::replace;
 use zeroize::Zeroizing;
-
-/// The read permission of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readers {
-    /// Only the owner.
-    Owner,
-    /// Everyone, within the defaults of the system.
-    All,
-}
 
 /// Writes a file whole and durably, and replaces an existing one.
 pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), Failure> {
@@ -23,17 +15,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
         let file = file.display();
         Failure::usage(format!("{file} cannot be written: {error}; correct the path, or the permissions there"))
     };
-    let draft = beside(file, "new");
-    let _ = std::fs::remove_file(&draft);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    if readers == Readers::Owner {
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    }
-    let mut handle = options.open(&draft).map_err(wrong)?;
-    handle.write_all(bytes).and_then(|()| handle.sync_all()).map_err(wrong)?;
-    rename(&draft, file).map_err(wrong)
+    replace(file, bytes, readers).map_err(wrong)
 }
 
 /// The text of a file that only its owner can read, without spaces around it; the reason if there is none.

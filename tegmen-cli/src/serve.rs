@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admin;
 mod check;
 mod config_file;
+mod delegated;
 pub(crate) mod delegation;
 pub(crate) mod groups;
 mod interface;
@@ -237,6 +238,7 @@ fn run(
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));
         let _controlling = running.control_groups();
         let _delegating = running.delegate();
+        let _device = running.run_device();
         running.administer().await?;
         running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);

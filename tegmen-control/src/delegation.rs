@@ -41,8 +41,10 @@ mod work;
 
 pub use certificates::Certificates;
 pub use config::DeviceConfig;
+pub(crate) use config::MAX_SCOPES;
 pub use connection::{Carrier, ConnectionId, ConnectionPage, DelegatedConnection};
 pub use contact::{Contact, Unreachable};
+pub(crate) use decisions::SUITE;
 pub use drill::Reachable;
 pub use epochs::{NextEpoch, ResetPreview};
 pub use error::DelegationError;

@@ -5,7 +5,7 @@
 //! A device registers itself by [`enrolment`]. [`service`] joins the three, and [`server`] serves it over CoAP.
 //! [`subscriber`] is the other end of introspection, and [`agent`] is that end for programs with another DTLS stack.
 //! [`publisher`] is a publisher with a protokey that takes tokens from the server. [`group`] is the controller of groups after Axiom.
-//! [`delegation`] is the server of devices with delegated sessions.
+//! [`delegation`] is the server of devices with delegated sessions, and [`delegated`] is such a device on a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -17,6 +17,7 @@ pub mod access;
 #[cfg(unix)]
 pub mod agent;
 pub mod audit;
+pub mod delegated;
 pub mod delegation;
 pub mod enrolment;
 pub mod group;

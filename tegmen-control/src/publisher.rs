@@ -286,6 +286,6 @@ impl KeyStore for Tickets {
                 None => return ticket.answer(None),
             }
         };
-        ticket.answer(Some(StoredKey { key, previous: None, allow: Some(allow) }));
+        ticket.answer(Some(StoredKey { name: None, key, previous: None, allow: Some(allow) }));
     }
 }

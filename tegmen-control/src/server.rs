@@ -255,7 +255,7 @@ impl<S: Store> KeyStore for SharedKeys<S> {
             }
         };
         drop(view);
-        ticket.answer(key.map(|key| StoredKey { key, previous: None, allow: Some(allow) }));
+        ticket.answer(key.map(|key| StoredKey { name: None, key, previous: None, allow: Some(allow) }));
     }
 }
 

@@ -66,7 +66,7 @@ impl KeyStore for Introspector {
 impl Introspector {
     /// The key of a session, with what a publisher may do.
     fn stored(&self, key: Zeroizing<Vec<u8>>) -> StoredKey {
-        StoredKey { key, previous: None, allow: Some(self.allow.to_vec()) }
+        StoredKey { name: None, key, previous: None, allow: Some(self.allow.to_vec()) }
     }
 }
 

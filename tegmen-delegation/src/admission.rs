@@ -41,6 +41,12 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.time = Some((seconds, now));
     }
 
+    /// The time of the server at `now`.
+    pub(crate) fn time(&self, now: Instant) -> Option<u32> {
+        let (time, learned) = self.time?;
+        Some(time.saturating_add(seconds(now, learned)))
+    }
+
     /// Empties the list.
     pub(crate) const fn clear(&mut self) {
         (self.refused, self.len, self.kept_len) = ([FREE; REFUSED], 0, 0);
@@ -105,8 +111,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         if self.is_refused(connection.number) {
             return Err(Refused::Revoked);
         }
-        let (time, learned) = self.time.ok_or(Refused::NoTime)?;
-        let time = time.saturating_add(seconds(now, learned));
+        let time = self.time(now).ok_or(Refused::NoTime)?;
         if since > time.saturating_add(TOLERANCE) {
             return Err(Refused::Early);
         }

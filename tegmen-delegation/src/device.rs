@@ -128,6 +128,16 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.memory
     }
 
+    /// The memory, which the device changes by itself.
+    pub const fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The time of the server at `now`, in seconds since 1970; `None` before the device knows it.
+    pub fn time(&self, now: Instant) -> Option<u32> {
+        self.admission.time(now)
+    }
+
     /// The number of the epoch.
     pub const fn epoch(&self) -> u16 {
         self.epoch.number
@@ -246,6 +256,12 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
             Ok(Delegation { session, .. }) => Some(session),
             Err(_) => None,
         }
+    }
+
+    /// The end of a session that was handed over, in seconds since 1970; `None` if there is none of this connection.
+    pub fn expires(&self, number: u32) -> Option<u32> {
+        let kept = self.sessions.iter().find(|kept| kept.flags != 0 && kept.number() == number)?;
+        Some(terms(kept.state.expose()).2)
     }
 
     /// The state of the device, for its server.

@@ -1,9 +1,10 @@
 //! The keys that a device shares with its delegation server.
 
+use tegmen::buf::{Full, Reader, Truncated, Writer};
 use tegmen::crypto::hash::HmacKey;
 use tegmen::crypto::{Crypto, DIGEST_LEN};
 use tegmen::secret::{Secret, same};
-use tegmen_tickets::TicketKey;
+use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 
 /// The label of the keying material of a session between device and server (RFC 5705), from which the next epoch gets its key.
 pub const EXPORTER: &[u8] = b"EXPORTER-tegmen-delegation-epoch";
@@ -53,6 +54,31 @@ pub struct Epoch {
 }
 
 impl Epoch {
+    /// Bytes of [`Self::write`].
+    pub const LEN: usize = 2 + PSK_LEN + TICKET_KEY_LEN;
+
+    /// Writes the epoch with its keys, for a [`Memory`](crate::Memory): number, device key, ticket key.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        out.u16(self.number)?;
+        out.put(self.key.0.expose())?;
+        out.put(self.tickets.0.expose())
+    }
+
+    /// Reads the output of [`Self::write`].
+    ///
+    /// # Errors
+    /// [`Truncated`].
+    #[inline]
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Truncated> {
+        let number = reader.u16()?;
+        let key = DeviceKey(Secret::new(reader.array()?));
+        Ok(Self { number, key, tickets: TicketKey(Secret::new(reader.array()?)) })
+    }
+
     /// The epoch of a device that is new, or was reset to a new device key.
     pub const fn first(key: DeviceKey) -> Self {
         Self { number: 0, key, tickets: TicketKey(Secret::zeroed()) }

@@ -65,7 +65,11 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         })
     }
 
-    fn answer<C: Crypto>(
+    /// Answers a request to one resource, whose sender the caller knows to be the server.
+    ///
+    /// # Errors
+    /// The code of an error response.
+    pub fn answer<C: Crypto>(
         &mut self,
         resource: Resource,
         message: &MessageRef<'_>,

@@ -28,6 +28,7 @@ mod places;
 mod port;
 mod request;
 mod response;
+mod resumable;
 mod resumption;
 mod round;
 mod serving;
@@ -42,7 +43,7 @@ pub use image::{ask_for_image, send_image};
 pub use observation::Observation;
 pub use request::Request;
 pub use response::Response;
-pub use resumption::ResumableSession;
+pub use resumable::ResumableSession;
 
 use crate::clock;
 use crate::exporter::Exported;
@@ -280,6 +281,11 @@ impl Session {
     /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
     pub fn chain(&self) -> Vec<CertificateInfo> {
         self.with(|connection| connection.entry.chain.clone())
+    }
+
+    /// False once the session is over: the server ended it, or answers nothing in it.
+    pub fn is_open(&self) -> bool {
+        self.with(|connection| !connection.is_over())
     }
 
     /// True if the session was resumed from an earlier one: see [`ClientState::resume`].

@@ -36,6 +36,7 @@ mod runtime;
 mod serve;
 mod server_keys;
 mod session;
+mod session_list;
 mod shard;
 mod shared;
 mod signing;
@@ -70,6 +71,7 @@ pub use responder::Responder;
 pub use router::Router;
 pub(crate) use serve::{CoapServer, Resources, pool};
 pub use session::{Session, SessionId};
+pub use session_list::SessionList;
 pub(crate) use shard::refusal;
 pub use sockets::InheritError;
 pub(crate) use tried::Tried;
@@ -358,22 +360,18 @@ impl Server {
     /// Returns the established DTLS sessions, in no order. It waits for each shard, which visits every place of its table
     /// for that: do not call it from a handler or an event function.
     pub fn sessions(&self) -> Vec<Session> {
-        let (sender, sessions) = std::sync::mpsc::channel();
-        for shard in &*self.notifier.shards {
-            shard.send(Command::Sessions(sender.clone()));
-        }
-        drop(sender);
-        sessions.iter().flatten().collect()
+        self.session_list().sessions()
     }
 
     /// Ends a session in order: its client receives close_notify, and may connect again. False if the session has ended
     /// before. It waits for the shard: do not call it from a handler or an event function.
     pub fn close(&self, id: SessionId) -> bool {
-        let (sender, closed) = std::sync::mpsc::channel();
-        if let Some(shard) = self.notifier.shards.get(id.shard) {
-            shard.send(Command::Close(id.peer, sender));
-        }
-        closed.recv().unwrap_or(false)
+        self.session_list().close(id)
+    }
+
+    /// Returns a handle to list and end sessions elsewhere.
+    pub fn session_list(&self) -> SessionList {
+        SessionList(self.notifier())
     }
 
     /// Returns a handle to ask whether each shard answers.

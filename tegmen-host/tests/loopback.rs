@@ -318,7 +318,7 @@ impl KeyStore for Slow {
             // It takes longer to find somebody than nobody.
             std::thread::sleep(Duration::from_millis(if known { 60 } else { 1 }));
             let allow = Some(vec!["GET /value".to_owned()]);
-            ticket.answer(known.then(|| StoredKey { key: b"key".to_vec().into(), previous: None, allow }));
+            ticket.answer(known.then(|| StoredKey { name: None, key: b"key".to_vec().into(), previous: None, allow }));
         });
     }
 }

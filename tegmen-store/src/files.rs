@@ -1,7 +1,7 @@
 //! Names and identities of files, and directories on the disk.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use tegmen_base::private;
@@ -35,6 +35,35 @@ pub fn sync_directory(file: &Path) -> io::Result<()> {
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
     sync_directory(to)
+}
+
+/// The read permission of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readers {
+    /// Only the owner.
+    Owner,
+    /// Everyone, within the defaults of the system.
+    All,
+}
+
+/// Writes a file whole and durably, and replaces an existing one: a reader, and a start after a power cut, has all of the old content
+/// or all of the new one.
+///
+/// # Errors
+/// The error of the system.
+pub fn replace(file: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
+    let draft = beside(file, "new");
+    let _ = std::fs::remove_file(&draft);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if readers == Readers::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let mut handle = options.open(&draft)?;
+    handle.write_all(bytes)?;
+    handle.sync_all()?;
+    rename(&draft, file)
 }
 
 /// Returns the identity of a file, which differs from that of a copy: its inode and its time of creation.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_control::access::policy::Policy;
 use tegmen_control::audit::{AuditBounds, AuditLog};
+use tegmen_control::delegated::DelegatedDevice;
 use tegmen_control::group::server::GroupServer;
 use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
@@ -38,9 +39,10 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: groups and access control where they have the path, otherwise the resources.
+/// The application of a server: a delegated device, groups and access control where they have the path, otherwise the resources.
 #[derive(Clone)]
 pub(crate) struct Roles {
+    pub(crate) device: Option<DelegatedDevice>,
     pub(crate) access: Option<AccessServer<Rows>>,
     pub(crate) groups: Option<GroupServer<Rows>>,
     pub(crate) resources: Resources,
@@ -48,6 +50,9 @@ pub(crate) struct Roles {
 
 impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if let Some(device) = self.device.as_ref().filter(|device| device.has(request.path())) {
+            return device.handle(request, response);
+        }
         if let Some(groups) = self.groups.as_mut().filter(|groups| groups.has(request.path())) {
             return groups.handle(request, response);
         }

@@ -33,6 +33,7 @@ impl Sections {
         mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
         mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
+        mistakes.extend(self.delegated.mistakes(&self.not_of_a_device()));
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
@@ -45,6 +46,7 @@ impl Sections {
             ("state", &self.sessions.state),
             ("ticket-keys", &self.sessions.ticket_keys),
             ("key-log", &self.dtls.key_log),
+            ("device-state", &self.delegated.device_state),
             ("audit", &self.access.audit),
             ("bootstrap", &self.admin.bootstrap),
         ] {
@@ -63,11 +65,21 @@ impl Sections {
         mistakes
     }
 
+    /// Returns the options that are given and that a delegated device excludes.
+    fn not_of_a_device(&self) -> Vec<&'static str> {
+        let options = [
+            ("store", self.access.store.is_some()),
+            ("cert", self.clients.is_given()),
+            ("no-secure", self.addresses.no_secure),
+        ];
+        options.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
+    }
+
     /// Reads the credentials; `None` if the server needs none.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Mistake> {
         let file = &self.keys.credentials;
         // A server with public keys, or with the keys of devices, needs no others.
-        let has_others = self.clients.is_given() || self.access.store.is_some();
+        let has_others = self.clients.is_given() || self.access.store.is_some() || self.delegated.delegated.is_some();
         if self.addresses.no_secure || has_others && !file.exists() {
             return Ok(None);
         }

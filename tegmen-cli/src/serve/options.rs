@@ -37,6 +37,8 @@ pub(super) struct Sections {
     pub(super) groups: Groups,
     #[command(flatten, next_help_heading = "Delegation")]
     pub(super) delegation: Delegation,
+    #[command(flatten, next_help_heading = "Delegated")]
+    pub(super) delegated: Delegated,
     #[command(flatten, next_help_heading = "Limits")]
     pub(super) limits: Limits,
     #[command(flatten, next_help_heading = "DTLS")]
@@ -240,6 +242,25 @@ pub(super) struct Delegation {
     /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_crl: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Delegated {
+    /// Be the device of this name, whose sessions a delegation server opens: peers resume them here. The device has no certificate and
+    /// no private key. It needs --device-state and --device-scope, and at the first start --device-key.
+    #[arg(long, value_name = "NAME")]
+    pub(super) delegated: Option<String>,
+    /// The device key that `tegmen device imprint` wrote, readable by its owner only. The first start takes it into the state. Remove
+    /// the file then: it leads to the keys of all epochs.
+    #[arg(long, value_name = "FILE")]
+    pub(super) device_key: Option<PathBuf>,
+    /// Keep the epoch, its keys and the refused connections of the device in this file, which the first start makes. It is a secret.
+    #[arg(long, value_name = "FILE")]
+    pub(super) device_state: Option<PathBuf>,
+    /// A scope, as `tegmen device imprint --scope` has it: rules with a comma between them, as 'GET /temp,PUT /light'. May be repeated,
+    /// in the same order. A peer has the rights of the scope in its ticket, and no others.
+    #[arg(long, value_name = "RULES")]
+    pub(super) device_scope: Vec<String>,
 }
 
 #[derive(Args)]

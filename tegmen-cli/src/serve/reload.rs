@@ -7,7 +7,7 @@ use super::options::Sections;
 use super::settings::{Settings, Values};
 use super::store::Rows;
 use super::systemd::Sockets;
-use super::{delegation, event_sink, groups};
+use super::{delegated, delegation, event_sink, groups};
 use crate::log::{Format, Level, Log};
 use crate::output::{Failure, Output};
 use serde_json::json;
@@ -15,6 +15,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen_admin::Tls;
+use tegmen_control::delegated::DelegatedDevice;
 use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
 use tegmen_host::contexts::Contexts;
@@ -72,6 +73,7 @@ pub(super) struct Running {
     access: Option<Role>,
     groups: Option<groups::Role>,
     delegation: Option<delegation::Role>,
+    device: Option<DelegatedDevice>,
     pub(super) members: Members,
     /// The certificates of the interface for administrators, while it is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
@@ -114,10 +116,14 @@ impl Running {
         let access = sections.access.open(&log)?;
         let groups = sections.groups.open(access.as_ref(), &log)?;
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
+        let device = sections.delegated.open(&credentials, &log)?;
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
         config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);
+        if let Some(device) = &device {
+            device.configure(&mut config);
+        }
         let keys = config.trust.public_keys.clone();
         let application = application(&made, sections.limits.max_body);
         let mut builder = Server::with(config)
@@ -127,7 +133,11 @@ impl Running {
         if let Some(role) = &access {
             builder = builder.key_store(role.shared_keys());
         }
+        if let Some(device) = &device {
+            builder = builder.policy(device.policy(sections.addresses.plain));
+        }
         let roles = Roles {
+            device: device.clone(),
             access: access.as_ref().map(|role| role.application(&credentials)),
             groups: groups
                 .as_ref()
@@ -149,6 +159,7 @@ impl Running {
             access,
             groups,
             delegation,
+            device,
             members,
             admin: None,
             credentials,
@@ -185,6 +196,12 @@ impl Running {
     /// Speaks with delegated devices on the runtime, if the server delegates sessions. The task ends when the value is dropped.
     pub(super) fn delegate(&self) -> JoinSet<()> {
         self.delegation.as_ref().map(delegation::Role::start).unwrap_or_default()
+    }
+
+    /// Does the work of the delegated device on the runtime, if the server is one. The task ends when the value is dropped.
+    pub(super) fn run_device(&self) -> JoinSet<()> {
+        let start = |device| delegated::start(device, self.server.session_list(), self.application.clone());
+        self.device.as_ref().map(start).unwrap_or_default()
     }
 
     /// Returns the server of delegated sessions, if there is one.

@@ -112,6 +112,7 @@ impl AccessControl {
             }
         };
         let application = Roles {
+            device: None,
             access: Some(role.application(&credentials)),
             groups: Some(groups.application(&role, &credentials, events)),
             resources: Resources::new([]),

@@ -19,8 +19,10 @@ use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Store;
 
-/// Bytes of the longest request: a session with a ticket of 512 bytes.
-const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + 512;
+/// Bytes of the longest ticket or id that is handed over. That of another server can hold the certificate of the device.
+pub(super) const LONGEST_HANDLE: usize = 2048;
+/// Bytes of the longest request.
+const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;
 /// Epochs that begin in one conversation: one that is due, one for a list that is full, and one more.
 const MOST_EPOCHS: usize = 3;
 
@@ -266,9 +268,9 @@ impl Conversation {
     }
 
     async fn post(&self, request: &Request<'_>) -> Result<Code, Failed> {
-        let mut room = zeroize::Zeroizing::new([0; LONGEST_REQUEST]);
-        let mut payload = Writer::new(&mut *room);
-        // A handle has at most the bytes of the longest ticket.
+        let mut room = zeroize::Zeroizing::new(vec![0; LONGEST_REQUEST]);
+        let mut payload = Writer::new(&mut room);
+        // No longer handle is handed over.
         let written = request.write(&mut payload);
         debug_assert!(written.is_ok(), "the buffer is for the longest request");
         let response = self.session.post(request.resource().path(), payload.written()).await?;

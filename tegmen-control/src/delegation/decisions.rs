@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 /// Connections whose rows wait to be durable. While there are as many, no peer gets a session.
 const MOST_WAITING: usize = 4096;
 /// The suite that devices resume.
-pub(super) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
+pub(crate) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
 
 /// The reason why a peer gets no session with a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

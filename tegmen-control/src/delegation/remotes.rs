@@ -2,6 +2,7 @@
 //! the session over to the device, which resumes it there.
 
 use super::connection::{Carrier, ConnectionId};
+use super::conversation::LONGEST_HANDLE;
 use super::decisions::{Given, SUITE, hand_over};
 use super::error::DelegationError;
 use super::memory::InMemory;
@@ -46,6 +47,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let (Some(peer), Some(resumable)) = (peer, resumable) else {
             return Err(failed("it gives neither a ticket nor a session id".to_owned()));
         };
+        let len = resumable.handle.len();
+        if len > LONGEST_HANDLE {
+            return Err(failed(format!("its ticket has {len} bytes: let it give shorter ones, or session ids")));
+        }
         let handle = match resumable.is_ticket {
             true => Handle::Ticket(&resumable.handle),
             false => Handle::Id(&resumable.handle),

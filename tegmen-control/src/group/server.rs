@@ -126,7 +126,7 @@ impl KeyStore for ByToken {
         let prefix = format!("/{GROUPS}/");
         let groups = taken.rights.0.iter().filter(|right| right.path.starts_with(&prefix));
         allow.extend(groups.flat_map(|right| [format!("* {}", right.path), format!("* {}/*", right.path)]));
-        ticket.answer(Some(StoredKey { key: taken.key.clone(), previous: None, allow: Some(allow) }));
+        ticket.answer(Some(StoredKey { name: None, key: taken.key.clone(), previous: None, allow: Some(allow) }));
     }
 }
 

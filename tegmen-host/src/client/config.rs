@@ -1,8 +1,9 @@
 //! The settings of a client, in groups.
 
-use super::{ClientKey, Tap};
+use super::{ClientKey, ResumableSession, Tap};
 use crate::public_keys::PublicKeys;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::{Config, Suites};
 
@@ -127,6 +128,9 @@ pub struct ClientState {
     /// True to keep in memory the means to resume each new session, for an end that hands the session over: see
     /// [`Session::take_resumable`](super::Session::take_resumable).
     pub hand_over: bool,
+    /// A session that another end opened and handed over: the client resumes it, and needs no keys. Its principal is that of the server
+    /// in requests to the client. If the server does not resume the session, the client opens none.
+    pub handed_over: Option<Arc<ResumableSession>>,
 }
 
 /// The conduct of a client whose server ends a session, or is silent.

@@ -161,7 +161,8 @@ impl Stored {
     /// Opens what the settings of a session with `remote` name.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr, scheme: Scheme) -> Result<Self, ClientError> {
         let secure = scheme == Scheme::Coaps;
-        if secure && config.trust.key.is_none() && config.trust.public_keys.is_none() {
+        let has_keys = config.trust.key.is_some() || config.trust.public_keys.is_some();
+        if secure && !has_keys && config.state.handed_over.is_none() {
             return Err(ClientError::NoKey);
         }
         let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;

@@ -1,7 +1,8 @@
 //! The session of a client: its handshake, and another handshake if the server does not know the session any more.
 
 use super::connection::Connection;
-use super::resumption::{self, Offer};
+use super::resumable::Offer;
+use super::resumption;
 use super::serving::MayServe;
 use super::{ClientConfig, ClientError, Request, Response, Role, Session, Table, transfer};
 use crate::clock;
@@ -132,6 +133,9 @@ impl Session {
     /// Begins a session, with a resumed handshake if there is something to resume. Where the server ends that or does not
     /// answer it, a full handshake follows.
     pub(super) async fn establish(&self, timeout: Duration) -> Result<(), ClientError> {
+        if let Some(handed_over) = &self.config().state.handed_over {
+            return self.resume_only(&handed_over.offer(), timeout).await;
+        }
         let offer = self.with(|connection| {
             let principal = connection.entry.principal;
             connection.entry.resumption.as_ref()?.offer(principal)
@@ -156,6 +160,18 @@ impl Session {
         }
         self.with(|connection| connection.hello(None, timeout))?;
         self.handshake(timeout).await
+    }
+
+    /// Resumes a session that was handed over. Ends a session that is another one.
+    async fn resume_only(&self, offer: &Offer, timeout: Duration) -> Result<(), ClientError> {
+        self.with(|connection| connection.hello(Some(offer), timeout))?;
+        self.handshake(timeout).await?;
+        if self.is_resumed() {
+            return Ok(());
+        }
+        self.with(|connection| connection.close());
+        let detail = "the server did not resume the session that was handed over".to_owned();
+        Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
     /// True if the session is over, or another one than the one with the number `since` is there.

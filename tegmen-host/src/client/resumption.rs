@@ -5,6 +5,7 @@
 //! server says, but never longer than the client trusted the server's certificate when the session began. It is valid
 //! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
 
+use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
 use crate::digest::sha256;
 use crate::hex::{from_hex, to_hex};
@@ -15,7 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::dtls::{CipherSuite, Handle, Keys as _, MASTER_LEN, Resumable, Resumption, SessionState};
+use tegmen::dtls::{CipherSuite, Keys as _, MASTER_LEN, Resumption, SessionState};
 use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -28,34 +29,6 @@ impl Resumption for AcceptsTickets {
         self.0
     }
 }
-
-/// The means to resume a session that a handshake of this client began.
-#[derive(Debug)]
-pub struct ResumableSession {
-    /// The session with its master secret.
-    pub session: SessionState,
-    /// True for a ticket (RFC 5077), false for a session id.
-    pub is_ticket: bool,
-    /// The ticket or the id.
-    pub handle: Vec<u8>,
-    /// The time for which the server means to take it, in seconds; 0 if it is unknown.
-    pub lifetime: u32,
-}
-
-impl ResumableSession {
-    /// `None` for a session that is resumed as before.
-    pub(super) fn of(resumable: Resumable<'_>) -> Option<Self> {
-        let Resumable::With { session, handle, lifetime } = resumable else { return None };
-        let (is_ticket, bytes) = match handle {
-            Handle::Ticket(bytes) => (true, bytes),
-            Handle::Id(bytes) => (false, bytes),
-        };
-        Some(Self { session, is_ticket, handle: bytes.to_vec(), lifetime })
-    }
-}
-
-/// A session that is offered to be resumed, whether by a ticket, and the ticket or id.
-pub(super) type Offer = (SessionState, bool, Vec<u8>);
 
 /// The file of one server.
 pub(super) struct ResumptionStore {

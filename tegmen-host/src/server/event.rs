@@ -348,7 +348,8 @@ const fn why_refused(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HANDSHAKE_FAILURE => {
             "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and \
-             whether the client has a pre-shared key where certificates are served, or the reverse"
+             whether the client has a pre-shared key where certificates are served, or the reverse; a delegated device also \
+             refuses sessions that were revoked or have ended so"
         }
         AlertDescription::UNSUPPORTED_CERTIFICATE => {
             "the client takes or shows another type of certificate: give both sides certificates, or both raw public keys"

@@ -49,6 +49,16 @@ impl Router {
         Self { routes: Arc::default(), options: USUAL_OPTIONS }
     }
 
+    /// Returns a router that passes each request to an application. It does not call
+    /// [`Application::every_second`], and takes bodies of several blocks only when they are complete.
+    pub fn of(application: impl Application + Sync) -> Self {
+        let methods = [Code::GET, Code::POST, Code::PUT, Code::DELETE, Code::FETCH, Code::PATCH, Code::IPATCH];
+        methods.into_iter().fold(Self::new(), |router, method| {
+            let application = application.clone();
+            router.on(method, "/*", move |request, response| application.clone().handle(request, response))
+        })
+    }
+
     /// Adds the handler of a method at a path; it replaces an earlier one.
     pub fn on(
         mut self,

@@ -1,7 +1,7 @@
 //! The sessions of a server, for its operator.
 
 use std::net::SocketAddr;
-use tegmen::identity::PeerId;
+use tegmen::identity::{PeerId, Principal};
 
 /// Names a session of a server. The id of a session that has ended names no other one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,4 +20,7 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The identity of the client; empty if it has none.
     pub identity: String,
+    /// The number that identifies requests of the client: see
+    /// [`Credentials::delegated`](crate::credentials::Credentials::delegated), for example.
+    pub principal: Principal,
 }

@@ -4,6 +4,9 @@ use zeroize::Zeroizing;
 
 /// A key that a [`KeyStore`] found.
 pub struct StoredKey {
+    /// The name by which requests of the owner are known, in place of the PSK identity: for an owner with another identity in each
+    /// session, which all of them together are one owner.
+    pub name: Option<String>,
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
     /// The key before it, with which the owner is still accepted while the key is replaced.

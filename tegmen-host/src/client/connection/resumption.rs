@@ -2,7 +2,8 @@
 
 use super::Connection;
 use crate::client::ClientError;
-use crate::client::resumption::{ResumableSession, StoredSession, seconds, since_1970};
+use crate::client::resumable::ResumableSession;
+use crate::client::resumption::{StoredSession, seconds, since_1970};
 use crate::exporter::export;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;

@@ -83,8 +83,8 @@ fn an_event_of_a_peer_reads_the_same_as_text_and_as_json() {
     check(
         Event::HelloRefused { remote: four(), alert: AlertDescription::HANDSHAKE_FAILURE },
         Severity::Warning,
-        "192.0.2.7:40000: ClientHello refused (handshake_failure): the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and whether the client has a pre-shared key where certificates are served, or the reverse",
-        json!({ "event": "hello_refused", "alert": "handshake_failure", "reason": "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and whether the client has a pre-shared key where certificates are served, or the reverse", "remote": "192.0.2.7:40000" }),
+        "192.0.2.7:40000: ClientHello refused (handshake_failure): the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and whether the client has a pre-shared key where certificates are served, or the reverse; a delegated device also refuses sessions that were revoked or have ended so",
+        json!({ "event": "hello_refused", "alert": "handshake_failure", "reason": "the client offers no cipher suite of this server, or lacks what the suite needs; compare --suites of both, and whether the client has a pre-shared key where certificates are served, or the reverse; a delegated device also refuses sessions that were revoked or have ended so", "remote": "192.0.2.7:40000" }),
     );
     check(
         Event::HelloRefused { remote: six(), alert: AlertDescription(99) },

@@ -23,7 +23,8 @@ impl<A: Application> Shard<A> {
             }
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
-                    let principal = self.coap_server.credentials.learn_stored(&identity, found.allow.as_deref());
+                    let name = found.name.as_deref().unwrap_or(&identity);
+                    let principal = self.coap_server.credentials.learn_stored(name, found.allow.as_deref());
                     let previous = found.previous.map(|key| IdentityKey { key, principal });
                     IdentityKeys { current: IdentityKey { key: found.key, principal }, previous }
                 });

@@ -87,7 +87,7 @@ impl<A: Application> Shard<A> {
     /// Describes the session of a peer.
     fn session(&self, peer: PeerId, path: &Path, principal: Principal) -> Session {
         let identity = self.coap_server.credentials.name_of(principal).unwrap_or_default();
-        Session { id: SessionId { shard: self.number, peer }, remote: path.remote.into(), identity }
+        Session { id: SessionId { shard: self.number, peer }, remote: path.remote.into(), identity, principal }
     }
 
     /// Passes on keying material of a session that was established just now.

@@ -1,0 +1,328 @@
+//! A delegated device as a process of `tegmen serve`, its delegation server as another one, and OpenSSL at both.
+#![cfg(target_os = "linux")]
+
+#[path = "works/commands.rs"]
+mod commands;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/process.rs"]
+mod process;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use commands::{ALL, OPTIONS, Operator};
+use operator::secret;
+use process::wait;
+use server_files::write_keys;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use works::{Scene, Server};
+
+const POLICY: &str = r#"[[rule]]
+subject = ["CN=reader", "CN=hub"]
+publisher = "lamp.example"
+allow = "read /temp"
+
+[[rule]]
+subject = "CN=writer"
+publisher = "lamp.example"
+allow = ["read /temp", "write /light"]
+"#;
+
+/// The only suite of devices, which OpenSSL has at a lower security level.
+const CIPHER: &str = "ECDHE-ECDSA-AES128-CCM8:@SECLEVEL=0";
+/// Seconds within which OpenSSL ends by itself.
+const PATIENCE: &str = "60";
+
+/// A request without a token: GET /temp.
+const GET_TEMP: &[u8] = b"\x40\x01\x00\x07\xb4temp";
+/// PUT /light, with the content 1.
+const PUT_LIGHT: &[u8] = b"\x40\x03\x00\x09\xb5light\xff1";
+
+/// The files of all parties, and the delegation server.
+struct World {
+    scene: Scene,
+    server: Server,
+    /// The address of the device.
+    at: SocketAddr,
+}
+
+fn tegmen(scene: &Scene, arguments: &str) {
+    let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let made = tegmen.args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
+    assert!(made.status.success(), "{arguments}: {made:?}");
+}
+
+/// An address that is free now.
+fn free() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl World {
+    /// A delegation server that imprinted a device, which does not run.
+    fn new(name: &str) -> Self {
+        let scene = Scene::new(name);
+        write_keys(&scene.0);
+        std::fs::write(scene.0.join("policy.toml"), POLICY).unwrap();
+        tegmen(&scene, "ca init ca");
+        tegmen(&scene, "ca issue ca --name server --dns server.example --server");
+        tegmen(&scene, "ca issue ca --name reader --client");
+        tegmen(&scene, "ca issue ca --name writer --client");
+        let options = OPTIONS.split(' ').chain(
+            "--policy policy.toml --cert ca/server.pem --cert-key ca/server.key --client-ca ca/ca.pem --delegation-ca ca \
+             --delegation-trust ca/ca.pem"
+                .split_ascii_whitespace(),
+        );
+        let server = Server::start(&scene.0, &options.collect::<Vec<_>>(), 2);
+        let world = Self { scene, server, at: free() };
+        let operator = world.operator();
+        operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+        let mut imprint = operator.command("device imprint lamp.example --output lamp.key");
+        let scopes = ["--scope", "GET /temp,PUT /light", "--scope", "GET /temp"];
+        imprint.args(["--address", &world.at.to_string()]).args(scopes).env("TEGMEN_KEY_FILE", "root.key");
+        let imprinted = imprint.output().unwrap();
+        assert!(imprinted.status.success(), "{imprinted:?}");
+        world
+    }
+
+    fn operator(&self) -> Operator<'_> {
+        Operator { dir: &self.scene.0, server: format!("https://localhost:{}", self.server.addresses[1].port()) }
+    }
+
+    fn succeeds(&self, arguments: &str) -> String {
+        self.operator().succeeds("root.key", arguments)
+    }
+
+    /// Writes the configuration of the device.
+    fn configure(&self, more: &str) {
+        let (ip, port) = (self.at.ip(), self.at.port());
+        let config = format!(
+            "[addresses]\nlisten = [\"{ip}\"]\nport = {port}\n\n[resources]\nvalue = [\"/temp=21.5\", \"/light=0\"]\n\n\
+             [delegated]\ndelegated = \"lamp.example\"\ndevice-key = \"lamp.key\"\ndevice-state = \"lamp.state\"\n\
+             device-scope = [\"GET /temp,PUT /light\", \"GET /temp\"]\n{more}"
+        );
+        std::fs::write(self.scene.0.join("lamp.toml"), config).unwrap();
+    }
+
+    /// Starts the device.
+    fn device(&self) -> Server {
+        self.configure("");
+        let mut device = Server::spawn(&self.scene.0, &["serve", "--config", "lamp.toml"], 1);
+        assert_eq!(device.addresses, [self.at]);
+        assert!(device.process.try_wait().unwrap().is_none());
+        device
+    }
+
+    /// Waits until the device is in this epoch, and knows what was revoked.
+    fn until_settled(&self, epoch: u16) {
+        wait("epoch", || {
+            let shown = self.succeeds("delegation show lamp.example --json");
+            let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            let is_settled = shown["epoch"] == epoch && shown["unacknowledged"] == 0 && shown["heard"].is_u64();
+            is_settled.then_some(())
+        });
+    }
+
+    /// OpenSSL sends a request, and ends when it received this text, or when its session has ended. Returns its output.
+    fn openssl(&self, at: SocketAddr, peer: &str, request: &[u8], expected: &str, more: &[&str]) -> String {
+        let (cert, key) = (format!("ca/{peer}.pem"), format!("ca/{peer}.key"));
+        let mut openssl = Command::new("timeout");
+        openssl.current_dir(&self.scene.0).args([PATIENCE, "openssl", "s_client", "-dtls1_2", "-nocommands"]);
+        openssl.args(["-cipher", CIPHER, "-connect", &at.to_string(), "-CAfile", "ca/ca.pem", "-verify_return_error"]);
+        openssl.args(["-servername", "lamp.example", "-verify_hostname", "lamp.example"]);
+        openssl.args(["-cert", &cert, "-key", &key]).args(more);
+        openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = openssl.spawn().unwrap();
+        // The client sends it once the handshake is over. It may have ended before.
+        let mut stdin = client.stdin.take().unwrap();
+        let _ = stdin.write_all(request);
+        let mut stdout = client.stdout.take().unwrap();
+        let (mut text, mut part) = (String::new(), [0; 4096]);
+        while !text.contains(expected) {
+            match stdout.read(&mut part).unwrap() {
+                0 => break,
+                len => text += &String::from_utf8_lossy(&part[..len]),
+            }
+        }
+        end(client);
+        text
+    }
+
+    /// A peer opens a session at the server in the name of the device. Its ticket is in PEER.session.
+    fn authenticate(&self, peer: &str) {
+        let file = format!("{peer}.session");
+        let is_given = || {
+            let text =
+                self.openssl(self.server.addresses[0], peer, b"", "Extended master secret", &["-sess_out", &file]);
+            (text.contains("New, ") && self.scene.0.join(&file).exists()).then_some(())
+        };
+        wait("a ticket", is_given);
+    }
+
+    /// The peer resumes the session at the device, and its request has this response.
+    fn resumes(&self, peer: &str, request: &[u8], response: &str) {
+        let file = format!("{peer}.session");
+        let text = self.openssl(self.at, peer, request, response, &["-sess_in", &file]);
+        assert!(text.contains("Reused, ") && text.contains(response), "{text}");
+    }
+
+    /// The device neither resumes the session of the peer nor opens another one.
+    fn is_refused(&self, peer: &str) {
+        let file = format!("{peer}.session");
+        let text = self.openssl(self.at, peer, GET_TEMP, "21.5", &["-sess_in", &file]);
+        assert!(!text.contains("Reused, ") && !text.contains("21.5"), "{text}");
+    }
+
+    /// The connection of a peer, as EPOCH-NUMBER.
+    fn connection_of(&self, peer: &str) -> String {
+        let list = self.succeeds("delegation list lamp.example");
+        let line = list.lines().find(|line| line.contains(peer)).unwrap_or_else(|| panic!("{list}"));
+        line.split([' ', ':']).next().unwrap().to_owned()
+    }
+}
+
+fn end(mut child: Child) {
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+/// The heads of responses: 2.05, 2.04 and 4.03 acknowledge the message.
+const CHANGED: &str = "\u{0}\t";
+
+#[test]
+fn openssl_resumes_at_the_device_until_it_is_revoked_also_after_a_restart() {
+    let world = World::new("device-openssl");
+    let mut device = world.device();
+    world.until_settled(1);
+    world.authenticate("reader");
+    world.authenticate("writer");
+    world.resumes("reader", GET_TEMP, "21.5");
+    world.resumes("writer", PUT_LIGHT, CHANGED);
+    // A scope without PUT.
+    world.resumes("reader", PUT_LIGHT, CHANGED);
+    let said = wait_for(&mut device, "/light");
+    assert!(said.contains("2.04"), "{said}");
+    let said = wait_for(&mut device, "/light");
+    assert!(said.contains("4.03"), "{said}");
+    let number = world.connection_of("reader");
+    world.succeeds(&format!("delegation revoke lamp.example {number}"));
+    world.until_settled(1);
+    world.is_refused("reader");
+    world.resumes("writer", GET_TEMP, "21.5");
+    // SIGKILL, and the same state.
+    drop(device);
+    let device = world.device();
+    world.is_refused("reader");
+    world.resumes("writer", GET_TEMP, "21.5");
+    world.succeeds("delegation reset lamp.example");
+    world.until_settled(2);
+    world.is_refused("writer");
+    drop(device);
+    let _device = world.device();
+    world.is_refused("writer");
+    // The peer gets another ticket at the server, without another authentication.
+    let text = world.openssl(
+        world.server.addresses[0],
+        "writer",
+        b"",
+        "Extended master secret",
+        &["-sess_in", "writer.session", "-sess_out", "writer.session"],
+    );
+    assert!(text.contains("Reused, "), "{text}");
+    world.resumes("writer", GET_TEMP, "21.5");
+}
+
+#[test]
+fn a_device_that_cannot_start_names_the_cause_and_the_next_step() {
+    let scene = Scene::new("device-mistakes");
+    secret(&scene.0, "lamp.key", &"1".repeat(64));
+    secret(&scene.0, "other.key", &"2".repeat(64));
+    secret(&scene.0, "short.key", "12");
+    std::fs::write(scene.0.join("open.key"), "1".repeat(64)).unwrap();
+    let options = |name: &str, key: &str, more: &str| {
+        let ports = "serve --listen 127.0.0.1 --port 0 --value /temp=21.5";
+        let state = "--device-state lamp.state --device-scope";
+        let mut options: Vec<String> =
+            format!("{ports} --delegated {name} --device-key {key} {state}").split(' ').map(str::to_owned).collect();
+        options.push("GET /temp".to_owned());
+        options.extend(more.split_ascii_whitespace().map(str::to_owned));
+        options
+    };
+    let fails = |options: &[String], words: &str| {
+        let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+        let output = tegmen.args(options).current_dir(&scene.0).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(words), "{options:?}: {text}");
+    };
+    let bare = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    fails(&bare("serve --value /temp=1 --delegated lamp.example"), "--delegated: it needs --device-state");
+    fails(&bare("serve --value /temp=1 --device-key lamp.key"), "--device-key: it needs --delegated");
+    let no_key = bare("serve --value /temp=1 --delegated lamp.example --device-state lamp.state --device-scope /temp");
+    fails(&no_key, "the file that `tegmen device imprint` wrote");
+    fails(&no_key, "--device-scope: /temp is no rule");
+    fails(&options("lamp.example", "open.key", ""), "chmod 600 open.key");
+    fails(&options("lamp.example", "short.key", ""), "a device key has 64 hexadecimal digits");
+    fails(
+        &options("lamp.example", "lamp.key", "--store access.db"),
+        "a delegated device has no certificate and no role",
+    );
+    assert!(!scene.0.join("lamp.state").exists());
+    let start = options("lamp.example", "lamp.key", "");
+    let device = Server::spawn(&scene.0, &start.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    fails(&start, "lamp.state is in use by another process");
+    drop(device);
+    fails(
+        &options("door.example", "lamp.key", ""),
+        "the state of the device lamp.example, and this one is door.example",
+    );
+    fails(&options("lamp.example", "other.key", ""), "came from another device key");
+}
+
+/// Reads up to this text. It panics if the output ends before.
+fn read_to(output: &mut impl std::io::Read, expected: &str) -> String {
+    let (mut text, mut part) = (String::new(), [0; 4096]);
+    while !text.contains(expected) {
+        let len = output.read(&mut part).unwrap();
+        assert!(len > 0, "{text}");
+        text += &String::from_utf8_lossy(&part[..len]);
+    }
+    text
+}
+
+#[test]
+fn the_device_resumes_at_an_openssl_server_and_answers_its_requests() {
+    let world = World::new("device-hub");
+    let mut device = world.device();
+    world.until_settled(1);
+    tegmen(&world.scene, "ca issue ca --name hub --dns hub.example --server");
+    let at = free();
+    let mut hub = Command::new("timeout");
+    hub.current_dir(&world.scene.0).args([PATIENCE, "openssl", "s_server", "-dtls1_2", "-cipher", CIPHER]);
+    hub.args(["-accept", &at.to_string(), "-cert", "ca/hub.pem", "-key", "ca/hub.key", "-CAfile", "ca/ca.pem"]);
+    hub.args(["-Verify", "2", "-verify_return_error"]);
+    let mut hub = hub.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut to_hub, mut from_hub) = (hub.stdin.take().unwrap(), hub.stdout.take().unwrap());
+    read_to(&mut from_hub, "ACCEPT");
+    // The first numbers of the epoch may not be there yet, and OpenSSL may not listen.
+    let connect = format!("delegation connect lamp.example {at} --server-name hub.example");
+    wait("session", || (world.operator().run("root.key", &connect).0 == 0).then_some(()));
+    let said = read_to(&mut from_hub, "Reused session-id");
+    assert!(said.contains("CN = lamp.example"), "{said}");
+    to_hub.write_all(GET_TEMP).unwrap();
+    to_hub.flush().unwrap();
+    read_to(&mut from_hub, "21.5");
+    let number = world.connection_of("CN=hub");
+    world.succeeds(&format!("delegation revoke lamp.example {number}"));
+    wait_for(&mut device, "has ended");
+    end(hub);
+}
+
+fn wait_for(device: &mut Server, text: &str) -> String {
+    device.lines.by_ref().map(|line| line.unwrap()).find(|line| line.contains(text)).unwrap()
+}

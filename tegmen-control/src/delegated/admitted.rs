@@ -1,0 +1,70 @@
+//! The connections that resumed a session in this epoch, and have not ended.
+
+use std::collections::HashMap;
+use tegmen_delegation::Connection;
+
+/// The connections by the numbers that requests of their peers have. Such a number is never used again, also not in another epoch.
+#[derive(Default, Debug)]
+pub(super) struct AdmittedConnections {
+    next: u32,
+    by_id: HashMap<u32, Admitted>,
+    by_number: HashMap<u32, u32>,
+    /// True if connections ended that may have a session.
+    has_ended: bool,
+}
+
+/// A connection whose peer has the rights of a scope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Admitted {
+    pub(super) connection: Connection,
+    /// The end in seconds since 1970.
+    pub(super) expires: u32,
+}
+
+impl AdmittedConnections {
+    /// Adds a connection, and returns its number.
+    pub(super) fn admit(&mut self, admitted: Admitted) -> u32 {
+        let Self { next, by_id, by_number, .. } = self;
+        let id = *by_number.entry(admitted.connection.number).or_insert_with(|| {
+            *next = next.wrapping_add(1);
+            *next
+        });
+        by_id.insert(id, admitted);
+        id
+    }
+
+    /// Returns the connection with this number, if it has not ended.
+    pub(super) fn get(&self, id: u32) -> Option<Admitted> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Ends a connection.
+    pub(super) fn end(&mut self, number: u32) {
+        if let Some(id) = self.by_number.remove(&number) {
+            self.by_id.remove(&id);
+            self.has_ended = true;
+        }
+    }
+
+    /// Ends all connections.
+    pub(super) fn end_all(&mut self) {
+        self.has_ended |= !self.by_id.is_empty();
+        self.by_id.clear();
+        self.by_number.clear();
+    }
+
+    /// Ends the connections whose time is over.
+    pub(super) fn end_expired(&mut self, time: u32) {
+        let expired = self.by_id.values().filter(|admitted| admitted.expires <= time);
+        let numbers: Vec<u32> = expired.map(|admitted| admitted.connection.number).collect();
+        numbers.into_iter().for_each(|number| self.end(number));
+    }
+
+    /// True once, if connections ended since the last call.
+    pub(super) const fn take_ended(&mut self) -> bool {
+        std::mem::replace(&mut self.has_ended, false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,400 @@
+//! The device: its answers to handshakes, to requests of its server, and to the question of rights.
+
+use super::admitted::{Admitted, AdmittedConnections};
+use super::error::DeviceError;
+use super::scopes::Scopes;
+use super::state_file::StateFile;
+use crate::delegation::ConnectionId;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::buf::Writer;
+use tegmen::coap::{Code, Policy, Response};
+use tegmen::dtls::SessionState;
+use tegmen::identity::{Identity, Principal, Protection};
+use tegmen_base::time::Instant;
+use tegmen_delegation::{
+    Connection, Device, DeviceKey, Due, EXPORTER, Go, Refused, Resource, Resources, Status, Ticket,
+};
+use tegmen_host::clock;
+use tegmen_host::credentials::{Credentials, FilePolicy, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::delegate::{Delegate, Delegated};
+use tegmen_host::exporter::Exported;
+use tegmen_host::provider::HostCrypto;
+use tegmen_host::public_keys::PublicKeys;
+use tegmen_host::request_uri::Path;
+use tegmen_host::server::{Exporter, Request, ServerConfig, Session, SessionId};
+use tegmen_store::clock::now_millis;
+use tokio::sync::Notify;
+use zeroize::Zeroizing;
+
+/// Places of the list of refused connections.
+pub(super) const REFUSED: usize = 1024;
+/// Places for sessions that the server handed over.
+const SESSIONS: usize = 64;
+/// Bytes of the longest ticket of another server that the device keeps.
+const HANDLE: usize = 1024;
+/// The number of the device itself, whatever name a client asks for.
+const ITSELF: u32 = 1;
+/// The name by which the server of the device is known.
+const SERVER_NAME: &str = "delegation server";
+
+/// The settings of a device.
+#[derive(Debug)]
+pub struct DeviceSettings {
+    /// The name of the device, by which its server knows it.
+    pub name: String,
+    /// The device key that the operator brought. The first start needs it, and a later one compares it with the state.
+    pub key: Option<DeviceKey>,
+    /// The file of the durable state, which the first start makes. It holds secrets.
+    pub state: PathBuf,
+    /// The scopes, in the order in which the server has them.
+    pub scopes: Scopes,
+}
+
+/// A device. Clones are the same device.
+///
+/// [`Self::configure`] makes a server its endpoint, [`Self::policy`] is the policy of that server, [`Self::handle`] answers requests to
+/// the paths that [`Self::has`] names, and [`Self::run`] does the work behind the requests.
+#[derive(Clone)]
+pub struct DelegatedDevice(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    name: String,
+    scopes: Scopes,
+    pub(super) credentials: Credentials,
+    /// The principal of the server.
+    server: Principal,
+    state: Mutex<State>,
+    /// There is work behind a request.
+    pub(super) work: Notify,
+}
+
+type OnHost = Device<StateFile, REFUSED, SESSIONS, HANDLE>;
+
+/// The changing parts of a device.
+pub(super) struct State {
+    pub(super) device: RefCell<OnHost>,
+    crypto: HostCrypto,
+    pub(super) admitted: AdmittedConnections,
+    /// The last session with the server, and its keying material.
+    pub(super) server: Option<(SessionId, Option<Exported>)>,
+    /// True if there may be sessions to close.
+    pub(super) has_ended: bool,
+    /// The sessions that the device is to open.
+    pub(super) to_open: Vec<Go>,
+    /// The operator knows already that the server means another device or another epoch.
+    is_reported: bool,
+    /// The time from which the operator learns of a session that is refused.
+    next_report: Instant,
+}
+
+impl State {
+    fn admit(&mut self, connection: Connection, expires: u32) -> (u32, ConnectionId) {
+        let id = self.admitted.admit(Admitted { connection, expires });
+        (id, ConnectionId { epoch: self.device.borrow().epoch(), number: connection.number })
+    }
+
+    /// Admits the peer of a session, and returns it under the number of its connection here.
+    fn delegated(&mut self, session: SessionState, expires: u32) -> Option<(SessionState, String)> {
+        let (id, connection) = self.admit(Connection::of(session.principal)?, expires);
+        Some((SessionState { principal: Principal(id), ..session }, format!("connection {connection}")))
+    }
+
+    /// Writes to the log why a session is refused, at most once a second: a peer can come as often as it likes.
+    fn report(&mut self, reason: Refused) {
+        let now = clock::now();
+        if now >= self.next_report {
+            self.next_report = now.after_millis(1000);
+            tracing::info!("delegation: the ticket of a peer is refused: {}", why(reason));
+        }
+    }
+
+    /// Takes a session that the device is to open, under the principal of its peer.
+    pub(super) fn take_to_open(&mut self, number: u32) -> Option<ToOpen> {
+        let now = clock::now();
+        let (session, handle) = {
+            let device = &mut *self.device.borrow_mut();
+            let (session, handle) = device.to_open(now, number)?;
+            (session, Handed::of(handle))
+        };
+        let expires = self.device.borrow().expires(number)?;
+        let (session, peer) = self.delegated(session, expires)?;
+        Some(ToOpen { session, handle, peer })
+    }
+}
+
+/// A session that the device opens. Its principal is the number of the connection here.
+pub(super) struct ToOpen {
+    pub(super) session: SessionState,
+    pub(super) handle: Handed,
+    /// The name of the peer.
+    pub(super) peer: String,
+}
+
+/// A ticket or an id.
+pub(super) struct Handed {
+    pub(super) is_ticket: bool,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Handed {
+    fn of(handle: tegmen::dtls::Handle<'_>) -> Self {
+        match handle {
+            tegmen::dtls::Handle::Ticket(bytes) => Self { is_ticket: true, bytes: bytes.to_vec() },
+            tegmen::dtls::Handle::Id(bytes) => Self { is_ticket: false, bytes: bytes.to_vec() },
+        }
+    }
+}
+
+/// The reason in words, for the operator. The peer gets the same alert for each.
+const fn why(reason: Refused) -> &'static str {
+    match reason {
+        Refused::Unknown => "it is not authentic, or of another device",
+        Refused::Epoch => {
+            "it is of another epoch; the peer gets another ticket when it returns to the delegation server"
+        }
+        Refused::Revoked => "the delegation server revoked the connection",
+        Refused::Expired => "the delegation has ended; the peer authenticates itself at the delegation server again",
+        Refused::Early => "it is from the future: correct the clock of this system or of the delegation server",
+        Refused::NoTime => "the device does not know the time yet",
+    }
+}
+
+fn seconds() -> u32 {
+    u32::try_from(now_millis() / 1000).unwrap_or(u32::MAX)
+}
+
+impl DelegatedDevice {
+    /// Opens a device, or makes its state at the first start. `credentials` are those of its server.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn open(settings: DeviceSettings, credentials: Credentials) -> Result<Self, DeviceError> {
+        let DeviceSettings { name, key, state: file, scopes } = settings;
+        let device = Device::load(StateFile::open(&file, &name, key.as_ref())?);
+        let mut device = device.map_err(|_| DeviceError::TooManyRefused(file.display().to_string()))?;
+        device.set_time(clock::now(), seconds());
+        let state = State {
+            device: RefCell::new(device),
+            crypto: HostCrypto::from_os().map_err(DeviceError::System)?,
+            admitted: AdmittedConnections::default(),
+            server: None,
+            has_ended: false,
+            to_open: Vec::new(),
+            is_reported: false,
+            next_report: Instant::AT_ONCE,
+        };
+        let server = credentials.learn_stored(SERVER_NAME, Some(&[]));
+        let (state, work) = (Mutex::new(state), Notify::new());
+        Ok(Self(Arc::new(Inner { name, scopes, credentials, server, state, work })))
+    }
+
+    /// The state of the device, as its server learns it.
+    pub fn status(&self) -> Status {
+        self.state().device.borrow().status()
+    }
+
+    /// Makes a server the endpoint of the device: its handshakes ask the device for sessions, and for the key of the server of the
+    /// device. The server has the credentials of the device.
+    pub fn configure(&self, config: &mut ServerConfig) {
+        config.delegate = Some(Arc::new(self.clone()));
+        config.trust.key_store = Some(Arc::new(self.clone()));
+        let device = self.clone();
+        let take = move |session: &Session, exported| match device.connection_of(session.principal) {
+            Some(id) => device.begin_connection(id),
+            None if device.is_server_principal(session.principal) => device.begin_session(session.id, exported),
+            None => {}
+        };
+        config.exporter = Some(Exporter { label: EXPORTER, take: Arc::new(take) });
+    }
+
+    /// Returns the policy: a delegated peer has the rights of its scope, the server of the device those on the resources of the device,
+    /// and any other peer those of the credentials. Requests over plain CoAP are allowed if `plain_allowed` is true.
+    pub fn policy(&self, plain_allowed: bool) -> impl Policy + Send + Sync + 'static {
+        let others = FilePolicy { credentials: self.0.credentials.clone(), plain_allowed };
+        ScopePolicy { device: self.clone(), others }
+    }
+
+    /// True if the device has this path, without a slash in front.
+    pub fn has(&self, path: &str) -> bool {
+        resource(path).is_some()
+    }
+
+    /// Answers a request of the server of the device.
+    ///
+    /// # Errors
+    /// The code of an error response, as for each other sender.
+    pub fn handle(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let resource = resource(request.path()).ok_or(Code::NOT_FOUND)?;
+        if !self.is_server(request.identity()) {
+            return Err(Code::FORBIDDEN);
+        }
+        let (answered, due) = {
+            let state = &mut *self.state();
+            let State { device, server, .. } = state;
+            let exported = server.as_mut().and_then(|(_, exported)| exported.take());
+            let mut resources = Resources { device, exported, now: clock::now(), due: None };
+            let answered = resources.answer::<HostCrypto>(resource, request.message(), response);
+            let Resources { exported, due, .. } = resources;
+            if let Some((_, place)) = server {
+                *place = exported;
+            }
+            if answered == Err(Code::INTERNAL_SERVER_ERROR)
+                && let Some(problem) = device.borrow().memory().problem()
+            {
+                request.because(format!("the state of the device is not kept: {problem}"));
+            }
+            state.is_reported = false;
+            match due {
+                Some(Due::Close(number)) => state.admitted.end(number),
+                Some(Due::CloseAll) => state.admitted.end_all(),
+                Some(Due::Open(go)) => state.to_open.push(go),
+                None => {}
+            }
+            (answered, due)
+        };
+        match due {
+            Some(Due::Close(number)) => tracing::info!("delegation: the server revoked the connection {number}"),
+            Some(Due::CloseAll) => tracing::info!("delegation: epoch {} begins", self.status().epoch),
+            Some(Due::Open(_)) | None => {}
+        }
+        self.0.work.notify_one();
+        answered
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the principal is that of the server of the device.
+    pub(super) fn is_server_principal(&self, principal: Principal) -> bool {
+        principal == self.0.server
+    }
+
+    /// Returns the connection of a principal; `None` for one that is not of a delegated peer. It may have ended.
+    pub(super) fn connection_of(&self, principal: Principal) -> Option<u32> {
+        self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
+    }
+
+    /// Returns the principal of requests of a delegated peer.
+    pub(super) fn principal_of(&self, peer: &str, id: Principal) -> Principal {
+        self.0.credentials.delegated_as(peer, ITSELF, id.0)
+    }
+
+    fn is_server(&self, identity: &Identity) -> bool {
+        identity.protection == Protection::Dtls && self.is_server_principal(identity.principal)
+    }
+
+    /// The session of a connection is established, which may have ended since its ClientHello.
+    fn begin_connection(&self, id: u32) {
+        let state = &mut *self.state();
+        if state.admitted.get(id).is_none() {
+            state.has_ended = true;
+            self.0.work.notify_one();
+        }
+    }
+
+    /// A session with the server of the device is established.
+    fn begin_session(&self, id: SessionId, exported: Exported) {
+        let state = &mut *self.state();
+        state.has_ended |= state.server.replace((id, Some(exported))).is_some();
+        self.0.work.notify_one();
+    }
+
+    /// Returns the rights of a delegated peer on a request.
+    fn allows(&self, id: u32, request: &tegmen::coap::Request<'_>) -> bool {
+        let admitted = {
+            let state = &mut *self.state();
+            let time = state.device.borrow().time(clock::now());
+            state.admitted.get(id).filter(|admitted| time.is_some_and(|time| time < admitted.expires))
+        };
+        let Some(admitted) = admitted else { return false };
+        Path::of(&request.message)
+            .is_ok_and(|path| self.0.scopes.allows(admitted.connection.scope, request.message.code(), path.bytes()))
+    }
+
+    /// Returns the key of a session with the server under this PSK identity: name, epoch and random digits. A session for another name
+    /// has none.
+    fn key_for(&self, identity: &str) -> Option<Zeroizing<Vec<u8>>> {
+        let state = &mut *self.state();
+        let epoch = state.device.borrow().epoch();
+        let mut parts = identity.split(';');
+        let (name, meant) = (parts.next(), parts.next().and_then(|meant| meant.parse::<u16>().ok()));
+        let is_ours = name == Some(&self.0.name);
+        if (!is_ours || meant != Some(epoch)) && !std::mem::replace(&mut state.is_reported, true) {
+            let (own, identity) = (&self.0.name, identity.escape_debug());
+            tracing::warn!(
+                "delegation: somebody comes as the server of {identity}; this is {own} in epoch {epoch}: if the server does not reach \
+                 the device, correct its name or address, or imprint it again"
+            );
+        }
+        let psk = state.device.borrow().psk::<HostCrypto>(identity.as_bytes());
+        is_ours.then(|| Zeroizing::new(psk.expose().to_vec()))
+    }
+}
+
+fn resource(path: &str) -> Option<Resource> {
+    Resource::ALL.into_iter().find(|resource| resource.path() == path)
+}
+
+/// The rights of peers by their scopes, and those of others.
+struct ScopePolicy {
+    device: DelegatedDevice,
+    others: FilePolicy,
+}
+
+impl Policy for ScopePolicy {
+    fn decide(&self, request: &tegmen::coap::Request<'_>) -> Option<bool> {
+        let identity = &request.identity;
+        if self.device.is_server(identity) {
+            // Its other requests have no rights.
+            return Some(Resource::ALL.into_iter().any(|resource| request.message.path_is(resource.path())));
+        }
+        match self.device.connection_of(identity.principal) {
+            Some(id) => Some(self.device.allows(id, request)),
+            None => self.others.decide(request),
+        }
+    }
+}
+
+/// The device opens what its server sealed. It has no certificate, and gives no tickets.
+impl Delegate for DelegatedDevice {
+    fn device(&self, _: &[u8]) -> Option<u32> {
+        Some(ITSELF)
+    }
+
+    fn credentials(&self, _: u32) -> Option<Arc<PublicKeys>> {
+        None
+    }
+
+    fn seal(&self, _: u32, _: Option<&str>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
+        None
+    }
+
+    fn open(&self, _: u32, ticket: &[u8]) -> Option<Delegated> {
+        let state = &mut *self.state();
+        let opened = state.device.borrow_mut().open(clock::now(), &mut state.crypto, Ticket(ticket));
+        let delegation = opened.inspect_err(|reason| state.report(*reason)).ok()?;
+        let (session, peer) = state.delegated(delegation.session, delegation.expires)?;
+        Some(Delegated { session, peer, renew: false })
+    }
+
+    fn find(&self, _: u32, id: &[u8]) -> Option<Delegated> {
+        let state = &mut *self.state();
+        let session = state.device.borrow_mut().find(clock::now(), id)?;
+        let expires = state.device.borrow().expires(Connection::of(session.principal)?.number)?;
+        let (session, peer) = state.delegated(session, expires)?;
+        Some(Delegated { session, peer, renew: false })
+    }
+
+    fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
+}
+
+impl KeyStore for DelegatedDevice {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let name = Some(SERVER_NAME.to_owned());
+        let stored = |key| StoredKey { name, key, previous: None, allow: Some(Vec::new()) };
+        ticket.answer(self.key_for(identity).map(stored));
+    }
+}

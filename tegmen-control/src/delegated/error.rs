@@ -1,0 +1,62 @@
+//! The reasons why a device does not start.
+
+/// The reason why a device does not start. Each message names the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The state cannot be read or written.
+    #[error("{file}: {source}; correct the path, or the permissions there")]
+    File {
+        /// The path of the file.
+        file: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Others than its owner can read the state.
+    #[error("{file} has mode {mode:o}, and others can read or write it: chmod 600 {file}")]
+    Exposed {
+        /// The path of the file.
+        file: String,
+        /// The permission bits.
+        mode: u32,
+    },
+    /// Another process has the state open.
+    #[error("{0} is in use by another process: end that one, or give this device a state of its own")]
+    InUse(String),
+    /// The file is not the state of a device.
+    #[error(
+        "{0} is not the state of a delegated device, or it is damaged: correct the path; if the state is lost, imprint the device again, \
+         remove the file, and start with the new device key"
+    )]
+    NotState(String),
+    /// The state is that of a device with another name.
+    #[error(
+        "{file} is the state of the device {found}, and this one is {name}: correct the name, or the path of the state"
+    )]
+    OtherDevice {
+        /// The path of the file.
+        file: String,
+        /// The name in the state.
+        found: String,
+        /// The name of this device.
+        name: String,
+    },
+    /// The state comes from another device key.
+    #[error(
+        "{0} is the state that came from another device key: if the device was imprinted again, remove this file, and start with the new \
+         device key; otherwise correct the path of the key or of the state"
+    )]
+    OtherKey(String),
+    /// There is neither a state nor a device key.
+    #[error(
+        "{0} does not exist, and a first start needs the device key: bring the file that `tegmen device imprint` wrote"
+    )]
+    NoKey(String),
+    /// The list in the state is longer than the list of the device.
+    #[error(
+        "{0} has more refused connections than this version takes: use the version that wrote it, or imprint the device again"
+    )]
+    TooManyRefused(String),
+    /// The system gives no randomness.
+    #[error("the system gives no randomness: {0}")]
+    System(std::io::Error),
+}
