@@ -240,6 +240,11 @@ impl Issue {
     }
 }
 
+/// Makes a CA in a directory that has none.
+pub(crate) fn init(dir: &Path, name: &str, valid: Duration) -> Result<(), Failure> {
+    Authority::init(dir, name, KeyType::P256, SystemTime::now(), valid).map(drop)
+}
+
 /// The files of the certificate and the key of a delegated device, in a directory of their own in that of a CA.
 pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
     let dir = dir.join("delegated");

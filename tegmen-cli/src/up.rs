@@ -1,6 +1,7 @@
-//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, a group of lamps with a switch,
-//! then a server and a client; other clients can join.
+//! `tegmen up`: a tour on one machine. An access control server with a publisher and subscribers, a group of lamps with a switch, a
+//! device with delegated sessions, then a server and a client; other clients can join.
 
+mod delegated;
 mod folder;
 mod group;
 mod lamps;

@@ -313,7 +313,7 @@ fn the_device_resumes_at_an_openssl_server_and_answers_its_requests() {
     let mut hub = hub.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let (mut to_hub, mut from_hub) = (hub.stdin.take().unwrap(), hub.stdout.take().unwrap());
     read_to(&mut from_hub, "ACCEPT");
-    // The first numbers of the epoch may not be there yet, and OpenSSL may not listen.
+    // Until the server has reserved the first numbers of the epoch, it gives none.
     let connect = format!("delegation connect lamp.example {at} --server-name hub.example");
     wait("session", || (world.operator().run("root.key", &connect).0 == 0).then_some(()));
     let said = read_to(&mut from_hub, "Reused session-id");

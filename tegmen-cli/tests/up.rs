@@ -30,6 +30,9 @@ fn folder(events: &[Value]) -> PathBuf {
     Path::new(policy).parent().unwrap().to_owned()
 }
 
+/// The last steps.
+const DELEGATED: [&str; 3] = ["imprinted", "resumed", "revoked-ticket"];
+
 /// The step of this name.
 fn step<'e>(events: &'e [Value], name: &str) -> &'e Value {
     events.iter().find(|event| event["event"] == "step" && event["step"] == name).unwrap()
@@ -48,7 +51,8 @@ fn the_tour_proves_each_step_and_leaves_nothing_behind() {
     let output = tegmen("up --once 3 --period 1 --port 0 --json").output().unwrap();
     let events = events(&output);
     let steps = ["key", "allowed", "refused", "revoked", "used", "joined", "switched", "evicted", "replayed", "forged"];
-    assert_eq!(values(&events, "step", "step"), steps);
+    assert_eq!(values(&events, "step", "step"), [&steps[..], &DELEGATED].concat());
+    assert_eq!(step(&events, "resumed")["denied"], "4.03");
     let reasons = values(&events, "step", "reason");
     assert!(reasons[1].as_str().unwrap().contains("\"displays read the kitchen\""), "{reasons:?}");
     assert!(reasons[2].as_str().unwrap().contains("refused: by "), "{reasons:?}");
@@ -93,7 +97,8 @@ fn without_multicast_the_tour_goes_on_and_gives_the_cause() {
         }
     };
     let events = events(&tegmen("up --once 2 --period 1 --port 0 --json").output().unwrap());
-    assert_eq!(values(&events, "step", "step"), ["key", "allowed", "refused", "revoked", "used"]);
+    let steps = ["key", "allowed", "refused", "revoked", "used"];
+    assert_eq!(values(&events, "step", "step"), [&steps[..], &DELEGATED].concat());
     let causes = values(&events, "group_left_out", "error");
     assert!(causes[0].as_str().unwrap().contains(&format!("{port} is in use")), "{causes:?}");
     assert_eq!(events.last().unwrap()["exchanges"], 2);
@@ -121,11 +126,17 @@ fn each_command_that_it_prints_works_while_it_runs() {
         commands.iter().filter(|command| command.as_str().unwrap().starts_with("tegmen group send ")).count(),
         2
     );
+    let mut resumed = 0;
     for (command, exit) in commands.iter().zip(values(&events, "try", "exit")) {
-        let output = tegmen(command.as_str().unwrap().strip_prefix("tegmen ").unwrap()).output().unwrap();
+        let output = match command.as_str().unwrap().split_once(' ').unwrap() {
+            ("tegmen", arguments) => tegmen(arguments).output().unwrap(),
+            (program, arguments) => Command::new(program).args(arguments.split(' ')).output().unwrap(),
+        };
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         assert_eq!(output.status.code().map(i64::from), exit.as_i64(), "{command}: {text}");
+        resumed += usize::from(text.contains("Reused, "));
     }
+    assert_eq!(resumed, 1);
     // The lamps print what the commands did: after the second eviction one lamp is left.
     let mut lamps: Vec<String> = Vec::new();
     // The command that disables the oven ended its session, and it has another one since it is enabled again.

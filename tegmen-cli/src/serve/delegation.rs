@@ -20,7 +20,7 @@ use tegmen_host::x509::PeerVerifier;
 use tokio::task::JoinSet;
 
 /// The suite of the sessions of devices.
-const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
+pub(crate) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 /// Time for which the certificate of a device is valid.
 const VALID: Duration = Duration::from_secs(90 * 86_400);
 /// Time before the end of a certificate in which another one is issued.
@@ -61,25 +61,34 @@ impl Delegation {
     /// Opens the server on the store of access control, and writes so to the log; `None` if the server has no such role.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let (Some(dir), Some(access)) = (&self.delegation_ca, access) else { return Ok(None) };
-        let (service, rows) = access.shared();
-        let audit = service.audit().clone();
         let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;
-        let certificates = Arc::new(OfCa { dir: dir.clone(), servers, known: Mutex::default() });
-        let server = runtime()?.block_on(async {
-            let rights: Arc<dyn Rights> = service;
-            let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
-            server.with_certificates(certificates).await.map_err(Failure::usage)
-        })?;
-        let devices = server.list(None, usize::MAX).len();
+        let role = runtime()?.block_on(Role::open(dir, servers, access))?;
+        let devices = role.server.list(None, usize::MAX).len();
         log.always(
             || format!("delegated sessions for {devices} devices"),
             || json!({ "event": "delegation", "devices": devices }),
         );
-        Ok(Some(Role { server: Arc::new(server) }))
+        Ok(Some(role))
     }
 }
 
 impl Role {
+    /// Opens the server on the store of access control. The CA in the directory issues the certificates of devices, which open sessions
+    /// with `servers`.
+    pub(crate) async fn open(
+        dir: &Path,
+        servers: Arc<dyn PeerVerifier>,
+        access: &access::Role,
+    ) -> Result<Self, Failure> {
+        let (service, rows) = access.shared();
+        let audit = service.audit().clone();
+        let certificates = Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default() });
+        let rights: Arc<dyn Rights> = service;
+        let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
+        let server = server.with_certificates(certificates).await.map_err(Failure::usage)?;
+        Ok(Self { server: Arc::new(server) })
+    }
+
     /// Starts the task of the server on the runtime. It ends when the value is dropped.
     pub(crate) fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();

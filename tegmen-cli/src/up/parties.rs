@@ -3,10 +3,11 @@
 use super::folder::Folder;
 use crate::log::Log;
 use crate::output::Failure;
+use crate::public_keys::servers_of;
 use crate::random;
 use crate::serve::access::{Files, Role, Roles};
-use crate::serve::groups;
 use crate::serve::store::{Place, Rows};
+use crate::serve::{delegation, groups};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -126,6 +127,11 @@ impl AccessControl {
     /// Starts the tasks of the controller on the runtime.
     pub(super) fn control_groups(&mut self) {
         self.tasks = self.groups.start(&self.role);
+    }
+
+    /// Opens a server of delegated sessions, which has its devices in the store.
+    pub(super) async fn delegate(&self, ca: &std::path::Path) -> Result<delegation::Role, Failure> {
+        delegation::Role::open(ca, servers_of(&[], &[])?, &self.role).await
     }
 
     /// The controller of groups.

@@ -1,5 +1,6 @@
 //! The tour of access control and of a group: each step does something over real sockets, and prints what that proves.
 
+use super::delegated::Delegated;
 use super::folder::Folder;
 use super::group::Group;
 use super::lamps::{Device, GROUP, LIGHT};
@@ -23,6 +24,10 @@ use tokio::time::MissedTickBehavior;
 /// Longest time for a revocation to reach the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The number of the step behind those of the group, and where the group is left out.
+const WITH_GROUP: usize = 11;
+const WITHOUT_GROUP: usize = 6;
+
 /// The parties and their folder. They live as long as the program, for the commands that it prints.
 pub(super) struct Tour {
     oven: Oven,
@@ -34,6 +39,8 @@ pub(super) struct Tour {
     retransmitted: u32,
     /// The group, after its steps.
     group: Option<Group>,
+    /// The device with delegated sessions, after its steps.
+    delegated: Option<Delegated>,
     /// Removed last.
     folder: Folder,
 }
@@ -68,7 +75,17 @@ impl Tour {
             Subscriber::start(&Words::DISPLAY, &access, guest, events),
             Subscriber::start(&Words::PANEL, &access, Credentials::default(), |_| {}),
         )?;
-        Ok(Self { oven, display, panel, access, administration, retransmitted: 0, group: None, folder })
+        Ok(Self {
+            oven,
+            display,
+            panel,
+            access,
+            administration,
+            retransmitted: 0,
+            group: None,
+            delegated: None,
+            folder,
+        })
     }
 
     /// Walks through the steps.
@@ -85,6 +102,8 @@ impl Tour {
         self.retransmitted += session.counters().retransmitted;
         self.used(out, &identity, &key).await?;
         self.group = Group::walk(&self.access, &self.folder, out).await?;
+        let number = if self.group.is_some() { WITH_GROUP } else { WITHOUT_GROUP };
+        self.delegated = Some(Delegated::walk(&self.access, &self.folder, out, number).await?);
         self.access.walked.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -328,6 +347,13 @@ impl Tour {
             tried("Change the policy, and apply it.", format!("tegmen policy apply {policy} {admin}"), 0),
             tried("Verify the log of all decisions so far.", format!("tegmen audit verify {audit}"), 0),
         ];
+        let openssl = self.delegated.as_ref().map(|delegated| delegated.commands(&self.folder)).transpose()?;
+        tries.extend(openssl.into_iter().flat_map(|[open, resume]| {
+            [
+                tried("Open a session with the delegation server in the name of the meter, by OpenSSL.", open, 0),
+                tried("Resume it at the meter, which has no certificate: OpenSSL prints Reused.", resume, 0),
+            ]
+        }));
         tries.extend(self.group.as_ref().map(|group| self.tries_of(group, &admin)).transpose()?.into_iter().flatten());
         Ok(tries)
     }
@@ -357,14 +383,18 @@ impl Tour {
 
     /// Ends all parties, and removes the folder. Returns the number of flights that were sent again.
     pub(super) async fn stop(self) -> u32 {
-        let Self { display, panel, access, administration, retransmitted, group, folder, .. } = self;
+        let Self { display, panel, access, administration, retransmitted, group, delegated, folder, .. } = self;
         administration.stop().await;
         let of_lamps = group.map_or(0, Group::stop);
+        let of_delegated = match delegated {
+            Some(delegated) => delegated.stop().await,
+            None => 0,
+        };
         let of_subscribers = display.stop().await + panel.stop().await;
         // The database and the log are closed before the folder goes.
         let of_access = access.stop().await;
         drop(folder);
-        retransmitted + of_lamps + of_subscribers + of_access
+        retransmitted + of_lamps + of_delegated + of_subscribers + of_access
     }
 }
 
