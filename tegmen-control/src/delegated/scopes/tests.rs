@@ -13,7 +13,7 @@ fn a_scope_allows_its_rules_and_another_index_allows_nothing() {
         !allows(0, Code::PUT, "/temp") && !allows(0, Code::GET, "/sensors/1") && !allows(1, Code::PUT, "/sensors/1")
     );
     assert!(!allows(2, Code::GET, "/temp") && !allows(u8::MAX, Code::GET, "/temp"));
-    assert!(!Scopes::default().allows(0, Code::GET, "/temp"));
+    assert!(!Scopes::default().allows(0, Code::GET, "/temp".bytes()));
 }
 
 #[test]

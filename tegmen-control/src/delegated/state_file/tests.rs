@@ -1,5 +1,5 @@
 use super::*;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 struct Scene(PathBuf);
 
