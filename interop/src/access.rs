@@ -99,12 +99,7 @@ impl Access {
     fn start(scene: &Scene) -> Result<Self, String> {
         scene.file("tegmen.toml", CONFIG)?;
         scene.file("policy.toml", POLICY)?;
-        restrict(&scene.file("sealing.key", "4".repeat(64))?)?;
-        let audit = ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "audit.pem"];
-        if !scene.start(openssl::PROGRAM, &audit)?.await_end()?.success() {
-            return Err("openssl makes no key".to_owned());
-        }
-        restrict(&scene.directory().join("audit.pem"))?;
+        write_keys(scene)?;
         add_devices(scene)?;
         let address = SocketAddr::new(LOOPBACK, free_port()?);
         let port = address.port().to_string();
@@ -122,6 +117,16 @@ impl Access {
         agent.await_output("agent.sock", 0)?;
         Ok(agent)
     }
+}
+
+/// Writes the keys of an access control server: `sealing.key` and `audit.pem`.
+pub(crate) fn write_keys(scene: &Scene) -> Result<(), String> {
+    restrict(&scene.file("sealing.key", "4".repeat(64))?)?;
+    let audit = ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "audit.pem"];
+    if !scene.start(openssl::PROGRAM, &audit)?.await_end()?.success() {
+        return Err("openssl makes no key".to_owned());
+    }
+    restrict(&scene.directory().join("audit.pem"))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {

@@ -2,6 +2,7 @@
 //! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
 
 mod access;
+mod acme;
 mod axiom;
 mod capture;
 mod cell;
@@ -184,6 +185,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     cells.extend(more);
     built.extend(to_build);
     let (more, to_build) = access::all(images, places);
+    cells.extend(more);
+    built.extend(to_build);
+    let (more, to_build) = acme::all(places);
     cells.extend(more);
     built.extend(to_build);
     (cells, built)

@@ -153,12 +153,17 @@ impl Places {
 
     /// A Go program of ours, whose modules its go.sum names.
     pub(crate) fn go_peer(&self, name: &'static str) -> Arc<Built> {
+        self.go_program(name, name, ".")
+    }
+
+    /// A Go program of this package, which the module in `folder` names.
+    pub(crate) fn go_program(&self, folder: &'static str, name: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {
             tools(&[("go", "golang-go, 1.24 or newer")])?;
-            let program = places.made(name)?.join(name);
+            let program = places.made(folder)?.join(name);
             let mut go = Command::new("go");
-            go.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir(source(name));
+            go.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(package).current_dir(source(folder));
             step(go.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOFLAGS"))?;
             Ok(vec![program.into()])
         })

@@ -18,8 +18,8 @@ use tegmen_store::Store;
 
 /// The server of delegated sessions, if this server is one.
 fn delegations<S: Store>(api: &Api<S>) -> Result<&Delegations<S>, Problem> {
-    let missing =
-        "this server delegates no sessions: set delegation-ca in the section [delegation] of its configuration";
+    let missing = "this server delegates no sessions: set delegation-ca or delegation-acme in the section [delegation] of its \
+                   configuration";
     api.delegations.as_deref().ok_or_else(|| Problem::new(Code::NoDelegation, missing))
 }
 

@@ -1,33 +1,26 @@
 //! A client of the HTTPS interface for administrators: one connection for each request.
 
 use crate::files::{self, Readers, read_secret};
+use crate::https::{self, Unanswered};
 use crate::log::rfc3339;
 use crate::output::{Failure, runtime};
-use crate::pem::{certificates, private_key};
+use crate::pem::{authorities, certificates, private_key};
 use clap::Args;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH};
 use hyper::http::request::Builder;
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
 use zeroize::Zeroizing;
 
-/// The port of a URL without one.
-const PORT: u16 = 443;
 /// Time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that are reserved for a body: the buffer of one with a secret never grows, and leaves no copy in memory.
@@ -151,14 +144,8 @@ impl Admin {
     }
 
     fn tls(&self) -> Result<ClientConfig, Failure> {
-        let wrong = |error: &dyn Display| Failure::usage(format!("--ca: {}: {error}", self.ca.display()));
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.ca).map_err(|why| Failure::usage(format!("--ca: {why}")))? {
-            roots.add(certificate).map_err(|error| wrong(&error))?;
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(Failure::new)?;
-        let builder = builder.with_root_certificates(roots);
+        let roots = authorities(&self.ca).map_err(|why| Failure::usage(format!("--ca: {why}")))?;
+        let builder = https::trusting(roots).map_err(Failure::new)?;
         let (Some(cert), Some(key)) = (&self.client_cert, &self.client_cert_key) else {
             return Ok(builder.with_no_client_auth());
         };
@@ -181,27 +168,20 @@ impl Admin {
     /// to its body.
     async fn open(&self, request: Request<Full<Bytes>>) -> Result<(JoinSet<()>, Response<Incoming>), Failure> {
         let ((host, _), config) = (self.host()?, self.tls()?);
-        let port = self.server.port_u16().unwrap_or(PORT);
-        let name = ServerName::try_from(host.clone())
-            .map_err(|_| Failure::usage(format!("--server: {host} is neither a host name nor an address")))?;
-        let stream = TcpStream::connect((host, port)).await.map_err(|error| {
-            Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.server))
-        })?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| {
-            Failure::new(format!(
+        let port = self.server.port_u16().unwrap_or(https::PORT);
+        let method = request.method().clone();
+        https::send(config, (&host, port), request).await.map_err(|error| match error {
+            Unanswered::Name => Failure::usage(format!("--server: {host} is neither a host name nor an address")),
+            Unanswered::Unreached(error) => {
+                Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.server))
+            }
+            Unanswered::Tls(error) => Failure::new(format!(
                 "the TLS handshake with {} failed: {error}: compare --ca with the authority of its certificate, and the host \
                  with the names in it",
                 self.server
-            ))
-        })?;
-        let method = request.method().clone();
-        let failed = |error: &dyn Display| self.unanswered(&method, error);
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        let mut running = JoinSet::new();
-        running.spawn(async { drop(connection.await) });
-        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
-        Ok((running, response))
+            )),
+            Unanswered::Http(error) => self.unanswered(&method, &error),
+        })
     }
 
     /// Asks for the events behind the one with this ID, or from now on. Returns the connection and the body of the response;

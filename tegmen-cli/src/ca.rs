@@ -4,9 +4,9 @@ mod authority;
 
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
+use authority::{Authority, Issued, Usage, Want};
 #[cfg(feature = "tpm")]
-pub(crate) use authority::CertificateKey;
-use authority::{Authority, Issued, KeyType, Usage, Want};
+pub(crate) use authority::{CertificateKey, KeyType, draw_key};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -201,7 +201,7 @@ impl Issue {
             (Some(file), _) => (SoftwareKey::from_file(file).map_err(Failure::new)?.public_key().to_vec(), None),
             (None, Some(file)) => (read_request(file)?.spki, None),
             (None, None) => {
-                let pem = authority::draw_key(if rsa { KeyType::Rsa2048 } else { KeyType::P256 })?;
+                let pem = draw_key(if rsa { KeyType::Rsa2048 } else { KeyType::P256 })?;
                 let key = SoftwareKey::from_pem(pem.as_bytes()).map_err(Failure::new)?;
                 (key.public_key().to_vec(), Some(pem))
             }
@@ -261,7 +261,7 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
         std::fs::create_dir_all(target).map_err(|error| Failure::new(format!("{}: {error}", target.display())))?;
     }
     if !key_file.exists() {
-        files::write(&key_file, authority::draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
+        files::write(&key_file, draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
     }
     let spki = SoftwareKey::from_file(&key_file).map_err(Failure::new)?.public_key().to_vec();
     let usage = Usage { client: true, server: true };

@@ -386,6 +386,16 @@ fn describe(device: &Value) -> String {
     } else if !device["heard"].is_null() {
         add(format!("heard {}", rfc3339_of(&device["heard"])));
     }
+    let certificate = &device["certificate"];
+    if certificate.is_object() {
+        add(match certificate["expires"].is_null() {
+            true => "no certificate".to_owned(),
+            false => format!("certificate until {}", rfc3339_of(&certificate["expires"])),
+        });
+    }
+    if let Some(why) = certificate["problem"].as_str() {
+        add(format!("certificate: {why}"));
+    }
     printable(&line)
 }
 

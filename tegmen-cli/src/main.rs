@@ -14,6 +14,7 @@ mod enrol;
 mod events;
 mod files;
 mod group;
+mod https;
 mod key;
 mod keys;
 mod lab;

@@ -4,6 +4,7 @@ use crate::files::read_secret;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
+use tokio_rustls::rustls::RootCertStore;
 
 /// Reads certificates; the reason if there are none.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -13,6 +14,15 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
         return Err(format!("{} has no certificate: write it in PEM", file.display()));
     }
     Ok(certificates)
+}
+
+/// Reads the certificates of authorities; the reason if there are none.
+pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(roots)
 }
 
 /// Reads a private key from a file that only its owner can read; the reason if there is none.

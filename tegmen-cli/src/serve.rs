@@ -1,11 +1,13 @@
 //! `tegmen serve`: values, files and commands as resources.
 
 pub(crate) mod access;
+mod acme;
 pub(crate) mod admin;
 mod check;
 mod config_file;
 mod delegated;
 pub(crate) mod delegation;
+pub(crate) mod device_keys;
 pub(crate) mod groups;
 mod interface;
 mod members;

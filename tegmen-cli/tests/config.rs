@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 use works::{Plain, Scene, Server};
 
@@ -103,6 +104,35 @@ fn what_is_wrong_beyond_its_form_is_named_as_well() {
     assert!(said[0].starts_with("tegmen.toml:"), "{said:?}");
     let said = mistakes(&scene, PLAIN, &[]);
     assert!(said[0].starts_with("nothing to serve"), "{said:?}");
+}
+
+#[test]
+fn mistakes_in_the_settings_of_acme_are_named() {
+    let scene = Scene::new("config-acme");
+    std::fs::write(scene.0.join("binding"), "kid-1 not!base64url\n").unwrap();
+    std::fs::set_permissions(scene.0.join("binding"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!(
+        "{PLAIN}[delegation]\ndelegation-acme = \"http://acme.example/dir\"\ndelegation-acme-dir = \"nothing\"\n\
+         delegation-acme-trust = \"nothing.pem\"\ndelegation-acme-binding = \"binding\"\n"
+    );
+    let said = mistakes(&scene, &text, &[]);
+    for expected in [
+        "tegmen.toml:5: delegation-acme: http://acme.example/dir: write it as https://HOST/PATH",
+        "tegmen.toml:5: delegation-acme: it needs --store",
+        "tegmen.toml:6: delegation-acme-dir: nothing is not a directory: create it (mkdir -p -m 700 nothing)",
+        "tegmen.toml:7: delegation-acme-trust: nothing.pem: ",
+        "tegmen.toml:8: delegation-acme-binding: binding: write the identifier of the key, a space,",
+    ] {
+        assert!(said.iter().any(|line| line.starts_with(expected)), "{expected}: {said:#?}");
+    }
+    let without = format!("{PLAIN}[delegation]\ndelegation-acme = \"https://acme.example/dir\"\n");
+    let said = mistakes(&scene, &without, &[]);
+    assert!(said.iter().any(|line| line.contains("it needs --delegation-acme-dir")), "{said:#?}");
+    let alone = format!("{PLAIN}[delegation]\ndelegation-acme-contact = \"mailto:a@example.org\"\n");
+    let said = mistakes(&scene, &alone, &[]);
+    assert!(said.iter().any(|line| line.contains("it needs --delegation-acme")), "{said:#?}");
+    let both = format!("{without}delegation-ca = \"ca\"\n");
+    assert!(mistakes(&scene, &both, &[])[0].contains("it cannot be used together with"));
 }
 
 #[test]

@@ -45,6 +45,10 @@ pub struct DelegationTotals {
     pub unreachable: usize,
     /// Revocations that devices have not acknowledged.
     pub untold: usize,
+    /// Devices without a certificate.
+    pub uncertified: usize,
+    /// Devices whose certificate cannot be obtained or renewed.
+    pub certificate_problems: usize,
     /// Tickets for peers that authenticated themselves.
     pub sealed: u64,
     /// Tickets for peers that returned with one.
@@ -120,6 +124,9 @@ fn write_delegation(text: &mut String, totals: &DelegationTotals) {
     gauge(text, "delegated_devices", "", "Devices in whose name the server opens sessions.", totals.devices);
     gauge(text, "delegated_devices_unreachable", "", "Devices that the server did not reach last.", totals.unreachable);
     gauge(text, "delegated_revocations_untold", "", "Revocations that devices have not acknowledged.", totals.untold);
+    gauge(text, "delegated_devices_uncertified", "", "Devices without a certificate.", totals.uncertified);
+    let help = "Devices whose certificate cannot be obtained or renewed.";
+    gauge(text, "delegated_certificate_problems", "", help, totals.certificate_problems);
     counter(
         text,
         "delegations",

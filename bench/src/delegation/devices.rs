@@ -28,7 +28,7 @@ use tegmen::{
     secret::Secret,
 };
 use tegmen_bench_line::Failure;
-use tegmen_delegation::{Device, DeviceKey, Due, Epoch, Memory, PSK_LEN, Resources, SERVER, Sessions, Stored};
+use tegmen_delegation::{Device, DeviceKey, Due, Epoch, Lost, Memory, PSK_LEN, Resources, SERVER, Sessions};
 use tegmen_host::{
     provider::HostCrypto,
     udp::{Inbound, Outbox, Socket},
@@ -44,11 +44,16 @@ const POLL: Duration = Duration::from_millis(50);
 /// Places of the list of refused connections.
 pub(super) const PLACES: usize = 4;
 
-/// The memory of a device that never restarts.
-pub(super) struct Ram;
+/// The memory of a device that never restarts: its first epoch, until the device has read it.
+pub(super) struct Ram(pub(super) Option<Epoch>);
 
 impl Memory for Ram {
     type Error = Infallible;
+
+    fn load(&mut self, epoch: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
+        *epoch = self.0.take().ok_or(Lost)?;
+        Ok(0)
+    }
 
     fn keep_epoch(&mut self, _: &Epoch) -> Result<(), Infallible> {
         Ok(())
@@ -171,7 +176,7 @@ struct OnEndpoint {
 impl OnEndpoint {
     fn new(key: Secret<PSK_LEN>, outside: &mut Outside) -> Result<Self, Failure> {
         let epoch = Epoch::first(DeviceKey(key));
-        let device: Lamp = Device::new(Ram, Stored { epoch, refused: &[] }).ok_or_else(|| Failure::new("no device"))?;
+        let device: Lamp = Device::load(Ram(Some(epoch))).map_err(|_| Failure::new("no device"))?;
         // The device lives until the process ends.
         let device: &'static RefCell<Lamp> = Box::leak(Box::new(RefCell::new(device)));
         let now = outside.now();

@@ -20,9 +20,7 @@ use tegmen::{
     secret::Secret,
 };
 use tegmen_bench_line::Failure;
-use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, PSK_LEN, Stored, Ticket,
-};
+use tegmen_delegation::{Connection, Delegation, Device, DeviceKey, Epoch, Issuer, LONGEST_TICKET, PSK_LEN, Ticket};
 use tegmen_host::{
     clock,
     credentials::Credentials,
@@ -128,8 +126,7 @@ struct OnHost(Mutex<(Device<Ram, 4, 4, 64>, HostCrypto)>);
 
 impl OnHost {
     fn new() -> Result<Self, Failure> {
-        let device = Device::new(Ram, Stored { epoch: epoch()?, refused: &[] });
-        let mut device = device.ok_or_else(|| Failure::new("no device"))?;
+        let mut device = Device::load(Ram(Some(epoch()?))).map_err(|_| Failure::new("no device"))?;
         device.set_time(clock::now(), seconds());
         Ok(Self(Mutex::new((device, HostCrypto::from_os().map_err(failure)?))))
     }

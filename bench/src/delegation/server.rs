@@ -315,4 +315,8 @@ impl Certificates for OfAuthority {
         }
         Ok(())
     }
+
+    fn problem(&self, _: &str) -> Option<String> {
+        None
+    }
 }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_control::delegation::{
-    ConnectionId, ConnectionPage, Contact, DelegatedConnection, DeviceConfig, DeviceReport, Introduced, Reachable,
-    ResetPreview, Unreachable,
+    CertificateReport, ConnectionId, ConnectionPage, Contact, DelegatedConnection, DeviceConfig, DeviceReport,
+    Introduced, Reachable, ResetPreview, Unreachable,
 };
 use tegmen_delegation::{PSK_LEN, Refused, Status};
 
@@ -215,6 +215,16 @@ struct ShownUnreachable {
     why: String,
 }
 
+/// The certificate of a device.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DelegatedDeviceCertificate")]
+struct ShownCertificate {
+    /// The end of its validity, in seconds since 1970; null if the device has no certificate.
+    expires: Option<u64>,
+    /// The reason why there is none, or why it is not renewed.
+    problem: Option<String>,
+}
+
 /// A delegated device, without its keys.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDevice")]
@@ -249,6 +259,8 @@ pub(crate) struct ShownDevice {
     status: Option<ShownStatus>,
     /// The failures since then, if there were any.
     unreachable: Option<ShownUnreachable>,
+    /// The certificate in which the server opens sessions in the name of the device.
+    certificate: Option<ShownCertificate>,
 }
 
 impl From<DeviceReport> for ShownDevice {
@@ -275,6 +287,9 @@ impl From<DeviceReport> for ShownDevice {
             heard,
             status: status.map(ShownStatus::from),
             unreachable,
+            certificate: report
+                .certificate
+                .map(|CertificateReport { expires, problem }| ShownCertificate { expires, problem }),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::store::Rows;
 use super::{access, groups};
 use crate::log::Log;
 use crate::output::Failure;
-use crate::pem::{certificates, private_key};
+use crate::pem::{authorities, certificates, private_key};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tegmen_admin::{Api, ClientCertificates, Scopes, Tls, serve};
 use tegmen_control::delegation::Delegations;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_rustls::rustls::{self, RootCertStore};
+use tokio_rustls::rustls;
 
 impl Admin {
     /// Returns all mistakes.
@@ -87,10 +87,7 @@ impl Admin {
     /// The client certificates of these authorities.
     fn clients(&self, ca: &Path) -> Result<ClientCertificates, Mistake> {
         let wrong = |why: String| Mistake::new("admin-ca", why);
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca).map_err(wrong)? {
-            roots.add(certificate).map_err(|error| wrong(format!("{}: {error}", ca.display())))?;
-        }
+        let roots = authorities(ca).map_err(wrong)?;
         let mut scopes = HashMap::new();
         for Certified { digest, role } in &self.admin_client {
             let found = self.admin_role.iter().find(|known| known.name == *role);

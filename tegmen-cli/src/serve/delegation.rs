@@ -1,26 +1,25 @@
 //! The server of delegated sessions, as a part of `tegmen serve`.
 
-use super::access;
+use super::acme::{self, OfAcme, Settings};
 use super::config_file::Mistake;
 use super::options::Delegation;
 use super::store::Rows;
+use super::{access, device_keys};
 use crate::ca;
 use crate::log::Log;
 use crate::output::{Failure, runtime};
-use crate::public_keys::{certificates, servers_of, signer};
+use crate::public_keys::servers_of;
 use serde_json::json;
 use std::collections::HashMap;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use tegmen::dtls::{CipherSuite, Suites};
 use tegmen_control::delegation::{Certificates, Delegations, Pace, Rights};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::x509::PeerVerifier;
 use tokio::task::JoinSet;
 
-/// The suite of the sessions of devices.
-pub(crate) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 /// Time for which the certificate of a device is valid.
 const VALID: Duration = Duration::from_secs(90 * 86_400);
 /// Time before the end of a certificate in which another one is issued.
@@ -29,6 +28,13 @@ const RENEW: Duration = Duration::from_secs(30 * 86_400);
 /// A server of delegated sessions that is open.
 pub(crate) struct Role {
     pub(crate) server: Arc<Delegations<Rows>>,
+    acme: Option<Acme>,
+}
+
+/// The certificates of devices by ACME, and the listener for the challenges.
+struct Acme {
+    certificates: Arc<OfAcme>,
+    listener: TcpListener,
 }
 
 impl Delegation {
@@ -36,33 +42,100 @@ impl Delegation {
     pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let needs = |key: &str, other: &str| Mistake::new(key, format!("it needs --{other}"));
-        if !self.delegation_trust.is_empty() && self.delegation_ca.is_none() {
-            mistakes.push(needs("delegation-trust", "delegation-ca"));
+        let source = match (&self.delegation_ca, &self.delegation_acme) {
+            (Some(_), _) => Some("delegation-ca"),
+            (None, acme) => acme.as_ref().map(|_| "delegation-acme"),
+        };
+        if !self.delegation_trust.is_empty() && source.is_none() {
+            mistakes.push(needs("delegation-trust", "delegation-ca or --delegation-acme"));
         }
         if !self.delegation_crl.is_empty() && self.delegation_trust.is_empty() {
             mistakes.push(needs("delegation-crl", "delegation-trust"));
         }
         let wrong = servers_of(&self.delegation_trust, &self.delegation_crl).err();
         mistakes.extend(wrong.map(|failure| Mistake::new("delegation-trust", failure.message)));
-        let Some(dir) = &self.delegation_ca else { return mistakes };
-        if !has_store {
-            mistakes.push(needs("delegation-ca", "store"));
-        }
-        if !dir.join("index.json").is_file() {
+        mistakes.extend(self.mistakes_of_acme());
+        mistakes.extend(source.filter(|_| !has_store).map(|key| needs(key, "store")));
+        let without_ca = self.delegation_ca.as_ref().filter(|dir| !dir.join("index.json").is_file());
+        mistakes.extend(without_ca.map(|dir| {
             let dir = dir.display();
-            mistakes.push(Mistake::new(
-                "delegation-ca",
-                format!("{dir} has no CA: make one with `tegmen ca init {dir}`, or correct the path"),
-            ));
+            let why = format!("{dir} has no CA: make one with `tegmen ca init {dir}`, or correct the path");
+            Mistake::new("delegation-ca", why)
+        }));
+        mistakes
+    }
+
+    /// Returns the mistakes in the settings of ACME.
+    fn mistakes_of_acme(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let Some(directory) = &self.delegation_acme else {
+            let others = [
+                ("delegation-acme-dir", self.delegation_acme_dir.is_some()),
+                ("delegation-acme-contact", self.delegation_acme_contact.is_some()),
+                ("delegation-acme-binding", self.delegation_acme_binding.is_some()),
+            ];
+            let needless = others.into_iter().filter(|(_, is_given)| *is_given);
+            return needless.map(|(key, _)| Mistake::new(key, "it needs --delegation-acme")).collect();
+        };
+        if acme::host_and_port(directory).is_none() {
+            mistakes.push(Mistake::new("delegation-acme", format!("{directory}: write it as https://HOST/PATH")));
+        }
+        match self.acme() {
+            None => mistakes.push(Mistake::new("delegation-acme", "it needs --delegation-acme-dir")),
+            Some(settings) => {
+                if !settings.dir.is_dir() {
+                    let dir = settings.dir.display();
+                    let why =
+                        format!("{dir} is not a directory: create it (mkdir -p -m 700 {dir}), or correct the path");
+                    mistakes.push(Mistake::new("delegation-acme-dir", why));
+                }
+                mistakes.extend(settings.client().err().map(|why| Mistake::new("delegation-acme-trust", why)));
+                mistakes.extend(settings.binding().err().map(|why| Mistake::new("delegation-acme-binding", why)));
+            }
         }
         mistakes
     }
 
+    /// Returns the settings of ACME, if certificates come from there.
+    fn acme(&self) -> Option<Settings> {
+        Some(Settings {
+            directory: self.delegation_acme.clone()?,
+            dir: self.delegation_acme_dir.clone()?,
+            contact: self.delegation_acme_contact.clone(),
+            trust: self.delegation_acme_trust.clone(),
+            binding: self.delegation_acme_binding.clone(),
+        })
+    }
+
+    /// Returns the certificates of devices by ACME, and the listener for the challenges, if certificates come from there.
+    fn open_acme(&self, servers: &Arc<dyn PeerVerifier>, log: &Log) -> Result<Option<Acme>, Failure> {
+        let Some(settings) = self.acme() else { return Ok(None) };
+        let address = self.delegation_acme_listen;
+        let listener = TcpListener::bind(address).map_err(|error| {
+            Failure::usage(format!(
+                "--delegation-acme-listen: nothing can be served at {address}: {error}; choose another port, to which port 80 of the \
+                 devices leads"
+            ))
+        })?;
+        let at = listener.local_addr().unwrap_or(address);
+        log.always(
+            || format!("challenges of {} are answered at http://{at}/", settings.directory),
+            || json!({ "event": "challenges", "address": at.to_string() }),
+        );
+        Ok(Some(Acme { certificates: Arc::new(OfAcme::new(settings, Arc::clone(servers))), listener }))
+    }
+
     /// Opens the server on the store of access control, and writes so to the log; `None` if the server has no such role.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
-        let (Some(dir), Some(access)) = (&self.delegation_ca, access) else { return Ok(None) };
+        let Some(access) = access else { return Ok(None) };
         let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;
-        let role = runtime()?.block_on(Role::open(dir, servers, access))?;
+        let acme = self.open_acme(&servers, log)?;
+        let certificates: Arc<dyn Certificates> = match (&self.delegation_ca, &acme) {
+            (Some(dir), _) => of_ca(dir, servers),
+            (None, Some(acme)) => Arc::clone(&acme.certificates) as _,
+            (None, None) => return Ok(None),
+        };
+        let role = Role { acme, ..runtime()?.block_on(Role::open(certificates, access))? };
         let devices = role.server.list(None, usize::MAX).len();
         log.always(
             || format!("delegated sessions for {devices} devices"),
@@ -73,29 +146,34 @@ impl Delegation {
 }
 
 impl Role {
-    /// Opens the server on the store of access control. The CA in the directory issues the certificates of devices, which open sessions
-    /// with `servers`.
-    pub(crate) async fn open(
-        dir: &Path,
-        servers: Arc<dyn PeerVerifier>,
-        access: &access::Role,
-    ) -> Result<Self, Failure> {
+    /// Opens the server on the store of access control, with these certificates of devices.
+    pub(crate) async fn open(certificates: Arc<dyn Certificates>, access: &access::Role) -> Result<Self, Failure> {
         let (service, rows) = access.shared();
         let audit = service.audit().clone();
-        let certificates = Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default() });
         let rights: Arc<dyn Rights> = service;
         let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
         let server = server.with_certificates(certificates).await.map_err(Failure::usage)?;
-        Ok(Self { server: Arc::new(server) })
+        Ok(Self { server: Arc::new(server), acme: None })
     }
 
-    /// Starts the task of the server on the runtime. It ends when the value is dropped.
+    /// Starts the tasks of the server on the runtime. They end when the value is dropped.
     pub(crate) fn start(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let server = Arc::clone(&self.server);
         tasks.spawn(async move { server.run(Pace::default()).await });
+        if let Some(Acme { certificates, listener }) = &self.acme {
+            match listener.try_clone() {
+                Ok(listener) => certificates.start(listener, &mut tasks),
+                Err(error) => tracing::error!("delegation: challenges are not answered: {error}"),
+            }
+        }
         tasks
     }
+}
+
+/// The certificates of devices from the CA in a directory. The devices open sessions with `servers`.
+pub(crate) fn of_ca(dir: &Path, servers: Arc<dyn PeerVerifier>) -> Arc<dyn Certificates> {
+    Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default(), problems: Mutex::default() })
 }
 
 /// The certificates of devices in the directory of a CA, which issues them.
@@ -104,6 +182,8 @@ struct OfCa {
     /// The servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     known: Mutex<HashMap<String, Arc<PublicKeys>>>,
+    /// The devices whose certificate was not made at the last attempt.
+    problems: Mutex<HashMap<String, String>>,
 }
 
 impl OfCa {
@@ -118,13 +198,31 @@ impl Certificates for OfCa {
     }
 
     fn prepare(&self, device: &str) -> Result<(), String> {
+        let made = self.make(device);
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match &made {
+            Ok(()) => drop(problems.remove(device)),
+            Err(why) => drop(problems.insert(device.to_owned(), why.clone())),
+        }
+        made
+    }
+
+    fn problem(&self, device: &str) -> Option<String> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).get(device).cloned()
+    }
+}
+
+impl OfCa {
+    /// Makes the certificate of a device, if there is none yet or the one that there is ends soon.
+    fn make(&self, device: &str) -> Result<(), String> {
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
         let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);
         if let Some(keys) = self.of(device).filter(|keys| is_fresh(keys)) {
             return keys.reload_if_changed().map(drop).map_err(|error| error.to_string());
         }
         let files = ca::device_files(&self.dir, device);
-        let mut keys = if files.0.exists() { load(&files)? } else { issue(&self.dir, device, &files)? };
+        let mut keys =
+            if files.0.exists() { device_keys::load(&files.0, &files.1)? } else { issue(&self.dir, device, &files)? };
         if !is_fresh(&keys) {
             keys = issue(&self.dir, device, &files)?;
         }
@@ -136,13 +234,5 @@ impl Certificates for OfCa {
 /// Issues a certificate for a device, and loads it.
 fn issue(dir: &Path, device: &str, files: &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
     ca::issue_for_device(dir, device, VALID).map_err(|failure| failure.message)?;
-    load(files)
-}
-
-/// Loads the certificate of a device, and its key.
-fn load((certificate, key): &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
-    let chain = certificates(certificate).map_err(|failure| failure.message)?;
-    let signer = signer(key).map_err(|failure| failure.message)?;
-    let keys = PublicKeys::new(SUITES).with_chain(&chain, signer);
-    keys.map_err(|error| format!("{}: {error}", certificate.display()))
+    device_keys::load(&files.0, &files.1)
 }

@@ -8,6 +8,7 @@ use crate::connect::seconds;
 use crate::log::{Format, Level};
 use crate::public_keys::{Clients, suites};
 use clap::Args;
+use hyper::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use tegmen::dtls::Suites;
@@ -235,6 +236,27 @@ pub(super) struct Delegation {
     /// made, issues their certificates. It needs --store, which keeps the devices.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_ca: Option<PathBuf>,
+    /// Delegate sessions, with certificates of the authority that has its ACME directory (RFC 8555) at this URL. The server proves
+    /// the names of devices with the challenge http-01, and you agree to the terms of the authority. It needs --store and
+    /// --delegation-acme-dir.
+    #[arg(long, value_name = "URL", conflicts_with = "delegation_ca")]
+    pub(super) delegation_acme: Option<Uri>,
+    /// Keep the account at the authority, the certificates of devices and their private keys in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(super) delegation_acme_dir: Option<PathBuf>,
+    /// Answer the challenges of the authority at this address, to which port 80 of the names of all devices has to lead.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:80")]
+    pub(super) delegation_acme_listen: SocketAddr,
+    /// The authority reaches you at this URL, as mailto:ops@example.org.
+    #[arg(long, value_name = "URL")]
+    pub(super) delegation_acme_contact: Option<String>,
+    /// Trust the server of the directory if one of these authorities (PEM) issued its certificate.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
+    pub(super) delegation_acme_trust: PathBuf,
+    /// Bind the new account to one that the authority has (RFC 8555, section 7.3.4): a file with the identifier of its key, a space,
+    /// and the key in base64url, readable by its owner only.
+    #[arg(long, value_name = "FILE")]
+    pub(super) delegation_acme_binding: Option<PathBuf>,
     /// Open sessions of devices with servers whose certificates these authorities (PEM) issued. Without one a device has sessions
     /// with its peers alone.
     #[arg(long, value_name = "FILE")]

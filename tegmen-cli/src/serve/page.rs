@@ -60,10 +60,13 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     let devices = server.list(None, usize::MAX);
     let unreachable = devices.iter().filter(|device| device.contact.unreachable.is_some()).count();
     let untold = devices.iter().map(|device| device.untold).sum();
+    let certificates = || devices.iter().filter_map(|device| device.certificate.as_ref());
     DelegationTotals {
         devices: devices.len(),
         unreachable,
         untold,
+        uncertified: certificates().filter(|certificate| certificate.expires.is_none()).count(),
+        certificate_problems: certificates().filter(|certificate| certificate.problem.is_some()).count(),
         sealed: counts.sealed,
         reissued: counts.reissued,
         handed_over: counts.handed_over,
@@ -96,13 +99,19 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown) -> io::Result<()>
     };
     let router = axum::Router::new();
     let router = router.route("/metrics", get(metrics)).route("/live", get(live)).route("/ready", get(ready));
-    axum::serve(Few { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) }, router).await
+    axum::serve(Few::new(listener), router).await
 }
 
 /// Accepts a connection when there is a place for it.
-struct Few {
+pub(super) struct Few {
     listener: TcpListener,
     places: Arc<Semaphore>,
+}
+
+impl Few {
+    pub(super) fn new(listener: TcpListener) -> Self {
+        Self { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) }
+    }
 }
 
 impl Listener for Few {
@@ -123,7 +132,7 @@ impl Listener for Few {
 }
 
 /// A connection that fails when its time is over.
-struct Brief {
+pub(super) struct Brief {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
     answers: bool,

@@ -131,7 +131,7 @@ impl AccessControl {
 
     /// Opens a server of delegated sessions, which has its devices in the store.
     pub(super) async fn delegate(&self, ca: &std::path::Path) -> Result<delegation::Role, Failure> {
-        delegation::Role::open(ca, servers_of(&[], &[])?, &self.role).await
+        delegation::Role::open(delegation::of_ca(ca, servers_of(&[], &[])?), &self.role).await
     }
 
     /// The controller of groups.

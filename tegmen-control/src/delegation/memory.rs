@@ -1,5 +1,6 @@
 //! The devices in memory, so that a handshake waits for nothing. Nothing of a connection stays here after its row is durable.
 
+use super::certificates::CertificateReport;
 use super::connection::ConnectionId;
 use super::contact::Contact;
 use super::device::Known;
@@ -60,6 +61,8 @@ pub struct DeviceReport {
     pub revision: Revision,
     /// The contact of the server with the device.
     pub contact: Contact,
+    /// The certificate of the device, if the server has certificates.
+    pub certificate: Option<CertificateReport>,
 }
 
 /// Counts since the start.
@@ -296,6 +299,7 @@ impl InMemory {
         entries.littered = entries.littered.saturating_add(usize::from(self.is_littered));
     }
 
+    /// The device as its operator sees it, without its certificate.
     pub(super) fn report(&self) -> DeviceReport {
         let Known { party, config, disabled, imprinted, reset, present, pending, before, changed, .. } = &self.known;
         DeviceReport {
@@ -316,6 +320,7 @@ impl InMemory {
             restored: self.restored,
             revision: *changed,
             contact: self.contact.clone(),
+            certificate: None,
         }
     }
 }

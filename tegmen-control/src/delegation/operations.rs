@@ -1,9 +1,10 @@
 //! The devices, as an operator makes and sees them.
 
+use super::certificates::CertificateReport;
 use super::config::DeviceConfig;
 use super::device::Known;
 use super::error::DelegationError;
-use super::memory::DeviceReport;
+use super::memory::{Device, DeviceReport};
 use super::server::Delegations;
 use crate::audit::{Kind, Record};
 use tegmen_base::crypto::Crypto;
@@ -116,7 +117,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     /// The devices behind this name in the order of their names, at most `most` of them.
     pub fn list(&self, after: Option<&str>, most: usize) -> Vec<DeviceReport> {
-        self.registry(|registry| registry.after(after).take(most).map(|device| device.state().report()).collect())
+        self.registry(|registry| registry.after(after).take(most).map(|device| self.shown(device)).collect())
     }
 
     /// The device of this name.
@@ -124,7 +125,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// # Errors
     /// [`DelegationError::NoDevice`].
     pub fn show(&self, name: &str) -> Result<DeviceReport, DelegationError> {
-        Ok(self.known(name)?.state().report())
+        let device = self.known(name)?;
+        Ok(self.shown(&device))
+    }
+
+    fn shown(&self, device: &Device) -> DeviceReport {
+        let certificates = self.certificates.as_deref();
+        let certificate = certificates.map(|certificates| CertificateReport::of(certificates, &device.name));
+        DeviceReport { certificate, ..device.state().report() }
     }
 
     /// Draws a device key: one for the device, one for its row.

@@ -5,7 +5,9 @@ use crate::world::{LAMP, Scene, ask, config, imprinted, lamp, next_epoch, open, 
 use std::sync::{Arc, Mutex};
 use tegmen::buf::Writer;
 use tegmen::dtls::Suites;
-use tegmen_control::delegation::{Carrier, Certificates, ConnectionId, DelegationError, DeviceConfig};
+use tegmen_control::delegation::{
+    Carrier, CertificateReport, Certificates, ConnectionId, DelegationError, DeviceConfig,
+};
 use tegmen_delegation::{LONGEST_TICKET, Refused};
 use tegmen_host::delegate::Delegate;
 use tegmen_host::public_keys::PublicKeys;
@@ -206,6 +208,10 @@ impl Certificates for Made {
             }
         }
     }
+
+    fn problem(&self, device: &str) -> Option<String> {
+        (device == "third.example").then(|| "the authority refuses it: see there".to_owned())
+    }
 }
 
 #[test]
@@ -221,6 +227,11 @@ fn a_device_whose_certificate_cannot_be_made_is_not_imprinted() {
     assert!(matches!(server.show("other.example"), Err(DelegationError::NoDevice(_))));
     let device = Delegate::device(&server, LAMP.as_bytes()).unwrap();
     assert!(Delegate::credentials(&server, device).is_some() && Delegate::credentials(&server, device + 1).is_none());
+    // One whose certificate comes later is imprinted, and its operator sees why it has none.
+    assert_eq!(server.show(LAMP).unwrap().certificate, Some(CertificateReport::default()));
+    wait(server.imprint("third.example", config(), "root")).unwrap();
+    let certificates: Vec<_> = server.list(None, 10).into_iter().filter_map(|device| device.certificate).collect();
+    assert_eq!(certificates.iter().filter(|certificate| certificate.problem.is_some()).count(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::test_ca::TestCa;
 use crate::world::{LAMP, Scene, Server, TIME, config, lamp, open, pass, revoke, server, session, settle, ticket};
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen::dtls::{CipherSuite, Handle, SessionState, Suites};
+use tegmen::dtls::{CipherSuite, Handle, Suites};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_control::delegation::{
@@ -331,6 +331,10 @@ impl Certificates for OfDevice {
 
     fn prepare(&self, _: &str) -> Result<(), String> {
         Ok(())
+    }
+
+    fn problem(&self, _: &str) -> Option<String> {
+        None
     }
 }
 

@@ -1,0 +1,214 @@
+//! Certificates of devices from an authority with ACME (RFC 8555).
+//!
+//! A task obtains and renews the certificates one after the other, and handshakes read them from memory. The directory has the
+//! account, and for each device a file with its private key and its certificate. Each file is durable before its content is used.
+
+mod answers;
+mod authority;
+
+pub(super) use authority::{Settings, host_and_port};
+
+use super::device_keys;
+use crate::ca::{KeyType, draw_key};
+use crate::files::{self, Readers};
+use crate::log::rfc3339;
+use crate::public_keys::certificates;
+use answers::Answers;
+use authority::Authority;
+use instant_acme::Account;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tegmen_control::delegation::Certificates;
+use tegmen_host::public_keys::PublicKeys;
+use tegmen_host::x509::{CertificateInfo, PeerVerifier};
+use tegmen_store::files::{beside, rename};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// Time before the end of a certificate in which another one is obtained, unless its whole time is shorter than three times this.
+const RENEW: Duration = Duration::from_secs(30 * 86_400);
+/// The pause after the first failure for a device. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(300);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
+/// Time for one certificate.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// The clock of the system is read again after this time, because it may jump.
+const LOOK: Duration = Duration::from_secs(600);
+
+/// The certificates of devices, which an authority issues.
+pub(super) struct OfAcme {
+    authority: Authority,
+    dir: PathBuf,
+    /// The servers with which devices open sessions.
+    servers: Arc<dyn PeerVerifier>,
+    devices: Mutex<BTreeMap<String, Device>>,
+    answers: Arc<Answers>,
+    wanted: Notify,
+}
+
+/// A device.
+struct Device {
+    keys: Option<Arc<PublicKeys>>,
+    /// The time at which a certificate is to be obtained.
+    due: SystemTime,
+    failures: u32,
+    problem: Option<String>,
+}
+
+impl OfAcme {
+    pub(super) fn new(settings: Settings, servers: Arc<dyn PeerVerifier>) -> Self {
+        let dir = settings.dir.clone();
+        let (devices, answers, wanted) = (Mutex::default(), Arc::default(), Notify::new());
+        Self { authority: Authority::new(settings), dir, servers, devices, answers, wanted }
+    }
+
+    /// Obtains certificates on the runtime, and answers the challenges at this listener. Both end when `tasks` is dropped.
+    pub(super) fn start(self: &Arc<Self>, listener: TcpListener, tasks: &mut JoinSet<()>) {
+        tasks.spawn(answers::serve(listener, Arc::clone(&self.answers)));
+        let certificates = Arc::clone(self);
+        tasks.spawn(async move { certificates.obtain_always().await });
+    }
+
+    fn devices(&self) -> MutexGuard<'_, BTreeMap<String, Device>> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn obtain_always(&self) {
+        let mut account = None;
+        loop {
+            let first = {
+                let devices = self.devices();
+                let first = devices.iter().min_by_key(|(_, device)| device.due);
+                first.map(|(name, device)| (name.clone(), device.due))
+            };
+            let left =
+                first.as_ref().map_or(LOOK, |(_, due)| due.duration_since(SystemTime::now()).unwrap_or_default());
+            match first {
+                Some((device, _)) if left.is_zero() => {
+                    let late = |_| Err(format!("it was not finished after {} s", PATIENCE.as_secs()));
+                    let obtained = tokio::time::timeout(PATIENCE, self.obtain(&mut account, &device)).await;
+                    let obtained = obtained.unwrap_or_else(late);
+                    if obtained.is_err() {
+                        // The directory of the authority is read again.
+                        account = None;
+                    }
+                    self.note(&device, obtained);
+                }
+                _ => drop(tokio::time::timeout(left.min(LOOK), self.wanted.notified()).await),
+            }
+        }
+    }
+
+    /// Obtains a certificate for a device, for a new key.
+    async fn obtain(&self, account: &mut Option<Account>, device: &str) -> Result<Held, String> {
+        let account = match account {
+            Some(account) => account,
+            None => account.insert(self.authority.account().await?),
+        };
+        let draft = self.dir.join(format!("{device}.key"));
+        // The key of an attempt that was cut off is used again.
+        if !draft.exists() {
+            let key = draw_key(KeyType::P256).map_err(|failure| failure.message)?;
+            files::write(&draft, key.as_bytes(), Readers::Owner).map_err(|failure| failure.message)?;
+        }
+        let key = files::read_secret(&draft)?;
+        let chain = self.authority.certificate(account, device, &key, &self.answers).await?;
+        let both = zeroize::Zeroizing::new([key.as_str(), "\n", &chain].concat());
+        let file = self.file(device);
+        let taken = beside(&file, "obtained");
+        files::write(&taken, both.as_bytes(), Readers::Owner).map_err(|failure| failure.message)?;
+        // The one before stays in use if the new one cannot be used.
+        self.load(&taken, device)?;
+        rename(&taken, &file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let _ = std::fs::remove_file(&draft);
+        self.load(&file, device)
+    }
+
+    /// Notes the outcome for a device.
+    fn note(&self, name: &str, obtained: Result<Held, String>) {
+        let now = SystemTime::now();
+        let mut devices = self.devices();
+        let Some(device) = devices.get_mut(name) else { return };
+        let failures = device.failures.saturating_add(1);
+        let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+        let again = now.checked_add(pause).unwrap_or(now);
+        match obtained {
+            Ok(Held { keys, due }) if due > now => {
+                tracing::info!("delegation: {name} has a certificate, which is renewed at {}", rfc3339(due));
+                *device = Device { keys: Some(Arc::new(keys)), due, failures: 0, problem: None };
+            }
+            Ok(Held { keys, .. }) => {
+                let problem =
+                    Some("the authority issued a certificate that ends at once: compare the clocks".to_owned());
+                *device = Device { keys: Some(Arc::new(keys)), due: again, failures, problem };
+            }
+            Err(why) => {
+                tracing::warn!("delegation: no certificate for {name}: {why}");
+                device.problem = Some(format!("{why}. The next attempt is at {}", rfc3339(again)));
+                (device.due, device.failures) = (again, failures);
+            }
+        }
+    }
+
+    /// The file with the private key and the certificate of a device.
+    fn file(&self, device: &str) -> PathBuf {
+        self.dir.join(format!("{device}.pem"))
+    }
+
+    /// Loads the private key and the certificate of a device.
+    fn load(&self, file: &Path, device: &str) -> Result<Held, String> {
+        let chain = certificates(file).map_err(|failure| failure.message)?;
+        let own = chain.first().and_then(|own| CertificateInfo::parse(own));
+        let own = own.ok_or_else(|| format!("{}: no certificate that can be read", file.display()))?;
+        if !own.names.iter().any(|name| name.eq_ignore_ascii_case(device)) {
+            return Err(format!("{}: the certificate is not of {device}", file.display()));
+        }
+        let keys = device_keys::load(file, file)?.believing(Arc::clone(&self.servers));
+        Ok(Held { keys, due: renewal(own.not_before, own.not_after) })
+    }
+}
+
+/// A certificate with its private key, and the time at which it is renewed.
+struct Held {
+    keys: PublicKeys,
+    due: SystemTime,
+}
+
+/// The time at which a certificate that is valid from `begin` to `end` is renewed.
+fn renewal(begin: SystemTime, end: SystemTime) -> SystemTime {
+    let third = end.duration_since(begin).unwrap_or_default() / 3;
+    end.checked_sub(third.min(RENEW)).unwrap_or(begin)
+}
+
+impl Certificates for OfAcme {
+    fn of(&self, device: &str) -> Option<Arc<PublicKeys>> {
+        self.devices().get(device)?.keys.clone()
+    }
+
+    fn prepare(&self, device: &str) -> Result<(), String> {
+        if let Some(keys) = self.of(device) {
+            return keys.reload_if_changed().map(drop).map_err(|error| error.to_string());
+        }
+        if self.devices().contains_key(device) {
+            return Ok(());
+        }
+        let mut new = Device { keys: None, due: SystemTime::UNIX_EPOCH, failures: 0, problem: None };
+        let file = self.file(device);
+        match file.exists().then(|| self.load(&file, device)) {
+            Some(Ok(Held { keys, due })) => (new.keys, new.due) = (Some(Arc::new(keys)), due),
+            Some(Err(why)) => new.problem = Some(why),
+            None => new.problem = Some("the authority has not issued it yet".to_owned()),
+        }
+        self.devices().entry(device.to_owned()).or_insert(new);
+        self.wanted.notify_one();
+        Ok(())
+    }
+
+    fn problem(&self, device: &str) -> Option<String> {
+        self.devices().get(device)?.problem.clone()
+    }
+}
