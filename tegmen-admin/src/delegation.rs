@@ -9,7 +9,8 @@ use crate::problem::{Code, Problem};
 use crate::reply::{Created, Done, Once, Shown, Tagged};
 use messages::{
     Changed, Compromised, Imprinted, Introduction, ShownConnections, ShownDevice, ShownDevices, ShownDrill,
-    ShownIntroduction, ShownPreview, ShownRevoked, ShownSession, Unaccounted, Wanted, WantedConfig, WantedSession,
+    ShownIntroduction, ShownPreview, ShownReissues, ShownRevoked, ShownSession, Unaccounted, Wanted, WantedConfig,
+    WantedSession,
 };
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
@@ -123,6 +124,21 @@ pub(crate) async fn reset<S: Store>(
     let preview = delegations.preview_reset(&name).await?;
     delegations.reset(&name, &by.name).await?;
     Ok(Shown(preview.into()))
+}
+
+pub(crate) async fn preview_reissue<S: Store>(
+    api: Arc<Api<S>>,
+    Name(name): Name,
+) -> Result<Shown<ShownReissues>, Problem> {
+    Ok(Shown(delegations(&api)?.preview_reissue(&name).await?.into()))
+}
+
+pub(crate) async fn reissue<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    Name(name): Name,
+) -> Result<Shown<ShownReissues>, Problem> {
+    Ok(Shown(delegations(&api)?.reissue(&name, &by.name).await?.into()))
 }
 
 pub(crate) async fn introduce<S: Store>(

@@ -321,6 +321,44 @@ fn delegated_devices<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// All operations that give delegated devices sessions.
+fn delegated_sessions<S: Store>() -> Vec<Operation<S>> {
+    const REISSUE: &str = "/v1/delegation/devices/{name}/reissue";
+    let (read, write) = (Scope::DelegationRead, Scope::DelegationWrite);
+    vec![
+        operation(
+            (Method::GET, REISSUE, read),
+            ("previewReissue", "Shows how the connections of the epoch before continue in the present one."),
+            reads(delegation::preview_reissue),
+            &[Code::NoDelegation, Code::UnknownDevice],
+        ),
+        operation(
+            (Method::POST, REISSUE, write),
+            (
+                "reissueConnections",
+                "Gives the sessions of a delegated device with other devices of the server again in the present epoch.",
+            ),
+            creates(Ok, delegation::reissue),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::AuditUnavailable],
+        ),
+        operation(
+            (Method::POST, "/v1/delegation/introductions", write),
+            ("introduceDevices", "Lets a delegated device open a session with another one."),
+            creates(Ok, delegation::introduce),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
+        ),
+        operation(
+            (Method::POST, "/v1/delegation/sessions", write),
+            (
+                "openDelegatedSession",
+                "Opens a session with a server elsewhere, which a delegated device then resumes there.",
+            ),
+            creates(Ok, delegation::open_session),
+            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
+        ),
+    ]
+}
+
 /// All operations on the connections and the epochs of delegated devices.
 fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
     const RESET: &str = "/v1/delegation/devices/{name}/reset";
@@ -358,21 +396,6 @@ fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
             ("beginEpoch", "Asks for the next epoch of a delegated device."),
             creates(Ok, delegation::reset),
             &[Code::NoDelegation, Code::UnknownDevice, Code::ChangedMeanwhile],
-        ),
-        operation(
-            (Method::POST, "/v1/delegation/introductions", write),
-            ("introduceDevices", "Lets a delegated device open a session with another one."),
-            creates(Ok, delegation::introduce),
-            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
-        ),
-        operation(
-            (Method::POST, "/v1/delegation/sessions", write),
-            (
-                "openDelegatedSession",
-                "Opens a session with a server elsewhere, which a delegated device then resumes there.",
-            ),
-            creates(Ok, delegation::open_session),
-            &[Code::NoDelegation, Code::UnknownDevice, Code::NotGiven],
         ),
         operation(
             (Method::POST, "/v1/delegation/server-compromised", write),
@@ -429,6 +452,7 @@ impl<S: Store> Api<S> {
         operations.extend(revocations_and_keys());
         operations.extend(group_operations());
         operations.extend(delegated_devices());
+        operations.extend(delegated_sessions());
         operations.extend(delegated_connections());
         operations.extend([events(), document()]);
         operations

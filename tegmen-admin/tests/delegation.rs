@@ -140,6 +140,20 @@ async fn connections_are_listed_in_pages_and_revoked() {
     let reset = operator.ask("POST", &format!("/devices/{LAMP}/reset"), &[], Value::Null).await;
     assert_eq!((reset.status, &reset.body), (200, &expected));
     assert!(operator.scene.delegations.show(LAMP).unwrap().reset.is_some());
+    // In the next epoch the peers return by themselves, which an operator sees.
+    operator.next_epoch().await;
+    let reissue = format!("/devices/{LAMP}/reissue");
+    for method in ["GET", "POST"] {
+        let reissued = operator.ask(method, &reissue, &[], Value::Null).await;
+        let connections = reissued.body["connections"].as_array().unwrap();
+        let returns = |one: &Value| one["way"] == "returns" && one["given"].is_null() && one["failed"].is_null();
+        assert_eq!(
+            (reissued.status, connections.len(), connections.iter().all(returns)),
+            (200, 4, true),
+            "{reissued:?}"
+        );
+    }
+    operator.scene.audited("0 sessions of the device lamp.example with other devices are given again").await;
     // After a server that somebody else had access to, an operator learns what was reachable.
     let drill = json!({ "devices": [LAMP] });
     let reachable = operator.ask("POST", "/server-compromised", &[("idempotency-key", "drill")], drill.clone()).await;

@@ -95,6 +95,8 @@ async fn delegated(scene: &Scene, root: &str) -> BTreeSet<&'static str> {
         ("DELETE", "/v1/delegation/devices/b/connections/1-0", Value::Null),
         ("GET", "/v1/delegation/devices/b/reset", Value::Null),
         ("POST", "/v1/delegation/devices/b/reset", Value::Null),
+        ("GET", "/v1/delegation/devices/b/reissue", Value::Null),
+        ("POST", "/v1/delegation/devices/b/reissue", Value::Null),
         ("PUT", "/v1/delegation/devices/b", config.clone()),
         ("PATCH", "/v1/delegation/devices/b", json!({ "disabled": true })),
         ("POST", "/v1/delegation/devices/b/imprint", Value::Null),

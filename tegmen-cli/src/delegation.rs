@@ -88,6 +88,15 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
+    /// Show how the connections of the epoch before continue in the present one, and give the sessions of the device with other devices
+    /// of the server again. No connection gets another scope, another time of authentication or another end.
+    Reissue {
+        #[command(flatten)]
+        named: Named,
+        /// Show what would be given, and change nothing.
+        #[arg(long)]
+        preview: bool,
+    },
     /// Treat the server as compromised: draw other device keys, and list which connections were reachable. The keys are written to
     /// files NAME.key that only you can read. Bring them to the devices.
     #[command(
@@ -253,6 +262,7 @@ impl Delegation {
             }
             Command::Revoke { name, connections, admin } => revoke(&Named { name, admin }, &connections, out)?,
             Command::Reset { named, preview } => named.reset(preview, out)?,
+            Command::Reissue { named, preview } => named.reissue(preview, out)?,
             Command::ServerCompromised { devices, output_dir, admin } => {
                 server_compromised(&admin, &devices, &output_dir, out)?;
             }
@@ -294,6 +304,32 @@ impl Named {
         out.line(|| printable(&text), || object);
         Ok(())
     }
+
+    fn reissue(&self, preview: bool, out: Output) -> Result<(), Failure> {
+        let method = if preview { Method::GET } else { Method::POST };
+        let reissued = self.admin.send(method, &format!("{}/reissue", self.path()))?;
+        for one in reissued["connections"].as_array().into_iter().flatten() {
+            out.line(|| describe_reissue(one, preview), || one.clone());
+        }
+        Ok(())
+    }
+}
+
+/// A connection of the epoch before in one line.
+fn describe_reissue(reissue: &Value, preview: bool) -> String {
+    let before = describe_connection(&reissue["before"]);
+    let what = match (reissue["way"].as_str(), reissue["given"].as_str(), reissue["failed"].as_str()) {
+        (_, Some(given), _) => format!("given again as {given}"),
+        (_, _, Some(code)) => format!("not given again ({code})"),
+        (Some("again"), ..) if preview => "would be given again".to_owned(),
+        (Some("again"), ..) => "not given again".to_owned(),
+        (Some("returns"), ..) => "its peer gets another ticket when it returns".to_owned(),
+        (Some("no-rights"), ..) => {
+            "the policy no longer allows its scope: revoke it, because a peer with a ticket can return".to_owned()
+        }
+        _ => "ends: its peer authenticates itself again, or you open the session again".to_owned(),
+    };
+    printable(&format!("{before}: {what}"))
 }
 
 /// Revokes connections one after the other. After a failure it continues with the others.

@@ -8,7 +8,7 @@ use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_control::delegation::{
     CertificateReport, ConnectionId, ConnectionPage, Contact, DelegatedConnection, DeviceConfig, DeviceReport,
-    Introduced, Reachable, ResetPreview, Unreachable,
+    Introduced, Reachable, Reissue, ResetPreview, Unreachable,
 };
 use tegmen_delegation::{PSK_LEN, Refused, Status};
 
@@ -421,6 +421,43 @@ impl From<ResetPreview> for ShownPreview {
     fn from(preview: ResetPreview) -> Self {
         let ResetPreview { epoch, return_by_ticket, end, end_unreturned, revoked } = preview;
         Self { epoch, return_by_ticket, end, end_unreturned, revoked }
+    }
+}
+
+/// A connection of the epoch before that has no place in the present one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReissuedConnection")]
+pub(crate) struct ShownReissue {
+    /// The connection of the epoch before.
+    before: ShownConnection,
+    /// The way in which it continues: `again` if the server gives the session to both devices, `returns` if the peer gets another ticket
+    /// when it returns, `ends` if it does not continue, `no-rights` if the policy no longer allows its scope.
+    #[schemars(extend("enum" = ["again", "returns", "ends", "no-rights"]))]
+    way: &'static str,
+    /// The connection in its place, if the server gave it.
+    #[schemars(extend("pattern" = CONNECTION))]
+    given: Option<String>,
+    /// The code of the reason why the server could not give it.
+    failed: Option<&'static str>,
+}
+
+/// The connections of the epoch before that have no place in the present one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReissuedConnections")]
+pub(crate) struct ShownReissues {
+    /// The connections.
+    connections: Vec<ShownReissue>,
+}
+
+impl From<Vec<Reissue>> for ShownReissues {
+    fn from(reissues: Vec<Reissue>) -> Self {
+        let shown = |Reissue { before, way, given, failed }: Reissue| ShownReissue {
+            before: before.into(),
+            way: way.word(),
+            given: given.map(|given| given.to_string()),
+            failed,
+        };
+        Self { connections: reissues.into_iter().map(shown).collect() }
     }
 }
 

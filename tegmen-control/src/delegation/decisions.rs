@@ -63,6 +63,17 @@ pub(super) struct Given {
     row: ConnectionRow,
 }
 
+/// An earlier connection with a device, whose rights are never exceeded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing<'s> {
+    pub(super) peer: &'s str,
+    pub(super) scope: u8,
+    pub(super) since: u32,
+    pub(super) expires: u32,
+    /// The number of the connection, if it is one of the epoch before.
+    pub(super) of: Option<u32>,
+}
+
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// The number of the enabled device of this name, for the other functions; never 0. It is of this process alone.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
@@ -164,6 +175,47 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         carrier: Carrier,
         carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
     ) -> Result<Given, NotGiven> {
+        let decide = |state: &mut InMemory| {
+            let returned = Connection::of(session.principal).and_then(|old| state.take_returning(old, &session.master));
+            match returned {
+                Some(kept) => self.give_again(state, kept, session, carrier),
+                None => self.give_new(state, peer.ok_or(NotGiven::NoPeer)?, session, carrier),
+            }
+        };
+        self.give_as(device, session, decide, carry)
+    }
+
+    /// Gives an earlier connection with a device again.
+    pub(super) fn give_standing(
+        &self,
+        device: &Arc<Device>,
+        standing: &Standing<'_>,
+        session: &SessionState,
+        carrier: Carrier,
+        carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
+    ) -> Result<Given, NotGiven> {
+        let decide = |state: &mut InMemory| {
+            let Standing { peer, scope, since, expires, of } = *standing;
+            let is_refused = of.is_some_and(|of| state.is_refused(state.tag_before, of));
+            let (party, config) = (state.known.party.party(), &state.known.config);
+            let stands = rights::stands(&*self.rights, peer, &party, config, scope);
+            if is_refused || !stands || expires <= self.seconds() {
+                return Err(NotGiven::NoRights);
+            }
+            let connection = take(state, if of.is_some() { Purpose::Again } else { Purpose::New }, scope)?;
+            let (peer, carrier) = (peer.to_owned(), carrier.word().to_owned());
+            Ok(given(state, connection, session, ConnectionRow { peer, scope, since, expires, carrier, of }))
+        };
+        self.give_as(device, session, decide, carry)
+    }
+
+    fn give_as(
+        &self,
+        device: &Arc<Device>,
+        session: &SessionState,
+        decide: impl FnOnce(&mut InMemory) -> Result<Given, NotGiven>,
+        carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
+    ) -> Result<Given, NotGiven> {
         let state = &mut *device.state();
         if !state.is_usable() {
             return Err(NotGiven::Disabled);
@@ -176,11 +228,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         if self.made().len() >= MOST_WAITING {
             return Err(NotGiven::TooManyWait);
         }
-        let returned = Connection::of(session.principal).and_then(|old| state.take_returning(old, &session.master));
-        let given = match returned {
-            Some(kept) => self.give_again(state, kept, session, carrier)?,
-            None => self.give_new(state, peer.ok_or(NotGiven::NoPeer)?, session, carrier)?,
-        };
+        let given = decide(state)?;
         carry(state, &given)?;
         state.unwritten.insert(given.id.number);
         let of = given.row.of.zip(state.tag_before).map(|(number, tag)| (tag, number));

@@ -2,10 +2,11 @@
 //! master secret, and seals it for one device in a ticket that it gives to the other.
 
 use super::connection::{Carrier, ConnectionId};
-use super::decisions::{Given, SUITE, hand_over};
+use super::decisions::{Given, SUITE, Standing, hand_over};
 use super::error::DelegationError;
-use super::memory::InMemory;
+use super::memory::{Device, InMemory};
 use super::server::Delegations;
+use std::sync::Arc;
 use tegmen::buf::Writer;
 use tegmen::dtls::{Handle, SessionState};
 use tegmen::identity::Principal;
@@ -33,23 +34,39 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// [`DelegationError::Store`]: then the numbers are [unaccounted](Self::unaccounted).
     pub async fn introduce(&self, opener: &str, other: &str) -> Result<Introduced, DelegationError> {
         let (opener, other) = (self.known(opener)?, self.known(other)?);
+        let introduced = self.open_between([&opener, &other], self.seconds(), None)?;
+        self.write_made().await?;
+        self.want(&opener);
+        Ok(introduced)
+    }
+
+    /// Draws the secret of a session, and gives the session to the device that opens it and to the other one: with the rights of the
+    /// policy, or with those of the connections that they had before.
+    pub(super) fn open_between(
+        &self,
+        [opener, other]: [&Arc<Device>; 2],
+        since: u32,
+        before: Option<[Standing<'_>; 2]>,
+    ) -> Result<Introduced, DelegationError> {
         let mut master = Secret::zeroed();
         self.crypto().random(master.expose_mut());
-        let since = Some(self.seconds());
-        let session = SessionState { cipher_suite: SUITE, master, principal: Principal::NOBODY, since };
+        let session = SessionState { cipher_suite: SUITE, master, principal: Principal::NOBODY, since: Some(since) };
         let mut room = [0; LONGEST_TICKET];
         let mut ticket = Writer::new(&mut room);
-        let sealed = self.give(&other, Some(&opener.name), &session, Carrier::Ticket, |state, given| {
-            self.seal_into(state, given, &mut ticket)
-        });
-        let sealed = self.given_to(&other, &opener.name, sealed)?;
+        let seal = |state: &mut InMemory, given: &Given| self.seal_into(state, given, &mut ticket);
+        let sealed = match before {
+            None => self.give(other, Some(&opener.name), &session, Carrier::Ticket, seal),
+            Some([_, before]) => self.give_standing(other, &before, &session, Carrier::Ticket, seal),
+        };
+        let sealed = self.given_to(other, &opener.name, sealed)?;
         let peer = other.state().known.config.address.into();
         let carry =
             |state: &mut InMemory, given: &Given| hand_over(state, given, Handle::Ticket(ticket.written()), Some(peer));
-        let kept = self.give(&opener, Some(&other.name), &session, Carrier::Device, carry);
-        let kept = self.given_to(&opener, &other.name, kept)?;
-        self.write_made().await?;
-        self.want(&opener);
+        let kept = match before {
+            None => self.give(opener, Some(&other.name), &session, Carrier::Device, carry),
+            Some([before, _]) => self.give_standing(opener, &before, &session, Carrier::Device, carry),
+        };
+        let kept = self.given_to(opener, &other.name, kept)?;
         Ok(Introduced { opener: kept.id, other: sealed.id })
     }
 }

@@ -1,6 +1,6 @@
 //! The scope that a peer gets at a device.
 
-use super::config::DeviceConfig;
+use super::config::{DeviceConfig, NO_SCOPE};
 use crate::access::policy::Party;
 use crate::service::Service;
 use crate::state::State;
@@ -41,9 +41,17 @@ impl<S: Store> Rights for State<S> {
 
 /// The index of the first scope that the peer may have in full.
 pub(super) fn scope(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig) -> Option<u8> {
-    let is_allowed = |scope: &Vec<String>| {
-        let rules: Option<Vec<Rule<'_>>> = scope.iter().map(|rule| Rule::parse(rule)).collect();
-        rules.is_some_and(|rules| rights.allow(peer, device, &rules))
-    };
+    let is_allowed = |scope: &Vec<String>| allows(rights, peer, device, scope);
     config.scopes.iter().position(is_allowed).and_then(|index| u8::try_from(index).ok())
+}
+
+/// True if the peer may still have this scope in full. The scope without rights takes none.
+pub(super) fn stands(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig, scope: u8) -> bool {
+    let rules = config.scopes.get(usize::from(scope));
+    scope == NO_SCOPE || rules.is_some_and(|rules| allows(rights, peer, device, rules))
+}
+
+fn allows(rights: &dyn Rights, peer: &str, device: &Party<'_>, scope: &[String]) -> bool {
+    let rules: Option<Vec<Rule<'_>>> = scope.iter().map(|rule| Rule::parse(rule)).collect();
+    rules.is_some_and(|rules| rights.allow(peer, device, &rules))
 }

@@ -7,6 +7,7 @@ mod loopback;
 mod operators;
 #[path = "../recorder/mod.rs"]
 mod recorder;
+mod reissue;
 mod restored;
 mod revocations;
 mod talking;

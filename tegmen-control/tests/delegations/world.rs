@@ -91,10 +91,15 @@ pub(crate) type Server<S> = Delegations<S, Recording>;
 
 /// Opens the server on a store.
 pub(crate) fn server<S: Store>(scene: &Scene, store: S, seals: &Seals) -> Server<S> {
+    server_with(scene, store, seals, POLICY)
+}
+
+/// Opens the server on a store, with this policy in force.
+pub(crate) fn server_with<S: Store>(scene: &Scene, store: S, seals: &Seals, policy: &str) -> Server<S> {
     let signer = SoftwareKey::from_pem(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
     let log = scene.0.join(format!("audit-{}", rand()));
     let audit = AuditLog::open(&log, Arc::new(signer), AuditBounds::default()).unwrap();
-    let rights = OnePolicy(Policy::parse("policy.toml", POLICY).unwrap().tested().unwrap());
+    let rights = OnePolicy(Policy::parse("policy.toml", policy).unwrap().tested().unwrap());
     let crypto = Recording::new(seals, HostCrypto::from_os().unwrap());
     wait(Delegations::with(store, Arc::new(rights), audit, crypto, clock)).unwrap()
 }
@@ -142,16 +147,25 @@ pub(crate) fn lamp(key: &Secret<32>) -> Lamp {
 
 /// A session of server and device, in which the device is asked to begin the next epoch.
 pub(crate) fn ask<S: Store>(server: &Server<S>, device: &mut Lamp) -> NextEpoch {
+    ask_named(server, LAMP, device)
+}
+
+fn ask_named<S: Store>(server: &Server<S>, name: &str, device: &mut Lamp) -> NextEpoch {
     let exported = Secret::new(secret());
-    let next = wait(server.begin_epoch(LAMP, &exported)).unwrap();
+    let next = wait(server.begin_epoch(name, &exported)).unwrap();
     device.begin_epoch::<HostCrypto>(next.number, &exported, &next.check).unwrap();
     next
 }
 
 /// A whole reset, and the first numbers of the epoch.
 pub(crate) fn next_epoch<S: Store>(server: &Server<S>, device: &mut Lamp) {
-    let next = ask(server, device);
-    wait(server.epoch_begun(LAMP, next)).unwrap();
+    next_epoch_of(server, LAMP, device);
+}
+
+/// A whole reset of the device with this name, and the first numbers of the epoch.
+pub(crate) fn next_epoch_of<S: Store>(server: &Server<S>, name: &str, device: &mut Lamp) {
+    let next = ask_named(server, name, device);
+    wait(server.epoch_begun(name, next)).unwrap();
     settle(server);
 }
 

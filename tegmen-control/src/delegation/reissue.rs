@@ -1,0 +1,193 @@
+//! The connections of the epoch before that have no place in the present one yet.
+//!
+//! A peer with a ticket returns to the server and gets another one. Two devices of the server cannot do that, because neither of
+//! them authenticates itself there: the server gives them their session again.
+
+use super::connection::{Carrier, ConnectionId, DelegatedConnection};
+use super::decisions::Standing;
+use super::error::DelegationError;
+use super::memory::Device;
+use super::rights;
+use super::server::Delegations;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tegmen_base::crypto::Crypto;
+use tegmen_store::Store;
+
+/// A connection of the epoch before that has not ended, was not revoked, and has no place in the present epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reissue {
+    /// The connection of the epoch before.
+    pub before: DelegatedConnection,
+    /// The way in which it continues.
+    pub way: Way,
+    /// The connection in its place, if the server gave it.
+    pub given: Option<ConnectionId>,
+    /// The stable code of the reason why the server could not give it again.
+    pub failed: Option<&'static str>,
+}
+
+/// The way in which a connection of the epoch before continues in the present one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The server gives the session to both devices again, with the same scopes, the same time of authentication and the same ends.
+    Again,
+    /// The peer gets another ticket when it returns to the server.
+    Returns,
+    /// It does not continue: the peer authenticates itself again, or an operator opens the session again.
+    Ends,
+    /// The server does not give it again, because the policy no longer allows its scope. A peer with a ticket returns all the same,
+    /// until the connection is revoked.
+    NoRights,
+}
+
+impl Way {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Again => "again",
+            Self::Returns => "returns",
+            Self::Ends => "ends",
+            Self::NoRights => "no-rights",
+        }
+    }
+}
+
+/// A connection, and that of the other device in the same session.
+struct Found {
+    before: DelegatedConnection,
+    way: Way,
+    counterpart: Option<(Arc<Device>, DelegatedConnection)>,
+}
+
+impl<S: Store, C: Crypto> Delegations<S, C> {
+    /// Returns the connections of the epoch before of a device, and the way in which each continues in the present one.
+    ///
+    /// # Errors
+    /// As [`Self::connections`].
+    pub async fn preview_reissue(&self, name: &str) -> Result<Vec<Reissue>, DelegationError> {
+        let found = self.to_reissue(&self.known(name)?).await?;
+        let shown = |Found { before, way, .. }| Reissue { before, way, given: None, failed: None };
+        Ok(found.into_iter().map(shown).collect())
+    }
+
+    /// Gives the sessions of a device with other devices of the server again in the present epoch. Scope, time of authentication and
+    /// end of each connection stay as they were, and a scope that the policy no longer allows is not given. The
+    /// device that opens a session learns it when the server next speaks with it.
+    ///
+    /// # Errors
+    /// As [`Self::preview_reissue`], and [`DelegationError::Audit`].
+    pub async fn reissue(&self, name: &str, by: &str) -> Result<Vec<Reissue>, DelegationError> {
+        let device = self.known(name)?;
+        self.audit.is_writable()?;
+        let mut reissued = Vec::new();
+        for Found { before, way, counterpart } in self.to_reissue(&device).await? {
+            let (mut given, mut failed) = (None, None);
+            if let Some((peer, at_peer)) = counterpart.filter(|_| way == Way::Again) {
+                match self.give_again_to_both((&device, &before), (&peer, &at_peer)) {
+                    Ok(id) => given = Some(id),
+                    Err(DelegationError::NotGiven { code, .. }) => failed = Some(code),
+                    Err(error) => return Err(error),
+                }
+            }
+            reissued.push(Reissue { before, way, given, failed });
+        }
+        self.write_made().await?;
+        let count = reissued.iter().filter(|one| one.given.is_some()).count();
+        let message = format!("{count} sessions of the device {name} with other devices are given again");
+        self.write_or_note(false, by, "reissued", message).await?;
+        Ok(reissued)
+    }
+
+    /// Finds the connections of the epoch before that have no place in the present one.
+    async fn to_reissue(&self, device: &Arc<Device>) -> Result<Vec<Found>, DelegationError> {
+        self.write_made().await?;
+        let connections = self.all_connections(device).await?;
+        let (epoch, now) = (device.state().known.present.number, self.now());
+        let mut used = BTreeSet::new();
+        let mut found = Vec::new();
+        for before in open_now(&connections, now).filter(|connection| connection.id.epoch != epoch) {
+            let counterpart = self.counterpart(device, before, &used).await?;
+            if let Some((peer, connection)) = &counterpart {
+                used.insert((peer.id, connection.id));
+            }
+            let stands = self.stands(device, before)
+                && counterpart.as_ref().is_none_or(|(peer, connection)| self.stands(peer, connection));
+            let way = match (before.carrier, &counterpart) {
+                _ if !stands => Way::NoRights,
+                (_, Some(_)) => Way::Again,
+                (Carrier::Ticket, None) => Way::Returns,
+                (Carrier::Id | Carrier::Device, None) => Way::Ends,
+            };
+            found.push(Found { before: before.clone(), way, counterpart });
+        }
+        Ok(found)
+    }
+
+    /// Finds the connection of the other device in the same session, if both devices are of this server. Those in `used` belong to
+    /// other sessions.
+    async fn counterpart(
+        &self,
+        device: &Device,
+        of: &DelegatedConnection,
+        used: &BTreeSet<(u32, ConnectionId)>,
+    ) -> Result<Option<(Arc<Device>, DelegatedConnection)>, DelegationError> {
+        let wanted = match of.carrier {
+            Carrier::Ticket => Carrier::Device,
+            Carrier::Device => Carrier::Ticket,
+            Carrier::Id => return Ok(None),
+        };
+        let Some(peer) = self.named(&of.peer) else { return Ok(None) };
+        let connections = self.all_connections(&peer).await?;
+        let is_it = |one: &&DelegatedConnection| {
+            one.peer == device.name
+                && one.carrier == wanted
+                && one.since == of.since
+                && !used.contains(&(peer.id, one.id))
+        };
+        let found = open_now(&connections, self.now()).find(is_it).cloned();
+        Ok(found.map(|found| (peer, found)))
+    }
+
+    fn stands(&self, device: &Device, connection: &DelegatedConnection) -> bool {
+        let state = device.state();
+        let party = state.known.party.party();
+        rights::stands(&*self.rights, &connection.peer, &party, &state.known.config, connection.scope)
+    }
+
+    /// Gives both devices of a session that they had before another one. Returns the connection of the first.
+    fn give_again_to_both(
+        &self,
+        (device, before): (&Arc<Device>, &DelegatedConnection),
+        (peer, at_peer): (&Arc<Device>, &DelegatedConnection),
+    ) -> Result<ConnectionId, DelegationError> {
+        let (own, others) = (as_it_was(device, before), as_it_was(peer, at_peer));
+        match before.carrier {
+            Carrier::Device => {
+                let given = self.open_between([device, peer], before.since, Some([own, others]))?;
+                self.want(device);
+                Ok(given.opener)
+            }
+            Carrier::Ticket | Carrier::Id => {
+                let given = self.open_between([peer, device], before.since, Some([others, own]))?;
+                self.want(peer);
+                Ok(given.other)
+            }
+        }
+    }
+}
+
+/// The connections that have not ended, were not revoked, and did not become others.
+fn open_now(connections: &[DelegatedConnection], now: u64) -> impl Iterator<Item = &DelegatedConnection> {
+    let continued: BTreeSet<_> = connections.iter().filter_map(|connection| connection.of).collect();
+    let is_open = move |connection: &&DelegatedConnection| {
+        !connection.revoked && u64::from(connection.expires) > now && !continued.contains(&connection.id)
+    };
+    connections.iter().filter(is_open)
+}
+
+fn as_it_was<'c>(device: &Device, connection: &'c DelegatedConnection) -> Standing<'c> {
+    let DelegatedConnection { id, peer, scope, since, expires, .. } = connection;
+    let of = (id.epoch != device.state().known.present.number).then_some(id.number);
+    Standing { peer, scope: *scope, since: *since, expires: *expires, of }
+}

@@ -1,0 +1,125 @@
+//! Sessions that an operator gives again after a reset.
+
+use crate::recorder::Seals;
+use crate::world::{
+    LAMP, Lamp, Scene, Server, TIME, config, imprinted, lamp, next_epoch, next_epoch_of, pass, renew, revoke, server,
+    server_with, settle, ticket, wait,
+};
+use tegmen_control::delegation::{Carrier, DeviceConfig, Reissue, Way};
+use tegmen_store::Database;
+
+const DOOR: &str = "door.example";
+/// A policy without the rule that lets the lamp open a session with the door.
+const WITHOUT: &str = r#"
+[[rule]]
+subject = ["reader-*", "writer"]
+publisher = "tag:lamp"
+allow = "read /*"
+"#;
+/// A policy that allows the lamp more than before.
+const MORE: &str = r#"
+[[rule]]
+subject = "lamp.example"
+publisher = "door.example"
+allow = ["GET /light", "PUT /light"]
+"#;
+
+/// A lamp and a door, of which the lamp has a session with the door.
+fn introduced(server: &Server<Database>) -> (Lamp, Lamp) {
+    let device = imprinted(server);
+    let config = DeviceConfig { tags: Vec::new(), ..config() };
+    let mut door = lamp(&wait(server.imprint(DOOR, config, "root")).unwrap());
+    next_epoch_of(server, DOOR, &mut door);
+    wait(server.introduce(LAMP, DOOR)).unwrap();
+    (device, door)
+}
+
+/// The rights of the connection of the door in its present epoch: scope, since and expires.
+fn rights(server: &Server<Database>) -> Option<(u8, u32, u32)> {
+    settle(server);
+    let epoch = server.show(DOOR).unwrap().epoch;
+    let connections = wait(server.connections(DOOR, None, 10)).unwrap().connections;
+    let present = connections.into_iter().find(|one| one.id.epoch == epoch)?;
+    assert_eq!((present.peer.as_str(), present.carrier), (LAMP, Carrier::Ticket));
+    Some((present.scope, present.since, present.expires))
+}
+
+fn ways(reissues: &[Reissue]) -> Vec<(&str, Way, bool)> {
+    reissues.iter().map(|one| (one.before.peer.as_str(), one.way, one.given.is_some())).collect()
+}
+
+#[test]
+fn the_session_of_two_devices_is_given_again_with_the_rights_that_it_had() {
+    let scene = Scene::new("again");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let (mut device, mut door) = introduced(&server);
+    let before = rights(&server).unwrap();
+    next_epoch_of(&server, DOOR, &mut door);
+    assert_eq!(rights(&server), None, "neither device can return");
+    pass(1000);
+    let preview = wait(server.preview_reissue(DOOR)).unwrap();
+    assert_eq!((ways(&preview), rights(&server)), (vec![(LAMP, Way::Again, false)], None), "a preview changes nothing");
+    let reissued = wait(server.reissue(DOOR, "root")).unwrap();
+    assert_eq!(ways(&reissued), [(LAMP, Way::Again, true)]);
+    assert_eq!((rights(&server), before.1), (Some(before), TIME as u32));
+    assert!(wait(server.reissue(DOOR, "root")).unwrap().is_empty(), "once in an epoch");
+
+    // The other device opens it after its own reset, too. The door has one more connection, with the same rights.
+    next_epoch(&server, &mut device);
+    let reissued = wait(server.reissue(LAMP, "root")).unwrap();
+    let opened: Vec<_> = reissued.iter().filter(|one| one.given.is_some()).collect();
+    assert!(!opened.is_empty() && opened.iter().all(|one| one.before.peer == DOOR && one.before.scope == u8::MAX));
+    let connections = wait(server.connections(DOOR, None, 10)).unwrap().connections;
+    assert!(connections.iter().all(|one| (one.scope, one.since, one.expires) == before), "{connections:?}");
+
+    // It ends when it would have ended.
+    pass(2600);
+    next_epoch_of(&server, DOOR, &mut door);
+    assert!(wait(server.reissue(DOOR, "root")).unwrap().is_empty());
+}
+
+#[test]
+fn a_session_given_again_has_no_right_that_the_policy_gave_meanwhile_or_took() {
+    for (name, policy, way) in [("again-more", MORE, Way::Again), ("again-without", WITHOUT, Way::NoRights)] {
+        let scene = Scene::new(name);
+        let (before, mut door) = {
+            let server = server(&scene, scene.database(), &Seals::default());
+            let (_, door) = introduced(&server);
+            (rights(&server), door)
+        };
+        let changed = server_with(&scene, scene.database(), &Seals::default(), policy);
+        settle(&changed);
+        next_epoch_of(&changed, DOOR, &mut door);
+        if way == Way::Again {
+            // A server that asks the policy as if they authenticated themselves now gives more.
+            wait(changed.introduce(LAMP, DOOR)).unwrap();
+            assert_eq!((before.unwrap().0, rights(&changed).unwrap().0), (1, 0));
+        }
+        let reissued = wait(changed.reissue(DOOR, "root")).unwrap();
+        assert_eq!(ways(&reissued), [(LAMP, way, way == Way::Again)]);
+        let given = reissued[0].given;
+        settle(&changed);
+        let connections = wait(changed.connections(DOOR, None, 10)).unwrap().connections;
+        let given = connections.iter().find(|one| Some(one.id) == given).map(|one| (one.scope, one.since, one.expires));
+        assert_eq!(given, before.filter(|_| way == Way::Again));
+    }
+}
+
+#[test]
+fn other_peers_are_listed_and_get_nothing() {
+    let scene = Scene::new("again-others");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let tickets = ["writer", "reader-1", "reader-2"].map(|peer| ticket(&server, peer).unwrap());
+    settle(&server);
+    let revoked = wait(server.connections(LAMP, None, 10)).unwrap().connections[2].id;
+    next_epoch(&server, &mut device);
+    renew(&server, &tickets[1]).unwrap();
+    revoke(&server, revoked);
+    settle(&server);
+    let sealed = server.counts().reissued;
+    let reissued = wait(server.reissue(LAMP, "root")).unwrap();
+    assert_eq!(ways(&reissued), [("writer", Way::Returns, false)], "one returned, and one is revoked");
+    assert_eq!(server.counts().reissued, sealed);
+    assert!(renew(&server, &tickets[0]).is_some());
+}
