@@ -2,8 +2,8 @@
 
 use crate::recorder::Seals;
 use crate::world::{
-    LAMP, Lamp, Scene, TIME, ask, config, imprinted, lamp, next_epoch, open, pass, renew, revoke, seal, server,
-    session, settle, ticket, wait,
+    LAMP, Lamp, Scene, Server, TIME, ask, authenticated_again, config, imprinted, lamp, next_epoch, open, pass, renew,
+    revoke, seal, server, session, settle, tell_time, ticket, wait,
 };
 use tegmen::dtls::CipherSuite;
 use tegmen_coap::Rule;
@@ -12,6 +12,7 @@ use tegmen_control::delegation::{ConnectionId, Rights};
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_delegation::{MAX_TICKETS, Refused};
 use tegmen_host::delegate::Delegate;
+use tegmen_store::Database;
 
 #[test]
 fn a_peer_gets_the_first_scope_that_the_policy_allows_in_full() {
@@ -60,6 +61,25 @@ fn a_ticket_is_of_one_device() {
     let ticket = ticket(&server, "writer").unwrap();
     assert!(open(&mut device, &ticket).is_ok());
     assert_eq!(open(&mut other, &ticket).unwrap_err(), Refused::Epoch);
+}
+
+/// A peer returns with this ticket shortly before its end. Returns the end of the ticket that a server gives it, in the clock of
+/// the device.
+fn end_after_return(name: &str, returns: impl Fn(&Server<Database>, &[u8]) -> Option<Vec<u8>>) -> u64 {
+    let scene = Scene::new(name);
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let first = ticket(&server, "reader-1").unwrap();
+    next_epoch(&server, &mut device);
+    pass(3500);
+    tell_time(&mut device);
+    let second = returns(&server, &first).unwrap();
+    open(&mut device, &second).unwrap().1.expires.into()
+}
+
+/// Calls a function with a clock of its own, which is at the beginning.
+fn in_a_time_of_its_own(act: fn() -> u64) -> u64 {
+    std::thread::spawn(act).join().unwrap()
 }
 
 #[test]
@@ -116,6 +136,11 @@ fn a_peer_that_returns_while_its_device_begins_an_epoch_resumes_and_gets_nothing
 
 #[test]
 fn reissue_never_extends_a_right() {
+    // At the mutant the peer has its right for another hour, each time that it returns.
+    let mutant = || end_after_return("reissue-mutant", |server, old| authenticated_again(server, "reader-1", old));
+    assert_eq!(in_a_time_of_its_own(mutant), TIME + 7100);
+    assert_eq!(in_a_time_of_its_own(|| end_after_return("reissue-end", renew)), TIME + 3600);
+
     let scene = Scene::new("reissue");
     let server = server(&scene, scene.database(), &Seals::default());
     let mut device = imprinted(&server);
@@ -161,6 +186,20 @@ fn a_returned_peer_is_known_by_its_secret() {
 
 #[test]
 fn forged_tickets_cannot_force_an_epoch_reset() {
+    // At the mutant copies of a ticket take the numbers of peers that authenticate themselves, and the server has to begin an epoch.
+    let scene = Scene::new("forged-mutant");
+    let mutant = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&mutant);
+    let copied = ticket(&mutant, "writer").unwrap();
+    next_epoch(&mutant, &mut device);
+    let is_reset = (0..40_000).any(|_| {
+        if authenticated_again(&mutant, "writer", &copied).is_none() {
+            settle(&mutant);
+        }
+        mutant.show(LAMP).unwrap().reset.is_some()
+    });
+    assert!(is_reset && ticket(&mutant, "reader-1").is_none());
+
     let scene = Scene::new("forged");
     let server = server(&scene, scene.database(), &Seals::default());
     let mut device = imprinted(&server);
