@@ -59,10 +59,9 @@ pub(super) fn new_endpoint(
 ) -> Endpoint<Table, Role> {
     let dtls = config.dtls;
     let keys = config.trust.public_keys.clone().unwrap_or_else(|| PublicKeys::new(dtls.suites));
-    let role = Resuming {
-        role,
-        sessions: resumption::AcceptsTickets(config.state.resume.is_some() || config.state.hand_over),
-    };
+    let state = &config.state;
+    let takes_tickets = state.resume.is_some() || state.hand_over || state.handed_over.is_some();
+    let role = Resuming { role, sessions: resumption::AcceptsTickets(takes_tickets) };
     let role = tegmen::dtls::PublicKeys { role: Extended::with(role, &dtls), keys };
     Endpoint::with_roles(&mut environment.at(clock::now()), Table::with_blocks(CAPACITY), dtls, role)
 }
