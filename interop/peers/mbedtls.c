@@ -4,6 +4,7 @@
  *   mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]     the key in hexadecimal
  *   mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id
  *   mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY                files in PEM
+ *   mbedtls client ADDRESS x509 SUITE CA CERTIFICATE KEY resume ticket|id NAME  of the server
  *   mbedtls version|suites
  */
 #include <arpa/inet.h>
@@ -230,12 +231,17 @@ static void resume(const char *by)
     }
 }
 
-/* Another session, from another port, with what there is of the last one. */
-static void again(void)
+/* Another session, from another port, with what there is of the last one; at the server of that one, if no other is named. */
+static void again(char *at)
 {
     mbedtls_ssl_session_init(&before);
     must("remembering", mbedtls_ssl_get_session(&ssl, &before));
     mbedtls_ssl_close_notify(&ssl);
+    if (at != NULL) {
+        at[strcspn(at, "\n")] = 0;
+        peer_len = parse(at, &peer);
+        must("address", peer_len == 0);
+    }
     close(sock);
     sock = socket(peer.any.sa_family, SOCK_DGRAM, 0);
     begin();
@@ -275,7 +281,7 @@ static void use_certificates(char **words)
     mbedtls_ssl_conf_authmode(&conf, MBEDTLS_SSL_VERIFY_REQUIRED);
 }
 
-static void settle(char **words, int has_certificates)
+static void settle(char **words, int has_certificates, const char *server_name)
 {
     mbedtls_ssl_init(&ssl);
     mbedtls_ssl_config_init(&conf);
@@ -298,7 +304,7 @@ static void settle(char **words, int has_certificates)
     mbedtls_ssl_conf_dtls_cookies(&conf, mbedtls_ssl_cookie_write, mbedtls_ssl_cookie_check, &cookies);
     must("session", mbedtls_ssl_setup(&ssl, &conf));
     if (has_certificates && !is_server)
-        must("name", mbedtls_ssl_set_hostname(&ssl, "localhost"));
+        must("name", mbedtls_ssl_set_hostname(&ssl, server_name));
     mbedtls_ssl_set_timer_cb(&ssl, &timer, mbedtls_timing_set_delay, mbedtls_timing_get_delay);
     mbedtls_ssl_set_bio(&ssl, NULL, on_send, on_receive, NULL);
 }
@@ -321,13 +327,15 @@ int main(int count, char **words)
     union address address;
     if (count == 7 && strcmp(words[3], "psk") == 0)
         identity = words[5];
-    int has_certificates = (count == 8 || count == 9) && strcmp(words[3], "x509") == 0;
+    int resumes = (count == 7 && strcmp(words[5], "resume") == 0) || (count == 11 && strcmp(words[8], "resume") == 0);
+    int has_certificates = (count == 8 || count == 9 || (count == 11 && resumes)) && strcmp(words[3], "x509") == 0;
     socklen_t len = count == 5 || count == 7 || has_certificates ? parse(words[2], &address) : 0;
     if (len == 0) {
         fprintf(stderr, "usage: mbedtls client|server ADDRESS IDENTITY KEY [max_fragment_length BYTES]\n"
                         "       mbedtls client|server ADDRESS IDENTITY KEY resume ticket|id\n"
                         "       mbedtls client|server ADDRESS psk SUITE IDENTITY KEY\n"
-                        "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY [MTU]\n");
+                        "       mbedtls client|server ADDRESS x509 SUITE CA CERTIFICATE KEY [MTU]\n"
+                        "       mbedtls client ADDRESS x509 SUITE CA CERTIFICATE KEY resume ticket|id NAME\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -338,11 +346,11 @@ int main(int count, char **words)
         printf("failed bind: %s\n", strerror(errno));
         return 1;
     }
-    settle(words + 3, has_certificates);
+    settle(words + 3, has_certificates, count == 11 ? words[10] : "localhost");
     if (count == 9)
         mbedtls_ssl_set_mtu(&ssl, (uint16_t)atoi(words[8]));
-    if (count == 7 && strcmp(words[5], "resume") == 0)
-        resume(words[6]);
+    if (resumes)
+        resume(words[count == 7 ? 6 : 9]);
     else if (count == 7 && !is_server && identity == NULL) /* a server takes what it is asked for */
         limit(atoi(words[6]));
     if (is_server) {
@@ -362,8 +370,8 @@ int main(int count, char **words)
             unsigned char payload[DATAGRAM_MAX];
             if (fgets(line, sizeof line, stdin) == NULL)
                 break;
-            if (!is_server && strcmp(line, "again\n") == 0) {
-                again();
+            if (!is_server && strncmp(line, "again", 5) == 0) {
+                again(line[5] == ' ' ? line + 6 : NULL);
                 if (!advance())
                     return 1;
                 continue;

@@ -42,6 +42,10 @@ pub trait Stack {
         let _ = by;
         Err(Failure::new("it resumes no sessions"))
     }
+    /// Every client made from now on asks for a server of this name (RFC 6066, section 3), and wants to see it in the certificate.
+    fn use_server_name(&mut self, name: &str) -> Result<(), Failure> {
+        Err(Failure::new(format!("it cannot ask for {name}")))
+    }
     /// A client that has not spoken yet, and will resume the session of `end`.
     fn again(&mut self, end: &Self::Client) -> Result<Self::Client, Failure> {
         let _ = end;

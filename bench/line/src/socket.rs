@@ -2,9 +2,11 @@
 //!
 //! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
 //! and `connection_id BYTES`, `resume ticket` or `resume id` behind where the stack has such; or, in place of the identity and what follows, with
-//! `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. It says `listening`, `established` (with these
+//! `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. Behind a key in X.509, a client
+//! takes `resume ticket NAME` or `resume id NAME`, with the name of the server. It says `listening`, `established` (with these
 //! `suite NAME` and `peer NAME` before; `resumed` where it went on from an earlier session), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
-//! out as one record. A client that reads `again` opens another session, which resumes the last. A server attends to the last client that spoke; one that writes a connection id is that client,
+//! out as one record. A client that reads `again` opens another session, which resumes the last; with `again ADDRESS`, at another
+//! server. A server attends to the last client that spoke; one that writes a connection id is that client,
 //! wherever it speaks from.
 
 use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Resumption, Stack, from_hex};
@@ -31,24 +33,24 @@ enum Event {
 /// Plays the role that `words` name; `None` if they name none.
 pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(), Failure>> {
     let [role, address, word, suite, more @ ..] = words else { return None };
-    let set = match (PublicKeys::from_words(&words[2..]), more) {
+    let set = match (PublicKeys::from_words(words.get(2..7).unwrap_or_default()), more) {
+        (Some(keys), [_, _, _, word, by, name]) if word == "resume" => {
+            let set = resumption(by).and_then(|by| stack.use_resumption(by));
+            set.and_then(|()| stack.use_public_keys(&keys)).and_then(|()| stack.use_server_name(name))
+        }
         (Some(keys), _) => stack.use_public_keys(&keys),
         (None, [_, _]) if word == "psk" => stack.use_suite(suite),
         (None, [extension, len]) if extension == "connection_id" => {
             let len = len.parse().map_err(|_| Failure::new(format!("no number of bytes: {len:?}")));
             len.and_then(|len| stack.use_connection_id(len))
         }
-        (None, [word, by]) if word == "resume" => match by.as_str() {
-            "ticket" => stack.use_resumption(Resumption::Ticket),
-            "id" => stack.use_resumption(Resumption::Id),
-            _ => Err(Failure::new(format!("nothing to resume by: {by:?}"))),
-        },
+        (None, [word, by]) if word == "resume" => resumption(by).and_then(|by| stack.use_resumption(by)),
         _ => Ok(()),
     };
     if let Err(failure) = set {
         return Some(Err(failure));
     }
-    let address = || address.parse().map_err(|_| Failure::new(format!("no address: {address:?}")));
+    let address = || to_address(address);
     match role.as_str() {
         "client" => Some(address().and_then(|address| client(stack, address))),
         "server" => Some(address().and_then(|address| server(stack, address))),
@@ -56,7 +58,19 @@ pub(crate) fn talk<S: Stack>(stack: &mut S, words: &[String]) -> Option<Result<(
     }
 }
 
-fn client<S: Stack>(stack: &mut S, server: SocketAddr) -> Result<(), Failure> {
+fn resumption(word: &str) -> Result<Resumption, Failure> {
+    match word {
+        "ticket" => Ok(Resumption::Ticket),
+        "id" => Ok(Resumption::Id),
+        _ => Err(Failure::new(format!("nothing to resume by: {word:?}"))),
+    }
+}
+
+fn to_address(word: &str) -> Result<SocketAddr, Failure> {
+    word.parse().map_err(|_| Failure::new(format!("no address: {word:?}")))
+}
+
+fn client<S: Stack>(stack: &mut S, mut server: SocketAddr) -> Result<(), Failure> {
     let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).map_err(system)?;
     let events = events(&socket)?;
@@ -70,8 +84,13 @@ fn client<S: Stack>(stack: &mut S, server: SocketAddr) -> Result<(), Failure> {
                 end.retransmit(&mut out)?;
                 send(&socket, server, &mut out)?;
             }
+            // What an earlier server still sends is no datagram of this session.
+            Event::Datagram(from, _) if from != server => {}
             Event::Datagram(_, datagram) => take(&mut end, &socket, server, &datagram)?,
-            Event::Line(line) if line == "again" => {
+            Event::Line(line) if line.starts_with("again") => {
+                if let Some(other) = line.strip_prefix("again ") {
+                    server = to_address(other)?;
+                }
                 end = stack.again(&end)?;
                 end.handshake(None, &mut out)?;
                 send(&socket, server, &mut out)?;

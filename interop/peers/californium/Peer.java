@@ -35,6 +35,7 @@ import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
  * client|server ADDRESS IDENTITY KEY resume id
  * client|server ADDRESS psk SUITE IDENTITY KEY
  * client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
+ * client ADDRESS x509 SUITE CA CERTIFICATE KEY resume id NAME  of the server
  * client|server ADDRESS raw SUITE KEY PUBLIC_KEY PEER          files in DER
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
@@ -61,10 +62,15 @@ public final class Peer {
             case "client":
             case "server":
                 boolean limited = words.length == 6 && LIMITS.contains(words[4]);
+                boolean named = words.length == 10 && LIMITS.contains(words[7]);
                 if (limited) {
                     limit(words[4], words[5]);
+                } else if (named) {
+                    limit(words[7], words[8]);
+                    serverName = words[9];
+                    Configuration.getStandard().set(DtlsConfig.DTLS_USE_SERVER_NAME_INDICATION, true);
                 }
-                String[] own = Arrays.copyOfRange(words, 2, limited ? 4 : words.length);
+                String[] own = Arrays.copyOfRange(words, 2, limited ? 4 : named ? 7 : words.length);
                 talk(words[0].equals("server"), address(words[1]), Credentials.of(own));
                 break;
             case "coap-server":
@@ -114,6 +120,7 @@ public final class Peer {
 
     private static volatile EndpointContext other;
     private static boolean resumes;
+    private static String serverName;
     private static Bytes lastId;
     private static long lastHandshake;
 
@@ -140,16 +147,17 @@ public final class Peer {
         if (server) {
             Things.say("listening");
         } else {
-            other = new AddressEndpointContext(address);
+            other = new AddressEndpointContext(address, serverName, null);
             // It makes a session only for something to send: here a record of nothing.
             send(connector, new byte[0], "established");
         }
         Scanner lines = new Scanner(System.in);
         while (lines.hasNextLine()) {
             String line = lines.nextLine().trim();
-            if (line.equals("again")) {
+            if (line.startsWith("again")) {
+                // At another address it would open a session of its own.
                 connector.forceResumeSessionFor(address);
-                other = new AddressEndpointContext(address);
+                other = new AddressEndpointContext(address, serverName, null);
                 send(connector, new byte[0], "established");
             } else {
                 send(connector, StringUtil.hex2ByteArray(line), null);

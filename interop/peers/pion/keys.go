@@ -20,6 +20,8 @@ type credentials struct {
 	certificate *tls.Certificate // in place of both
 	ca          *x509.CertPool
 	suite       dtls.CipherSuiteID
+	name        string // of the server, if it is not localhost
+	resumes     bool   // sessions with certificates
 }
 
 func fromKey(identity string, key []byte) *credentials {
@@ -60,8 +62,12 @@ func suiteNamed(name string) (dtls.CipherSuiteID, error) {
 func (own *credentials) server() []dtls.ServerOption {
 	suite := dtls.WithCipherSuites(own.suite)
 	if own.certificate != nil {
+		wanted := dtls.RequireAndVerifyClientCert
+		if own.resumes {
+			wanted = dtls.NoClientCert // it keeps no session of a client with a certificate
+		}
 		return []dtls.ServerOption{suite, dtls.WithCertificates(*own.certificate), dtls.WithClientCAs(own.ca),
-			dtls.WithClientAuth(dtls.RequireAndVerifyClientCert)}
+			dtls.WithClientAuth(wanted)}
 	}
 	find := func(asked []byte) ([]byte, error) {
 		if string(asked) != own.identity {
@@ -75,8 +81,12 @@ func (own *credentials) server() []dtls.ServerOption {
 func (own *credentials) client() []dtls.ClientOption {
 	suite := dtls.WithCipherSuites(own.suite)
 	if own.certificate != nil {
+		name := "localhost"
+		if own.name != "" {
+			name = own.name
+		}
 		return []dtls.ClientOption{suite, dtls.WithCertificates(*own.certificate), dtls.WithRootCAs(own.ca),
-			dtls.WithServerName("localhost")}
+			dtls.WithServerName(name)}
 	}
 	give := func([]byte) ([]byte, error) { return own.key, nil }
 	return []dtls.ClientOption{suite, dtls.WithPSK(give), dtls.WithPSKIdentityHint([]byte(own.identity))}

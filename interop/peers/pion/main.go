@@ -4,6 +4,7 @@
 //	tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id
 //	tegmen-interop-pion client|server ADDRESS psk SUITE IDENTITY KEY
 //	tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY          files in PEM
+//	tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY resume id NAME  of the server
 //	tegmen-interop-pion version|suites
 package main
 
@@ -59,11 +60,20 @@ func main() {
 		own, err := fromFiles(os.Args[4:])
 		end(err)
 		end(talk(os.Args[1], os.Args[2], own, nil))
+	case len(os.Args) == 11 && os.Args[3] == "x509" && os.Args[8] == "resume":
+		own, err := fromFiles(os.Args[4:])
+		end(err)
+		own.resumes = true
+		if os.Args[1] == "client" {
+			own.name = os.Args[10]
+		}
+		end(talk(os.Args[1], os.Args[2], own, os.Args[8:10]))
 	default:
 		fmt.Fprintln(os.Stderr, "usage: tegmen-interop-pion client|server ADDRESS IDENTITY KEY [connection_id BYTES]")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS IDENTITY KEY resume id")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS psk SUITE IDENTITY KEY")
 		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY")
+		fmt.Fprintln(os.Stderr, "       tegmen-interop-pion client|server ADDRESS x509 SUITE CA CERTIFICATE KEY resume id NAME")
 		os.Exit(2)
 	}
 }
@@ -88,7 +98,7 @@ func talk(role, address string, own *credentials, words []string) error {
 		}
 		more = append(more, dtls.WithConnectionIDGenerator(dtls.RandomCIDGenerator(size)))
 	} else if len(words) == 2 {
-		more = append(more, dtls.WithSessionStore(&store{}))
+		more = append(more, dtls.WithSessionStore(&store{name: own.name}))
 	}
 	if role == "server" {
 		options := own.server()
@@ -107,17 +117,24 @@ func talk(role, address string, own *credentials, words []string) error {
 	for _, option := range more {
 		options = append(options, option)
 	}
-	dial := func() error {
+	dial := func(udp *net.UDPAddr) error {
 		conn, err := dtls.DialWithOptions("udp", udp, options...)
 		if err != nil {
 			return err
 		}
 		return session(conn)
 	}
-	if err := dial(); err != nil {
+	if err := dial(udp); err != nil {
 		return err
 	}
-	return send(dial)
+	return send(func(other string) error {
+		if other != "" {
+			if udp, err = net.ResolveUDPAddr("udp", other); err != nil {
+				return err
+			}
+		}
+		return dial(udp)
+	})
 }
 
 func accept(listener net.Listener) {
@@ -170,15 +187,16 @@ func session(conn *dtls.Conn) error {
 	return nil
 }
 
-// Sends each line, and closes the session at the end of them; a client dials again where a line says so.
-func send(dial func() error) error {
+// Sends each line, and closes the session at the end of them. A client dials again where a line says so, and at another address
+// where the line has one.
+func send(dial func(other string) error) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		if dial != nil && lines.Text() == "again" {
+		if other, is := strings.CutPrefix(lines.Text(), "again"); is && dial != nil {
 			if err := current.Close(); err != nil {
 				return err
 			}
-			if err := dial(); err != nil {
+			if err := dial(strings.TrimSpace(other)); err != nil {
 				return err
 			}
 			continue

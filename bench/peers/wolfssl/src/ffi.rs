@@ -4,7 +4,7 @@
 mod public_keys;
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_long, c_uchar, c_uint, c_ushort, c_void},
     ptr, slice,
 };
 use tegmen_bench_line::{self as line, Failure, Outbox, Resumption};
@@ -23,6 +23,8 @@ pub(crate) struct Context {
     context: *mut WolfSslCtx,
     role: Role,
     tells_what_was_agreed: bool,
+    /// The name of the server for which connections ask.
+    server_name: Option<CString>,
 }
 
 /// One end of a session.
@@ -60,7 +62,7 @@ impl Context {
             if context.is_null() {
                 return Err(Failure::new("no context"));
             }
-            let this = Self { context, role, tells_what_was_agreed: false };
+            let this = Self { context, role, tells_what_was_agreed: false, server_name: None };
             match role {
                 Role::Client => wolfSSL_CTX_set_psk_client_callback(context, psk_client),
                 Role::Server => wolfSSL_CTX_set_psk_server_callback(context, psk_server),
@@ -86,6 +88,18 @@ impl Context {
         }
     }
 
+    /// Connections from now on ask for a server of this name, and want to see it in the certificate.
+    pub(crate) fn use_server_name(&mut self, name: &str) -> Result<(), Failure> {
+        let (bytes, len) = (name.as_ptr().cast(), name.len() as c_ushort);
+        // SAFETY: the context is alive in `self`; the name is readable for its length, and is copied before the call returns.
+        let set = unsafe { wolfSSL_CTX_UseSNI(self.context, HOST_NAME, bytes, len) };
+        if set != SUCCESS {
+            return Err(Failure::new(format!("the name is not taken: {set}")));
+        }
+        self.server_name = Some(CString::new(name).map_err(|error| Failure::new(error.to_string()))?);
+        Ok(())
+    }
+
     /// A new connection; with a connection id of so many bytes, all the same, because there is one session at a time.
     pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
         // SAFETY: the context is alive in `self`; the callbacks' argument points to what `Connection` keeps for as long as
@@ -108,6 +122,13 @@ impl Context {
                     drop(Box::from_raw(wire));
                     return Err(Failure::new("no connection id"));
                 }
+            }
+            if let Some(name) = &self.server_name
+                && wolfSSL_check_domain_name(ssl, name.as_ptr()) != SUCCESS
+            {
+                wolfSSL_free(ssl);
+                drop(Box::from_raw(wire));
+                return Err(Failure::new("no name of a server"));
             }
             let tells_what_was_agreed = self.tells_what_was_agreed;
             Ok(Connection { ssl, wire, role: self.role, tells_what_was_agreed, finished: false })
@@ -306,6 +327,8 @@ const ERROR_WANT_READ: c_int = 2;
 const GENERAL_ERROR: c_int = -1;
 const WANT_READ: c_int = -2;
 const SESS_CACHE_OFF: c_long = 0;
+/// host_name (RFC 6066, section 3).
+const HOST_NAME: c_uchar = 0;
 
 #[repr(C)]
 struct WolfSslMethod([u8; 0]);
@@ -332,6 +355,7 @@ unsafe extern "C" {
     fn wolfSSL_CTX_set_session_cache_mode(context: *mut WolfSslCtx, mode: c_long) -> c_long;
     fn wolfSSL_CTX_UseSessionTicket(context: *mut WolfSslCtx) -> c_int;
     fn wolfSSL_CTX_NoTicketTLSv12(context: *mut WolfSslCtx) -> c_int;
+    fn wolfSSL_CTX_UseSNI(context: *mut WolfSslCtx, kind: c_uchar, name: *const c_void, len: c_ushort) -> c_int;
     fn wolfSSL_CTX_set_psk_client_callback(context: *mut WolfSslCtx, callback: PskClient);
     fn wolfSSL_CTX_set_psk_server_callback(context: *mut WolfSslCtx, callback: PskServer);
     fn wolfSSL_CTX_SetIORecv(context: *mut WolfSslCtx, callback: Io);
@@ -341,6 +365,7 @@ unsafe extern "C" {
     fn wolfSSL_free(ssl: *mut WolfSsl);
     fn wolfSSL_SetIOReadCtx(ssl: *mut WolfSsl, context: *mut c_void);
     fn wolfSSL_SetIOWriteCtx(ssl: *mut WolfSsl, context: *mut c_void);
+    fn wolfSSL_check_domain_name(ssl: *mut WolfSsl, name: *const c_char) -> c_int;
     fn wolfSSL_dtls_set_using_nonblock(ssl: *mut WolfSsl, nonblock: c_int);
     fn wolfSSL_get1_session(ssl: *mut WolfSsl) -> *mut WolfSslSession;
     fn wolfSSL_set_session(ssl: *mut WolfSsl, session: *mut WolfSslSession) -> c_int;

@@ -9,6 +9,7 @@ struct WolfSsl {
     client: Context,
     server: Context,
     connection_id: Option<usize>,
+    resumption: Option<Resumption>,
 }
 
 impl WolfSsl {
@@ -17,6 +18,7 @@ impl WolfSsl {
             client: Context::new(Role::Client, None)?,
             server: Context::new(Role::Server, None)?,
             connection_id: None,
+            resumption: None,
         })
     }
 }
@@ -35,8 +37,8 @@ impl Stack for WolfSsl {
     }
 
     fn use_public_keys(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
-        self.client = Context::new(Role::Client, None)?;
-        self.server = Context::new(Role::Server, None)?;
+        self.client = Context::new(Role::Client, self.resumption)?;
+        self.server = Context::new(Role::Server, self.resumption)?;
         self.client.use_public_keys(keys)?;
         self.server.use_public_keys(keys)
     }
@@ -47,9 +49,14 @@ impl Stack for WolfSsl {
     }
 
     fn use_resumption(&mut self, by: Resumption) -> Result<(), Failure> {
+        self.resumption = Some(by);
         self.client = Context::new(Role::Client, Some(by))?;
         self.server = Context::new(Role::Server, Some(by))?;
         Ok(())
+    }
+
+    fn use_server_name(&mut self, name: &str) -> Result<(), Failure> {
+        self.client.use_server_name(name)
     }
 
     fn again(&mut self, end: &Connection) -> Result<Connection, Failure> {
