@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Scope};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The relay, at work until it is asked for its file.
 pub(crate) struct Capture {
@@ -92,6 +92,26 @@ impl Capture {
     /// The datagrams sent so far.
     pub(crate) fn datagrams(&self) -> Vec<Datagram> {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until so many of these datagrams passed; the place of the last of them.
+    pub(crate) fn await_count(
+        &self,
+        deadline: Instant,
+        count: usize,
+        is_it: impl Fn(&Datagram) -> bool,
+    ) -> Result<usize, String> {
+        loop {
+            let datagrams = self.datagrams();
+            let mut places = datagrams.iter().enumerate().filter(|(_, datagram)| is_it(datagram));
+            if let Some((at, _)) = places.nth(count.saturating_sub(1)) {
+                return Ok(at);
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{count} datagrams that are waited for do not pass"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn end(&mut self) {

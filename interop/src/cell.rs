@@ -145,12 +145,14 @@ impl Scene {
         self.start_command(command)
     }
 
-    /// Starts a program that needs more than arguments.
+    /// Starts a program that needs more than arguments; in the directory of the scene, unless the command has another.
     pub(crate) fn start_command(&self, mut command: Command) -> Result<Process, String> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = self.directory.join(format!("{number}-{program}"));
-        command.current_dir(&self.directory);
+        if command.get_current_dir().is_none() {
+            command.current_dir(&self.directory);
+        }
         for name in ["TEGMEN_IDENTITY", "TEGMEN_KEY", "TEGMEN_CREDENTIALS", "TEGMEN_OSCORE", "SSLKEYLOGFILE"] {
             command.env_remove(name);
         }
@@ -159,9 +161,14 @@ impl Scene {
 
     /// Starts `tegmen`.
     pub(crate) fn tegmen(&self, arguments: &[&str]) -> Result<Process, String> {
+        self.start_command(self.tegmen_command(arguments))
+    }
+
+    /// The command of [`Self::tegmen`].
+    pub(crate) fn tegmen_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.tegmen);
         command.args(arguments);
-        self.start_command(command)
+        command
     }
 }
 

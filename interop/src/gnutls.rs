@@ -1,5 +1,6 @@
 //! GnuTLS's own programs: `gnutls-cli` as a client, and `gnutls-serv`, which over UDP is an echo.
 
+mod delegation;
 mod public_keys;
 mod resumption;
 
@@ -55,6 +56,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     }
     cells.extend(public_keys::cells(version));
     cells.extend(resumption::cells(version));
+    cells.push(delegation::cell(version));
     cells
 }
 

@@ -7,6 +7,7 @@ mod axiom;
 mod capture;
 mod cell;
 mod connection_id;
+mod delegation;
 mod dtls;
 mod gnutls;
 mod hello;
@@ -147,9 +148,14 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
 
 /// The cells, and what has to be built for them.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
-    let mut cells = Vec::new();
+    let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {
-        Some(version) => cells.extend(openssl::cells(&version)),
+        Some(version) => {
+            let (expired, library) = openssl::expired_delegation(&version, places);
+            cells.extend(openssl::cells(&version));
+            cells.push(expired);
+            built.push(library);
+        }
         None => cells.push(missing("OpenSSL", openssl::PROGRAM, "openssl")),
     }
     match (libcoap::programs().into_iter().find(|program| !peers::installed(program)), libcoap::version()) {
@@ -173,7 +179,6 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         None => cells.extend(mote::cells(images)),
         Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
-    let mut built = Vec::new();
     let java = places.java_peer("californium");
     let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap[oscore]==0.4.17");
     let libraries = [talker::all(places, &java), plain::all(&aiocoap, &java), objects::all(places, &aiocoap)];

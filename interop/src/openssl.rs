@@ -1,5 +1,6 @@
 //! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
 
+mod delegation;
 mod public_keys;
 mod resumption;
 
@@ -15,6 +16,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use tegmen::coap::Code;
 use tegmen_host::client::ClientError;
+
+pub(crate) use delegation::expired_cell as expired_delegation;
 
 pub(crate) const PROGRAM: &str = "openssl";
 pub(crate) const PEER: &str = "OpenSSL";
@@ -70,6 +73,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
     }))
     .chain(public_keys::cells(version))
     .chain(resumption::cells(version))
+    .chain(delegation::cells(version))
     .collect()
 }
 

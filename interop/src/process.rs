@@ -55,6 +55,11 @@ impl Process {
         })
     }
 
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Writes to its standard input.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or_else(|| format!("{} takes no more input", self.name))?;

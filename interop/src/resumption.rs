@@ -100,10 +100,14 @@ const BACK: &str = " (resumed)";
 
 /// The second session that passed has no key exchange, and the client came back by this.
 pub(crate) fn resumed(relay: &Capture, by: By) -> Check {
-    let datagrams = relay.datagrams();
+    resumed_in(&relay.datagrams(), by)
+}
+
+/// As [`resumed`], of the datagrams of both sessions.
+pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     let read =
         |datagrams: &[Datagram], hello| datagrams.iter().find_map(|datagram| hello::read(&datagram.bytes, hello));
-    let first = read(&datagrams, Hello::Client).ok_or("no ClientHello passed")?;
+    let first = read(datagrams, Hello::Client).ok_or("no ClientHello passed")?;
     // A ClientHello with a cookie has the random of the one before.
     let is_other = |hello: Option<Read>| hello.is_some_and(|hello| hello.random != first.random);
     let begin = datagrams.iter().position(|datagram| is_other(hello::read(&datagram.bytes, Hello::Client)));

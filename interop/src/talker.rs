@@ -5,6 +5,7 @@
 //! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
+mod delegation;
 mod public_keys;
 mod resumption;
 
@@ -45,6 +46,21 @@ struct Peer {
     over_networks: bool,
     /// By what its sessions are resumed.
     resumes: &'static [By],
+    /// How its client resumes a session at a device that the server of the session is not.
+    reaches: Reaches,
+    /// By what a device, which sends no server_name, resumes at its server.
+    resumed_by: &'static [By],
+}
+
+/// The ways of clients to a device with a session that its delegation server opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reaches {
+    /// The session is resumed at another address.
+    Address,
+    /// The session is resumed at its address alone, which is that of a gateway.
+    Gateway,
+    /// The client does not read the answer to its server_name.
+    Nowhere,
 }
 
 /// All of them, with what is to be built for them.
@@ -68,6 +84,8 @@ fn tinydtls(places: &Places) -> Peer {
         knows: Knows { x509: false, raw: true, ecdhe_psk: &[], cbc: None, rsa_cbc: None },
         over_networks: false,
         resumes: &[],
+        reaches: Reaches::Address,
+        resumed_by: &[],
     }
 }
 
@@ -92,6 +110,8 @@ fn wolfssl(places: &Places) -> Peer {
         },
         over_networks: false,
         resumes: &By::ALL,
+        reaches: Reaches::Address,
+        resumed_by: &[By::Id],
     }
 }
 
@@ -120,6 +140,8 @@ fn mbedtls(places: &Places) -> Peer {
         },
         over_networks: true,
         resumes: &By::ALL,
+        reaches: Reaches::Address,
+        resumed_by: &By::ALL,
     }
 }
 
@@ -143,6 +165,8 @@ fn pion(places: &Places) -> Peer {
         },
         over_networks: false,
         resumes: &[By::Id],
+        reaches: Reaches::Nowhere,
+        resumed_by: &[By::Id],
     }
 }
 
@@ -166,6 +190,8 @@ fn scandium(java: &Arc<Built>) -> Peer {
         },
         over_networks: false,
         resumes: &[By::Id],
+        reaches: Reaches::Gateway,
+        resumed_by: &[],
     }
 }
 
@@ -230,6 +256,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     add(Role::Client, "is the version of the table", Box::new(is_version));
     cells.extend(public_keys::cells(&peer));
     cells.extend(resumption::cells(&peer));
+    cells.extend(delegation::cells(&peer));
     cells
 }
 

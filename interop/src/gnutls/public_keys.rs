@@ -14,12 +14,12 @@ use crate::session::Plaintext as _;
 use std::net::SocketAddr;
 use std::process::Command;
 
-const CCM_8: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-CCM-8";
+pub(super) const CCM_8: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-CCM-8";
 const GCM: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-GCM";
 const RAW_PRIORITY: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:+CTYPE-SRV-RAWPK:+CTYPE-CLI-RAWPK";
 
 /// What `gnutls-cli` and `gnutls-serv` say of a session with both.
-const ECDSA_CCM_8: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-CCM-8)";
+pub(super) const ECDSA_CCM_8: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-CCM-8)";
 const ECDSA_GCM: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-GCM)";
 const RSA_GCM: &str = "(ECDHE-X25519)-(RSA-SHA256)-(AES-128-GCM)";
 
@@ -81,7 +81,7 @@ const THEIR_SERVER: [&str; 7] = [
     "ca/server.key",
     "--verify-client-cert",
 ];
-const THEIR_DEVICE: [&str; 6] =
+pub(super) const THEIR_DEVICE: [&str; 6] =
     ["--x509cafile", "ca/ca.pem", "--x509certfile", "ca/device1.pem", "--x509keyfile", "ca/device1.key"];
 
 fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check {

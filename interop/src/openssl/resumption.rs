@@ -8,7 +8,7 @@ use crate::resumption::{self, By};
 use crate::session::Plaintext as _;
 
 /// What `s_server` says of a session that it resumed.
-const REUSED: &str = "Reused session-id";
+pub(super) const REUSED: &str = "Reused session-id";
 
 pub(super) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
 }
 
 /// `s_server` and `s_client` take tickets unless they are told not to; for either of them, the word is the same.
-fn words(by: By) -> &'static [&'static str] {
+pub(super) fn words(by: By) -> &'static [&'static str] {
     if by == By::Id { &["-no_ticket"] } else { &[] }
 }
 

@@ -83,13 +83,19 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
 }
 
 impl Peer {
-    fn open(&self, scene: &Scene, role: &str, address: SocketAddr, words: &[&str]) -> Result<Session, String> {
+    pub(super) fn open(
+        &self,
+        scene: &Scene,
+        role: &str,
+        address: SocketAddr,
+        words: &[&str],
+    ) -> Result<Session, String> {
         let mut command = self.program.command()?;
         command.args([role, &address.to_string()]).args(words);
         Ok(Session { process: scene.start_command(command)?, read: 0 })
     }
 
-    fn serve(&self, scene: &Scene, words: &[&str]) -> Result<(Session, SocketAddr), String> {
+    pub(super) fn serve(&self, scene: &Scene, words: &[&str]) -> Result<(Session, SocketAddr), String> {
         let address = (LOOPBACK, free_port()?).into();
         let session = self.open(scene, "server", address, words)?;
         session.process.await_output("listening\n", 0)?;
@@ -105,14 +111,14 @@ impl Peer {
 
 impl Session {
     /// What it prints of the session.
-    fn says(&self, suite: Suite, peer: &str) -> Check {
+    pub(super) fn says(&self, suite: Suite, peer: &str) -> Check {
         holds(&self.process.out.text(), &[&format!("suite {}\n", suite.name), &format!("peer {peer}\n")])
     }
 }
 
 /// What a program shows that is the server, and what one that is the client.
-const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
-const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
+pub(super) const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
+pub(super) const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
 const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];
 const RAW_DEVICE: [&str; 5] = ["raw", ECDSA_CCM_8.name, "device1.key.der", "device1.pub.der", "server.pub.der"];
 /// What the programs call whoever showed a raw public key that was expected.

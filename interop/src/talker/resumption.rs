@@ -34,10 +34,10 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
 }
 
 /// tinydtls, the only one.
-const NO_ID: &str = "its dtls_send_client_hello always writes one of no bytes";
+pub(super) const NO_ID: &str = "its dtls_send_client_hello always writes one of no bytes";
 
 /// What it prints of a session that is resumed.
-const RESUMED: &str = "resumed\n";
+pub(super) const RESUMED: &str = "resumed\n";
 
 impl Peer {
     fn resume(&self, scene: &Scene, role: &str, address: SocketAddr, by: By) -> Result<Session, String> {
