@@ -135,8 +135,8 @@ const CLIENT: &str = "handshake client";
 const RAM: u64 = 32 * 1024;
 /// The text that protection in a group may add to CoAP.
 const LISTENER_TEXT: u64 = 9 * 1024;
-/// The text that delegation may add to resumption, with 324 bytes of the memory of the device.
-const DELEGATED_TEXT: u64 = 5_500;
+/// The text that delegation may add to resumption, with 84 bytes of the memory of the device.
+const DELEGATED_TEXT: u64 = 3_072;
 
 #[cfg(test)]
 mod tests;

@@ -54,7 +54,7 @@ fn images() -> Vec<Footprint> {
         handshake("dtls_rpk", 33_000, 18_000_000),
         handshake("dtls_x509", 38_000, 32_000_000),
         resuming("dtls_resume_coap", 0, [("resumption client", 290_910), ("resumption server", 100_000)]),
-        resuming("dtls_delegated", 5_500, [("delegated client", 320_000), ("resumption server", 110_000)]),
+        resuming("dtls_delegated", 3_072, [("delegated client", 320_000), ("resumption server", 110_000)]),
     ];
     let others = ["coap_uni_sender", "coap_mul_sender", "dtls_uni_uni_sender", "dtls_mul_uni_sender"];
     images.extend(others.map(|name| Footprint { stack: 32 * 1024 - 30_001, ..image(name, 0, &[]) }));
