@@ -3,7 +3,7 @@
 use super::admitted::{Admitted, AdmittedConnections};
 use super::error::DeviceError;
 use super::scopes::Scopes;
-use super::state_file::StateFile;
+use super::state_file::{REFUSED, StateFile};
 use crate::delegation::ConnectionId;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -28,8 +28,6 @@ use tegmen_store::clock::now_millis;
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Places of the list of refused connections.
-pub(super) const REFUSED: usize = 1024;
 /// Places for sessions that the server handed over.
 const SESSIONS: usize = 64;
 /// Bytes of the longest ticket of another server that the device keeps.

@@ -20,6 +20,11 @@ use zeroize::Zeroizing;
 
 const MAGIC: &[u8] = b"tegmen delegated device 1\n";
 
+/// Places of the list of refused connections.
+pub(super) const REFUSED: usize = 1024;
+/// Bytes of the longest state.
+const LONGEST: usize = MAGIC.len() + 32 + 1 + u8::MAX as usize + Epoch::LEN + 4 * REFUSED + size_of::<Digest>();
+
 /// The file of a device. No other process has it open.
 #[derive(Debug)]
 pub(super) struct StateFile {
@@ -97,8 +102,7 @@ impl StateFile {
     fn write(&self, epoch: &Secret<{ Epoch::LEN }>, refused: &[u32]) -> io::Result<()> {
         let Head { name, first_key } = &self.head;
         // The bytes do not move while they are written, so that no copy of the keys stays.
-        let len = MAGIC.len() + first_key.len() + 1 + name.len() + Epoch::LEN + 4 * refused.len() + size_of::<Digest>();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(len));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST));
         bytes.extend(MAGIC);
         bytes.extend(first_key);
         bytes.push(u8::try_from(name.len()).map_err(io::Error::other)?);

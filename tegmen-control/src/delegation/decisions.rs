@@ -142,7 +142,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let epoch = ticket.epoch().filter(|_| state.is_usable())?;
         let is_before = state.known.before.as_ref().is_some_and(|before| before.number == epoch);
         // A ticket of the present epoch is for the device, unless the device is about to refuse it.
-        if !is_before && !(epoch == state.known.present.number && state.may_have_begun_next()) {
+        let is_ended = || epoch == state.known.present.number && state.may_have_begun_next();
+        if !is_before && !is_ended() {
             return None;
         }
         let tag = if is_before { state.tag_before } else { state.tag };
