@@ -5,7 +5,6 @@ mod authority;
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
 use authority::{Authority, Issued, Usage, Want};
-#[cfg(feature = "tpm")]
 pub(crate) use authority::{CertificateKey, KeyType, draw_key};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
