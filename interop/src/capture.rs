@@ -94,7 +94,7 @@ impl Capture {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until so many of these datagrams passed; the place of the last of them.
+    /// Waits until N of these datagrams passed, and returns the place of the last one.
     pub(crate) fn await_count(
         &self,
         deadline: Instant,

@@ -46,9 +46,9 @@ struct Peer {
     over_networks: bool,
     /// By what its sessions are resumed.
     resumes: &'static [By],
-    /// How its client resumes a session at a device that the server of the session is not.
+    /// The way in which its client resumes a session at a device, which is not the server of the session.
     reaches: Reaches,
-    /// By what a device, which sends no server_name, resumes at its server.
+    /// The handle with which a device, which sends no server_name, resumes at its server.
     resumed_by: &'static [By],
 }
 

@@ -2,7 +2,6 @@
 
 use crate::admission::Admission;
 use crate::epoch::{CHECK_LEN, Epoch, PSK_LEN};
-use crate::flash::Lost;
 use crate::message::{HandedOver, OPENS, Status, handle};
 use crate::refusal::Refused;
 use crate::ticket::{Connection, Delegation, STATE_LEN, Ticket, terms};
@@ -13,6 +12,10 @@ use tegmen::crypto::Crypto;
 use tegmen::dtls::{Handle, SessionState};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
+
+/// The memory holds no epoch: the device is new, or the content is lost. It needs a new device key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost;
 
 /// Memory that keeps its content without power.
 pub trait Memory {

@@ -3,7 +3,7 @@
 //! A page holds the epoch in seven records, and behind them a record for each refused connection. The next epoch goes to the other
 //! page, which is erased first. The page with the higher epoch is valid, so a power cut leaves one of both epochs whole.
 
-use crate::device::Memory;
+use crate::device::{Lost, Memory};
 use crate::epoch::{Epoch, PSK_LEN};
 use tegmen::buf::copy;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
@@ -24,10 +24,6 @@ pub struct FlashMemory<F> {
     /// The place of the next record.
     at: usize,
 }
-
-/// The memory holds no epoch: the device is new, or the content is lost. It needs a new device key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lost;
 
 /// The reason why something was not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -33,9 +33,9 @@ mod resources;
 mod sessions;
 mod ticket;
 
-pub use device::{Device, Memory, Rejected, Unread};
+pub use device::{Device, Lost, Memory, Rejected, Unread};
 pub use epoch::{CHECK_LEN, DeviceKey, EXPORTER, Epoch, PSK_LEN};
-pub use flash::{FlashMemory, Lost, NotKept};
+pub use flash::{FlashMemory, NotKept};
 pub use issuer::{Issuer, MAX_TICKETS, NotReissued};
 pub use message::{Go, HandedOver, Malformed, Request, Resource, Status};
 pub use refusal::{Refusals, Refused};

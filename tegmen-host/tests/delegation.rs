@@ -232,11 +232,12 @@ impl Running {
         self.events.lock().unwrap().iter().any(|event| event.contains(text))
     }
 
-    /// Ends each session, and returns the peers that still have a number when all of them are gone.
+    /// Ends each session that its peer has not ended, and returns the peers that still have a number when all of them are gone.
     fn end_sessions(&self) -> usize {
-        let sessions = self.server.sessions();
-        assert!(!sessions.is_empty() && self.credentials.peers() > 0);
-        assert!(sessions.into_iter().all(|session| self.server.close(session.id)));
+        assert!(self.asked.lock().unwrap().iter().any(Option::is_some), "no peer had a number");
+        for session in self.server.sessions() {
+            self.server.close(session.id);
+        }
         // The entry of a peer goes after the alert.
         let is_quiet = |_: &u32| {
             std::thread::sleep(Duration::from_millis(20));
@@ -454,11 +455,11 @@ fn nothing_is_left_of_a_delegated_session_that_ended() {
     let (_, server) = delegation_server(&ca);
     let at_lamp = Running::device(&OnHost::new(1));
     authenticate(&files, &server, NAMES[0], &[]);
-    assert_eq!((server.credentials.peers(), server.end_sessions()), (1, 0));
+    assert_eq!(server.end_sessions(), 0);
     for _ in 0..2 {
         files.resumes(&at_lamp, NAMES[0], &[]);
     }
-    assert_eq!((at_lamp.credentials.peers(), at_lamp.end_sessions()), (1, 0));
+    assert_eq!(at_lamp.end_sessions(), 0);
     // The same peer comes again.
     files.resumes(&at_lamp, NAMES[0], &[]);
     assert!(at_lamp.asked.lock().unwrap().iter().all(|asked| asked.is_some_and(|(device, _)| device == ITSELF)));

@@ -35,7 +35,7 @@ impl KeyPair {
     }
 }
 
-/// What a process holds of a key.
+/// The parts of a key that a process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     /// The certificate of the device.

@@ -44,7 +44,7 @@ pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>)
     (cell, built)
 }
 
-/// `s_client` asks for the device by its name. What it remembers of a session is in `session.pem`.
+/// `s_client` asks for the device by its name. The file `session.pem` has its session.
 fn start(scene: &Scene, at: SocketAddr, more: &[&str]) -> Result<Client, String> {
     let names = ["-servername", LAMP, "-verify_hostname", LAMP];
     public_keys::client(scene, at.port(), ECDSA_CCM_8, &[&THEIRS[..], &names, more].concat())

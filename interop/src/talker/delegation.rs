@@ -66,7 +66,7 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
     let way = if peer.reaches == Reaches::Gateway { Way::steered(&world)? } else { Way::direct(&world)? };
     let mut session = peer.authenticate(scene, &way, by)?;
     let end = session.process.await_output(ESTABLISHED, 0)? + ESTABLISHED.len();
-    // Scandium tells of a session with its first record. The server has no such resource.
+    // Scandium reports a session with its first record. The server has no such resource.
     session.process.write(format!("{}\n", to_hex(GET_V)).as_bytes())?;
     session.read = session.process.await_output("received 6484", 0)? + 1;
     session.says(ECDSA_CCM_8, LAMP)?;
