@@ -181,7 +181,7 @@ step_readme() {
 }
 
 # The laboratory: the simulator beside ns-3, the Blink paper whole, the paper on content objects,
-# the delegation paper and its baselines, the papers on two-way authentication and on groups, and a deployment from its file.
+# the delegation paper and its baselines, the papers on two-way authentication and on groups, and deployments from their files.
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
@@ -189,6 +189,7 @@ step_lab() {
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml
+    cargo run --release --locked --quiet -- lab plan examples/delegated.toml
     # A thousand nodes: computed each time, at least 1,000 times faster than real time.
     rm -rf target/lab/thousand
     cargo run --release --locked --quiet -- lab run examples/thousand.toml --runs target/lab/thousand |

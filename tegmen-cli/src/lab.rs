@@ -440,11 +440,11 @@ fn merge(out: Output, plan: &str, parts: &[PathBuf], file: &Path) -> Result<Exit
 fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Result<ExitCode, Failure> {
     let plan = find_plan(deployment)?;
     let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
-    let known = if case.deployment.traffic.group.is_some() { Protection::OF_GROUPS } else { Protection::ALL };
-    let protection = known
-        .into_iter()
-        .find(|known| known.name() == protection)
-        .ok_or_else(|| Failure::usage(format!("--protection: one of {}", known.map(Protection::name).join(", "))))?;
+    let known: &[Protection] =
+        if case.deployment.traffic.group.is_some() { &Protection::OF_GROUPS } else { &Protection::ALL };
+    let names: Vec<_> = known.iter().map(|known| known.name()).collect();
+    let protection = known.iter().copied().find(|known| known.name() == protection);
+    let protection = protection.ok_or_else(|| Failure::usage(format!("--protection: one of {}", names.join(", "))))?;
     let seed = case.deployment.run.first_seed;
     // On a thread with the stack that large networks need.
     let once = |(): &()| scenario::run(&case.deployment, protection, seed, true).1;

@@ -2,6 +2,10 @@
 //!
 //! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
 
+mod handshake;
+
+pub use handshake::{HandshakeCosts, Handshakes};
+
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +30,8 @@ pub struct Costs {
     pub client: u64,
     /// A server's.
     pub server: u64,
+    /// The same, of each kind of handshake and by its steps.
+    pub handshakes: Handshakes,
     /// Deriving the key of one listener towards one sender of a group (Axiom, section 5.5). No image counts it: it is the share of
     /// a client's handshake that falls to its runs of the compression function of SHA-256, if nothing else took time.
     pub derive: u64,
@@ -86,6 +92,7 @@ impl Costs {
             client,
             derive: client * DERIVE_COMPRESSIONS / CLIENT_COMPRESSIONS,
             server: operation("dtls_psk", "handshake server"),
+            handshakes: Handshakes::new(&operation),
             create_oscore: operation("oscore", "create request"),
             oscore: Oscore {
                 protect_request: operation("oscore", "protect request"),

@@ -1,19 +1,26 @@
 //! The stack of a node above the radio: the real CoAP node of the core, and the cost of each call. Its
 //! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
 
+pub(crate) mod credentials;
+pub(crate) mod delegated;
 mod group;
 mod objects;
 mod protection;
+mod roles;
 mod script;
+pub(crate) mod sessions;
 
 pub(crate) use group::is_handshake;
 pub use group::{Asking, GroupNode};
 pub use protection::Protection;
+pub use roles::{Provisioned, node, returning};
 pub use script::{Exchange, Script, Turn};
 
-use crate::cost::Costs;
+use crate::cost::{Costs, HandshakeCosts};
 use crate::sim::random::{Purpose, Stream};
+use credentials::{WHO, answer};
 use objects::{Contexts, Kept, Payloads};
+use sessions::Resumed;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::{Anybody, Policy};
@@ -23,12 +30,13 @@ use tegmen::coap::{
 use tegmen::crypto::Compact;
 use tegmen::cx::Counters;
 use tegmen::cx::Environment;
-use tegmen::dtls::{Answer, Both, Config, Profile, Rank, Records, record};
+use tegmen::dtls::{Answer, Both, Need, Profile, Rank, Records, Resumable, record};
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray, Peers as _, Phase, TAILROOM};
-use tegmen::identity::{PeerId, Principal};
+use tegmen::identity::PeerId;
 use tegmen::node::{self, Parts, Reply, RequestHead};
 use tegmen::oscore::{OVERHEAD, RequestBinding};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
+use tegmen_x509::PublicKey;
 
 /// A request of a node to the simulation, or a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,10 +128,17 @@ pub struct Setup {
     pub costs: Costs,
 }
 
-/// A node with room for `PEERS` others.
-pub struct Node<const PEERS: usize> {
+/// A node with room for `PEERS` others, of which the first `IDS` may have connection ids. A handshake has `OUTGOING` and `INCOMING`
+/// bytes for messages.
+pub struct Node<
+    const PEERS: usize,
+    R: Provisioned = Both,
+    const OUTGOING: usize = 64,
+    const INCOMING: usize = 128,
+    const IDS: usize = 0,
+> {
     setup: Setup,
-    node: node::Node<PeerArray<Attached, PEERS, PEERS>, Both, Parts<(), (), Contexts>>,
+    node: node::Node<PeerArray<Attached, PEERS, PEERS, OUTGOING, INCOMING, IDS>, R, Parts<(), (), Contexts>>,
     environment: Environment<Compact>,
     application: Application,
     messages: Stream,
@@ -131,6 +146,14 @@ pub struct Node<const PEERS: usize> {
     /// The reading that waits for its answer.
     asked: Option<Asked>,
     server: Option<PeerId>,
+    /// The session that it resumes, in memory that a restart leaves.
+    resumed: Option<Resumed>,
+    /// The session with which it returns when this one is refused.
+    renewed: Option<Resumed>,
+    /// The time until it returns after a handshake that failed; twice that after the next one.
+    pause: Option<Duration>,
+    /// The time at which it returns, and the address.
+    returns: Option<(Instant, Address)>,
     alarm: Option<Instant>,
     instructions: u64,
     reboots: u64,
@@ -169,15 +192,39 @@ impl PeerExchanges for Attached {
 impl<const PEERS: usize> Node<PEERS> {
     /// A node that has heard and said nothing.
     pub fn new(seed: u64, number: usize, setup: Setup) -> Self {
-        Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1))
+        Self::with_role(seed, number, setup)
+    }
+}
+
+impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: usize, const IDS: usize>
+    Node<PEERS, R, OUTGOING, INCOMING, IDS>
+{
+    /// True for a node that takes readings, which only answers handshakes.
+    const TAKES: bool = PEERS > LEAF;
+
+    /// A node in the roles `R` that has received and sent nothing.
+    fn with_role(seed: u64, number: usize, setup: Setup) -> Self {
+        let mut node = Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1));
+        if setup.protection == Protection::Delegation && !Self::TAKES {
+            node.resumed = Some(roles::handed_over(number, node.messages.seed()));
+        }
+        node
+    }
+
+    /// Gives the node the ticket of an epoch that has ended, in place of its own, which it gets within `pause` after it was refused.
+    fn returns_with_stale(&mut self, pause: Duration) {
+        let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
+        self.renewed = self.resumed.replace(stale);
+        self.pause = Some(pause);
     }
 
     fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: &Kept, now: Instant) -> Self {
         let stream = |purpose| Stream::new(seed ^ reboots << 48, number, purpose);
         let random = stream(Purpose::Crypto).seed();
         let mut environment = Environment::new(Compact::new(random));
-        let config = Config { profile: setup.profile, ..Config::default() };
-        let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), config);
+        let config = roles::config(number, &setup);
+        let role = R::provisioned(number, &setup, &config, random);
+        let endpoint = Endpoint::with_roles(&mut environment.at(now), PeerArray::new(), config, role);
         let oscore = Contexts::new(number as u16, setup.costs, kept);
         let payloads = Payloads::new(random, setup.costs, kept);
         Self {
@@ -202,6 +249,10 @@ impl<const PEERS: usize> Node<PEERS> {
             readings: VecDeque::new(),
             asked: None,
             server: None,
+            resumed: None,
+            renewed: None,
+            pause: None,
+            returns: None,
             alarm: None,
             instructions: 0,
             reboots,
@@ -217,9 +268,13 @@ impl<const PEERS: usize> Node<PEERS> {
         let cx = &mut self.environment.at(now);
         let id = match (self.server, self.setup.protection) {
             (Some(id), _) => id,
-            (None, Protection::CoapDtls) => {
-                if self.node.endpoint.peers.find(&path, Phase::Handshaking).is_none() {
-                    let _ = self.node.endpoint.connect(cx, &path);
+            (None, protection) if protection.has_sessions() => {
+                let endpoint = &mut self.node.endpoint;
+                if endpoint.peers.find(&path, Phase::Handshaking).is_none() && self.returns.is_none() {
+                    let _ = match &self.resumed {
+                        Some(resumed) => endpoint.connect_again(cx, &path, &resumed.session, resumed.handle()),
+                        None => endpoint.connect(cx, &path),
+                    };
                 }
                 return;
             }
@@ -278,10 +333,21 @@ impl<const PEERS: usize> Node<PEERS> {
         wishes.push(Wish::Send { to, datagram: datagram.to_vec() });
     }
 
-    /// Bytes of a message in a record of DTLS; `None` for every other datagram.
+    /// Bytes of the content of a record of a session; `None` for every other datagram.
     fn application_data(&self, datagram: &[u8]) -> Option<usize> {
-        let is_record = self.setup.protection == Protection::CoapDtls && datagram.first() == Some(&APPLICATION_DATA);
-        is_record.then(|| datagram.len().saturating_sub(record::OVERHEAD))
+        let overhead = match datagram.first()? {
+            &APPLICATION_DATA => record::OVERHEAD,
+            // The real content type follows the content (RFC 9146, section 4).
+            &WITH_CONNECTION_ID => record::OVERHEAD + usize::from(roles::CONNECTION_ID) + 1,
+            _ => return None,
+        };
+        self.setup.protection.has_sessions().then(|| datagram.len().saturating_sub(overhead))
+    }
+
+    /// The instructions of the node in the handshake with `peer`.
+    fn handshake_costs(&mut self, peer: PeerId) -> HandshakeCosts {
+        let is_resumed = self.resumed.is_some() || self.node.endpoint.is_resumed(peer);
+        self.setup.protection.handshake(&self.setup.costs.handshakes, !Self::TAKES, is_resumed)
     }
 
     /// Does what the last call of the node leads to: reports what it served, and handles the replies that it received.
@@ -313,10 +379,49 @@ impl<const PEERS: usize> Node<PEERS> {
         }
     }
 
+    /// Repeats the last reply to a peer that has a new address: it went to the old one.
+    fn repeat_reply(&mut self, now: Instant, peer: PeerId, wishes: &mut Vec<Wish>) {
+        let mut out = [0; DATAGRAM];
+        let cx = &mut self.environment.at(now);
+        let event = self.node.write(cx, peer, &mut out, |cx, attached, storage, frame| {
+            if let Some(exchanges) = attached.exchanges() {
+                // A frame without the message is not sent.
+                let _ = frame.append(exchanges.last_reply(storage, cx.now));
+            }
+        });
+        let to = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote);
+        if let (Some(Event::Transmit { len, .. }), Some(to)) = (event, to) {
+            self.send(to, &out[..len.into()], wishes);
+        }
+    }
+
+    /// Calls [`Mote::poll`], if what was received took the processor no longer than other events do. Otherwise the simulation
+    /// does when the processor is done, so that timers of a flight begin when it is sent.
+    fn poll_after_receipt(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        if self.setup.protection.has_public_keys() {
+            self.alarm = self.node.endpoint.next_alarm();
+        } else {
+            self.poll(now, wishes);
+        }
+    }
+
     fn on(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
         match event {
             Event::Need(id) => {
-                let answer = Answer::Psk { identity: IDENTITY, key: KEY, principal: Principal(1) };
+                let costs = self.handshake_costs(id);
+                let mut room = [0; size_of::<PublicKey>()];
+                let Some(need) = self.node.endpoint.need(id) else { return };
+                self.instructions += match need {
+                    Need::VerifyPeer { .. } => costs.verify,
+                    Need::Sign { .. } => costs.sign,
+                    _ => 0,
+                };
+                let answer = match need {
+                    Need::PskForServer { .. } | Need::PskOfClient { .. } => {
+                        Answer::Psk { identity: IDENTITY, key: KEY, principal: WHO }
+                    }
+                    need => answer(&mut self.environment.crypto, need, &mut room),
+                };
                 if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {
                     self.on(now, event, wishes);
                 }
@@ -324,6 +429,9 @@ impl<const PEERS: usize> Node<PEERS> {
             Event::Established(id) => {
                 let Some(to) = self.node.endpoint.peers.peer(id).map(|peer| peer.path().remote) else { return };
                 wishes.push(Wish::Established);
+                if let Some(Resumable::With { session, handle, .. }) = self.node.endpoint.resumable(id) {
+                    self.resumed = Some(Resumed::new(session, handle));
+                }
                 if !self.readings.is_empty() {
                     self.server = Some(id);
                     self.ask(now, to, wishes);
@@ -335,21 +443,25 @@ impl<const PEERS: usize> Node<PEERS> {
                     if self.asked.take().is_some() {
                         wishes.push(Wish::GivenUp);
                     }
+                } else if let Some(pause) = self.pause.filter(|_| self.server.is_none()) {
+                    let to = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote);
+                    self.resumed = self.renewed.take().or_else(|| self.resumed.take());
+                    self.returns = to.map(|to| (now.after(pause), to));
+                    self.pause = Some(pause.saturating_add(pause));
                 } else if self.server.is_none() && self.readings.pop_front().is_some() {
                     wishes.push(Wish::GivenUp); // its handshake failed
                 }
             }
-            // The node handles messages and alarms itself, and no peer has a connection id, so none moves.
-            Event::Answer { .. }
-            | Event::Transmit { .. }
-            | Event::Message { .. }
-            | Event::Alarm(_)
-            | Event::Moved(_) => {}
+            Event::Moved(peer) => self.repeat_reply(now, peer, wishes),
+            // The node handles messages and alarms itself.
+            Event::Answer { .. } | Event::Transmit { .. } | Event::Message { .. } | Event::Alarm(_) => {}
         }
     }
 }
 
-impl<const PEERS: usize> Mote for Node<PEERS> {
+impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: usize, const IDS: usize> Mote
+    for Node<PEERS, R, OUTGOING, INCOMING, IDS>
+{
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
         let at_once = self.asked.is_none() && self.readings.is_empty();
         self.readings.push_back(Reading { made: now, at_once });
@@ -360,7 +472,7 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
         let path = Path { local: self.setup.local, remote: from };
         let mut out = [0; DATAGRAM];
-        if self.setup.protection != Protection::CoapDtls {
+        if !self.setup.protection.has_sessions() {
             let cx = &mut self.environment.at(now);
             let event = self.node.handle_plain(cx, &path, datagram, &mut self.application, &mut out);
             self.settle(now, wishes);
@@ -378,8 +490,12 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
             match event {
                 None => break,
                 Some(Event::Answer { len }) => {
-                    self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
-                    self.send(from, &out[..len.into()], wishes);
+                    let datagram = &out[..len.into()];
+                    if self.application_data(datagram).is_none() {
+                        self.instructions +=
+                            self.setup.protection.handshake(&self.setup.costs.handshakes, false, false).answer;
+                    }
+                    self.send(from, datagram, wishes);
                 }
                 Some(Event::Transmit { len, .. }) => self.send(from, &out[..len.into()], wishes),
                 Some(event) => self.on(now, event, wishes),
@@ -388,11 +504,14 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
         if let Some(content) = content.filter(|_| before == dropped(&self.environment.counters)) {
             self.instructions += self.setup.costs.open_of(content);
         }
-        self.poll(now, wishes);
+        self.poll_after_receipt(now, wishes);
     }
 
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
-        let mut flights = false;
+        if let Some((_, to)) = self.returns.take_if(|(at, _)| *at <= now) {
+            self.ask(now, to, wishes);
+        }
+        let mut flights = 0;
         let mut out = [0; DATAGRAM];
         while self.node.endpoint.next_alarm().is_some_and(|alarm| alarm <= now) {
             let event = self.node.poll(&mut self.environment.at(now), &mut self.application, &mut out);
@@ -402,8 +521,8 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
                 Some(Event::Transmit { peer, len }) => {
                     let datagram = &out[..len.into()];
                     let Some(to) = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote) else { continue };
-                    if self.setup.protection == Protection::CoapDtls && self.application_data(datagram).is_none() {
-                        flights = true;
+                    if self.setup.protection.has_sessions() && self.application_data(datagram).is_none() {
+                        flights = self.handshake_costs(peer).flight;
                     } else if let Some(asked) = &mut self.asked {
                         asked.reading.at_once = false;
                     }
@@ -412,12 +531,9 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
                 Some(event) => self.on(now, event, wishes),
             }
         }
-        if flights {
-            let Costs { client, server, .. } = self.setup.costs;
-            // A hub only answers; who makes readings opens the handshake.
-            self.instructions += if PEERS > LEAF { server / SERVER_FLIGHTS } else { client / CLIENT_FLIGHTS };
-        }
-        self.alarm = self.node.endpoint.next_alarm();
+        self.instructions += flights;
+        let returns = self.returns.map(|(at, _)| at);
+        self.alarm = self.node.endpoint.next_alarm().into_iter().chain(returns).min();
     }
 
     fn next_alarm(&self) -> Option<Instant> {
@@ -431,7 +547,9 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
 
     fn reboot(&mut self, now: Instant) {
         let kept = Kept::of(&self.node.features.oscore, &self.application.payloads);
+        let resumed = self.resumed.take();
         *self = Self::start(self.seed, self.number, self.reboots + 1, self.setup, &kept, now);
+        self.resumed = resumed;
     }
 
     fn forget(&mut self, maker: usize) {
@@ -439,6 +557,11 @@ impl<const PEERS: usize> Mote for Node<PEERS> {
     }
 
     fn moved(&mut self, now: Instant, local: Address, to: Address, wishes: &mut Vec<Wish>) {
+        if let Some(id) = self.server.filter(|_| self.setup.protection == Protection::ConnectionId) {
+            self.node.endpoint.move_session(id, &Path { local, remote: to });
+            self.setup.local = local;
+            return;
+        }
         // A session without connection ids belongs to its addresses; the reading that waits is asked for again.
         let path = Path { local: self.setup.local, remote: to };
         for phase in [Phase::Handshaking, Phase::Established] {
@@ -541,7 +664,7 @@ pub const SMALL_HUB: usize = 128;
 pub const MAX_NODES: usize = 1000;
 /// The content type of application data (RFC 5246, section 6.2.1).
 const APPLICATION_DATA: u8 = 23;
-const CLIENT_FLIGHTS: u64 = 3;
-const SERVER_FLIGHTS: u64 = 3;
+/// The content type of a record with a connection id (RFC 9146, section 4).
+const WITH_CONNECTION_ID: u8 = 25;
 const IDENTITY: &[u8] = b"Client_identity";
 const KEY: &[u8] = b"0123456789abcdef";

@@ -6,7 +6,6 @@
 pub mod agreement;
 pub mod axiom;
 pub mod blink;
-mod delegated;
 pub mod delegation;
 mod ends;
 pub mod handshakes;

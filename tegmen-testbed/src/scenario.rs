@@ -6,17 +6,17 @@ mod group;
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{
-    Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Node, Protection, SMALL_HUB, Script, Setup, Wish,
+    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Protection, SMALL_HUB, Script, Setup, Wish,
     is_handshake,
 };
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
-use crate::sim::{Activity, Captured, Micros, Network, NodeId, Radio, Told};
+use crate::sim::{Activity, Captured, Micros, Network, NodeId, Radio, Told, radio};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tegmen::address::{Address, Path};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::frame::LinkAddress;
 use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::iphc::{Context, Hop};
@@ -50,6 +50,8 @@ pub struct Outcome {
     /// For each change of address: the time from when the node wants to send to the next answer that it received, in
     /// microseconds, in the order of the answers.
     pub recoveries: Vec<Micros>,
+    /// The time of the last answer.
+    pub last_answer: Micros,
     /// Virtual time of the run.
     pub elapsed: Micros,
     /// Events of the simulation.
@@ -110,20 +112,17 @@ pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> 
 fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
     let asking = deployment.traffic.group.map(Asking::from);
     World::new(deployment, protection, seed, |node, addresses, setup| -> Box<dyn Mote> {
-        let is_large = addresses.len() > SMALL_HUB + 1;
         let makers = deployment.makers(addresses.len());
         match (node, asking) {
             (0, Some(asking)) => {
                 let members: Vec<Address> = makers.iter().map(|member| addresses[*member]).collect();
-                match is_large {
+                match addresses.len() > SMALL_HUB + 1 {
                     true => Box::new(GroupNode::<HUB, HUB>::new(seed, node, setup, asking, &members)),
                     false => Box::new(GroupNode::<SMALL_HUB, SMALL_HUB>::new(seed, node, setup, asking, &members)),
                 }
             }
             (_, Some(asking)) => Box::new(GroupNode::<LEAF, 1>::new(seed, node, setup, asking, &[])),
-            (0, None) if is_large => Box::new(Node::<HUB>::new(seed, node, setup)),
-            (0, None) => Box::new(Node::<SMALL_HUB>::new(seed, node, setup)),
-            (_, None) => Box::new(Node::<LEAF>::new(seed, node, setup)),
+            (_, None) => mote::node(seed, node, addresses.len() - 1, setup),
         }
     })
 }
@@ -154,6 +153,51 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
+/// The return of all peers to a device whose epoch has ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Storm {
+    /// The result. A peer has returned when its reading is answered.
+    pub outcome: Outcome,
+    /// Frames that were on the air at the same time as another one.
+    pub collisions: u64,
+}
+
+/// Runs the return of all nodes that make readings to node 0, each at its first reading, with the ticket of an epoch of node 0 that has
+/// ended. `pause` is the time from when node 0 refuses it until it has a ticket of the present epoch.
+///
+/// # Panics
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run_storm(deployment: &Deployment, pause: Duration, seed: u64) -> Storm {
+    let protection = Protection::Delegation;
+    let mut world = World::new(deployment, protection, seed, |node, addresses, setup| match node {
+        0 => mote::node(seed, node, addresses.len() - 1, setup),
+        _ => mote::returning(seed, node, setup, pause),
+    });
+    world.network.start_capture();
+    world.go();
+    let frames = world.network.take_capture();
+    Storm { collisions: collisions(&frames), outcome: world.outcome() }
+}
+
+/// The number of frames that were on the air at the same time as another one.
+fn collisions(frames: &[Captured]) -> u64 {
+    let mut collided = vec![false; frames.len()];
+    // The frame that ends last of those before.
+    let mut last: Option<(usize, Micros)> = None;
+    for (place, frame) in frames.iter().enumerate() {
+        let end = frame.at + radio::airtime(frame.psdu.len());
+        if let Some((before, until)) = last
+            && frame.at < until
+        {
+            (collided[before], collided[place]) = (true, true);
+        }
+        if last.is_none_or(|(_, until)| end > until) {
+            last = Some((place, end));
+        }
+    }
+    collided.iter().filter(|collided| **collided).count() as u64
+}
+
 struct World<'s> {
     deployment: &'s Deployment,
     network: Network,
@@ -163,6 +207,8 @@ struct World<'s> {
     makers: Vec<NodeId>,
     costs: Costs,
     cycles: f64,
+    /// Nodes compute for seconds, and act upon their clock when they are done.
+    computes_long: bool,
     platform: Platform,
     /// Milestones, of which the last ones wait for the account of the radio.
     noted: Vec<Noted>,
@@ -332,6 +378,7 @@ impl<'s> World<'s> {
             makers: deployment.makers(nodes),
             costs,
             cycles: deployment.mote.cycles_per_instruction,
+            computes_long: protection.has_public_keys(),
             platform: Platform::find(&deployment.mote.platform).expect("a checked deployment"),
             noted: Vec::new(),
             is_accounted: 0,
@@ -434,6 +481,10 @@ impl<'s> World<'s> {
     fn poll(&mut self, node: NodeId) {
         let now = self.instant();
         let mut wishes = Vec::new();
+        let busy_until = self.stations[node].busy_until;
+        if self.computes_long && busy_until > self.network.now() {
+            return self.network.alarm(node, busy_until, POLL);
+        }
         self.stations[node].alarm = None;
         self.stations[node].mote.poll(now, &mut wishes);
         self.fulfil(node, wishes);
@@ -473,6 +524,7 @@ impl<'s> World<'s> {
                     self.outcome.answered += 1;
                     let delay = now.since(made).as_micros() as Micros + working;
                     self.outcome.delays.push(delay);
+                    self.outcome.last_answer = self.outcome.last_answer.max(self.network.now() + working);
                     if at_once {
                         self.outcome.first_try.push(delay);
                     }

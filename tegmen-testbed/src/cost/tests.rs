@@ -1,4 +1,5 @@
 use super::*;
+use crate::mote::Protection;
 use std::cell::Cell;
 use tegmen::address::{Address, Path};
 use tegmen::axiom::{Association, Kept, Member, Suite};
@@ -157,3 +158,26 @@ fn the_key_of_a_listener_takes_its_share_of_a_handshake() {
 }
 
 const NOW: Instant = Instant::from_micros(1);
+
+#[test]
+fn the_steps_of_a_handshake_are_the_whole_of_it() {
+    let costs = Costs::of_budget().handshakes;
+    let near = |ours: u64, image: &str, operation: &str| {
+        let whole = Image::of(image).unwrap().operation(operation).unwrap();
+        let ratio = ours as f64 / whole as f64;
+        assert!((0.999..1.001).contains(&ratio), "{image} {operation}: {ours} {whole}");
+    };
+    for (protection, image) in [(Protection::Certificate, "dtls_x509"), (Protection::RawKey, "dtls_rpk")] {
+        let client = protection.handshake(&costs, true, false);
+        near(2 * client.flight + client.verify + client.sign, image, "handshake client");
+        let server = protection.handshake(&costs, false, false);
+        near(server.answer + 2 * server.flight + server.verify + server.sign, image, "handshake server");
+    }
+    for (protection, image) in [(Protection::Ticket, "dtls_resume"), (Protection::Delegation, "dtls_delegated")] {
+        near(2 * protection.handshake(&costs, true, true).flight, image, "resumption client");
+        near(protection.handshake(&costs, false, true).flight, image, "resumption server");
+    }
+    let ticket = [true, false].map(|is_client| Protection::Ticket.handshake(&costs, is_client, false));
+    near(3 * ticket[0].flight, "dtls_resume", "handshake client");
+    near(ticket[1].answer + 2 * ticket[1].flight, "dtls_resume", "handshake server");
+}

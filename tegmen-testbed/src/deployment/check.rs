@@ -1,6 +1,6 @@
 //! The limits of a deployment: an error names the section and the key, and the allowed values.
 
-use super::{Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, share};
+use super::{Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, share};
 use crate::mote::{self, Protection};
 use crate::platform::Platform;
 use crate::sim::Links;
@@ -90,6 +90,11 @@ impl Deployment {
             let what = format!("protections: {} stands there twice, and gives the same figures twice", name.name());
             return Err(("stack", "protections", what));
         }
+        let extended = protections.iter().find(|name| name.has_extensions());
+        require(extended.is_none() || self.stack.profile == ProfileName::Default, "stack", "profile", || {
+            let name = extended.map_or("", |name| name.name());
+            format!("profile = \"minimal\" has no extensions, which {name} needs: \"default\"")
+        })?;
         require(!protections.is_empty(), "stack", "protections", || {
             format!("protections: one at least of {}", Protection::ALL.map(Protection::name).join(", "))
         })

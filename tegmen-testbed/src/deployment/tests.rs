@@ -219,3 +219,29 @@ fn a_group_has_protections_of_its_own() {
         assert!(wrong.line.is_some() && wrong.what.contains(what), "{wrong}");
     }
 }
+
+#[test]
+fn each_protection_has_its_name_and_what_it_cannot_be_used_with() {
+    for protection in Protection::ALL {
+        let text = format!("{GOOD}[stack]\nprotections = [\"{}\"]\n", protection.name());
+        let plan = Plan::parse("plan.toml", &text).unwrap();
+        assert_eq!(plan.cases[0].deployment.stack.protections, [protection]);
+        let minimal = Plan::parse("plan.toml", &format!("{text}profile = \"minimal\"\n"));
+        if !protection.has_extensions() {
+            assert!(minimal.is_ok(), "{protection:?}");
+            continue;
+        }
+        let wrong = minimal.unwrap_err();
+        let words = [protection.name(), "no extensions", "\"default\""];
+        assert_eq!((wrong.line, words.iter().all(|word| wrong.what.contains(word))), (Some(11), true), "{wrong}");
+        let group = text.replace("payload = 10", "payload = 10\ngroup = { each = true }");
+        let wrong = Plan::parse("plan.toml", &group).unwrap_err();
+        assert_eq!((wrong.line, wrong.what.contains("coap and coap+dtls")), (Some(11), true), "{wrong}");
+    }
+    for misspelt in ["certificates", "raw_key", "tickets", "connection_id", "delegated"] {
+        let wrong = wrong(&format!("{GOOD}[stack]\nprotections = [\"coap\", \"{misspelt}\"]\n"));
+        assert_eq!(wrong.line, Some(10), "{wrong}");
+        let names = Protection::ALL.map(Protection::name);
+        assert!(wrong.what.contains(misspelt) && names.iter().all(|name| wrong.what.contains(name)), "{wrong}");
+    }
+}

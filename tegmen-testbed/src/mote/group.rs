@@ -7,8 +7,8 @@
 mod application;
 
 use super::{
-    APPLICATION_DATA, Attached, CLIENT_FLIGHTS, DATAGRAM, IDENTITY, KEY, MESSAGE, Milestone, Mote, Protection,
-    RESOURCE, SERVER_FLIGHTS, Setup, Wish, dropped,
+    APPLICATION_DATA, Attached, DATAGRAM, IDENTITY, KEY, MESSAGE, Milestone, Mote, Protection, RESOURCE, Setup, Wish,
+    dropped,
 };
 use crate::sim::random::{Purpose, Stream};
 use application::Application;
@@ -355,7 +355,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
             match event {
                 None => break,
                 Some(Event::Answer { len }) => {
-                    self.instructions += self.setup.costs.server / SERVER_FLIGHTS;
+                    let costs = self.setup.protection.handshake(&self.setup.costs.handshakes, false, false);
+                    self.instructions += costs.answer;
                     self.send(path.remote, &out[..len.into()], wishes);
                 }
                 Some(Event::Transmit { len, .. }) => self.send(path.remote, &out[..len.into()], wishes),
@@ -416,9 +417,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
         self.settle(now, wishes);
         if flights {
-            let costs = self.setup.costs;
             let is_client = !self.members.is_empty();
-            self.instructions += if is_client { costs.client / CLIENT_FLIGHTS } else { costs.server / SERVER_FLIGHTS };
+            self.instructions += self.setup.protection.handshake(&self.setup.costs.handshakes, is_client, false).flight;
         }
         self.send_waiting(now, wishes);
         let waiting = self.waiting.iter().map(|waiting| waiting.at).min();

@@ -1,5 +1,7 @@
 //! The protections of a node's readings.
 
+use crate::cost::{HandshakeCosts, Handshakes};
+
 /// The protection of the readings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Protection {
@@ -12,6 +14,21 @@ pub enum Protection {
     /// DTLS 1.2 with a pre-shared key and AES-128-CCM-8.
     #[serde(rename = "coap+dtls")]
     CoapDtls,
+    /// DTLS 1.2 with a pre-shared key and connection ids (RFC 9146).
+    #[serde(rename = "connection-id")]
+    ConnectionId,
+    /// DTLS 1.2 with a pre-shared key, and resumption with tickets (RFC 5077).
+    #[serde(rename = "ticket")]
+    Ticket,
+    /// DTLS 1.2 with raw public keys on secp256r1 (RFC 7250).
+    #[serde(rename = "raw-key")]
+    RawKey,
+    /// DTLS 1.2 with certificates on secp256r1, which a CA below the root issued.
+    #[serde(rename = "certificate")]
+    Certificate,
+    /// DTLS 1.2 with sessions of a delegation server, which are resumed with tickets.
+    #[serde(rename = "delegation")]
+    Delegation,
     /// OSCORE with AES-CCM-16-64-128 and IDs of one byte.
     #[serde(rename = "oscore")]
     Oscore,
@@ -26,7 +43,17 @@ pub enum Protection {
 
 impl Protection {
     /// The protections of readings.
-    pub const ALL: [Self; 4] = [Self::Coap, Self::CoapProtected, Self::CoapDtls, Self::Oscore];
+    pub const ALL: [Self; 9] = [
+        Self::Coap,
+        Self::CoapProtected,
+        Self::CoapDtls,
+        Self::Oscore,
+        Self::ConnectionId,
+        Self::Ticket,
+        Self::RawKey,
+        Self::Certificate,
+        Self::Delegation,
+    ];
     /// The protections of a group that is asked.
     pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
     /// The protections of a plan that names none. A protection that leaves readings unprotected has to be named.
@@ -38,15 +65,30 @@ impl Protection {
             Self::Coap => "coap",
             Self::CoapProtected => "coap-protected",
             Self::CoapDtls => "coap+dtls",
+            Self::ConnectionId => "connection-id",
+            Self::Ticket => "ticket",
+            Self::RawKey => "raw-key",
+            Self::Certificate => "certificate",
+            Self::Delegation => "delegation",
             Self::Oscore => "oscore",
             Self::Axiom => "axiom",
             Self::AxiomDtls => "axiom+dtls",
         }
     }
 
-    /// True if a group is asked over a session with each member, or its members answer over one.
+    /// True if readings go over a session, a group is asked over a session with each member, or its members answer over one.
     pub const fn has_sessions(self) -> bool {
-        matches!(self, Self::CoapDtls | Self::AxiomDtls)
+        matches!(self, Self::CoapDtls | Self::AxiomDtls) || self.has_extensions()
+    }
+
+    /// True if handshakes need extensions, which the minimal profile does not have.
+    pub const fn has_extensions(self) -> bool {
+        matches!(self, Self::ConnectionId | Self::Ticket | Self::Delegation) || self.has_public_keys()
+    }
+
+    /// True if both ends do public-key operations in a handshake, which take a mote seconds.
+    pub const fn has_public_keys(self) -> bool {
+        matches!(self, Self::RawKey | Self::Certificate)
     }
 
     /// True if the keys of a group protect requests.
@@ -56,7 +98,20 @@ impl Protection {
 
     /// True if requests are protected, and with them the readings.
     pub const fn protects_readings(self) -> bool {
-        matches!(self, Self::CoapDtls | Self::Oscore | Self::Axiom | Self::AxiomDtls)
+        self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom)
+    }
+
+    /// The instructions of one end in a handshake, which resumes a session or not.
+    pub const fn handshake(self, costs: &Handshakes, is_client: bool, is_resumed: bool) -> HandshakeCosts {
+        let [of_client, of_server] = match self {
+            Self::Certificate => costs.certificate,
+            Self::RawKey => costs.raw_key,
+            Self::Ticket if is_resumed => costs.resumed,
+            Self::Ticket => costs.with_ticket,
+            Self::Delegation => costs.delegated,
+            _ => costs.psk,
+        };
+        if is_client { of_client } else { of_server }
     }
 
     /// The firmware image that shows what a client of this protection takes of a mote's memory.
@@ -65,7 +120,13 @@ impl Protection {
             // There is none with coap-protected: it takes AES besides.
             Self::Coap | Self::CoapProtected => "coap",
             // There is none yet with groups, which have the records of DTLS.
-            Self::CoapDtls | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
+            // Nor with connection ids: they are not part of an image.
+            Self::CoapDtls | Self::ConnectionId | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
+            // Both ends in one.
+            Self::Ticket => "dtls_resume",
+            Self::RawKey => "dtls_rpk",
+            Self::Certificate => "dtls_x509",
+            Self::Delegation => "dtls_delegated",
             // Both ends of a context in one.
             Self::Oscore => "oscore",
         }

@@ -5,12 +5,13 @@
 //! Instructions are those of one end. ROM is the text of an image over that of an empty image, with CoAP on both sides. The baselines
 //! alone are in the plan [`handshakes`](super::handshakes).
 
+use super::ends;
 use super::handshakes::{
     BYTES, CERTIFICATE, CPU, Handshake, PSK, Paper, STACKS, by_flight, image, instructions, paper,
 };
-use super::{delegated, ends};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Image};
 use crate::figure::{Figure, Source, all_of};
+use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
 /// All figures of the plan.

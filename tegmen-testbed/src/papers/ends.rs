@@ -1,25 +1,23 @@
 //! Two ends in one process that perform handshakes in the roles of the firmware's images, with real keys and
 //! certificates. Every datagram is kept.
 
-use super::delegated::{delegation, in_first_epoch, seal};
+use crate::mote::credentials::{Shown, WHO, answer};
+use crate::mote::delegated::{delegation, in_first_epoch, seal};
+use crate::mote::sessions::{Memory, Resumed};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
-use tegmen::buf::{Frame, Reader, Writer};
-use tegmen::crypto::{Compact, Crypto, P256_PREFIX, SCALAR_LEN, SignatureScheme};
-use tegmen::crypto::{MAX_SIGNATURE, curves};
-use tegmen::cx::{Cx, Environment};
+use tegmen::buf::Frame;
+use tegmen::crypto::Compact;
+use tegmen::cx::Environment;
 use tegmen::dtls::{
-    Answer, Both, CertificateType, CipherSuite, ClientAuthentication, Config, Credential, Found, Handle, Keys, Need,
-    Profile, PublicKeys, Records, Resumable, Resuming, Resumption, Roles, SessionState, Suites,
+    Answer, Both, Config, Handle, Need, Profile, PublicKeys, Records, Resumable, Resuming, Roles, SessionState,
 };
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
-use tegmen::identity::{PeerId, Principal};
-use tegmen::secret::Secret;
+use tegmen::identity::PeerId;
 use tegmen::time::Instant;
 use tegmen_delegation::{HandedOver, Sessions};
-use tegmen_tickets::TicketKeys;
-use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
+use tegmen_x509::PublicKey;
 
 /// A datagram of a handshake.
 #[derive(Clone, Debug)]
@@ -92,34 +90,29 @@ impl Session {
 
 /// With raw public keys that both know, as the image `dtls_rpk`.
 pub(super) fn raw_public_keys() -> Vec<Sent> {
-    shown(&Shown { kind: CertificateType::RAW_PUBLIC_KEY, content: public_key().to_vec() })
+    shown(Shown::raw_public_key)
 }
 
 /// With a certificate each, which the anchor issued.
 pub(super) fn certificates() -> Vec<Sent> {
-    let device = tegmen::dtls::certificates(PATH).next().expect("a certificate of the device");
-    let content = [&(device.len() as u32).to_be_bytes()[1..], device].concat();
-    shown(&Shown { kind: CertificateType::X509, content })
+    shown(Shown::certificate)
 }
 
 /// With the certificates of the image `dtls_x509`: that of the device, and that of the CA below the anchor.
 pub(super) fn certificate_chains() -> Vec<Sent> {
-    shown(&Shown { kind: CertificateType::X509, content: PATH.to_vec() })
+    shown(Shown::certificate_chain)
 }
 
 /// With what an earlier handshake with a pre-shared key left, as the image `dtls_resume`: a ticket, or an id under which the
 /// server remembers; and how long that is.
 pub(super) fn resumed(tickets: bool) -> (Vec<Sent>, usize) {
-    let role = |seed| {
-        let keys = RefCell::new(TicketKeys::draw(&mut Compact::new([seed; 32])));
-        Resuming { role: Both, sessions: Memory { tickets, keys, known: RefCell::default() } }
-    };
+    let role = |seed| Resuming { role: Both, sessions: Memory::new(tickets, [seed; 32]) };
     let mut ends = Ends::new(Profile::Default, [role(1), role(2)]);
     ends.connect();
-    let (session, handle) = ends.ends[0].kept.take().expect("a server that gives tickets or ids gave one");
+    let kept = ends.ends[0].kept.take().expect("a server that gives tickets or ids gave one");
     ends.forget();
-    ends.connect_again(&session, if tickets { Handle::Ticket(&handle) } else { Handle::Id(&handle) });
-    (ends.sent, handle.len())
+    ends.connect_again(&kept.session, kept.handle());
+    (ends.sent, kept.handle_len())
 }
 
 /// With a session that a delegation server opened in the name of the server's end, as the image `dtls_delegated`: a ticket, or an id
@@ -147,8 +140,8 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, handle.len())
 }
 
-fn shown(content: &Shown) -> Vec<Sent> {
-    let role = || PublicKeys { role: Both, keys: Shown { kind: content.kind, content: content.content.clone() } };
+fn shown(keys: fn() -> Shown) -> Vec<Sent> {
+    let role = || PublicKeys { role: Both, keys: keys() };
     let mut ends = Ends::new(Profile::Default, [role(), role()]);
     ends.connect();
     ends.sent
@@ -168,7 +161,7 @@ struct End<R: Roles> {
     /// The identity and the key of a client; `None` if the identity is not accepted.
     psk: Option<(Vec<u8>, Vec<u8>)>,
     /// What a client may resume with, and the ticket or the id for it.
-    kept: Option<(SessionState, Vec<u8>)>,
+    kept: Option<Resumed>,
 }
 
 impl<R: Roles> Ends<R> {
@@ -292,142 +285,9 @@ impl<R: Roles> End<R> {
 
     fn established(&mut self, id: PeerId) {
         self.session = Some(id);
-        if let Some(Resumable::With { session, handle: Handle::Ticket(bytes) | Handle::Id(bytes), .. }) =
-            self.endpoint.resumable(id)
-        {
-            self.kept = Some((session, bytes.to_vec()));
+        if let Some(Resumable::With { session, handle, .. }) = self.endpoint.resumable(id) {
+            self.kept = Some(Resumed::new(session, handle));
         }
-    }
-}
-
-/// Answers about public keys. All ends have the same key.
-fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
-    match need {
-        Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
-            let device = tegmen::dtls::certificates(content).count() == 1;
-            // The device alone was issued by the CA of the path, and is shown to those who believe that CA.
-            let ca = tegmen::dtls::certificates(PATH).nth(1).expect("a certificate of the CA");
-            let name = if device { CA_NAME } else { ANCHOR_NAME };
-            let key = if device { key_in(ca) } else { *ANCHOR_KEY };
-            let rules = Rules {
-                anchors: &[Anchor { name, public_key: &key }],
-                purpose: KeyPurpose::Server,
-                name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
-                now: None,
-            };
-            match rules.verify(crypto, content) {
-                Ok(end_entity) => {
-                    *room = end_entity.public_key;
-                    Answer::Peer { public_key: room, principal: WHO }
-                }
-                Err(_) => Answer::Refused(Refusal::ALERT),
-            }
-        }
-        Need::VerifyPeer { content, .. } if content == public_key() => {
-            *room = public_key();
-            Answer::Peer { public_key: room, principal: WHO }
-        }
-        Need::VerifyPeer { .. } => Answer::Refused(Refusal::ALERT),
-        Need::Sign { digest, .. } => {
-            let mut signature = [0; MAX_SIGNATURE];
-            let len = curves::sign(&PRIVATE, &digest, &mut signature).expect("a private key");
-            room[..len].copy_from_slice(&signature[..len]);
-            Answer::Signature(&room[..len])
-        }
-        // No mote has RSA, and pre-shared keys are those of the end.
-        Need::Encrypt { .. } | Need::Decrypt { .. } | Need::PskForServer { .. } | Need::PskOfClient { .. } => {
-            Answer::Unknown
-        }
-    }
-}
-
-/// The SubjectPublicKeyInfo in a certificate.
-fn key_in(der: &[u8]) -> PublicKey {
-    let at = der.windows(P256_PREFIX.len()).position(|bytes| bytes == P256_PREFIX).expect("a key on secp256r1");
-    der[at..].first_chunk().copied().expect("a whole key")
-}
-
-fn public_key() -> PublicKey {
-    curves::public_key_of(&PRIVATE).expect("a private key")
-}
-
-/// What an end with public keys shows.
-struct Shown {
-    kind: CertificateType,
-    content: Vec<u8>,
-}
-
-impl Keys for Shown {
-    fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
-        let scheme = SignatureScheme::ECDSA_SECP256R1_SHA256;
-        (number == 0).then_some(Credential { certificate_type: self.kind, scheme, content: &self.content })
-    }
-
-    fn client_authentication(&self) -> ClientAuthentication {
-        ClientAuthentication::Required
-    }
-
-    fn peer_types(&self) -> &[CertificateType] {
-        std::slice::from_ref(&self.kind)
-    }
-
-    fn suites(&self, _: u32) -> Suites {
-        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
-    }
-}
-
-/// What a server remembers: the keys of its tickets, or the last session with its id.
-struct Memory {
-    tickets: bool,
-    keys: RefCell<TicketKeys>,
-    known: RefCell<Option<(Vec<u8>, [u8; SessionState::LEN])>>,
-}
-
-impl Resumption for Memory {
-    fn gives_tickets(&self, _: u32) -> bool {
-        self.tickets
-    }
-
-    fn gives_ids(&self, _: u32) -> bool {
-        !self.tickets
-    }
-
-    fn takes_tickets(&self) -> bool {
-        self.tickets
-    }
-
-    fn find(&self, _: Instant, _: u32, id: &[u8]) -> Option<SessionState> {
-        let known = self.known.borrow();
-        let (_, state) = known.as_ref().filter(|(known, _)| known == id)?;
-        SessionState::read(&mut Reader::new(state)).ok()
-    }
-
-    fn remember(&self, _: Instant, _: u32, id: &[u8], session: &SessionState) {
-        let mut state = [0; SessionState::LEN];
-        session.write(&mut Writer::new(&mut state)).expect("room for a session");
-        *self.known.borrow_mut() = Some((id.to_vec(), state));
-    }
-
-    fn open_ticket<C: Crypto>(&self, cx: &mut Cx<'_, C>, _: u32, ticket: &[u8]) -> Option<Found> {
-        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
-        let keys = self.keys.borrow();
-        let opened = keys.open(cx.crypto, ticket, room.expose_mut())?;
-        let session = SessionState::read(&mut Reader::new(opened.state)).ok()?;
-        Some(Found { session, renew: false })
-    }
-
-    fn seal_ticket<C: Crypto>(
-        &self,
-        cx: &mut Cx<'_, C>,
-        _: u32,
-        session: &SessionState,
-        ticket: &mut Writer<'_>,
-    ) -> Option<u32> {
-        let mut room = Secret::<{ SessionState::LEN }>::zeroed();
-        let mut state = Writer::new(room.expose_mut());
-        session.write(&mut state).ok()?;
-        self.keys.borrow_mut().seal(cx.crypto, state.written(), ticket).ok()?;
-        Some(86400)
     }
 }
 
@@ -436,13 +296,5 @@ const NOW: Instant = Instant::from_micros(0);
 const TIME: u32 = 1_700_000_000;
 /// Bytes of the longest session id (RFC 5246, section 7.4.1.2).
 const SESSION_ID: usize = 32;
-const WHO: Principal = Principal(1);
 /// The longest message is that with the certificates.
 const DATAGRAM: usize = 1232;
-/// The private key of the device.
-const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
-const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
-const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");
-const ANCHOR_KEY: &PublicKey = include_bytes!("../../../firmware/x509/anchor-key.der");
-/// `CN=Works CA`.
-const CA_NAME: &[u8] = b"\x30\x13\x31\x11\x30\x0f\x06\x03\x55\x04\x03\x0c\x08Works CA";

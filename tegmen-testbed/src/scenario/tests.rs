@@ -1,6 +1,17 @@
 use super::*;
 use crate::deployment::Plan;
+use crate::parallel;
 use tegmen_lowpan::frame::Frame;
+
+/// As [`super::run`], on a thread with the stack that the table of node 0 needs.
+fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool) -> (Outcome, Vec<Captured>) {
+    parallel::each(&[()], |()| super::run(deployment, protection, seed, capture), |_| {}).remove(0)
+}
+
+/// As [`super::run_storm`], in the same way.
+fn run_storm(deployment: &Deployment, pause: Duration, seed: u64) -> Storm {
+    parallel::each(&[()], |()| super::run_storm(deployment, pause, seed), |_| {}).remove(0)
+}
 
 fn deployment(network: &str, rest: &str) -> Deployment {
     let text = format!(
@@ -22,7 +33,7 @@ fn every_reading_is_answered_where_nothing_is_lost() {
             let makers = deployment.makers(deployment.links().unwrap().nodes()).len() as u64;
             assert_eq!((outcome.made, outcome.answered), (30 * makers, 30 * makers), "{network} {protection:?}");
             assert_eq!(outcome.delays.len() as u64, outcome.answered);
-            let sessions = if protection == Protection::CoapDtls { makers } else { 0 };
+            let sessions = if protection.has_sessions() { makers } else { 0 };
             assert_eq!(outcome.sessions, sessions);
         }
     }
@@ -45,7 +56,8 @@ fn oscore_costs_its_bytes_in_each_message_and_no_session() {
     let mut deployment = deployment("topology = \"star\"\nnodes = 1", "");
     deployment.traffic.response = 2;
     let [plain, protected, secured, oscore] =
-        Protection::ALL.map(|protection| run(&deployment, protection, 1, false).0);
+        [Protection::Coap, Protection::CoapProtected, Protection::CoapDtls, Protection::Oscore]
+            .map(|protection| run(&deployment, protection, 1, false).0);
     // 30 exchanges, of which none is repeated; numbers have one byte each.
     assert_eq!(protected.bytes, plain.bytes + 30 * 12);
     assert_eq!(oscore.bytes, plain.bytes + 30 * (14 + 11));
@@ -231,4 +243,113 @@ fn without_leisure_answers_collide() {
     let hurried = run(&group("topology = \"star\"\nnodes = 20", 0.0), Protection::Coap, 1, false).0;
     let leisurely = run(&group("topology = \"star\"\nnodes = 20", 5.0), Protection::Coap, 1, false).0;
     assert!(hurried.answered + 50 < leisurely.answered, "{} and {}", hurried.answered, leisurely.answered);
+}
+
+/// Instructions and bytes of two nodes, without a restart and with one each.
+fn with_restarts(protection: Protection) -> [Outcome; 2] {
+    let mut deployment = deployment("topology = \"star\"\nnodes = 2", "");
+    let without = run(&deployment, protection, 1, false).0;
+    deployment.traffic.reboot_after = Some(0.5);
+    [without, run(&deployment, protection, 1, false).0]
+}
+
+#[test]
+fn a_session_opens_with_its_handshake_and_is_resumed_where_that_is_possible() {
+    let cost = |protection: Protection| {
+        let [without, with] = with_restarts(protection);
+        assert_eq!((without.sessions, with.sessions), (2, 4), "{protection:?}");
+        assert_eq!((without.answered, with.answered), (60, 60), "{protection:?}");
+        // Of the first handshakes and all readings, and of the second handshakes.
+        (without.instructions, with.instructions - without.instructions, with.bytes - without.bytes)
+    };
+    let (psk, psk_again, psk_bytes) = cost(Protection::CoapDtls);
+    let (_, ticket_again, ticket_bytes) = cost(Protection::Ticket);
+    let (_, _, with_id_bytes) = cost(Protection::ConnectionId);
+    let (raw_key, raw_key_again, raw_key_bytes) = cost(Protection::RawKey);
+    let (certificate, certificate_again, certificate_bytes) = cost(Protection::Certificate);
+    let (delegation, delegation_again, delegation_bytes) = cost(Protection::Delegation);
+    // A client resumes with fewer instructions than it takes to prove a key.
+    assert!(ticket_again < psk_again && delegation_again < psk_again, "{ticket_again} {delegation_again} {psk_again}");
+    assert!(delegation < psk, "{delegation} {psk}");
+    // Public keys take seconds, each time.
+    assert!(
+        raw_key_again > 2 * 16_000_000 && certificate_again > 2 * 28_000_000,
+        "{raw_key_again} {certificate_again}"
+    );
+    assert!(raw_key > 2 * 16_000_000 && certificate > 2 * 28_000_000);
+    assert!(with_id_bytes > psk_bytes, "{with_id_bytes} {psk_bytes}");
+    assert!(
+        delegation_bytes < raw_key_bytes && raw_key_bytes < certificate_bytes,
+        "{delegation_bytes} {raw_key_bytes}"
+    );
+    assert!(ticket_bytes < raw_key_bytes, "{ticket_bytes}");
+}
+
+#[test]
+fn a_mote_that_moves_keeps_its_session_if_it_has_a_connection_id() {
+    for changes in ["address", "port"] {
+        let moves = format!("[[moves]]\nnode = 2\nat_s = 20.0\nchanges = \"{changes}\"\n");
+        let deployment = deployment("topology = \"star\"\nnodes = 3", &moves);
+        for (protection, sessions) in
+            [(Protection::ConnectionId, 3), (Protection::CoapDtls, 4), (Protection::Ticket, 4)]
+        {
+            let (outcome, _) = run(&deployment, protection, 1, false);
+            assert_eq!(
+                (outcome.sessions, outcome.answered, outcome.moves),
+                (sessions, 90, 1),
+                "{changes} {protection:?}"
+            );
+            assert_eq!(outcome.recoveries.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_handshake_with_public_keys_delays_the_first_answer_by_seconds() {
+    let deployment = deployment("topology = \"star\"\nnodes = 1", "[mote]\nplatform = \"z1\"\n");
+    let longest = |protection| run(&deployment, protection, 1, false).0.delays.pop().unwrap();
+    let (psk, certificate) = (longest(Protection::CoapDtls), longest(Protection::Certificate));
+    // 28 million instructions of each end, one after the other, at 16 MHz.
+    assert!((4_000_000..8_000_000).contains(&certificate), "{certificate}");
+    assert!(psk < 1_000_000, "{psk}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_frames_with_each_protection() {
+    let mut deployment = deployment("topology = \"tree\"\nnodes = 2\nfanout = 1\nloss = 0.1", "");
+    deployment.traffic.readings = 5;
+    for protection in Protection::ALL {
+        let first = run(&deployment, protection, 3, true);
+        assert_eq!(first, run(&deployment, protection, 3, true), "{protection:?}");
+        assert_ne!(first.1, run(&deployment, protection, 4, true).1, "{protection:?}");
+    }
+}
+
+#[test]
+fn all_peers_return_to_a_device_after_they_were_refused() {
+    let mut deployment = deployment("topology = \"star\"\nnodes = 6", "");
+    deployment.traffic.readings = 1;
+    deployment.traffic.period_s = 0.001;
+    let storm = run_storm(&deployment, Duration::from_millis(60), 1);
+    assert_eq!((storm.outcome.made, storm.outcome.answered, storm.outcome.sessions), (6, 6, 6));
+    assert!(storm.outcome.last_answer > 60_000, "nobody is back before the server gave a ticket");
+    // Refused once, and resumed, takes more than resuming at once.
+    let (resumed, _) = run(&deployment, Protection::Delegation, 1, false);
+    assert_eq!(resumed.answered, 6);
+    assert!(storm.outcome.frames > resumed.frames + 6 * 2, "{} {}", storm.outcome.frames, resumed.frames);
+    assert_eq!(storm, run_storm(&deployment, Duration::from_millis(60), 1));
+
+    deployment.traffic.period_s = 20.0;
+    let spread = run_storm(&deployment, Duration::from_millis(60), 1);
+    assert_eq!(spread.outcome.answered, 6);
+    assert!(spread.collisions < storm.collisions, "{} {}", spread.collisions, storm.collisions);
+}
+
+#[test]
+fn frames_collide_if_they_overlap() {
+    let frame = |at| Captured { at, from: 0, psdu: vec![0; 10] };
+    let len = radio::airtime(10);
+    assert_eq!(collisions(&[frame(0), frame(len), frame(2 * len - 1)]), 2);
+    assert_eq!(collisions(&[frame(0), frame(len - 1), frame(len)]), 3);
+    assert_eq!(collisions(&[frame(0), frame(len)]), 0);
 }

@@ -11,17 +11,17 @@ use tegmen_delegation::{
 use tegmen_tickets::TicketKeys;
 
 /// A device with one place for a session that is handed over.
-pub(super) type Simulated = Device<NotKept, 16, 1, 32>;
+pub(crate) type Simulated = Device<NotKept, 16, 1, 32>;
 
-/// A memory that keeps nothing beyond the first epoch of this seed: the devices of the laboratory do not lose power.
+/// A memory that keeps nothing beyond its first epoch, which the device reads once: the devices of the laboratory do not lose power.
 #[derive(Debug)]
-pub(super) struct NotKept([u8; PSK_LEN]);
+pub(crate) struct NotKept(Option<Epoch>);
 
 impl Memory for NotKept {
     type Error = Infallible;
 
     fn load(&mut self, epoch: &mut Epoch, _: &mut [u32]) -> Result<usize, Lost> {
-        *epoch = first_epoch(self.0);
+        *epoch = self.0.take().ok_or(Lost)?;
         Ok(0)
     }
 
@@ -35,20 +35,30 @@ impl Memory for NotKept {
 }
 
 /// The first epoch that has tickets.
-pub(super) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
+pub(crate) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     let device_key = DeviceKey(Secret::new(seed));
     Epoch::first(device_key).next::<Compact>(&Secret::new(seed)).expect("epoch 1")
 }
 
+/// The epoch behind the first one that has tickets.
+pub(crate) fn second_epoch(seed: [u8; PSK_LEN]) -> Epoch {
+    first_epoch(seed).next::<Compact>(&Secret::new(seed)).expect("epoch 2")
+}
+
 /// A device in its first epoch that learned the time `time` now, and the tickets of its server.
-pub(super) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
-    let mut device = Device::load(NotKept(seed)).expect("an epoch");
+pub(crate) fn in_first_epoch(seed: [u8; PSK_LEN], now: Instant, time: u32) -> (Simulated, Issuer) {
+    (in_epoch(first_epoch(seed), now, time), Issuer::new(first_epoch(seed), None, 0))
+}
+
+/// A device in this epoch that learned the time `time` now.
+pub(crate) fn in_epoch(epoch: Epoch, now: Instant, time: u32) -> Simulated {
+    let mut device = Device::load(NotKept(Some(epoch))).expect("an epoch");
     device.set_time(now, time);
-    (device, Issuer::new(first_epoch(seed), None, 0))
+    device
 }
 
 /// The session of a connection that the server opened at the time `since`, which ends at `expires`.
-pub(super) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
+pub(crate) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
     let principal = Connection::new(number, 0).expect("a number below 2^24").principal();
     let mut master = [0x4d; MASTER_LEN];
     master[..4].copy_from_slice(&number.to_be_bytes());
@@ -57,14 +67,14 @@ pub(super) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
 }
 
 /// Seals a ticket.
-pub(super) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Delegation) -> Vec<u8> {
+pub(crate) fn seal(issuer: &mut Issuer, crypto: &mut Compact, delegation: &Delegation) -> Vec<u8> {
     let mut room = [0; LONGEST_TICKET];
     issuer.seal(crypto, delegation, &mut room).expect("fewer than 65,536 tickets").0.to_vec()
 }
 
 /// True if the state that a ticket opens to has nothing but suite, master secret, connection, scope and two times, and its clear part
 /// nothing but epoch and nonce.
-pub(super) fn names_no_peer() -> bool {
+pub(crate) fn names_no_peer() -> bool {
     let (seed, crypto) = ([1; PSK_LEN], &mut Compact::new([3; 32]));
     let (number, scope, since, expires) = (0x01_0203, 4, 0x0506_0708, 0x090a_0b0c);
     let mut sealed = delegation(number, since, expires);

@@ -1,0 +1,80 @@
+//! Instructions of handshakes, by the step in which an end spends them.
+
+use serde::Serialize;
+
+/// The instructions of one end in a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct HandshakeCosts {
+    /// Of each flight that it sends, also again. The work on the flight before is part of it.
+    pub flight: u64,
+    /// Of a server that answers without state: a HelloVerifyRequest, or an alert.
+    pub answer: u64,
+    /// From when the peer shows its public key: verifying it and its proof, and all that follows without a signature.
+    pub verify: u64,
+    /// From when it has to sign: its signature, and what follows until the next flight.
+    pub sign: u64,
+}
+
+/// The instructions of handshakes, of a client and of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Handshakes {
+    /// With a pre-shared key.
+    pub psk: [HandshakeCosts; 2],
+    /// With certificates, of which a CA below the root issued each.
+    pub certificate: [HandshakeCosts; 2],
+    /// With raw public keys.
+    pub raw_key: [HandshakeCosts; 2],
+    /// With a pre-shared key, and a ticket for the client.
+    pub with_ticket: [HandshakeCosts; 2],
+    /// That resumes such a session with its ticket.
+    pub resumed: [HandshakeCosts; 2],
+    /// That resumes a delegated session with its ticket.
+    pub delegated: [HandshakeCosts; 2],
+}
+
+impl Handshakes {
+    pub(super) fn new(operation: impl Fn(&str, &str) -> u64) -> Self {
+        let public_keys = |image: &str| {
+            let flights = |end: &str, flights: &[u32]| -> u64 {
+                flights.iter().map(|flight| operation(image, &format!("{end} flight {flight}"))).sum()
+            };
+            // A client verifies and signs between flights 4 and 5. A server signs for flight 4, and verifies flight 5.
+            let client = HandshakeCosts {
+                flight: flights("client", &[1, 2, 3]) / 2,
+                sign: flights("client", &[4, 5, 6]),
+                ..HandshakeCosts::default()
+            };
+            let server = HandshakeCosts {
+                answer: flights("server", &[1]),
+                sign: flights("server", &[3, 4]),
+                verify: flights("server", &[5, 6]),
+                flight: 0,
+            };
+            [client, server]
+        };
+        let spread = |image: &str, what: &str, flights: [u64; 2]| {
+            [("client", flights[0]), ("server", flights[1])].map(|(end, flights)| {
+                let flight = operation(image, &format!("{what} {end}")) / flights;
+                HandshakeCosts { flight, answer: flight, ..HandshakeCosts::default() }
+            })
+        };
+        // A ticket that opens saves the HelloVerifyRequest, and one that does not costs it.
+        let with_ticket = |image: &str| {
+            let answer = operation("dtls_rpk", "server flight 1");
+            spread(image, "resumption", FLIGHTS_WITH_TICKET).map(|of_end| HandshakeCosts { answer, ..of_end })
+        };
+        Self {
+            psk: spread("dtls_psk", "handshake", FLIGHTS),
+            certificate: public_keys("dtls_x509"),
+            raw_key: public_keys("dtls_rpk"),
+            with_ticket: spread("dtls_resume", "handshake", FLIGHTS),
+            resumed: with_ticket("dtls_resume"),
+            delegated: with_ticket("dtls_delegated"),
+        }
+    }
+}
+
+/// Flights of a client and of a server in a handshake with a pre-shared key.
+const FLIGHTS: [u64; 2] = [3, 3];
+/// Flights in a handshake that resumes a session with a ticket.
+const FLIGHTS_WITH_TICKET: [u64; 2] = [2, 1];

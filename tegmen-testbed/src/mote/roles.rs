@@ -1,0 +1,137 @@
+//! The roles of simulated nodes in DTLS, by the protection of their readings.
+
+use super::credentials::Shown;
+use super::delegated::{delegation, first_epoch, in_epoch, seal, second_epoch};
+use super::sessions::{Memory, OfDevice, Resumed};
+use super::{HUB, LEAF, Mote, Node, Protection, SMALL_HUB, Setup};
+use std::cell::RefCell;
+use std::rc::Rc;
+use tegmen::crypto::Compact;
+use tegmen::dtls::{Both, Config, ConnectionIdConfig, Extended, Handle, PublicKeys, Resuming, Roles};
+use tegmen::time::{Duration, Instant};
+use tegmen_delegation::{Delegation, Epoch, Issuer, PSK_LEN};
+
+/// The roles of a node, which can be made with the keys that they need.
+pub trait Provisioned: Roles {
+    /// The roles of the node with this number. `seed` is random.
+    fn provisioned(number: usize, setup: &Setup, config: &Config, seed: [u8; 32]) -> Self;
+}
+
+impl Provisioned for Both {
+    fn provisioned(_: usize, _: &Setup, _: &Config, _: [u8; 32]) -> Self {
+        Self
+    }
+}
+
+impl Provisioned for PublicKeys<Both, Shown> {
+    fn provisioned(_: usize, setup: &Setup, _: &Config, _: [u8; 32]) -> Self {
+        let keys =
+            if setup.protection == Protection::RawKey { Shown::raw_public_key() } else { Shown::certificate_chain() };
+        Self { role: Both, keys }
+    }
+}
+
+impl Provisioned for Resuming<Both, Memory> {
+    fn provisioned(_: usize, _: &Setup, _: &Config, seed: [u8; 32]) -> Self {
+        Self { role: Both, sessions: Memory::new(true, seed) }
+    }
+}
+
+impl Provisioned for Extended<Both> {
+    fn provisioned(_: usize, _: &Setup, config: &Config, _: [u8; 32]) -> Self {
+        Self::with(Both, config)
+    }
+}
+
+impl Provisioned for Resuming<Both, OfDevice> {
+    fn provisioned(number: usize, _: &Setup, _: &Config, _: [u8; 32]) -> Self {
+        let device = in_epoch(second_epoch(device_key(number)), Instant::from_micros(1), TIME);
+        Self { role: Both, sessions: OfDevice(Rc::new(RefCell::new(device))) }
+    }
+}
+
+/// The settings of DTLS. Node 0 gives connection ids; the others, of whose records there is one peer, need none.
+pub(super) fn config(number: usize, setup: &Setup) -> Config {
+    let len = if number == 0 { CONNECTION_ID } else { 0 };
+    let connection_id = ConnectionIdConfig { len, ..ConnectionIdConfig::default() };
+    let has_ids = setup.protection == Protection::ConnectionId;
+    Config { profile: setup.profile, connection_id: has_ids.then_some(connection_id), ..Config::default() }
+}
+
+/// The session with node 0 that the delegation server hands over to a node, with a ticket of the present epoch of node 0.
+pub(super) fn handed_over(number: usize, seed: [u8; 32]) -> Resumed {
+    with_ticket(number, second_epoch(device_key(0)), seed)
+}
+
+/// The session of a node with node 0, with a ticket of the epoch of node 0 that has ended.
+pub(super) fn of_earlier_epoch(number: usize, seed: [u8; 32]) -> Resumed {
+    with_ticket(number, first_epoch(device_key(0)), seed)
+}
+
+fn with_ticket(number: usize, epoch: Epoch, seed: [u8; 32]) -> Resumed {
+    let ticket = seal(&mut Issuer::new(epoch, None, 0), &mut Compact::new(seed), &connection(number));
+    Resumed::new(connection(number).session, Handle::Ticket(&ticket))
+}
+
+/// The connection of a node at node 0, which lasts longer than the longest run.
+fn connection(number: usize) -> Delegation {
+    delegation(number as u32, TIME, TIME + LASTS)
+}
+
+fn device_key(number: usize) -> [u8; PSK_LEN] {
+    let mut key = [0x6b; PSK_LEN];
+    key[..8].copy_from_slice(&(number as u64).to_be_bytes());
+    key
+}
+
+/// The node with this number of a deployment in which `makers` nodes make readings, and node 0 takes them.
+pub fn node(seed: u64, number: usize, makers: usize, setup: Setup) -> Box<dyn Mote> {
+    match setup.protection {
+        Protection::Certificate | Protection::RawKey => {
+            of_size::<PublicKeys<Both, Shown>, LONG, LONGEST, 0, 0>(seed, number, makers, setup)
+        }
+        Protection::Ticket => of_size::<Resuming<Both, Memory>, LONG, LONG, 0, 0>(seed, number, makers, setup),
+        Protection::Delegation => of_size::<Resuming<Both, OfDevice>, LONG, LONG, 0, 0>(seed, number, makers, setup),
+        Protection::ConnectionId => of_size::<Extended<Both>, 64, 128, LEAF, HUB>(seed, number, makers, setup),
+        _ => of_size::<Both, 64, 128, 0, 0>(seed, number, makers, setup),
+    }
+}
+
+/// A node of which `LEAF_IDS` peers, or `HUB_IDS` at node 0, may have connection ids.
+fn of_size<
+    R: Provisioned + 'static,
+    const OUTGOING: usize,
+    const INCOMING: usize,
+    const LEAF_IDS: usize,
+    const HUB_IDS: usize,
+>(
+    seed: u64,
+    number: usize,
+    makers: usize,
+    setup: Setup,
+) -> Box<dyn Mote> {
+    match (number, makers > SMALL_HUB) {
+        (0, true) => Box::new(Node::<HUB, R, OUTGOING, INCOMING, HUB_IDS>::with_role(seed, number, setup)),
+        (0, false) => Box::new(Node::<SMALL_HUB, R, OUTGOING, INCOMING, HUB_IDS>::with_role(seed, number, setup)),
+        _ => Box::new(Node::<LEAF, R, OUTGOING, INCOMING, LEAF_IDS>::with_role(seed, number, setup)),
+    }
+}
+
+/// A node that resumes the session of an earlier epoch at node 0, is refused, and returns after `pause` with a ticket of the present
+/// epoch.
+pub fn returning(seed: u64, number: usize, setup: Setup, pause: Duration) -> Box<dyn Mote> {
+    let mut node = Node::<LEAF, Resuming<Both, OfDevice>, LONG, LONG, 0>::with_role(seed, number, setup);
+    node.returns_with_stale(pause);
+    Box::new(node)
+}
+
+/// Bytes of a connection id.
+pub(super) const CONNECTION_ID: u8 = 8;
+/// Bytes for the outgoing texts of a handshake that resumes, or has public keys.
+const LONG: usize = 400;
+/// Bytes for the longest message, which has certificates.
+const LONGEST: usize = 1400;
+/// The time of the delegation server at the beginning, in seconds since 1970.
+const TIME: u32 = 1_700_000_000;
+/// Seconds for which a delegated session is valid.
+const LASTS: u32 = 200_000_000;
