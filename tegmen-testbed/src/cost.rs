@@ -92,7 +92,7 @@ impl Costs {
             client,
             derive: client * DERIVE_COMPRESSIONS / CLIENT_COMPRESSIONS,
             server: operation("dtls_psk", "handshake server"),
-            handshakes: Handshakes::new(&operation),
+            handshakes: Handshakes::new(operation),
             create_oscore: operation("oscore", "create request"),
             oscore: Oscore {
                 protect_request: operation("oscore", "protect request"),

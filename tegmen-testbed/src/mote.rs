@@ -335,10 +335,10 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
 
     /// Bytes of the content of a record of a session; `None` for every other datagram.
     fn application_data(&self, datagram: &[u8]) -> Option<usize> {
-        let overhead = match datagram.first()? {
-            &APPLICATION_DATA => record::OVERHEAD,
+        let overhead = match *datagram.first()? {
+            APPLICATION_DATA => record::OVERHEAD,
             // The real content type follows the content (RFC 9146, section 4).
-            &WITH_CONNECTION_ID => record::OVERHEAD + usize::from(roles::CONNECTION_ID) + 1,
+            WITH_CONNECTION_ID => record::OVERHEAD + usize::from(roles::CONNECTION_ID) + 1,
             _ => return None,
         };
         self.setup.protection.has_sessions().then(|| datagram.len().saturating_sub(overhead))
