@@ -166,7 +166,7 @@ pub(crate) struct Device {
 impl Device {
     /// It refuses a session for this reason.
     pub(crate) fn refuses(&self, reason: &str) -> Result<(), String> {
-        self.process.await_output(format!("a ticket is refused: {reason}"), 0).map(drop)
+        self.process.await_output(format!("the ticket of a peer is refused: {reason}"), 0).map(drop)
     }
 }
 

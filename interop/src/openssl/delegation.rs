@@ -110,7 +110,7 @@ fn of_another_device(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     let door = world.door()?;
     authenticate(scene, world.server_address, &[])?;
-    is_refused(scene, &door, "Unknown")?;
+    is_refused(scene, &door, "it is not authentic, or of another device")?;
     gets(scene, world.lamp.address, &[])?;
     world.holds_no_keys(&door)?;
     world.was_asked()
@@ -121,7 +121,7 @@ fn revoked(scene: &Scene) -> Check {
     authenticate(scene, world.server_address, &[])?;
     gets(scene, world.lamp.address, &[])?;
     world.revoke()?;
-    is_refused(scene, &world.lamp, "Revoked")?;
+    is_refused(scene, &world.lamp, "the delegation server revoked the connection")?;
     world.was_asked()
 }
 
@@ -131,7 +131,7 @@ fn reset(scene: &Scene) -> Check {
     authenticate(scene, world.server_address, &[])?;
     gets(scene, world.lamp.address, &[])?;
     world.reset()?;
-    is_refused(scene, &world.lamp, "Epoch")?;
+    is_refused(scene, &world.lamp, "it is of another epoch")?;
     authenticate(scene, world.server_address, &[])?;
     gets(scene, world.lamp.address, &[])?;
     world.was_asked()
@@ -142,7 +142,7 @@ fn expired(scene: &Scene, later: &Built) -> Check {
     let mut world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;
     world.restart(Some(&later.command()?))?;
-    is_refused(scene, &world.lamp, "Expired")?;
+    is_refused(scene, &world.lamp, "the delegation has ended")?;
     world.restart(None)?;
     gets(scene, world.lamp.address, &[])?;
     world.was_asked()
