@@ -19,7 +19,9 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Reply};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
-use tegmen_delegation::{Connection, Device, Due, FlashMemory, LONGEST_TICKET, Resource, Resources, SERVER, Sessions, Unread};
+use tegmen_delegation::{
+    Connection, Device, Due, FlashMemory, LONGEST_TICKET, Resource, Resources, SERVER, Sessions, Unread,
+};
 use tegmen_firmware::Provider;
 use tegmen_firmware::flash::Pages;
 use tegmen_firmware::measure::{Note, Region, exit, stack_of};
