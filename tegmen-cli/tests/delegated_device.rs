@@ -1,6 +1,7 @@
 //! A delegated device as a process of `tegmen serve`, its delegation server as another one, and OpenSSL at both.
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "works/commands.rs"]
 mod commands;
 #[allow(dead_code, reason = "each test uses its part")]

@@ -37,7 +37,6 @@ impl Operator<'_> {
     }
 
     /// A command that fails with this exit code and these words.
-    #[allow(dead_code, reason = "not each test has a command that fails")]
     pub(crate) fn fails(&self, key: &str, arguments: &str, expected: i32, words: &str) {
         let (code, text) = self.run(key, arguments);
         assert!(code == expected && text.contains(words), "{arguments}: {code}: {text}");
