@@ -84,7 +84,7 @@ fn client<S: Stack>(stack: &mut S, mut server: SocketAddr) -> Result<(), Failure
                 end.retransmit(&mut out)?;
                 send(&socket, server, &mut out)?;
             }
-            // What an earlier server still sends is no datagram of this session.
+            // Datagrams that an earlier server still sends are not of this session.
             Event::Datagram(from, _) if from != server => {}
             Event::Datagram(_, datagram) => take(&mut end, &socket, server, &datagram)?,
             Event::Line(line) if line.starts_with("again") => {

@@ -268,7 +268,7 @@ impl Peers {
                 self.news.push((peer, News::Established(is_resumed)));
             }
             Event::Closed { peer: id, reason } => {
-                // What was closed before was replaced by another association.
+                // Another association replaced one that was closed before.
                 if self.each[peer].id.take_if(|last| *last == id).is_some() {
                     self.news.push((peer, News::Closed(reason)));
                 }
