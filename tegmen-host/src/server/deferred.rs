@@ -6,6 +6,7 @@ use super::reply::Reply;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tegmen::address::Address;
 use tegmen::coap::{Builder, Code, MessageType, PeerExchanges, empty_message};
 use tegmen::crypto::Crypto;
 use tegmen::cx::Cx;
@@ -190,6 +191,8 @@ pub(crate) struct DeferredRequest {
     /// The time at which the request came.
     pub(crate) at: Instant,
     pub(crate) deferred: Deferred<OscoreExchange>,
+    /// The address of the sender; `None` for a notification.
+    pub(crate) remote: Option<Address>,
     pub(crate) method: Code,
     /// The path, without a slash in front.
     pub(crate) path: Arc<str>,

@@ -5,6 +5,7 @@ use super::notifier::Notifier;
 use super::responder::Responder;
 use crate::request_uri::Query;
 use std::cell::Cell;
+use std::net::SocketAddr;
 use tegmen::coap::handler::Authorized;
 use tegmen::coap::{Code, MessageRef, Response};
 use tegmen::identity::Identity;
@@ -20,6 +21,8 @@ pub struct Request<'a> {
 /// The exchange that a request begins.
 pub(super) struct Exchange<'a> {
     pub(super) path: &'a str,
+    /// `None` for a notification.
+    pub(super) remote: Option<SocketAddr>,
     pub(super) commands: &'a mpsc::UnboundedSender<Command>,
     pub(super) notifier: &'a Notifier,
     pub(super) cause: &'a Cell<Option<String>>,
@@ -56,6 +59,11 @@ impl Request<'_> {
     /// Returns the identity of the sender, and how its request is protected.
     pub const fn identity(&self) -> &Identity {
         self.authorized.identity()
+    }
+
+    /// Returns the address from which the request came; `None` when an observer is notified.
+    pub const fn remote(&self) -> Option<SocketAddr> {
+        self.exchange.remote
     }
 
     /// Returns the message with all its options.

@@ -76,6 +76,8 @@ pub(crate) struct Resources<A> {
     pub(crate) notifier: Notifier,
     /// The path of the request, without a slash in front.
     pub(super) path: String,
+    /// The address of the sender of the request; `None` for a notification.
+    pub(super) remote: Option<Address>,
     /// The path of the last request whose response is deferred.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
@@ -289,6 +291,7 @@ impl<A: Application> CoapServer<A> {
         if let Ok(message) = MessageRef::parse(&copy) {
             // The path was valid when the request came.
             let _ = self.resources.begin(&message);
+            self.resources.remote = request.remote;
         }
         self.report = Report { received: request.received, sent: 0, block: false };
         Some((copy, share))
@@ -319,6 +322,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         self.requests += 1;
         let message = incoming.message;
         let valid = self.resources.begin(message);
+        self.resources.remote = Some(incoming.path.remote);
         let block = |number| message.block(number).ok().flatten();
         let is_part = block(OptionNumber::BLOCK1).is_some_and(|block| block.more);
         let block = block(OptionNumber::BLOCK2).is_some_and(|block| block.number > 0)
@@ -390,6 +394,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     fn on_notification(&mut self, _: PeerId, registration: &MessageRef<'_>) {
         // The path was valid when the client registered.
         let _ = self.resources.begin(registration);
+        self.resources.remote = None;
     }
 
     fn on_begun(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
@@ -413,7 +418,9 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
                 let _ = self.resources.commands.send(Command::Respond(number, reply));
             }
         }
-        self.deferrals.open(number, DeferredRequest { at, deferred, method, path, received, is_undecided, copy });
+        let remote = self.resources.remote;
+        let request = DeferredRequest { at, deferred, remote, method, path, received, is_undecided, copy };
+        self.deferrals.open(number, request);
     }
 }
 
@@ -424,6 +431,7 @@ impl<A: Application> Resources<A> {
             commands,
             notifier,
             path: String::new(),
+            remote: None,
             last_deferred: "".into(),
             cause: Cell::default(),
             responders: Cell::default(),
@@ -467,9 +475,10 @@ impl<A> Resources<A> {
 
 impl<A: Application> Handler for Resources<A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let Self { application, commands, notifier, path, cause, responders, deferred, executed, .. } = self;
+        let Self { application, commands, notifier, path, remote, cause, responders, deferred, executed, .. } = self;
         *executed = Some(request.message().payload().len());
-        let exchange = Exchange { path, commands, notifier, cause, responders, deferred };
+        let remote = remote.map(SocketAddr::from);
+        let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred };
         let handled = application.handle(&super::Request { authorized: request, exchange: &exchange }, response);
         if handled.is_err() {
             // The responder, if there is one, has nothing to answer.
