@@ -110,6 +110,19 @@ impl Resource {
     }
 }
 
+/// A path that another application of the server serves, as `/.well-known/core` lists it (RFC 6690).
+#[derive(Clone, Debug)]
+pub struct ListedPath {
+    /// The path without a slash in front.
+    pub path: String,
+    /// The resource type (`rt`).
+    pub resource_type: &'static str,
+    /// The Content-Format (`ct`), if it is always the same.
+    pub content_format: Option<u16>,
+    /// True if the resource can be observed (`obs`).
+    pub observable: bool,
+}
+
 /// Resources by path, without a slash in front. All clones serve the same ones.
 #[derive(Clone)]
 pub struct Resources {
@@ -124,6 +137,8 @@ pub struct Resources {
 #[derive(Clone)]
 struct Set {
     by_path: BTreeMap<String, Resource>,
+    /// Paths of other applications of the server.
+    others: Vec<ListedPath>,
     max_body: usize,
     /// The number of changes before.
     version: u64,
@@ -139,7 +154,7 @@ impl Resources {
     /// These resources, and `/.well-known/core` that lists them.
     pub fn new(resources: impl IntoIterator<Item = (String, Resource)>) -> Self {
         let by_path = resources.into_iter().map(|(path, resource)| (path.trim_matches('/').to_owned(), resource));
-        let set = Arc::new(Set { by_path: by_path.collect(), max_body: usize::MAX, version: 0 });
+        let set = Arc::new(Set { by_path: by_path.collect(), others: Vec::new(), max_body: usize::MAX, version: 0 });
         Self {
             set: set.clone(),
             newest: Arc::new(Newest { version: AtomicU64::new(0), set: Mutex::new(set) }),
@@ -151,6 +166,13 @@ impl Resources {
     /// Longest value, in bytes, that a patch may make.
     pub fn with_max_body(self, max_body: usize) -> Self {
         let newest = Set { max_body, ..Set::clone(&self.set) };
+        self.publish(newest);
+        self
+    }
+
+    /// Lists paths of other applications of the server, too.
+    pub fn with_others(self, others: Vec<ListedPath>) -> Self {
+        let newest = Set { others, ..Set::clone(&self.newest()) };
         self.publish(newest);
         self
     }
@@ -196,16 +218,25 @@ impl Resources {
             .min_by_key(|(_, below)| below.len())
     }
 
+    /// Returns the paths that `/.well-known/core` lists.
+    pub fn listed(&self) -> Vec<ListedPath> {
+        let set = self.newest();
+        let own = set.by_path.iter().filter(|(path, _)| !path.is_empty()).map(|(path, resource)| ListedPath {
+            path: path.clone(),
+            resource_type: resource.kind(),
+            content_format: None,
+            observable: resource.is_observable(),
+        });
+        own.chain(set.others.iter().cloned()).collect()
+    }
+
     /// Lists the resources (RFC 6690).
     fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let links = self.set.by_path.iter().filter(|(path, _)| !path.is_empty());
-        let link =
-            |(path, resource): (&'_ String, &'_ Resource)| (path.clone(), resource.kind(), resource.is_observable());
-        let links: Vec<_> = links.map(link).collect();
-        let links = links.iter().map(|(path, kind, observable)| Link {
+        let listed = self.listed();
+        let links = listed.iter().map(|ListedPath { path, resource_type, content_format, observable }| Link {
             path,
-            resource_type: kind,
-            content_format: None,
+            resource_type,
+            content_format: *content_format,
             observable: *observable,
         });
         link::respond(request.authorized(), response, links)
