@@ -19,6 +19,7 @@ pub mod agent;
 pub mod audit;
 pub mod delegated;
 pub mod delegation;
+pub mod directory;
 pub mod enrolment;
 pub mod group;
 pub mod publisher;

@@ -1,0 +1,42 @@
+//! Resource directory (RFC 9176): endpoints register their links, and clients look them up.
+//!
+//! A [`Directory`] holds registrations in memory: they are soft state, which endpoints renew. [`DirectoryServer`] answers requests
+//! over CoAP:
+//!
+//! ```text
+//! POST   /rd?ep=NAME             application/link-format (40): registers an endpoint with its links (section 5)
+//! POST   /rd/ID                  renews a registration (section 5.3.1)
+//! DELETE /rd/ID                  removes it (section 5.3.2)
+//! POST   /.well-known/rd?ep=NAME the directory asks the sender for its links (section 5.1)
+//! GET    /rd-lookup/res          the links of all endpoints; Observe (section 6.2)
+//! GET    /rd-lookup/ep           the endpoints; Observe (section 6.4)
+//! ```
+//!
+//! [`Registering`] is the other end: a server that registers its own links, and renews them.
+//!
+//! The policy of the server decides on the rights of each sender. Beyond that, a name belongs to the identity that registered it
+//! first (section 7.5), and an endpoint registers its own address alone, unless it is a [commissioning
+//! tool](DirectorySettings::tools).
+
+mod error;
+mod links;
+mod lookup;
+mod registering;
+mod registrations;
+mod server;
+
+pub use error::DirectoryError;
+pub use registering::{NotRegistered, Registering, RegistrationEvent};
+pub use registrations::{Directory, DirectoryBounds, Registrant};
+pub use server::{DirectoryServer, DirectorySettings};
+
+/// The path of registrations, without a slash in front.
+pub const REGISTRATIONS: &str = "rd";
+/// The path of simple registrations, without a slash in front.
+pub const SIMPLE: &str = ".well-known/rd";
+/// The path at which links are looked up, without a slash in front.
+pub const LOOKUP_RESOURCES: &str = "rd-lookup/res";
+/// The path at which endpoints are looked up, without a slash in front.
+pub const LOOKUP_ENDPOINTS: &str = "rd-lookup/ep";
+/// The Content-Format application/link-format.
+pub const LINK_FORMAT: u32 = 40;

@@ -1,0 +1,46 @@
+//! The refusals of a directory.
+
+use tegmen_coap::Code;
+
+/// The reason why a directory refuses a request.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// The request breaks a rule of its form.
+    #[error("{0}")]
+    Malformed(String),
+    /// Another identity registered an endpoint of this name.
+    #[error("another identity registered an endpoint of this name: choose another name")]
+    NameTaken,
+    /// Another identity made the registration.
+    #[error("another identity made this registration")]
+    NotOwner,
+    /// The base is not the address of the sender.
+    #[error("an endpoint registers its own address: leave out base, or let a commissioning tool register it")]
+    OtherBase,
+    /// There is no such registration.
+    #[error("there is no such registration: register again")]
+    Unknown,
+    /// The sender has as many registrations as one may have.
+    #[error("this sender has as many registrations as one may have")]
+    TooMany,
+    /// The directory is full.
+    #[error("the directory is full: try again later")]
+    Full,
+    /// The links are too long.
+    #[error("the links of an endpoint have at most {0} bytes")]
+    TooLong(usize),
+}
+
+impl DirectoryError {
+    /// Returns the code of the response.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Malformed(_) => Code::BAD_REQUEST,
+            Self::NameTaken | Self::NotOwner | Self::OtherBase => Code::FORBIDDEN,
+            Self::Unknown => Code::NOT_FOUND,
+            Self::TooMany => Code::TOO_MANY_REQUESTS,
+            Self::Full => Code::SERVICE_UNAVAILABLE,
+            Self::TooLong(_) => Code::REQUEST_ENTITY_TOO_LARGE,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+use super::super::{DirectoryBounds, Registrant};
+use super::*;
+use tegmen_base::time::Instant;
+
+/// The directory of RFC 9176, section 6.3, beside another endpoint.
+fn directory() -> Directory {
+    let mut directory = Directory::new(DirectoryBounds::default());
+    let links: [&[u8]; 3] = [
+        b"</sensors>;ct=40;title=\"Sensor Index\",</sensors/temp>;rt=\"temperature-c\";if=\"sensor\",\
+          </sensors/light>;rt=\"light-lux\";if=\"sensor\",\
+          </t>;anchor=\"/sensors/temp\";rel=\"alternate\",\
+          <http://www.example.com/sensors/t123>;anchor=\"coap://sensor1.example.com/sensors/temp\";rel=\"describedby\"",
+        b"</light>;rt=\"tag:example.com:light other\";obs",
+        b"",
+    ];
+    let queries = ["ep=sensor1&base=coap://sensor1.example.com", "ep=node2&d=floor-3&et=oic.d.sensor", "ep=node3"];
+    for (number, (query, links)) in queries.into_iter().zip(links).enumerate() {
+        let address = format!("[2001:db8:3::{number}]:61616").parse().unwrap();
+        let who = Registrant { name: Some("tool"), address, is_secure: false, is_tool: true };
+        directory.register(who, query.split('&'), links, (number as u64, Instant::AT_ONCE)).unwrap();
+    }
+    directory
+}
+
+fn resources(query: &str) -> String {
+    directory().resources(query.split('&').filter(|part| !part.is_empty())).unwrap()
+}
+
+fn endpoints(query: &str) -> String {
+    directory().endpoints(query.split('&').filter(|part| !part.is_empty())).unwrap()
+}
+
+#[test]
+fn links_are_returned_with_uris_alone() {
+    assert_eq!(
+        resources("ep=sensor1"),
+        "<coap://sensor1.example.com/sensors>;ct=40;title=\"Sensor Index\",\
+         <coap://sensor1.example.com/sensors/temp>;rt=\"temperature-c\";if=\"sensor\",\
+         <coap://sensor1.example.com/sensors/light>;rt=\"light-lux\";if=\"sensor\",\
+         <coap://sensor1.example.com/t>;anchor=\"coap://sensor1.example.com/sensors/temp\";rel=\"alternate\",\
+         <http://www.example.com/sensors/t123>;anchor=\"coap://sensor1.example.com/sensors/temp\";rel=\"describedby\""
+    );
+    assert_eq!(resources("").split(',').count(), 6);
+}
+
+#[test]
+fn each_criterion_must_fit_the_same_link() {
+    let light = "<coap://sensor1.example.com/sensors/light>;rt=\"light-lux\";if=\"sensor\"";
+    for query in [
+        "rt=light-lux",
+        "rt=light-*",
+        "if=sensor&rt=light-lux",
+        "href=/sensors/light",
+        "href=coap://sensor1.example.com/sensors/l*",
+        "base=coap://sensor1.example.com&rt=light-lux",
+    ] {
+        assert_eq!(resources(query), light, "{query}");
+    }
+    assert_eq!(resources("rt=light-lux&title=Sensor Index"), "");
+    assert_eq!(resources("rt=light"), "", "no star, no prefix");
+    assert_eq!(resources("rt=other"), resources("d=floor-3"), "one of several types");
+    assert_eq!(
+        resources("anchor=/sensors/temp"),
+        resources("anchor=coap://sensor1.example.com/sensors/temp").split(',').next().unwrap()
+    );
+    assert_eq!(resources("href=/rd/0000000000000001"), resources("ep=node2"));
+    assert_eq!(resources("obs="), resources("ep=node2"));
+}
+
+#[test]
+fn endpoints_are_returned_with_their_attributes_and_without_their_lifetime() {
+    let second = "</rd/0000000000000001>;base=\"coap://[2001:db8:3::1]:61616\";ep=\"node2\";d=\"floor-3\";\
+                  et=\"oic.d.sensor\";rt=\"core.rd-ep\"";
+    for query in ["ep=node2", "et=oic.d.sensor", "d=floor*", "href=/rd/0000000000000001", "rt=tag:example.com:light"] {
+        assert_eq!(endpoints(query), second, "{query}");
+    }
+    assert_eq!(endpoints("rt=core.rd-ep").split(',').count(), 3);
+    assert_eq!(endpoints("ep=nobody"), "");
+}
+
+#[test]
+fn pages_follow_one_another() {
+    let pages: Vec<String> = (0..3).map(|page| resources(&format!("page={page}&count=2"))).collect();
+    assert_eq!(pages.join(","), resources(""));
+    assert_eq!(resources("page=3&count=2"), "");
+    assert_eq!(resources("count=1"), resources("").split_once(',').unwrap().0);
+    assert_eq!(resources("page=18446744073709551615&count=18446744073709551615"), "");
+}
+
+#[test]
+fn a_query_that_means_nothing_is_refused() {
+    for query in ["page=1", "page=x&count=1", "count=-1", "rt"] {
+        assert!(directory().resources(query.split('&')).is_err(), "{query}");
+        assert!(directory().endpoints(query.split('&')).is_err(), "{query}");
+    }
+}

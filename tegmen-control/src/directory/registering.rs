@@ -1,0 +1,168 @@
+//! The registration of a server at a resource directory elsewhere, and its renewal (RFC 9176, section 5).
+
+use super::LINK_FORMAT;
+use super::links::{self, Attribute, Link, Value};
+use std::time::Duration;
+use tegmen::coap::{Code, OptionNumber};
+use tegmen_host::client::{ClientConfig, ClientError, Request, Response, Session};
+use tegmen_host::resources::ListedPath;
+use tegmen_host::uri::Uri;
+
+/// The first pause after a failure. Each further one is twice as long, up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+
+/// An endpoint that registers.
+#[derive(Debug)]
+pub struct Registering {
+    /// The directory. Without a path, it is asked for its path (RFC 9176, section 4.3).
+    pub directory: Uri,
+    /// The key or the certificates for a session with the directory.
+    pub config: ClientConfig,
+    /// The name of the endpoint; `None` if the directory knows it by the identity of the session.
+    pub name: Option<String>,
+    /// Scheme and authority at which the endpoint serves; `None` if that is the address of the session.
+    pub base: Option<String>,
+    /// Seconds for which a registration is valid. It is renewed after half of them.
+    pub lifetime: u32,
+}
+
+/// The reason why an endpoint is not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRegistered {
+    /// There is no session or no response.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The directory refuses.
+    #[error("the directory answers {code}: {text}")]
+    Refused {
+        /// The code of the response.
+        code: Code,
+        /// Its text.
+        text: String,
+    },
+    /// The directory lists no path for registrations.
+    #[error("the server lists no resource directory: give the path, as in coap://HOST/rd")]
+    NoDirectory,
+}
+
+/// A change of a registration, for the log of the endpoint.
+#[derive(Debug)]
+pub enum RegistrationEvent<'e> {
+    /// The endpoint is registered, at this path of the directory.
+    Registered(&'e str),
+    /// It is not, and tries again after this time.
+    Failed(&'e NotRegistered, Duration),
+}
+
+impl Registering {
+    /// Registers the links that `listed` returns, and renews the registration. Registers again when they changed. Never ends.
+    pub async fn run(&self, listed: impl Fn() -> Vec<ListedPath>, report: impl Fn(RegistrationEvent<'_>)) {
+        let (mut registered, mut pause) = (None, MIN_PAUSE);
+        loop {
+            let outcome = self.once(&mut registered, &listed(), &report).await;
+            let wait = match outcome {
+                Ok(()) => {
+                    pause = MIN_PAUSE;
+                    Duration::from_secs(u64::from(self.lifetime) / 2)
+                }
+                Err(failed) => {
+                    registered = None;
+                    report(RegistrationEvent::Failed(&failed, pause));
+                    let next = pause.saturating_mul(2).min(MAX_PAUSE);
+                    std::mem::replace(&mut pause, next)
+                }
+            };
+            tokio::time::sleep(wait.max(Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Registers, or renews the registration of the same links.
+    async fn once(
+        &self,
+        registered: &mut Option<(String, Vec<String>)>,
+        listed: &[ListedPath],
+        report: &impl Fn(RegistrationEvent<'_>),
+    ) -> Result<(), NotRegistered> {
+        let links = link_format(listed);
+        let session = Session::connect(&self.directory, self.config.clone()).await?;
+        if let Some((_, location)) = registered.as_ref().filter(|(before, _)| *before == links) {
+            let renewed = self.post(&session, location.clone(), Vec::new(), None).await?;
+            match renewed.code {
+                Code::CHANGED => return Ok(()),
+                // The directory has restarted.
+                Code::NOT_FOUND => {}
+                _ => return Err(refused(&renewed)),
+            }
+        }
+        let path = match self.directory.path.as_slice() {
+            [] => find(&session).await?,
+            path => path.to_vec(),
+        };
+        let arguments = [
+            self.name.as_ref().map(|name| format!("ep={name}")),
+            Some(format!("lt={}", self.lifetime)),
+            self.base.as_ref().map(|base| format!("base={base}")),
+        ];
+        let arguments = arguments.into_iter().flatten().collect();
+        let created = self.post(&session, path, arguments, Some(links.as_bytes())).await?;
+        if created.code != Code::CREATED {
+            return Err(refused(&created));
+        }
+        let segments = created.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH);
+        let location: Vec<String> =
+            segments.map(|(_, segment)| String::from_utf8_lossy(segment).into_owned()).collect();
+        report(RegistrationEvent::Registered(&format!("/{}", location.join("/"))));
+        *registered = Some((links, location));
+        Ok(())
+    }
+
+    async fn post(
+        &self,
+        session: &Session,
+        path: Vec<String>,
+        query: Vec<String>,
+        links: Option<&[u8]>,
+    ) -> Result<Response, ClientError> {
+        let uri = Uri { path, query, ..self.directory.clone() };
+        let request = Request::to(Code::POST, &uri).over(session);
+        match links {
+            Some(links) => request.content_format(LINK_FORMAT as u16).payload(links).await,
+            None => request.await,
+        }
+    }
+}
+
+fn refused(response: &Response) -> NotRegistered {
+    let text = String::from_utf8_lossy(&response.payload).escape_debug().take(200).collect();
+    NotRegistered::Refused { code: response.code, text }
+}
+
+/// Finds the path for registrations.
+async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
+    let response = session.get("/.well-known/core?rt=core.rd").await?;
+    let links = match response.code {
+        Code::CONTENT => links::parse(&response.payload),
+        _ => return Err(NotRegistered::NoDirectory),
+    };
+    let is_directory =
+        |link: &&Link| link.attribute("rt").is_some_and(|types| types.split(' ').any(|one| one == "core.rd"));
+    let found = links.iter().flatten().find(is_directory).map(|link| link.target.as_str());
+    let path = found.and_then(|target| target.strip_prefix('/')).ok_or(NotRegistered::NoDirectory)?;
+    Ok(path.split('/').map(str::to_owned).collect())
+}
+
+/// The links of a server to its own paths.
+fn link_format(listed: &[ListedPath]) -> String {
+    let link = |path: &ListedPath| {
+        let number = |format: u16| Attribute { name: "ct".to_owned(), value: Some(Value::Token(format.to_string())) };
+        let attributes = [
+            (!path.resource_type.is_empty()).then(|| Attribute::quoted("rt", path.resource_type)),
+            path.content_format.map(number),
+            path.observable.then(|| Attribute { name: "obs".to_owned(), value: None }),
+        ];
+        let target = format!("/{}", path.path);
+        Link { target, attributes: attributes.into_iter().flatten().collect() }.to_string()
+    };
+    listed.iter().map(link).collect::<Vec<_>>().join(",")
+}

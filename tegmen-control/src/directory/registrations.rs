@@ -1,0 +1,399 @@
+//! Registrations of endpoints (RFC 9176, section 5).
+
+use super::REGISTRATIONS;
+use super::error::DirectoryError;
+use super::links::{self, Link};
+use fluent_uri::Uri;
+use fluent_uri::component::Host;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tegmen_base::time::{Duration, Instant};
+
+/// Lifetime of a registration without `lt`, in seconds (RFC 9176, section 5).
+const LIFETIME: u32 = 90_000;
+/// Most bytes of the name of an endpoint or a sector (RFC 9176, section 5).
+const MAX_NAME: usize = 63;
+/// Most attributes of an endpoint, beside its name, sector, base and lifetime.
+const MAX_ATTRIBUTES: usize = 16;
+/// Parameters that mean something else in lookups, or that the directory writes itself.
+const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
+
+/// Bounds of a [`Directory`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectoryBounds {
+    /// Registrations in all, and names whose owner is remembered.
+    pub registrations: usize,
+    /// Registrations of one identity, or in clear of one IP address.
+    pub each: usize,
+    /// Bytes of the links of one registration.
+    pub links: usize,
+    /// Bytes of all links.
+    pub bytes: usize,
+}
+
+impl Default for DirectoryBounds {
+    /// 10,000 registrations, 100 of each, 16 KiB of links in one, 32 MiB in all.
+    fn default() -> Self {
+        Self { registrations: 10_000, each: 100, links: 16 << 10, bytes: 32 << 20 }
+    }
+}
+
+/// The sender of a request to a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registrant<'r> {
+    /// The name that it proved; `None` if it proved nothing.
+    pub name: Option<&'r str>,
+    /// The address from which the request came.
+    pub address: SocketAddr,
+    /// True if the request came in a DTLS session: then the endpoint serves `coaps`, otherwise `coap`.
+    pub is_secure: bool,
+    /// True for a commissioning tool, which registers other endpoints, with any base.
+    pub is_tool: bool,
+}
+
+impl Registrant<'_> {
+    /// The base URI of an endpoint that gives none.
+    fn base(&self) -> String {
+        let scheme = if self.is_secure { "coaps" } else { "coap" };
+        match self.address.ip().to_canonical() {
+            IpAddr::V4(ip) => format!("{scheme}://{ip}:{}", self.address.port()),
+            IpAddr::V6(ip) => format!("{scheme}://[{ip}]:{}", self.address.port()),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        match self.name {
+            Some(name) => Owner::Identity(name.into()),
+            None => Owner::Address(self.address.ip().to_canonical()),
+        }
+    }
+}
+
+/// The sender that made a registration. One in clear is counted by its address, and proves nothing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Owner {
+    Identity(Arc<str>),
+    Address(IpAddr),
+}
+
+impl Owner {
+    /// True if this sender may change what `self` made. A registration in clear has no owner.
+    fn admits(&self, other: &Self) -> bool {
+        matches!(self, Self::Address(_)) || self == other
+    }
+}
+
+/// Sector and name of an endpoint.
+type Name = (Option<String>, String);
+
+/// The parameters of a request (RFC 9176, sections 5 and 5.3.1).
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Parameters {
+    endpoint: Option<String>,
+    sector: Option<String>,
+    lifetime: Option<u32>,
+    base: Option<String>,
+    attributes: Vec<(String, String)>,
+}
+
+impl Parameters {
+    /// Reads the query of a request.
+    pub(super) fn read<'q>(query: impl Iterator<Item = &'q str>) -> Result<Self, DirectoryError> {
+        let malformed = |why: String| DirectoryError::Malformed(why);
+        let mut parameters = Self::default();
+        for argument in query {
+            let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
+            let twice = |place: &Option<String>| match place {
+                None => Ok(Some(value.to_owned())),
+                Some(_) => Err(malformed(format!("{name} is there twice"))),
+            };
+            match name {
+                "ep" => parameters.endpoint = twice(&parameters.endpoint)?,
+                "d" => parameters.sector = twice(&parameters.sector)?,
+                "base" => {
+                    parameters.base = twice(&parameters.base)?;
+                    check_base(value)?;
+                }
+                "lt" => {
+                    let lifetime = value.parse().ok().filter(|lifetime| *lifetime > 0);
+                    parameters.lifetime = Some(
+                        lifetime.ok_or_else(|| malformed("lt is a number of seconds, 1 to 4294967295".to_owned()))?,
+                    );
+                }
+                name if RESERVED.contains(&name) => {
+                    return Err(malformed(format!("an endpoint has no attribute {name} of its own")));
+                }
+                name if !is_text(name) || !is_text(value) => {
+                    return Err(malformed("a control character is in a parameter".to_owned()));
+                }
+                name => parameters.attributes.push((name.to_owned(), value.to_owned())),
+            }
+        }
+        if parameters.attributes.len() > MAX_ATTRIBUTES {
+            return Err(malformed(format!("an endpoint has at most {MAX_ATTRIBUTES} attributes")));
+        }
+        for name in [&parameters.endpoint, &parameters.sector].into_iter().flatten() {
+            if name.is_empty() || name.len() > MAX_NAME || !is_text(name) {
+                return Err(malformed(format!(
+                    "the name of an endpoint and that of a sector have 1 to {MAX_NAME} bytes, and no control character"
+                )));
+            }
+        }
+        Ok(parameters)
+    }
+}
+
+fn is_text(text: &str) -> bool {
+    !text.contains(char::is_control)
+}
+
+/// Checks a base URI: a scheme and an authority alone.
+fn check_base(base: &str) -> Result<(), DirectoryError> {
+    let uri = Uri::parse(base).ok().filter(|uri| {
+        let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty());
+        has_host && uri.path().is_empty() && !uri.has_query() && !uri.has_fragment()
+    });
+    let wrong = || DirectoryError::Malformed("base is a URI of a scheme, a host and a port alone".to_owned());
+    uri.map(drop).ok_or_else(wrong)
+}
+
+/// True if a base has this IP address as its host.
+fn is_at(base: &str, address: IpAddr) -> bool {
+    let host = Uri::parse(base).ok().and_then(|uri| {
+        Some(match uri.authority()?.host_parsed() {
+            Host::Ipv4(ip) => IpAddr::V4(ip),
+            Host::Ipv6(ip) => IpAddr::V6(ip),
+            _ => return None,
+        })
+    });
+    host.is_some_and(|host| host.to_canonical() == address.to_canonical())
+}
+
+/// The base of an endpoint whose request has this one, or none.
+fn base(who: Registrant<'_>, given: Option<&str>) -> Result<String, DirectoryError> {
+    match given {
+        None => Ok(who.base()),
+        Some(base) if who.is_tool || is_at(base, who.address.ip()) => Ok(base.to_owned()),
+        Some(_) => Err(DirectoryError::OtherBase),
+    }
+}
+
+/// An endpoint that registered.
+pub(super) struct Registration {
+    pub(super) id: u64,
+    pub(super) name: Name,
+    /// Scheme and authority, to which the paths of its links are relative.
+    pub(super) base: String,
+    /// False if the base is the address of the last request.
+    has_base: bool,
+    lifetime: u32,
+    pub(super) attributes: Vec<(String, String)>,
+    pub(super) links: Vec<Link>,
+    bytes: usize,
+    owner: Owner,
+    until: Instant,
+}
+
+impl Registration {
+    /// The path of the registration, with a slash in front.
+    pub(super) fn path(&self) -> String {
+        format!("/{REGISTRATIONS}/{:016x}", self.id)
+    }
+}
+
+/// The registrations of a directory, in memory.
+pub struct Directory {
+    bounds: DirectoryBounds,
+    registrations: BTreeMap<u64, Registration>,
+    by_name: HashMap<Name, u64>,
+    /// The owners of names, also of those whose registration ended (RFC 9176, section 7.5).
+    owners: HashMap<Name, Arc<str>>,
+    /// Bytes of all links.
+    bytes: usize,
+    /// The number of changes so far.
+    version: u64,
+}
+
+impl Directory {
+    /// An empty directory.
+    pub fn new(bounds: DirectoryBounds) -> Self {
+        Self {
+            bounds,
+            registrations: BTreeMap::new(),
+            by_name: HashMap::new(),
+            owners: HashMap::new(),
+            bytes: 0,
+            version: 0,
+        }
+    }
+
+    /// Registers an endpoint, or replaces its registration, which keeps its path. `links` is in CoRE Link Format. `id` names a new
+    /// registration, and is random. Returns the path of the registration, with a slash in front.
+    ///
+    /// # Errors
+    /// [`DirectoryError`].
+    pub fn register<'q>(
+        &mut self,
+        who: Registrant<'_>,
+        query: impl Iterator<Item = &'q str>,
+        links: &[u8],
+        (id, now): (u64, Instant),
+    ) -> Result<String, DirectoryError> {
+        let parameters = Parameters::read(query)?;
+        if links.len() > self.bounds.links {
+            return Err(DirectoryError::TooLong(self.bounds.links));
+        }
+        let bytes = links.len();
+        let links = links::parse(links)?;
+        let endpoint = parameters.endpoint.or_else(|| who.name.map(str::to_owned));
+        let endpoint =
+            endpoint.ok_or_else(|| DirectoryError::Malformed("ep is missing: name the endpoint".to_owned()))?;
+        let name = (parameters.sector, endpoint);
+        let owner = who.owner();
+        let old = self.by_name.get(&name).and_then(|id| self.registrations.get(id));
+        let is_own = self.owners.get(&name).is_none_or(|first| owner == Owner::Identity(Arc::clone(first)))
+            && old.is_none_or(|old| old.owner.admits(&owner));
+        if !is_own && !who.is_tool {
+            return Err(DirectoryError::NameTaken);
+        }
+        let base = base(who, parameters.base.as_deref())?;
+        let (old, old_bytes) = (old.map(|old| old.id), old.map_or(0, |old| old.bytes));
+        if old.is_none() {
+            if self.registrations.len() >= self.bounds.registrations {
+                return Err(DirectoryError::Full);
+            }
+            let own = self.registrations.values().filter(|registration| registration.owner == owner).count();
+            if own >= self.bounds.each && !who.is_tool {
+                return Err(DirectoryError::TooMany);
+            }
+        }
+        let all = self.bytes.saturating_sub(old_bytes).saturating_add(bytes);
+        if all > self.bounds.bytes {
+            return Err(DirectoryError::Full);
+        }
+        let lifetime = parameters.lifetime.unwrap_or(LIFETIME);
+        let id = old.unwrap_or(id);
+        let registration = Registration {
+            id,
+            name: name.clone(),
+            base,
+            has_base: parameters.base.is_some(),
+            lifetime,
+            attributes: parameters.attributes,
+            links,
+            bytes,
+            until: now.after(Duration::from_secs(lifetime.into())),
+            owner: owner.clone(),
+        };
+        let path = registration.path();
+        self.registrations.insert(id, registration);
+        if let Owner::Identity(owner) = owner
+            && (self.owners.len() < self.bounds.registrations || self.owners.contains_key(&name))
+            && !who.is_tool
+        {
+            self.owners.insert(name.clone(), owner);
+        }
+        self.by_name.insert(name, id);
+        self.bytes = all;
+        self.version = self.version.wrapping_add(1);
+        Ok(path)
+    }
+
+    /// Finds the registration at `path`, which has no slash in front, for a sender that may change it.
+    fn owned(&mut self, who: Registrant<'_>, path: &str) -> Result<&mut Registration, DirectoryError> {
+        let id = path.strip_prefix(REGISTRATIONS).and_then(|rest| rest.strip_prefix('/'));
+        let id = id.filter(|digits| digits.len() == 16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let found = id.and_then(|id| self.registrations.get_mut(&id)).ok_or(DirectoryError::Unknown)?;
+        match who.is_tool || found.owner.admits(&who.owner()) {
+            true => Ok(found),
+            false => Err(DirectoryError::NotOwner),
+        }
+    }
+
+    /// Renews the registration at `path`, which has no slash in front.
+    ///
+    /// # Errors
+    /// [`DirectoryError`].
+    pub fn renew<'q>(
+        &mut self,
+        who: Registrant<'_>,
+        path: &str,
+        query: impl Iterator<Item = &'q str>,
+        now: Instant,
+    ) -> Result<(), DirectoryError> {
+        let Parameters { endpoint, sector, lifetime, base, attributes } = Parameters::read(query)?;
+        if endpoint.is_some() || sector.is_some() {
+            return Err(DirectoryError::Malformed("a registration keeps its name and its sector".to_owned()));
+        }
+        let address = self::base(who, base.as_deref())?;
+        let found = self.owned(who, path)?;
+        found.lifetime = lifetime.unwrap_or(found.lifetime);
+        found.until = now.after(Duration::from_secs(found.lifetime.into()));
+        let before = (found.base.clone(), found.attributes.clone());
+        // A base that was given stays until another one is given (RFC 9176, section 5.3.1).
+        if base.is_some() || !found.has_base {
+            found.base = address;
+        }
+        found.has_base |= base.is_some();
+        for (name, value) in attributes {
+            if let Some((_, there)) = found.attributes.iter_mut().find(|(there, _)| *there == name) {
+                *there = value;
+            } else if found.attributes.len() < MAX_ATTRIBUTES {
+                found.attributes.push((name, value));
+            }
+        }
+        if before != (found.base.clone(), found.attributes.clone()) {
+            self.version = self.version.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// Removes the registration at `path`, which has no slash in front.
+    ///
+    /// # Errors
+    /// [`DirectoryError`].
+    pub fn remove(&mut self, who: Registrant<'_>, path: &str) -> Result<(), DirectoryError> {
+        let id = self.owned(who, path)?.id;
+        self.forget(id);
+        Ok(())
+    }
+
+    /// Removes the registrations that ended.
+    pub fn expire(&mut self, now: Instant) {
+        let is_over = |registration: &&Registration| registration.until <= now;
+        let over: Vec<u64> = self.registrations.values().filter(is_over).map(|registration| registration.id).collect();
+        over.into_iter().for_each(|id| self.forget(id));
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(gone) = self.registrations.remove(&id) {
+            self.by_name.remove(&gone.name);
+            self.bytes = self.bytes.saturating_sub(gone.bytes);
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+
+    /// Returns the number of registrations.
+    pub fn len(&self) -> usize {
+        self.registrations.len()
+    }
+
+    /// True if nobody is registered.
+    pub fn is_empty(&self) -> bool {
+        self.registrations.is_empty()
+    }
+
+    /// Returns the number of changes so far, for entity tags and observers.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The registrations in a fixed order.
+    pub(super) fn registrations(&self) -> impl Iterator<Item = &Registration> {
+        self.registrations.values()
+    }
+}
+
+#[cfg(test)]
+mod tests;
