@@ -8,6 +8,7 @@ mod config_file;
 mod delegated;
 pub(crate) mod delegation;
 pub(crate) mod device_keys;
+mod directory;
 pub(crate) mod groups;
 mod interface;
 mod members;
@@ -241,6 +242,7 @@ fn run(
         let _controlling = running.control_groups();
         let _delegating = running.delegate();
         let _device = running.run_device();
+        let _registered = running.register();
         running.administer().await?;
         running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);

@@ -14,6 +14,7 @@ use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_control::access::policy::Policy;
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::delegated::DelegatedDevice;
+use tegmen_control::directory::DirectoryServer;
 use tegmen_control::group::server::GroupServer;
 use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
@@ -39,10 +40,12 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: a delegated device, groups and access control where they have the path, otherwise the resources.
+/// The application of a server: a delegated device, a resource directory, groups and access control where they have the path,
+/// otherwise the resources.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) device: Option<DelegatedDevice>,
+    pub(crate) directory: Option<DirectoryServer>,
     pub(crate) access: Option<AccessServer<Rows>>,
     pub(crate) groups: Option<GroupServer<Rows>>,
     pub(crate) resources: Resources,
@@ -52,6 +55,9 @@ impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         if let Some(device) = self.device.as_ref().filter(|device| device.has(request.path())) {
             return device.handle(request, response);
+        }
+        if let Some(directory) = self.directory.as_mut().filter(|directory| directory.has(request.path())) {
+            return directory.handle(request, response);
         }
         if let Some(groups) = self.groups.as_mut().filter(|groups| groups.has(request.path())) {
             return groups.handle(request, response);
@@ -73,6 +79,9 @@ impl Application for Roles {
 
     fn every_second(&mut self, notifier: &Notifier) {
         self.resources.every_second(notifier);
+        if let Some(directory) = &mut self.directory {
+            directory.every_second(notifier);
+        }
         if let Some(access) = &mut self.access {
             access.every_second(notifier);
         }

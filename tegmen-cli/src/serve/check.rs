@@ -18,7 +18,9 @@ impl Sections {
     /// Returns all mistakes. `made` are the resources that exist, which are not made again.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = match self.served.make(made) {
-            Ok(made) if made.is_empty() && self.access.store.is_none() => vec![nothing_to_serve()],
+            Ok(made) if made.is_empty() && self.access.store.is_none() && !self.directory.directory => {
+                vec![nothing_to_serve()]
+            }
             made => made.err().unwrap_or_default(),
         };
         let addresses = &self.addresses;
@@ -34,6 +36,7 @@ impl Sections {
         mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
         mistakes.extend(self.delegated.mistakes(&self.not_of_a_device()));
+        mistakes.extend(self.directory.mistakes());
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
@@ -63,6 +66,12 @@ impl Sections {
             mistakes.extend(check_suites(&keys, suites).err().map(|failure| Mistake::new("suites", failure.message)));
         }
         mistakes
+    }
+
+    /// Returns the application that serves these resources, and lists the paths of a resource directory.
+    pub(super) fn application(&self, made: &Made) -> Resources {
+        let resources = Resources::new(made.values().cloned()).with_max_body(self.limits.max_body);
+        resources.with_others(self.directory.paths())
     }
 
     /// Returns the options that are given and that a delegated device excludes.
@@ -141,13 +150,8 @@ impl Served {
     }
 }
 
-/// Returns the application that serves these resources.
-pub(super) fn application(made: &Made, max_body: usize) -> Resources {
-    Resources::new(made.values().cloned()).with_max_body(max_body)
-}
-
 fn nothing_to_serve() -> Mistake {
-    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink or --store \
+    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory or --store \
                (`tegmen help serve` has examples)";
     Mistake::new("", why)
 }

@@ -40,6 +40,8 @@ pub(super) struct Sections {
     pub(super) delegation: Delegation,
     #[command(flatten, next_help_heading = "Delegated")]
     pub(super) delegated: Delegated,
+    #[command(flatten, next_help_heading = "Directory")]
+    pub(super) directory: Directory,
     #[command(flatten, next_help_heading = "Limits")]
     pub(super) limits: Limits,
     #[command(flatten, next_help_heading = "DTLS")]
@@ -264,6 +266,37 @@ pub(super) struct Delegation {
     /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_crl: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct Directory {
+    /// Be a resource directory (RFC 9176): endpoints register their links at /rd, and clients look them up at /rd-lookup/res and
+    /// /rd-lookup/ep. The rights of a client are those at these paths.
+    #[arg(long)]
+    pub(super) directory: bool,
+    /// Let this identity register other endpoints, at any address: it is a commissioning tool. May be repeated.
+    #[arg(long, value_name = "NAME", requires = "directory")]
+    pub(super) directory_tool: Vec<String>,
+    /// Most registrations.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) directory_max: u32,
+    /// Register the resources of this server at the resource directory at this URI, as coaps://rd.example.org, and renew the
+    /// registration.
+    #[arg(long, value_name = "URI")]
+    pub(super) register: Option<String>,
+    /// The name of this server in the directory. Default: the identity in --register-credentials.
+    #[arg(long, value_name = "NAME", requires = "register")]
+    pub(super) register_name: Option<String>,
+    /// Clients of the directory find this server at this URI, as coaps://[2001:db8::1]:5684. Default: the address of the registration,
+    /// whose port is not that of this server.
+    #[arg(long, value_name = "URI", requires = "register")]
+    pub(super) register_base: Option<String>,
+    /// Seconds for which a registration is valid.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(60..))]
+    pub(super) register_lifetime: u32,
+    /// Register with the pre-shared key in this credentials file, which has one identity.
+    #[arg(long, value_name = "FILE", requires = "register")]
+    pub(super) register_credentials: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! A server that runs, and changes of its settings.
 
 use super::access::{Role, Roles};
-use super::check::{Made, application};
+use super::check::Made;
 use super::members::Members;
 use super::options::Sections;
 use super::settings::{Settings, Values};
@@ -125,7 +125,7 @@ impl Running {
             device.configure(&mut config);
         }
         let keys = config.trust.public_keys.clone();
-        let application = application(&made, sections.limits.max_body);
+        let application = sections.application(&made);
         let mut builder = Server::with(config)
             .credentials(credentials.clone())
             .inherit(sockets.udp)
@@ -138,6 +138,7 @@ impl Running {
         }
         let roles = Roles {
             device: device.clone(),
+            directory: sections.directory.open(&credentials)?,
             access: access.as_ref().map(|role| role.application(&credentials)),
             groups: groups
                 .as_ref()
@@ -202,6 +203,11 @@ impl Running {
     pub(super) fn run_device(&self) -> JoinSet<()> {
         let start = |device| delegated::start(device, self.server.session_list(), self.application.clone());
         self.device.as_ref().map(start).unwrap_or_default()
+    }
+
+    /// Registers the resources at a resource directory on the runtime, if one is given. The task ends when the value is dropped.
+    pub(super) fn register(&self) -> JoinSet<()> {
+        self.sections().directory.start(&self.application, &self.log)
     }
 
     /// Returns the server of delegated sessions, if there is one.
@@ -278,7 +284,7 @@ impl Running {
         }
         self.server.set_limits(ServerLimits::from(&sections.plain_config()));
         self.log.set_level(sections.log.level());
-        self.application.replace(&application(&made, sections.limits.max_body), &self.server.notifier());
+        self.application.replace(&sections.application(&made), &self.server.notifier());
         let before = std::mem::replace(&mut self.settings, settings).values();
         self.made = made;
         Ok(before)

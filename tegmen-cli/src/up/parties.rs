@@ -113,6 +113,7 @@ impl AccessControl {
             }
         };
         let application = Roles {
+            directory: None,
             device: None,
             access: Some(role.application(&credentials)),
             groups: Some(groups.application(&role, &credentials, events)),
