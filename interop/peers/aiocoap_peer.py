@@ -7,6 +7,9 @@
     aiocoap_peer.py oscore-client DIR METHOD URI [PAYLOAD]
     aiocoap_peer.py oscore-client DIR observe URI COUNT
     aiocoap_peer.py proxy HOST PORT DESTINATION
+    aiocoap_peer.py directory HOST PORT
+    aiocoap_peer.py register HOST PORT DIRECTORY NAME
+    aiocoap_peer.py register-simply HOST PORT DIRECTORY NAME
 
 DIR is a security context of aiocoap.
 """
@@ -133,6 +136,47 @@ async def relay(host, port, destination):
     await context.shutdown()
 
 
+def site_of_value():
+    site = resource.Site()
+    site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
+    value = Value(b"hello")
+    value.rt = "tag:example.org,2026:value"
+    site.add_resource(["v"], value)
+    return site
+
+
+async def directory(host, port):
+    """A resource directory."""
+    from aiocoap.cli.rd import StandaloneResourceDirectory
+
+    context = await Context.create_server_context(None, bind=(host, int(port)))
+    context.serversite = StandaloneResourceDirectory(context=context, lwm2m_compat=False)
+    say("listening")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await context.shutdown()
+
+
+async def register(host, port, uri, name, simply):
+    """Registers at a directory until a line comes, and removes the registration then."""
+    from aiocoap.resourcedirectory.client.register import Registerer
+
+    context = await Context.create_server_context(site_of_value(), bind=(host, int(port)))
+    if simply:
+        request = Message(code=POST, uri=f"{uri}/.well-known/rd?ep={name}&lt=600")
+        say(text(await context.request(request).response))
+    else:
+        registerer = Registerer(context, rd=uri, lt=600, registration_parameters={"ep": name})
+        while registerer.state == "starting" or not registerer.state.startswith("registered"):
+            await asyncio.sleep(0.1)
+        say("registered")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    if not simply:
+        await registerer.shutdown()
+        say("removed")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await context.shutdown()
+
+
 def text(response):
     payload = "BIG" if response.payload == BIG else response.payload.decode("utf-8", "replace")
     return f"{response.code.dotted} {payload}"
@@ -182,6 +226,10 @@ match sys.argv[1:]:
         asyncio.run(serve(host, port, directory))
     case ["oscore-client", directory, method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload), directory))
+    case ["directory", host, port]:
+        asyncio.run(directory(host, port))
+    case ["register" | "register-simply" as how, host, port, uri, name]:
+        asyncio.run(register(host, port, uri, name, how == "register-simply"))
     case ["proxy", host, port, destination]:
         asyncio.run(relay(host, port, destination))
     case _:

@@ -8,6 +8,7 @@ mod capture;
 mod cell;
 mod connection_id;
 mod delegation;
+mod directory;
 mod dtls;
 mod gnutls;
 mod hello;
@@ -180,8 +181,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         Some((tool, package)) => cells.push(missing("a mote", tool, package)),
     }
     let java = places.java_peer("californium");
-    let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap[oscore]==0.4.17");
+    let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap[oscore,linkheader]==0.4.17");
     let libraries = [talker::all(places, &java), plain::all(&aiocoap, &java), objects::all(places, &aiocoap)];
+    cells.extend(directory::cells(&aiocoap));
     for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);

@@ -69,6 +69,11 @@ impl Served {
         Self::start_all(scene, psk, free_port()?, more)
     }
 
+    /// As [`Self::start_at`], with more options.
+    pub(crate) fn start_beside(scene: &Scene, psk: &Psk, port: u16, more: &[&str]) -> Result<Self, String> {
+        Self::start_all(scene, psk, port, more)
+    }
+
     fn start_all(scene: &Scene, psk: &Psk, port: u16, more: &[&str]) -> Result<Self, String> {
         let entry = format!("[[psk]]\nidentity = \"{}\"\nkey = \"{}\"\n", psk.identity, psk.hex());
         scene.file("keys.toml", entry)?;
