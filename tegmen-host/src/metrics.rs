@@ -67,6 +67,8 @@ pub struct DelegationTotals {
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,
+    /// Conversations in which a device had forgotten revocations.
+    pub forgotten: u64,
 }
 
 /// All counts, and those of the service if there is one. No name of a peer or an identity is among them.
@@ -147,6 +149,8 @@ fn write_delegation(text: &mut String, totals: &DelegationTotals) {
         &[("{result=\"done\"}", totals.conversations), ("{result=\"failed\"}", totals.failed_conversations)],
     );
     counter(text, "delegation_epochs", "Epochs that devices began.", &[("", totals.epochs)]);
+    let help = "Conversations in which a device had forgotten revocations, and got them again.";
+    counter(text, "delegation_revocations_forgotten", help, &[("", totals.forgotten)]);
 }
 
 /// Writes the state of the tables.

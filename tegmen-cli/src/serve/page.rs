@@ -76,6 +76,7 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
         conversations: counts.conversations,
         failed_conversations: counts.failed_conversations,
         epochs: counts.epochs,
+        forgotten: counts.forgotten,
     }
 }
 

@@ -54,6 +54,17 @@ pub(super) enum Failed {
         /// The epoch of the server.
         server: u16,
     },
+    /// The device refuses fewer connections than it acknowledged, also after the server sent all of them again.
+    #[error(
+        "the device refuses {refused} connections, and acknowledged {acknowledged}: its memory loses revocations. Repair it; \
+         `tegmen delegation reset` ends all its sessions"
+    )]
+    Forgets {
+        /// The number of connections that the device refuses.
+        refused: u16,
+        /// The number of refusals that the device acknowledged.
+        acknowledged: usize,
+    },
     /// The server failed.
     #[error(transparent)]
     Server(#[from] DelegationError),
@@ -146,22 +157,51 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Brings to the device what waits for it now, and returns its state.
+    /// Brings to the device what waits for it now, and returns its state. A device whose state is an earlier copy refuses fewer
+    /// connections than it acknowledged, and gets all of them again, once.
     pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
         let device = Arc::clone(&conversation.device);
-        for _ in 0..MOST_EPOCHS {
-            self.bring_epoch(conversation).await?;
-            if self.bring_refusals(conversation).await? {
-                break;
+        let mut tells_again = false;
+        loop {
+            for _ in 0..MOST_EPOCHS {
+                self.bring_epoch(conversation).await?;
+                if self.bring_refusals(conversation).await? {
+                    break;
+                }
             }
+            self.bring_sessions(conversation).await?;
+            let acknowledged = device.state().told();
+            let status = conversation.ask_status().await?;
+            let server = device.state().known.present.number;
+            if status.epoch != server {
+                return Err(Failed::OtherEpoch { device: status.epoch, server });
+            }
+            let refused = status.refused;
+            if usize::from(refused) >= acknowledged {
+                return Ok(status);
+            }
+            if tells_again {
+                return Err(Failed::Forgets { refused, acknowledged });
+            }
+            self.note_forgotten(&device, refused, acknowledged).await?;
+            tells_again = true;
         }
-        self.bring_sessions(conversation).await?;
-        let status = conversation.ask_status().await?;
-        let server = device.state().known.present.number;
-        match status.epoch == server {
-            true => Ok(status),
-            false => Err(Failed::OtherEpoch { device: status.epoch, server }),
-        }
+    }
+
+    /// Notes that a device forgot refusals that it acknowledged. All of the present epoch wait for it from now on.
+    async fn note_forgotten(&self, device: &Device, refused: u16, acknowledged: usize) -> Result<(), DelegationError> {
+        self.count(|counts| &mut counts.forgotten);
+        let name = &device.name;
+        tracing::warn!(
+            "delegation: the device {name} refuses {refused} connections, and acknowledged {acknowledged}: its state is an earlier copy. It \
+             gets all of them again"
+        );
+        let message = format!(
+            "the device {name} forgot revocations: it refuses {refused} connections, and acknowledged {acknowledged}"
+        );
+        self.write_or_note(true, "", "revocations-forgotten", message).await?;
+        device.state().is_forgotten();
+        Ok(())
     }
 
     /// Begins the next epoch if it is due, and otherwise sends the time once.

@@ -88,6 +88,8 @@ pub struct DelegationCounts {
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,
+    /// Conversations in which a device refused fewer connections than it had acknowledged.
+    pub forgotten: u64,
 }
 
 /// Entries in memory beside the devices.
@@ -246,6 +248,19 @@ impl InMemory {
     pub(super) fn untold(&self) -> Vec<u32> {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
+    }
+
+    /// The number of connections of the present epoch whose refusal the device acknowledged.
+    pub(super) fn told(&self) -> usize {
+        let refused = self.tag.and_then(|tag| self.refused.get(&tag));
+        refused.into_iter().flatten().filter(|(_, told)| **told).count()
+    }
+
+    /// Notes that the device has to learn all refused connections of the present epoch again. Their rows stay as they are: a server that
+    /// restarts meanwhile compares the numbers again.
+    pub(super) fn is_forgotten(&mut self) {
+        let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
+        refused.into_iter().flatten().for_each(|(_, told)| *told = false);
     }
 
     /// Notes that the device is asked to begin the epoch that waits.

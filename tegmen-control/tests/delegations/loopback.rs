@@ -78,6 +78,8 @@ pub(crate) struct Trouble {
     pub(crate) dies_after: Option<&'static str>,
     /// It executes the next request to this path, and the first datagrams behind it are lost.
     pub(crate) loses: Option<(&'static str, u8)>,
+    /// It acknowledges each revocation, and keeps none.
+    pub(crate) keeps_nothing: bool,
 }
 
 /// The requests that a device executed, and the sessions that it was asked to open.
@@ -92,8 +94,12 @@ pub(crate) struct Seen {
 
 type Question = Box<dyn FnOnce(&mut Lamp) + Send>;
 
+/// A copy of the memory of a device.
+pub(crate) struct Earlier(Kept);
+
 /// A device that runs in a thread.
 pub(crate) struct LiveDevice {
+    disk: Disk,
     trouble: Arc<Mutex<Trouble>>,
     seen: Arc<Mutex<Seen>>,
     questions: Option<Sender<Question>>,
@@ -114,6 +120,25 @@ impl LiveDevice {
 
     pub(crate) fn seen(&self) -> Seen {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// Copies the memory.
+    pub(crate) fn copy(&self) -> Earlier {
+        let kept = self.disk.0.lock().unwrap();
+        Earlier(Kept { epoch: copy(&kept.epoch), refused: kept.refused.clone() })
+    }
+
+    /// Puts the memory back to a copy, with which the device restarts. It knows no time then.
+    pub(crate) fn put_back(&self, copy: Earlier) {
+        let starts = self.seen().starts;
+        self.ask({
+            let disk = self.disk.clone();
+            move |_| *disk.0.lock().unwrap() = copy.0
+        });
+        self.trouble(Trouble { restarts: true, ..Trouble::default() });
+        while self.seen().starts == starts {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Asks the device, between two datagrams.
@@ -150,8 +175,9 @@ impl Unprovisioned {
         let (trouble, seen) = (Arc::default(), Arc::default());
         let (questions, asked) = channel();
         let mut power = Power { socket: self.0, trouble: Arc::clone(&trouble), seen: Arc::clone(&seen), asked };
-        let thread = std::thread::spawn(move || while power.run(&disk) {});
-        LiveDevice { trouble, seen, questions: Some(questions), thread: Some(thread) }
+        let memory = disk.clone();
+        let thread = std::thread::spawn(move || while power.run(&memory) {});
+        LiveDevice { disk, trouble, seen, questions: Some(questions), thread: Some(thread) }
     }
 }
 
@@ -355,9 +381,14 @@ impl Handler for Sensor<'_> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let paths = tegmen_delegation::Resource::ALL.map(tegmen_delegation::Resource::path);
         let path = paths.into_iter().find(|path| request.message().path_is(path)).ok_or(Code::NOT_FOUND)?;
-        let outcome = self.resources.handle::<HostCrypto>(request, response).ok_or(Code::NOT_FOUND)?;
-        self.seen.lock().unwrap().executed.push(path);
         let trouble = &mut *self.trouble.lock().unwrap();
+        let outcome = if trouble.keeps_nothing && path == tegmen_delegation::Resource::Refuse.path() {
+            response.set_code(Code::CHANGED);
+            Ok(())
+        } else {
+            self.resources.handle::<HostCrypto>(request, response).ok_or(Code::NOT_FOUND)?
+        };
+        self.seen.lock().unwrap().executed.push(path);
         if trouble.dies_after.take_if(|after| *after == path).is_some() {
             self.is_dead = true;
         }

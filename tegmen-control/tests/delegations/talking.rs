@@ -214,6 +214,62 @@ fn a_sleeping_device_is_reported_and_refuses_what_was_revoked_when_it_wakes() {
 }
 
 #[test]
+fn a_device_whose_state_is_an_earlier_copy_is_told_again_what_was_revoked() {
+    let world = World::in_first_epoch("talk-copy");
+    let (first, second, other) = (world.ticket(), world.ticket(), world.ticket());
+    let revoked = |ticket: &[u8]| ConnectionId { epoch: 1, number: world.open(ticket).unwrap() };
+    let earliest = world.device.copy();
+    revoke(&world.server, revoked(&first));
+    world.until_settled(1);
+    let between = world.device.copy();
+    revoke(&world.server, revoked(&second));
+    world.until_settled(1);
+    world.rest();
+    for (copy, forgotten) in [(between, 1), (earliest, 2)] {
+        assert_eq!([&first, &second].map(|ticket| world.open(ticket)), [Err(Refused::Revoked); 2]);
+        world.device.put_back(copy);
+        // The attack: until its server speaks with it, the device with a clock of its own lets the peer in.
+        world.device.ask(|lamp| lamp.set_time(Instant::from_micros(2_000_000), u32::try_from(TIME).unwrap()));
+        assert!(world.open(&second).is_ok());
+        let before = world.device.seen().executed.len();
+        pass(61);
+        let _ = world.ticket();
+        until(&world.server, pace(), |report| {
+            is_settled(report, 1) && report.contact.heard == Some(TIME + 61 * forgotten)
+        });
+        assert_eq!([&first, &second].map(|ticket| world.open(ticket)), [Err(Refused::Revoked); 2]);
+        assert!(world.open(&other).is_ok());
+        // The state shows it, all are sent again, and then the state is complete.
+        assert_eq!(world.device.seen().executed[before..], ["dlg/ep", "dlg/st", "dlg/rl", "dlg/rl", "dlg/st"][..]);
+        assert_eq!(world.server.counts().forgotten, forgotten);
+        world.rest();
+    }
+    let report = world.server.show(LAMP).unwrap();
+    assert!(report.contact.unreachable.is_none() && report.contact.status.is_some_and(|status| status.refused == 2));
+}
+
+#[test]
+fn a_device_that_keeps_no_revocation_is_reported_and_tried_again_after_pauses() {
+    let world = World::in_first_epoch("talk-keeps-nothing");
+    let ticket = world.ticket();
+    let number = world.open(&ticket).unwrap();
+    world.device.trouble(Trouble { keeps_nothing: true, ..Trouble::default() });
+    revoke(&world.server, ConnectionId { epoch: 1, number });
+    let report = until(&world.server, pace(), |report| {
+        report.contact.unreachable.as_ref().is_some_and(|unreachable| unreachable.attempts >= 2)
+    });
+    let unreachable = report.contact.unreachable.unwrap();
+    assert!(unreachable.why.contains("refuses 0 connections, and acknowledged 1"), "{}", unreachable.why);
+    // A conversation sends it twice at most. The next one follows a pause.
+    let told = world.device.seen().executed.iter().filter(|path| **path == "dlg/rl").count();
+    let failed = usize::try_from(world.server.counts().failed_conversations).unwrap();
+    assert!(told <= 2 * failed + 2, "{told} times in {failed} conversations");
+    world.device.trouble(Trouble::default());
+    until(&world.server, pace(), |report| report.contact.unreachable.is_none());
+    assert_eq!(world.open(&ticket), Err(Refused::Revoked));
+}
+
+#[test]
 fn a_full_list_at_the_device_begins_the_next_epoch() {
     let world = World::in_first_epoch("talk-full");
     let tickets: Vec<Vec<u8>> = (0..=PLACES).map(|_| world.ticket()).collect();
