@@ -29,6 +29,7 @@ use tegmen_lowpan::{flood, write_flooded};
 fn main() -> io::Result<()> {
     oscore()?;
     axiom()?;
+    delegated_device()?;
     cbc()?;
     coap()?;
     responses_and_formats()?;
@@ -193,6 +194,50 @@ fn axiom() -> io::Result<()> {
         "forged",
         &[0, 143, 23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 26, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
     )
+}
+
+/// Scripts of a device with delegated sessions and its server.
+fn delegated_device() -> io::Result<()> {
+    // A session with the server, the first epoch and its time, and a ticket of the connection 5 that the device opens. A restart leaves
+    // a device without the time and without a session.
+    let (begin, time) = ([0, 1, 0, 1], [0, 0x11, 0, 1]);
+    let (ticket, opens) = ([2, 5, 1, 0, 9], [7, 0, 0x27, 0]);
+    let first = [&begin[..], &ticket, &opens].concat();
+    let seed =
+        |name: &str, parts: &[&[u8]]| write("delegated_device", name, &[&[0], parts.concat().as_slice()].concat());
+    seed("revoked", &[&first, &[3, 5], &opens, &[6, 9], &time, &opens])?;
+    seed("next-epoch", &[&first, &begin, &opens, &ticket, &[7, 1], &[0x11, 1, 0], &[9, 7, 1], &time, &[7, 0, 7, 1]])?;
+    seed("other-device", &[&begin, &ticket, &[0x12, 5, 1, 0, 9, 7, 0, 7, 1, 0x27, 1]])?;
+    seed("damaged", &[&first, &[0x17, 0, 20, 3, 0x17, 0, 1, 0, 0x37, 0, 88, 7], &begin, &[0x17, 0, 1, 1]])?;
+    seed("forged", &[&first, &[15], &[7; 87], &[9, 15], &[0; 40]])?;
+    seed(
+        "handed-over",
+        &[&begin, &[4, 3, 0, 0, 9, 1, 8, 1, 4, 4, 0, 0, 9, 2, 4, 6, 0, 0, 9, 3, 8, 2, 3, 3, 8, 1, 9, 8, 2]],
+    )?;
+    seed(
+        "opened",
+        &[&begin, &[0x34, 3, 0, 0, 9, 1, 5, 7, 3, 0x74, 3, 0, 0, 9, 30, 1, 3, 3, 5, 7, 3, 0x14, 3, 0, 0, 9, 1]],
+    )?;
+    seed(
+        "full-list",
+        &[&first, &[3, 0, 3, 1, 3, 2, 3, 3, 3, 4, 3, 0, 6, 0x13, 255, 255, 255, 255], &begin, &[3, 4, 6]],
+    )?;
+    seed("cut-refusal", &[&first, &[10, 0, 5, 3, 5, 3, 6, 6, 9, 3, 5, 10, 0, 23, 3, 1, 3, 2, 9], &time, &opens])?;
+    seed(
+        "cut-epoch",
+        &[&first, &[10, 0, 200], &begin, &[3, 5], &opens, &[9], &time, &opens, &begin, &ticket, &[7, 1]],
+    )?;
+    seed("later", &[&first, &[11, 18, 0], &opens, &[0x11, 0, 0], &opens, &[2, 1, 0, 200, 9, 7, 1, 11, 0, 150, 7, 1]])?;
+    seed(
+        "wrong-epochs",
+        &[&[1, 0, 1, 0, 0x21, 3, 0, 1, 0x41, 0, 1, 0, 1], &begin, &[0x31, 0, 0, 1, 0x51, 0, 9, 0, 1]],
+    )?;
+    let refuse = [&[0x1c, 1, 2, 4], &[0, 0, 0, 5][..], &[0x1c, 0, 1, 0, 0x1c, 0, 2, 1, 9, 0x5c, 0, 1, 0]].concat();
+    seed(
+        "strangers",
+        &[&first, &refuse, &[0x4e, 0, 0x1e, 2, 13, 0, 4, 0x40, 1, 0, 9], &opens, &[14, 0, 14, 1], &opens],
+    )?;
+    write("delegated_device", "last-epochs", &[&[1][..], &begin, &begin, &ticket, &begin, &opens, &[6]].concat())
 }
 
 /// Records of CBC suites with paddings of many lengths, and a premaster secret.
