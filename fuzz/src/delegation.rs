@@ -231,7 +231,7 @@ impl Expected {
     fn take(&mut self, request: &ServerRequest<'_>, exported: Option<&[u8; 32]>, fails: bool) -> (Code, Option<Due>) {
         match request {
             ServerRequest::Status => (Code::CONTENT, None),
-            ServerRequest::Go(go) => (Code::CHANGED, Some(Due::Open(*go))),
+            ServerRequest::Go { go, .. } => (Code::CHANGED, Some(Due::Open(*go))),
             ServerRequest::Refuse(number) => (self.refuse(*number, fails), Some(Due::Close(*number))),
             ServerRequest::Keep(session) => (self.keep(session), None),
             ServerRequest::Epoch { number, check, .. } => {
@@ -353,7 +353,8 @@ impl Script {
             4 => self.hand_over(flags, input),
             5 => {
                 let peer = Address { ip: [input.byte(); 16], port: 5684, scope: 0 };
-                self.request(&ServerRequest::Go(Go { number: u32::from(input.byte() & 7), peer }));
+                let go = Go { number: u32::from(input.byte() & 7), peer };
+                self.request(&ServerRequest::Go { go, server_name: &[b'a'; 20][..usize::from(flags)] });
             }
             6 => self.request(&ServerRequest::Status),
             7 => self.show(flags, input),
@@ -526,7 +527,7 @@ impl Script {
                 let status = payload.map(|payload| Status::read(&payload).expect("a status"));
                 assert!(status.is_none_or(|status| status == self.expected.status()), "{status:?}");
             }
-            ServerRequest::Go(go) => self.open_elsewhere(go.number),
+            ServerRequest::Go { go, .. } => self.open_elsewhere(go.number),
             _ => {}
         }
     }

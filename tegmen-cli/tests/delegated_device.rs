@@ -20,9 +20,11 @@ use commands::{ALL, OPTIONS, Operator};
 use operator::secret;
 use process::wait;
 use server_files::write_keys;
+use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use works::{Scene, Server};
 
 const POLICY: &str = r#"[[rule]]
@@ -300,6 +302,59 @@ fn read_to(output: &mut impl std::io::Read, expected: &str) -> String {
     text
 }
 
+/// Passes the datagrams of all clients on to a server, and notes those of the clients, with the port of the client.
+struct Relay {
+    at: SocketAddr,
+    noted: Arc<Mutex<Vec<(u16, Vec<u8>)>>>,
+}
+
+impl Relay {
+    /// It runs until the process ends.
+    fn start(server: SocketAddr) -> Self {
+        let listening = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (at, noted) = (listening.local_addr().unwrap(), Arc::default());
+        let noting = Arc::clone(&noted);
+        std::thread::spawn(move || {
+            let (mut ways, mut datagram) = (HashMap::<SocketAddr, Arc<UdpSocket>>::new(), [0; 2048]);
+            while let Ok((len, from)) = listening.recv_from(&mut datagram) {
+                let noted: &Mutex<Vec<(u16, Vec<u8>)>> = &noting;
+                noted.lock().unwrap().push((from.port(), datagram[..len].to_vec()));
+                let way = ways.entry(from).or_insert_with(|| {
+                    let way = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+                    way.connect(server).unwrap();
+                    let (back, to) = (Arc::clone(&way), Arc::clone(&listening));
+                    std::thread::spawn(move || {
+                        let mut datagram = [0; 2048];
+                        while let Ok(len) = back.recv(&mut datagram) {
+                            let _ = to.send_to(&datagram[..len], from);
+                        }
+                    });
+                    way
+                });
+                let _ = way.send(&datagram[..len]);
+            }
+        });
+        Self { at, noted }
+    }
+
+    /// The ClientHellos of each client, the client that came first before the others.
+    fn hellos(&self) -> Vec<Vec<Vec<u8>>> {
+        let noted = self.noted.lock().unwrap();
+        let (mut ports, mut hellos) = (Vec::new(), Vec::<Vec<Vec<u8>>>::new());
+        // A handshake record of epoch 0 with a ClientHello (RFC 6347, sections 4.1 and 4.2.2).
+        let is_hello = |datagram: &[u8]| datagram[0] == 22 && datagram[3..5] == [0, 0] && datagram[13] == 1;
+        for (port, datagram) in noted.iter().filter(|(_, datagram)| datagram.len() > 13 && is_hello(datagram)) {
+            let at = ports.iter().position(|known| known == port).unwrap_or_else(|| {
+                ports.push(*port);
+                hellos.push(Vec::new());
+                ports.len() - 1
+            });
+            hellos[at].push(datagram.clone());
+        }
+        hellos
+    }
+}
+
 #[test]
 fn the_device_resumes_at_an_openssl_server_and_answers_its_requests() {
     let world = World::new("device-hub");
@@ -315,13 +370,22 @@ fn the_device_resumes_at_an_openssl_server_and_answers_its_requests() {
     let (mut to_hub, mut from_hub) = (hub.stdin.take().unwrap(), hub.stdout.take().unwrap());
     read_to(&mut from_hub, "ACCEPT");
     // Until the server has reserved the first numbers of the epoch, it gives none.
-    let connect = format!("delegation connect lamp.example {at} --server-name hub.example");
+    let relay = Relay::start(at);
+    let connect = format!("delegation connect lamp.example {} --server-name hub.example", relay.at);
     wait("session", || (world.operator().run("root.key", &connect).0 == 0).then_some(()));
     let said = read_to(&mut from_hub, "Reused session-id");
     assert!(said.contains("CN = lamp.example"), "{said}");
     to_hub.write_all(GET_TEMP).unwrap();
     to_hub.flush().unwrap();
     read_to(&mut from_hub, "21.5");
+    // The name is in the ClientHellos of the server, and in those of the device, which come from another port.
+    let name = b"\0\0\0\x10\0\x0e\0\0\x0bhub.example";
+    let hellos = relay.hellos();
+    let (devices, servers) = hellos.split_last().unwrap();
+    assert!(!servers.is_empty() && devices.iter().chain(servers.iter().flatten()).count() >= 4, "{hellos:?}");
+    for hello in devices.iter().chain(servers.iter().flatten()) {
+        assert!(hello.windows(name.len()).any(|part| part == name), "{hello:?}");
+    }
     let number = world.connection_of("CN=hub");
     world.succeeds(&format!("delegation revoke lamp.example {number}"));
     wait_for(&mut device, "has ended");

@@ -56,7 +56,13 @@ pub enum Request<'r> {
     /// [`Resource::Keep`].
     Keep(HandedOver<'r>),
     /// [`Resource::Go`].
-    Go(Go),
+    Go {
+        /// The connection and its peer.
+        go: Go,
+        /// The name that the peer was asked for by server_name (RFC 6066, section 3) as the session was opened; empty if there is none.
+        /// A device that does not send one in its ClientHello is taken for another client by some servers, which then do not resume.
+        server_name: &'r [u8],
+    },
     /// [`Resource::Status`]: no payload.
     Status,
 }
@@ -135,9 +141,9 @@ impl<'r> Request<'r> {
             Resource::Refuse => Self::Refuse(u32::from_be_bytes(payload.try_into().ok()?)),
             Resource::Keep => Self::Keep(HandedOver::parse(payload)?),
             Resource::Go => {
-                let &[a, b, c, d, ref ip @ .., e, f]: &[u8; 22] = payload.try_into().ok()?;
+                let (&[a, b, c, d, ref ip @ .., e, f], server_name) = payload.split_first_chunk::<22>()?;
                 let peer = Address { ip: *ip, port: u16::from_be_bytes([e, f]), scope: 0 };
-                Self::Go(Go { number: u32::from_be_bytes([a, b, c, d]), peer })
+                Self::Go { go: Go { number: u32::from_be_bytes([a, b, c, d]), peer }, server_name }
             }
             Resource::Status if payload.is_empty() => Self::Status,
             Resource::Status => return None,
@@ -150,7 +156,7 @@ impl<'r> Request<'r> {
             Self::Epoch { .. } => Resource::Epoch,
             Self::Refuse(_) => Resource::Refuse,
             Self::Keep(_) => Resource::Keep,
-            Self::Go(_) => Resource::Go,
+            Self::Go { .. } => Resource::Go,
             Self::Status => Resource::Status,
         }
     }
@@ -168,10 +174,11 @@ impl<'r> Request<'r> {
             }
             Self::Refuse(number) => out.u32(*number),
             Self::Keep(session) => session.write(out),
-            Self::Go(go) => {
+            Self::Go { go, server_name } => {
                 out.u32(go.number)?;
                 out.put(&go.peer.ip)?;
-                out.u16(go.peer.port)
+                out.u16(go.peer.port)?;
+                out.put(server_name)
             }
             Self::Status => Ok(()),
         }

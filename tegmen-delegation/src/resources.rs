@@ -99,7 +99,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
                 device.refuse(number).map(|_| ())
             }
             Request::Keep(session) => device.keep(session),
-            Request::Go(go) => {
+            Request::Go { go, .. } => {
                 self.due = Some(Due::Open(go));
                 Ok(())
             }

@@ -14,7 +14,8 @@ use tegmen::dtls::SessionState;
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen_base::time::Instant;
 use tegmen_delegation::{
-    Connection, Device, DeviceKey, Due, EXPORTER, Go, Refused, Resource, Resources, Status, Ticket,
+    Connection, Device, DeviceKey, Due, EXPORTER, Go, Refused, Request as DeviceRequest, Resource, Resources, Status,
+    Ticket,
 };
 use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, FilePolicy, KeyStore, KeyTicket, StoredKey};
@@ -32,6 +33,8 @@ use zeroize::Zeroizing;
 const SESSIONS: usize = 64;
 /// Bytes of the longest ticket of another server that the device keeps.
 const HANDLE: usize = 1024;
+/// Characters of the longest name of DNS.
+const LONGEST_NAME: usize = 253;
 /// The number of the device itself, whatever name a client asks for.
 const ITSELF: u32 = 1;
 /// The name by which the server of the device is known.
@@ -79,8 +82,8 @@ pub(super) struct State {
     pub(super) server: Option<(SessionId, Option<Exported>)>,
     /// True if there may be sessions to close.
     pub(super) has_ended: bool,
-    /// The sessions that the device is to open.
-    pub(super) to_open: Vec<Go>,
+    /// The sessions that the device is to open, each with the name that it asks for.
+    pub(super) to_open: Vec<(Go, String)>,
     /// The operator knows already that the server means another device or another epoch.
     is_reported: bool,
     /// The time from which the operator learns of a session that is refused.
@@ -228,6 +231,10 @@ impl DelegatedDevice {
         if !self.is_server(request.identity()) {
             return Err(Code::FORBIDDEN);
         }
+        let server_name = match DeviceRequest::read(resource, request.message().payload()) {
+            Ok(DeviceRequest::Go { server_name, .. }) => name_of(server_name).ok_or(Code::BAD_REQUEST)?,
+            _ => "",
+        };
         let (answered, due) = {
             let state = &mut *self.state();
             let State { device, server, .. } = state;
@@ -247,7 +254,7 @@ impl DelegatedDevice {
             match due {
                 Some(Due::Close(number)) => state.admitted.end(number),
                 Some(Due::CloseAll) => state.admitted.end_all(),
-                Some(Due::Open(go)) => state.to_open.push(go),
+                Some(Due::Open(go)) => state.to_open.push((go, server_name.to_owned())),
                 None => {}
             }
             (answered, due)
@@ -330,6 +337,13 @@ impl DelegatedDevice {
         let psk = state.device.borrow().psk::<HostCrypto>(identity.as_bytes());
         is_ours.then(|| Zeroizing::new(psk.expose().to_vec()))
     }
+}
+
+/// The name of a server that a request has, which may be empty; `None` if it is no name of DNS.
+fn name_of(server_name: &[u8]) -> Option<&str> {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let name = std::str::from_utf8(server_name).ok()?;
+    (name.len() <= LONGEST_NAME && server_name.iter().all(is_of_name)).then_some(name)
 }
 
 fn resource(path: &str) -> Option<Resource> {

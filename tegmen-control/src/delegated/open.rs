@@ -8,6 +8,7 @@ use std::time::Duration;
 use tegmen::dtls::Suites;
 use tegmen_delegation::Go;
 use tegmen_host::client::{ClientConfig, ClientError, Endpoint, ResumableSession, Session};
+use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::server::Router;
 use tegmen_host::uri::Scheme;
 
@@ -24,8 +25,9 @@ impl Drop for Closing {
 }
 
 impl DelegatedDevice {
-    /// Resumes a session at its peer, and answers the requests of the peer in it until the connection or the session ends.
-    pub(super) async fn resume_at(self, go: Go, router: Router) {
+    /// Resumes a session at its peer, which is asked for by this name if it is not empty, and answers the requests of the peer in it until the
+    /// connection or the session ends.
+    pub(super) async fn resume_at(self, go: Go, server_name: String, router: Router) {
         let (number, remote) = (go.number, SocketAddr::from(go.peer));
         let Some(ToOpen { session, handle, peer }) = self.state().take_to_open(number) else {
             return tracing::warn!("delegation: the device has no session of the connection {number} for {remote}");
@@ -33,7 +35,7 @@ impl DelegatedDevice {
         let id = session.principal.0;
         let session = tegmen::dtls::SessionState { principal: self.principal_of(&peer, session.principal), ..session };
         let resumable = ResumableSession { session, is_ticket: handle.is_ticket, handle: handle.bytes, lifetime: 0 };
-        match self.connect(remote, resumable, router).await {
+        match self.connect(remote, &server_name, resumable, router).await {
             Ok((endpoint, session)) => {
                 tracing::info!("delegation: resumed a session at {remote}: {peer}");
                 let _closing = Closing(endpoint);
@@ -49,11 +51,14 @@ impl DelegatedDevice {
     async fn connect(
         &self,
         remote: SocketAddr,
+        server_name: &str,
         resumable: ResumableSession,
         router: Router,
     ) -> Result<(Endpoint, Session), ClientError> {
         let config = ClientConfig::default().with(|config| {
             config.dtls.suites = Suites(&[SUITE]);
+            // No keys: the name alone.
+            config.trust.public_keys = Some(PublicKeys::new(Suites(&[SUITE])).expecting(server_name));
             config.state.handed_over = Some(Arc::new(resumable));
             config.recovery.reconnect = false;
         });

@@ -33,8 +33,8 @@ impl DelegatedDevice {
                 // It fails if the runtime ends.
                 let _ = tokio::task::spawn_blocking(move || device.close_ended(&sessions)).await;
             }
-            for go in to_open {
-                opened.spawn(self.clone().resume_at(go, router.clone()));
+            for (go, server_name) in to_open {
+                opened.spawn(self.clone().resume_at(go, server_name, router.clone()));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::config::NO_SCOPE;
 use super::connection::{Carrier, ConnectionId};
 use super::error::DelegationError;
-use super::handovers::Waiting;
+use super::handovers::{Peer, Waiting};
 use super::memory::{Device, InMemory, Kept};
 use super::numbers::Purpose;
 use super::rights;
@@ -11,7 +11,6 @@ use super::rows::ConnectionRow;
 use super::server::{Delegations, Made};
 use crate::audit::{Kind, Record};
 use std::sync::Arc;
-use tegmen::address::Address;
 use tegmen::buf::Writer;
 use tegmen::dtls::{CipherSuite, Found, Handle, SessionState};
 use tegmen_base::crypto::Crypto;
@@ -333,7 +332,7 @@ pub(super) fn hand_over(
     state: &mut InMemory,
     given: &Given,
     handle: Handle<'_>,
-    peer: Option<Address>,
+    peer: Option<Peer>,
 ) -> Result<(), NotGiven> {
     if state.handovers.is_full() {
         return Err(NotGiven::TooManyWait);

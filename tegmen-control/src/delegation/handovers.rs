@@ -11,6 +11,14 @@ use zeroize::Zeroizing;
 /// Sessions that wait for one device.
 const MOST: usize = 64;
 
+/// The peer at which a device opens a session.
+#[derive(Clone)]
+pub(super) struct Peer {
+    pub(super) address: Address,
+    /// The server_name (RFC 6066, section 3) with which the session was opened, or nothing.
+    pub(super) server_name: Vec<u8>,
+}
+
 /// A session that waits. It is in memory alone: a server that restarts forgets it.
 pub(super) struct Waiting {
     /// The epoch of the connection.
@@ -21,8 +29,8 @@ pub(super) struct Waiting {
     pub(super) state: Secret<STATE_LEN>,
     pub(super) is_ticket: bool,
     pub(super) handle: Zeroizing<Vec<u8>>,
-    /// The address of the peer, if the device opens the session.
-    pub(super) peer: Option<Address>,
+    /// The peer, if the device opens the session.
+    pub(super) peer: Option<Peer>,
 }
 
 impl Waiting {
@@ -33,8 +41,9 @@ impl Waiting {
     }
 
     /// The request behind it, by which the device opens the session.
-    pub(super) fn go(&self) -> Option<Request<'static>> {
-        self.peer.map(|peer| Request::Go(Go { number: self.number, peer }))
+    pub(super) fn go(&self) -> Option<Request<'_>> {
+        let Peer { address, server_name } = self.peer.as_ref()?;
+        Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })
     }
 }
 

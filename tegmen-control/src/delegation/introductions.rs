@@ -4,6 +4,7 @@
 use super::connection::{Carrier, ConnectionId};
 use super::decisions::{Given, SUITE, Standing, hand_over};
 use super::error::DelegationError;
+use super::handovers::Peer;
 use super::memory::{Device, InMemory};
 use super::server::Delegations;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Some([_, before]) => self.give_standing(other, &before, &session, Carrier::Ticket, seal),
         };
         let sealed = self.given_to(other, &opener.name, sealed)?;
-        let peer = other.state().known.config.address.into();
+        // Nobody opened this session by a name.
+        let peer = Peer { address: other.state().known.config.address.into(), server_name: Vec::new() };
         let carry =
             |state: &mut InMemory, given: &Given| hand_over(state, given, Handle::Ticket(ticket.written()), Some(peer));
         let kept = match before {

@@ -5,10 +5,11 @@ use super::connection::{Carrier, ConnectionId};
 use super::conversation::LONGEST_HANDLE;
 use super::decisions::{Given, SUITE, hand_over};
 use super::error::DelegationError;
+use super::handovers::Peer;
 use super::memory::InMemory;
 use super::server::Delegations;
 use std::net::SocketAddr;
-use tegmen::dtls::{Handle, SessionState, Suites};
+use tegmen::dtls::{Handle, Keys as _, SessionState, Suites};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_host::client::{ClientConfig, Session};
@@ -34,17 +35,20 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let failed = |why: String| DelegationError::Remote { device: name.to_owned(), remote, why };
         let keys = self.certificates.as_ref().and_then(|certificates| certificates.of(name));
         let keys = keys.ok_or_else(|| failed("the device has no certificate".to_owned()))?;
+        let keys = PublicKeys::clone(&keys).expecting(server_name);
+        // A server may resume under the same name alone.
+        let peer = Peer { address: remote.into(), server_name: keys.server_name().to_vec() };
         let config = ClientConfig::default().with(|config| {
             config.dtls.suites = Suites(&[SUITE]);
-            config.trust.public_keys = Some(PublicKeys::clone(&keys).expecting(server_name));
+            config.trust.public_keys = Some(keys);
             config.state.hand_over = true;
             config.recovery.reconnect = false;
         });
         let session = Session::connect_to(remote, Scheme::Coaps, config).await;
         let session = session.map_err(|error| failed(error.to_string()))?;
-        let (peer, resumable) = (session.server(), session.take_resumable());
+        let (name_of_peer, resumable) = (session.server(), session.take_resumable());
         session.close();
-        let (Some(peer), Some(resumable)) = (peer, resumable) else {
+        let (Some(name_of_peer), Some(resumable)) = (name_of_peer, resumable) else {
             return Err(failed("it gives neither a ticket nor a session id".to_owned()));
         };
         let len = resumable.handle.len();
@@ -58,9 +62,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let SessionState { cipher_suite, master, principal, .. } = &resumable.session;
         let (master, since) = (Secret::new(*master.expose()), Some(self.seconds()));
         let opened = SessionState { cipher_suite: *cipher_suite, master, principal: *principal, since };
-        let carry = |state: &mut InMemory, given: &Given| hand_over(state, given, handle, Some(remote.into()));
-        let given = self.give(&device, Some(&peer), &opened, Carrier::Device, carry);
-        let given = self.given_to(&device, &peer, given)?;
+        let carry = |state: &mut InMemory, given: &Given| hand_over(state, given, handle, Some(peer));
+        let given = self.give(&device, Some(&name_of_peer), &opened, Carrier::Device, carry);
+        let given = self.given_to(&device, &name_of_peer, given)?;
         self.write_made().await?;
         self.want(&device);
         Ok(given.id)

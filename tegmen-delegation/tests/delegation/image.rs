@@ -50,7 +50,7 @@ fn the_image_has_the_messages_of_a_server() {
         ("SET_TIME", written(&Request::Epoch { number: 1, time: TIME, check }), &delegated::SET_TIME),
         ("TICKET", ticket, &delegated::TICKET),
         ("KEEP_TO_OPEN", written(&Request::Keep(session)), &delegated::KEEP_TO_OPEN),
-        ("GO", written(&Request::Go(Go { number: 2, peer })), &delegated::GO),
+        ("GO", written(&Request::Go { go: Go { number: 2, peer }, server_name: b"" }), &delegated::GO),
         ("REFUSE", written(&Request::Refuse(1)), &delegated::REFUSE),
     ];
     let stale: Vec<_> = expected.iter().filter(|(_, now, then)| now != then).collect();

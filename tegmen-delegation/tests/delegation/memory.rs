@@ -70,7 +70,8 @@ fn requests_are_read_as_they_were_written() {
     let requests = [
         Request::Epoch { number: 40_000, time: TIME, check: [3; 8] },
         Request::Refuse(70_000),
-        Request::Go(Go { number: 5, peer }),
+        Request::Go { go: Go { number: 5, peer }, server_name: b"" },
+        Request::Go { go: Go { number: 5, peer }, server_name: b"hub.example" },
         Request::Keep(HandedOver { state: kept.expose(), handle: Handle::Ticket(&[9; 40]), opens: true }),
         Request::Status,
     ];
