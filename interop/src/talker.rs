@@ -48,7 +48,7 @@ struct Peer {
     resumes: &'static [By],
     /// The way in which its client resumes a session at a device, which is not the server of the session.
     reaches: Reaches,
-    /// The handle with which a device, which sends no server_name, resumes at its server.
+    /// The handle with which a device resumes at its server.
     resumed_by: &'static [By],
 }
 
@@ -111,7 +111,7 @@ fn wolfssl(places: &Places) -> Peer {
         over_networks: false,
         resumes: &By::ALL,
         reaches: Reaches::Address,
-        resumed_by: &[By::Id],
+        resumed_by: &By::ALL,
     }
 }
 
@@ -191,7 +191,7 @@ fn scandium(java: &Arc<Built>) -> Peer {
         over_networks: false,
         resumes: &[By::Id],
         reaches: Reaches::Gateway,
-        resumed_by: &[],
+        resumed_by: &[By::Id],
     }
 }
 

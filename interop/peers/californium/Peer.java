@@ -24,7 +24,10 @@ import org.eclipse.californium.scandium.DTLSConnector;
 import org.eclipse.californium.scandium.config.DtlsConfig;
 import org.eclipse.californium.scandium.config.DtlsConfig.DtlsRole;
 import org.eclipse.californium.scandium.config.DtlsConnectorConfig;
+import org.eclipse.californium.scandium.dtls.DTLSContext;
+import org.eclipse.californium.scandium.dtls.Handshaker;
 import org.eclipse.californium.scandium.dtls.MaxFragmentLengthExtension;
+import org.eclipse.californium.scandium.dtls.SessionAdapter;
 
 /**
  * Scandium as one end of a DTLS session (the words of interop/src/talker.rs), and Californium as a server or a client of
@@ -113,6 +116,16 @@ public final class Peer {
         builder.set(DtlsConfig.DTLS_RECOMMENDED_CIPHER_SUITES_ONLY, false);
         builder.setAddress(address);
         own.use(builder, server);
+        if (server && resumes) {
+            // A server may speak first in a session that is resumed.
+            builder.setSessionListener(new SessionAdapter() {
+                @Override
+                public void contextEstablished(Handshaker handshaker, DTLSContext context) {
+                    other = new AddressEndpointContext(handshaker.getPeerAddress());
+                    sayResumed(context.getSession().getSessionIdentifier(), context.getLastHandshakeTime());
+                }
+            });
+        }
         return new DTLSConnector(builder.build());
     }
 
@@ -125,9 +138,7 @@ public final class Peer {
     private static long lastHandshake;
 
     /** Of each session once; one that is resumed has the id of the one before. */
-    private static synchronized void sayResumed(EndpointContext context) {
-        Bytes id = context.get(DtlsEndpointContext.KEY_SESSION_ID);
-        long handshake = context.get(DtlsEndpointContext.KEY_HANDSHAKE_TIMESTAMP);
+    private static synchronized void sayResumed(Bytes id, long handshake) {
         if (resumes && handshake != lastHandshake && id.equals(lastId)) {
             Things.say("resumed");
         }
@@ -139,7 +150,7 @@ public final class Peer {
         DTLSConnector connector = connector(server, server ? address : new InetSocketAddress(0), own);
         connector.setRawDataReceiver(record -> {
             other = record.getEndpointContext();
-            sayResumed(other);
+            sayResumed(other.get(DtlsEndpointContext.KEY_SESSION_ID), other.get(DtlsEndpointContext.KEY_HANDSHAKE_TIMESTAMP));
             Credentials.sayAgreed(other);
             Things.say("received " + StringUtil.byteArray2Hex(record.bytes).toLowerCase());
         });
