@@ -3,7 +3,7 @@
 
 mod world;
 
-use tegmen::dtls::{Config, Fatal, Need};
+use tegmen::dtls::{AlertDescription, Config, Fatal, Need, Suites};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use world::puppet::*;
@@ -670,6 +670,49 @@ fn a_hello_verify_request_that_answers_an_older_hello_is_dropped() {
         let answer = world.tell_client(&hello_verify_request(number, 0, cookie));
         assert_eq!(hellos(&answer), [(next, cookie.to_vec())]);
         assert!(world.tell_client(&hello_verify_request(number, 0, b"again")).is_empty());
+    }
+}
+
+#[test]
+fn a_late_alert_of_an_earlier_handshake_does_not_end_the_next_one() {
+    let mut world = World::new(11, Config { suites: Suites::CCM_8, ..Config::default() });
+    world.server.offer(Suites::GCM);
+    // The hello with the cookie is refused, comes again before the alert, and is refused again.
+    world.network = Box::new(|n, datagram| match (n, datagram[0]) {
+        (3, ALERT) => Fate::after(Duration::from_millis(1100)),
+        (_, ALERT) => Fate::after(Duration::from_millis(700)),
+        _ => Fate::arrives(),
+    });
+    world.connect();
+    world.run(Duration::from_millis(1200));
+    let alerts = world.sent.iter().filter(|(is_clients, datagram)| !is_clients && datagram[0] == ALERT);
+    assert_eq!(alerts.map(|(_, alert)| records(alert)[0].1).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(world.client.closed.take(), Some(Fatal::Alert(AlertDescription::HANDSHAKE_FAILURE)));
+
+    // The hello of the next handshake from the same address is still on its way when the second alert comes.
+    world.server.offer(Suites::CCM_8);
+    world.network = Box::new(|_, _| Fate::after(Duration::from_millis(900)));
+    world.connect();
+    world.run(Duration::from_millis(800));
+    assert_eq!((world.client.closed, world.client.counters.unexpected), (None, 1));
+    world.network = Box::new(|_, _| Fate::arrives());
+    world.run(Duration::from_secs(5));
+    assert!(world.client.established && world.server.established);
+    world.speak();
+}
+
+#[test]
+fn an_alert_that_answers_a_hello_ends_the_handshake() {
+    for number in [0, 1] {
+        let mut world = world();
+        world.network = Box::new(|_, _| Fate::LOST);
+        world.connect();
+        world.run(Duration::from_millis(1500));
+        // Two hellos, numbers 0 and 1.
+        assert!(world.tell_client(&record(ALERT, 0, 2, &[2, 40])).is_empty());
+        assert_eq!(world.client.closed, None);
+        assert!(world.tell_client(&record(ALERT, 0, number, &[2, 40])).is_empty());
+        assert_eq!(world.client.closed, Some(Fatal::Alert(AlertDescription::HANDSHAKE_FAILURE)));
     }
 }
 

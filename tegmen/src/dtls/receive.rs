@@ -90,7 +90,13 @@ impl Handshake<'_> {
                 if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
                     return Ok(());
                 }
-                if self.state.is_lingering() {
+                // A server answers a hello with a record of the hello's number (RFC 6347, section 4.2.1), or counts its own, of which
+                // there is one for each hello. So an alert with a later number is that of an earlier handshake on this path.
+                if self.state.is_lingering()
+                    || R::CLIENT
+                        && record.number().0 as u32 >= self.state.next_sequence as u32
+                        && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
+                {
                     return Err(Discard::Unexpected.into());
                 }
                 Err(Fatal::Alert(AlertDescription(description)).into())
