@@ -154,6 +154,8 @@ pub struct Node<
     pause: Option<Duration>,
     /// The time at which it returns, and the address.
     returns: Option<(Instant, Address)>,
+    /// It sends its readings to this address behind the flight that is due.
+    asks_after_flight: Option<Address>,
     alarm: Option<Instant>,
     instructions: u64,
     reboots: u64,
@@ -253,6 +255,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
             renewed: None,
             pause: None,
             returns: None,
+            asks_after_flight: None,
             alarm: None,
             instructions: 0,
             reboots,
@@ -434,7 +437,11 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                 }
                 if !self.readings.is_empty() {
                     self.server = Some(id);
-                    self.ask(now, to, wishes);
+                    // The last flight of a resumed handshake is that of the client, and goes first.
+                    match self.node.endpoint.is_resumed(id) {
+                        true => self.asks_after_flight = Some(to),
+                        false => self.ask(now, to, wishes),
+                    }
                 }
             }
             Event::Closed { peer, .. } => {
@@ -532,6 +539,9 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
             }
         }
         self.instructions += flights;
+        if let Some(to) = self.asks_after_flight.take() {
+            self.ask(now, to, wishes);
+        }
         let returns = self.returns.map(|(at, _)| at);
         self.alarm = self.node.endpoint.next_alarm().into_iter().chain(returns).min();
     }

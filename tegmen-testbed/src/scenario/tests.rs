@@ -326,6 +326,17 @@ fn the_same_seed_gives_the_same_frames_with_each_protection() {
 }
 
 #[test]
+fn a_reading_follows_the_last_flight_of_a_resumed_handshake() {
+    let deployment = deployment("topology = \"star\"\nnodes = 1", "reboot_after = 0.5");
+    for protection in [Protection::Ticket, Protection::Delegation] {
+        let (outcome, _) = run(&deployment, protection, 1, false);
+        assert_eq!((outcome.answered, outcome.sessions), (30, 2), "{protection:?}");
+        // A reading that comes before it waits two seconds and more for its repetition.
+        assert!(outcome.delays.last() < Some(&1_000_000), "{protection:?}: {:?}", outcome.delays);
+    }
+}
+
+#[test]
 fn all_peers_return_to_a_device_after_they_were_refused() {
     let mut deployment = deployment("topology = \"star\"\nnodes = 6", "");
     deployment.traffic.readings = 1;
