@@ -269,11 +269,20 @@ pub struct Hardware {
     pub battery_mah: f64,
     /// Current of a mote that sleeps, in microamperes.
     pub sleep_ua: f64,
+    /// The radio sleeps, and the mote asks node 0 for packets after each time of this length, in seconds; 0 if the radio is always on.
+    pub polls_s: f64,
 }
 
 impl Default for Hardware {
     fn default() -> Self {
-        Self { platform: "z1".into(), cycles_per_instruction: 1.15, stack_us: 0, battery_mah: 2600.0, sleep_ua: 5.0 }
+        Self {
+            platform: "z1".into(),
+            cycles_per_instruction: 1.15,
+            stack_us: 0,
+            battery_mah: 2600.0,
+            sleep_ua: 5.0,
+            polls_s: 0.0,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) use group::is_handshake;
 pub use group::{Asking, GroupNode};
 pub use protection::Protection;
 pub use roles::{Provisioned, node, returning};
-pub use script::{Exchange, Script, Turn};
+pub use script::{Exchange, Script, Scripts, Turn};
 
 use crate::cost::{Costs, HandshakeCosts};
 use crate::sim::random::{Purpose, Stream};
@@ -59,6 +59,8 @@ pub enum Wish {
     GivenUp,
     /// A session is ready.
     Established,
+    /// A handshake needed an operation with a public or a private key.
+    UsedPublicKey,
     /// The application served a request.
     Served,
     /// The node answered with a challenge, because it had lost its state for the sender.
@@ -213,11 +215,22 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         node
     }
 
-    /// Gives the node the ticket of an epoch that has ended, in place of its own, which it gets within `pause` after it was refused.
-    fn returns_with_stale(&mut self, pause: Duration) {
-        let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
-        self.renewed = self.resumed.replace(stale);
+    /// Lets the node begin again after a handshake that failed, or a request without a response: after `pause`, and then after twice
+    /// that. A node with a ticket has one of an epoch that has ended instead, and its own after the first pause.
+    fn returns(&mut self, pause: Duration) {
+        if self.resumed.is_some() {
+            let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
+            self.renewed = self.resumed.replace(stale);
+        }
         self.pause = Some(pause);
+    }
+
+    /// Plans to begin again with this address.
+    fn return_later(&mut self, now: Instant, to: Address) {
+        let Some(pause) = self.pause else { return };
+        self.resumed = self.renewed.take().or_else(|| self.resumed.take());
+        self.returns = Some((now.after(pause), to));
+        self.pause = Some(pause.saturating_add(pause));
     }
 
     fn start(seed: u64, number: usize, reboots: u64, setup: Setup, kept: &Kept, now: Instant) -> Self {
@@ -374,6 +387,14 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                         let _ = self.request(now, id, to, reading, Some(&echo), wishes);
                         continue;
                     }
+                    Outcome::TimedOut if self.pause.is_some() => {
+                        // The other end has no session, if the last flight was lost.
+                        self.node.endpoint.close(id);
+                        self.server = None;
+                        self.readings.push_front(reading);
+                        self.return_later(now, to);
+                        continue;
+                    }
                     Outcome::Answered => wishes.push(Wish::Answered { made, at_once }),
                     Outcome::Refused | Outcome::TimedOut => wishes.push(Wish::GivenUp),
                 }
@@ -414,11 +435,15 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                 let costs = self.handshake_costs(id);
                 let mut room = [0; size_of::<PublicKey>()];
                 let Some(need) = self.node.endpoint.need(id) else { return };
-                self.instructions += match need {
-                    Need::VerifyPeer { .. } => costs.verify,
-                    Need::Sign { .. } => costs.sign,
-                    _ => 0,
+                let (instructions, has_public_key) = match need {
+                    Need::VerifyPeer { .. } => (costs.verify, true),
+                    Need::Sign { .. } => (costs.sign, true),
+                    _ => (0, false),
                 };
+                self.instructions += instructions;
+                if has_public_key {
+                    wishes.push(Wish::UsedPublicKey);
+                }
                 let answer = match need {
                     Need::PskForServer { .. } | Need::PskOfClient { .. } => {
                         Answer::Psk { identity: IDENTITY, key: KEY, principal: WHO }
@@ -450,11 +475,11 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                     if self.asked.take().is_some() {
                         wishes.push(Wish::GivenUp);
                     }
-                } else if let Some(pause) = self.pause.filter(|_| self.server.is_none()) {
-                    let to = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote);
-                    self.resumed = self.renewed.take().or_else(|| self.resumed.take());
-                    self.returns = to.map(|to| (now.after(pause), to));
-                    self.pause = Some(pause.saturating_add(pause));
+                } else if let Some(to) = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote)
+                    && self.pause.is_some()
+                    && self.server.is_none()
+                {
+                    self.return_later(now, to);
                 } else if self.server.is_none() && self.readings.pop_front().is_some() {
                     wishes.push(Wish::GivenUp); // its handshake failed
                 }

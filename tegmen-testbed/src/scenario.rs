@@ -2,11 +2,12 @@
 //! them, and the radio below.
 
 mod group;
+mod sleep;
 
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{
-    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Protection, SMALL_HUB, Script, Setup, Wish,
+    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Protection, SMALL_HUB, Script, Scripts, Setup, Wish,
     is_handshake,
 };
 use crate::platform::{Energy, Platform};
@@ -153,30 +154,52 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
-/// The return of all peers to a device whose epoch has ended.
+/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins each, at the time of the reading, and the run
+/// ends with the last one.
+///
+/// # Panics
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) -> Outcome {
+    let mut world = World::new(deployment, Protection::Coap, seed, |node, _, _| match node {
+        0 => Box::new(Scripts::new(exchange)),
+        _ => Box::new(Script::new(exchange, false, &Rc::default())),
+    });
+    (world.begins_at_hub, world.ends_with_last) = (true, true);
+    world.go();
+    world.outcome()
+}
+
+/// The return of all peers to a device after its sessions ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
     /// The result. A peer has returned when its reading is answered.
     pub outcome: Outcome,
     /// Frames that were on the air at the same time as another one.
     pub collisions: u64,
+    /// Alerts with which the device refused a handshake.
+    pub refusals: u64,
+    /// Answers of the peers about public keys: verifications of a certificate or a raw key with its proof, and signatures.
+    pub public_key_answers: u64,
 }
 
-/// Runs the return of all nodes that make readings to node 0, each at its first reading, with the ticket of an epoch of node 0 that has
-/// ended. `pause` is the time from when node 0 refuses it until it has a ticket of the present epoch.
+/// Runs the return of all nodes that make readings to node 0, each at its first reading, until all have returned or an hour has passed.
+/// With [`Protection::Delegation`] each node has the ticket of an epoch of node 0 that has ended, and with
+/// [`Protection::Certificate`] none. A node whose handshake fails, or whose request has no response, begins again after `pause`, and after
+/// twice that the next time. In this time a node with a ticket gets one of the present epoch from the server.
 ///
 /// # Panics
 /// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
-pub fn run_storm(deployment: &Deployment, pause: Duration, seed: u64) -> Storm {
-    let protection = Protection::Delegation;
+pub fn run_storm(deployment: &Deployment, protection: Protection, pause: Duration, seed: u64) -> Storm {
     let mut world = World::new(deployment, protection, seed, |node, addresses, setup| match node {
         0 => mote::node(seed, node, addresses.len() - 1, setup),
         _ => mote::returning(seed, node, setup, pause),
     });
+    world.ends_with_last = true;
     world.network.start_capture();
     world.go();
     let frames = world.network.take_capture();
-    Storm { collisions: collisions(&frames), outcome: world.outcome() }
+    let (refusals, public_key_answers) = (world.refusals, world.public_key_answers);
+    Storm { collisions: collisions(&frames), refusals, public_key_answers, outcome: world.outcome() }
 }
 
 /// The number of frames that were on the air at the same time as another one.
@@ -214,6 +237,13 @@ struct World<'s> {
     noted: Vec<Noted>,
     is_accounted: usize,
     handshakes: u64,
+    /// Alerts in clear that node 0 sent.
+    refusals: u64,
+    public_key_answers: u64,
+    /// Node 0 begins at the time of a reading, with the node that would make it.
+    begins_at_hub: bool,
+    /// The run ends when all readings are answered.
+    ends_with_last: bool,
     outcome: Outcome,
 }
 
@@ -243,6 +273,7 @@ struct Station {
     /// Changes of address, and when the last was, until an answer came.
     moves: u8,
     moved_at: Option<Micros>,
+    radio: sleep::Sleeping,
 }
 
 /// The addresses of all nodes, and the ways between them.
@@ -332,6 +363,7 @@ impl Station {
             alarm: None,
             moves: 0,
             moved_at: None,
+            radio: sleep::Sleeping::default(),
         }
     }
 }
@@ -383,6 +415,10 @@ impl<'s> World<'s> {
             noted: Vec::new(),
             is_accounted: 0,
             handshakes: 0,
+            refusals: 0,
+            public_key_answers: 0,
+            begins_at_hub: false,
+            ends_with_last: false,
             outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
         }
     }
@@ -399,6 +435,7 @@ impl<'s> World<'s> {
                 self.network.alarm(node, first, READ);
             }
         }
+        self.plan_polls();
         for (number, moves) in self.deployment.moves.iter().enumerate() {
             self.network.alarm(moves.node, (moves.at_s * 1e6) as Micros, MOVE + number as u64);
         }
@@ -411,12 +448,16 @@ impl<'s> World<'s> {
                 Told::Alarm { node, token: POLL } => self.poll(node),
                 Told::Alarm { node, token: LATER } => self.now_due(node),
                 Told::Alarm { token: ACCOUNT, .. } => self.account(),
+                Told::Alarm { node, token: ASK_PARENT } => self.ask_parent(node),
                 Told::Alarm { node, token } => self.move_to(node, token - MOVE),
                 Told::Received { node, from, payload } => self.receive(node, from, &payload),
                 Told::Sent { .. } => {}
             }
             if end == Micros::MAX && self.stations.iter().all(|station| station.readings_left == 0) {
-                end = self.network.now() + AFTERWARDS;
+                end = self.network.now() + if self.ends_with_last { LONGEST_RETURN } else { AFTERWARDS };
+            }
+            if self.ends_with_last && end != Micros::MAX && self.outcome.answered == self.outcome.made {
+                end = end.min(self.network.now() + ACKNOWLEDGED_AFTER);
             }
         }
     }
@@ -426,7 +467,9 @@ impl<'s> World<'s> {
     }
 
     fn read(&mut self, node: NodeId) {
-        let (now, period, to) = (self.instant(), self.period(), self.stations[0].address);
+        let (now, period) = (self.instant(), self.period());
+        let (begins, other) = if self.begins_at_hub { (0, node) } else { (node, 0) };
+        let to = self.stations[other].address;
         let station = &mut self.stations[node];
         let drawn = self.deployment.traffic.reboots.filter(|reboots| station.reboots.unit() < reboots.share);
         let drawn = drawn.map(|reboots| reboots.of);
@@ -445,9 +488,9 @@ impl<'s> World<'s> {
             self.network.alarm(node, self.network.now() + pause, READ);
         }
         let mut wishes = Vec::new();
-        station.mote.read(now, to, &mut wishes);
+        self.stations[begins].mote.read(now, to, &mut wishes);
         self.outcome.made += if self.deployment.traffic.group.is_some() { self.makers.len() as u64 } else { 1 };
-        self.fulfil(node, wishes);
+        self.fulfil(begins, wishes);
     }
 
     /// The node gets another address, and all know the way to it at once.
@@ -536,6 +579,7 @@ impl<'s> World<'s> {
                     }
                 }
                 Wish::Established => self.outcome.sessions += u64::from(node != 0),
+                Wish::UsedPublicKey => self.public_key_answers += u64::from(node != 0),
                 Wish::Challenged => self.outcome.challenges += 1,
                 Wish::Heard { made, member } => {
                     let Some(member) = self.addresses.iter().position(|address| *address == member) else { continue };
@@ -581,6 +625,8 @@ impl<'s> World<'s> {
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
         self.handshakes += u64::from(is_handshake(&datagram));
+        self.refusals += u64::from(node == 0 && is_alert_in_clear(&datagram));
+        self.stay_awake(node, sleep::AFTER_DATAGRAM);
         let path = Path { local: self.stations[node].address, remote: to };
         let Ok(headers) = ip::headers(&path, self.deployment.stack.hop_limit, &datagram) else { return };
         let mut packet = headers.to_vec();
@@ -595,6 +641,9 @@ impl<'s> World<'s> {
     }
 
     fn send(&mut self, node: NodeId, to: LinkAddress, packet: &[u8]) {
+        if self.holds(to, packet) {
+            return;
+        }
         let room = self.network.room(node, to);
         let station = &mut self.stations[node];
         let view = view(station.link, &station.address, &self.contexts, &station.routes, station.relays);
@@ -606,6 +655,10 @@ impl<'s> World<'s> {
     }
 
     fn receive(&mut self, node: NodeId, from: LinkAddress, payload: &[u8]) {
+        if payload == sleep::DATA_REQUEST {
+            return self.release(node, from);
+        }
+        self.stay_awake(node, sleep::AFTER_DATAGRAM);
         let now = self.instant();
         let station = &mut self.stations[node];
         let view = view(station.link, &station.address, &self.contexts, &station.routes, station.relays);
@@ -666,7 +719,7 @@ impl<'s> World<'s> {
         (outcome.bytes, outcome.frames) = (bytes, frames);
         let energies = self.makers.iter().map(|node| {
             let activity = self.network.activity(*node);
-            self.platform.energy(&activity, self.stations[*node].cpu, elapsed)
+            self.platform.energy(&activity, self.stations[*node].cpu, self.radio_on(*node, elapsed))
         });
         let energies: Vec<Energy> = energies.collect();
         let n = energies.len() as f64;
@@ -679,7 +732,8 @@ impl<'s> World<'s> {
             rx_always_on_uj: mean(|energy| energy.rx_always_on_uj),
         };
         let hungriest = (1..self.stations.len())
-            .map(|node| self.platform.energy(&self.network.activity(node), self.stations[node].cpu, elapsed));
+            .map(|node| (node, self.network.activity(node), self.radio_on(node, elapsed)))
+            .map(|(node, activity, on)| self.platform.energy(&activity, self.stations[node].cpu, on));
         outcome.hungriest =
             hungriest.max_by(|a, b| a.radio_by_frame().total_cmp(&b.radio_by_frame())).unwrap_or_default();
         outcome.instructions = self.makers.iter().map(|node| self.stations[*node].instructions).sum();
@@ -698,12 +752,21 @@ const POLL: u64 = 3;
 const LATER: u64 = 4;
 /// The radio has acknowledged the last frame before a milestone.
 const ACCOUNT: u64 = 5;
+/// A node whose radio sleeps asks its parent for packets.
+const ASK_PARENT: u64 = 6;
 /// A change of address: the first in the deployment's list.
-const MOVE: u64 = 6;
+const MOVE: u64 = 7;
 /// The longest time from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;
 /// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
+/// The same where the run ends when all readings are answered.
+const LONGEST_RETURN: Micros = 3_600_000_000;
+
+/// True for an alert of epoch 0 (RFC 6347, section 4.1).
+fn is_alert_in_clear(datagram: &[u8]) -> bool {
+    matches!(datagram, [21, _, _, 0, 0, ..])
+}
 
 /// What a station knows of its network.
 fn view<'n>(

@@ -1,6 +1,6 @@
 //! The limits of a deployment: an error names the section and the key, and the allowed values.
 
-use super::{Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, share};
+use super::{Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, Shape, share};
 use crate::mote::{self, Protection};
 use crate::platform::Platform;
 use crate::sim::Links;
@@ -142,7 +142,7 @@ impl Deployment {
     }
 
     fn check_mote(&self) -> Result<(), Fault> {
-        let Hardware { platform, cycles_per_instruction, stack_us, battery_mah, sleep_ua } = &self.mote;
+        let Hardware { platform, cycles_per_instruction, stack_us, battery_mah, sleep_ua, polls_s } = &self.mote;
         require(Platform::find(platform).is_some(), "mote", "platform", || {
             format!("there is no platform {platform:?}: {}", Platform::names().join(", "))
         })?;
@@ -155,7 +155,15 @@ impl Deployment {
         require(*battery_mah > 0.0 && *battery_mah <= 1e9, "mote", "battery_mah", || {
             format!("battery_mah = {battery_mah}: more than 0, 1e9 at most")
         })?;
-        require((0.0..=1e9).contains(sleep_ua), "mote", "sleep_ua", || format!("sleep_ua = {sleep_ua}: from 0 to 1e9"))
+        require((0.0..=1e9).contains(sleep_ua), "mote", "sleep_ua", || {
+            format!("sleep_ua = {sleep_ua}: from 0 to 1e9")
+        })?;
+        require(*polls_s == 0.0 || (0.1..=1e6).contains(polls_s), "mote", "polls_s", || {
+            format!("polls_s = {polls_s}: 0 if the radio is always on, or seconds from 0.1 to 1e6")
+        })?;
+        require(*polls_s == 0.0 || self.network.topology == Shape::Star, "mote", "polls_s", || {
+            "polls_s: node 0 is the parent of all, in a star".into()
+        })
     }
 
     fn check_run(&self) -> Result<(), Fault> {

@@ -117,11 +117,23 @@ fn of_size<
     }
 }
 
-/// A node that resumes the session of an earlier epoch at node 0, is refused, and returns after `pause` with a ticket of the present
-/// epoch.
+/// A node that begins again `pause` after a handshake that failed. With [`Protection::Delegation`] it first resumes the session of an
+/// epoch of node 0 that has ended, and has a ticket of the present epoch after the pause.
 pub fn returning(seed: u64, number: usize, setup: Setup, pause: Duration) -> Box<dyn Mote> {
-    let mut node = Node::<LEAF, Resuming<Both, OfDevice>, LONG, LONG, 0>::with_role(seed, number, setup);
-    node.returns_with_stale(pause);
+    match setup.protection {
+        Protection::Certificate => returning_in::<PublicKeys<Both, Shown>, LONG, LONGEST>(seed, number, setup, pause),
+        _ => returning_in::<Resuming<Both, OfDevice>, LONG, LONG>(seed, number, setup, pause),
+    }
+}
+
+fn returning_in<R: Provisioned + 'static, const OUTGOING: usize, const INCOMING: usize>(
+    seed: u64,
+    number: usize,
+    setup: Setup,
+    pause: Duration,
+) -> Box<dyn Mote> {
+    let mut node = Node::<LEAF, R, OUTGOING, INCOMING, 0>::with_role(seed, number, setup);
+    node.returns(pause);
     Box::new(node)
 }
 

@@ -7,6 +7,7 @@
 use super::{Mote, Wish};
 use crate::sim::Micros;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tegmen::address::Address;
@@ -90,9 +91,12 @@ impl Script {
         wishes.extend(turn.datagrams.iter().map(|datagram| Wish::Send { to, datagram: datagram.clone() }));
         // Nothing follows the last turn.
         self.due = (self.hears < self.exchange.turns.len()).then(|| now.after(self.timeout));
-        self.timeout = self.timeout.saturating_add(self.timeout);
+        self.timeout = self.timeout.saturating_add(self.timeout).min(LONGEST_TIMEOUT);
     }
 }
+
+/// The longest time until a turn is sent again (RFC 6347, section 4.2.4.1).
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mote for Script {
     fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
@@ -145,6 +149,48 @@ impl Mote for Script {
     }
 
     // An exchange has neither restarts nor changes of address.
+    fn reboot(&mut self, _: Instant) {}
+    fn forget(&mut self, _: usize) {}
+    fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
+}
+
+/// A node that has the same exchange with each of many others, and begins each.
+pub struct Scripts {
+    exchange: Exchange,
+    others: BTreeMap<Address, Script>,
+}
+
+impl Scripts {
+    /// The node, which has not begun.
+    pub fn new(exchange: &Exchange) -> Self {
+        Self { exchange: exchange.clone(), others: BTreeMap::new() }
+    }
+}
+
+impl Mote for Scripts {
+    fn read(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
+        let begins = || Script::new(&self.exchange, true, &Rc::default());
+        self.others.entry(to).or_insert_with(begins).read(now, to, wishes);
+    }
+
+    fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
+        if let Some(script) = self.others.get_mut(&from) {
+            script.receive(now, from, datagram, wishes);
+        }
+    }
+
+    fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        self.others.values_mut().for_each(|script| script.poll(now, wishes));
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        self.others.values().filter_map(Script::next_alarm).min()
+    }
+
+    fn take_instructions(&mut self) -> u64 {
+        0
+    }
+
     fn reboot(&mut self, _: Instant) {}
     fn forget(&mut self, _: usize) {}
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}

@@ -9,8 +9,9 @@ fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: bool
 }
 
 /// As [`super::run_storm`], in the same way.
-fn run_storm(deployment: &Deployment, pause: Duration, seed: u64) -> Storm {
-    parallel::each(&[()], |()| super::run_storm(deployment, pause, seed), |_| {}).remove(0)
+fn run_storm(deployment: &Deployment, protection: Protection, seed: u64) -> Storm {
+    let pause = Duration::from_millis(60);
+    parallel::each(&[()], |()| super::run_storm(deployment, protection, pause, seed), |_| {}).remove(0)
 }
 
 fn deployment(network: &str, rest: &str) -> Deployment {
@@ -341,17 +342,18 @@ fn all_peers_return_to_a_device_after_they_were_refused() {
     let mut deployment = deployment("topology = \"star\"\nnodes = 6", "");
     deployment.traffic.readings = 1;
     deployment.traffic.period_s = 0.001;
-    let storm = run_storm(&deployment, Duration::from_millis(60), 1);
+    let storm = run_storm(&deployment, Protection::Delegation, 1);
     assert_eq!((storm.outcome.made, storm.outcome.answered, storm.outcome.sessions), (6, 6, 6));
+    assert_eq!((storm.refusals, storm.public_key_answers), (6, 0));
     assert!(storm.outcome.last_answer > 60_000, "nobody is back before the server gave a ticket");
     // Refused once, and resumed, takes more than resuming at once.
     let (resumed, _) = run(&deployment, Protection::Delegation, 1, false);
     assert_eq!(resumed.answered, 6);
     assert!(storm.outcome.frames > resumed.frames + 6 * 2, "{} {}", storm.outcome.frames, resumed.frames);
-    assert_eq!(storm, run_storm(&deployment, Duration::from_millis(60), 1));
+    assert_eq!(storm, run_storm(&deployment, Protection::Delegation, 1));
 
     deployment.traffic.period_s = 20.0;
-    let spread = run_storm(&deployment, Duration::from_millis(60), 1);
+    let spread = run_storm(&deployment, Protection::Delegation, 1);
     assert_eq!(spread.outcome.answered, 6);
     assert!(spread.collisions < storm.collisions, "{} {}", spread.collisions, storm.collisions);
 }
@@ -363,4 +365,38 @@ fn frames_collide_if_they_overlap() {
     assert_eq!(collisions(&[frame(0), frame(len), frame(2 * len - 1)]), 2);
     assert_eq!(collisions(&[frame(0), frame(len - 1), frame(len)]), 3);
     assert_eq!(collisions(&[frame(0), frame(len)]), 0);
+}
+
+#[test]
+fn a_device_whose_radio_sleeps_gets_its_packets_when_it_asks() {
+    let asked_each = |sleep: &str| {
+        let group = "group = { each = true }\n[stack]\nprotections = [\"coap+dtls\"]\n[mote]\n";
+        let mut deployment = deployment("topology = \"star\"\nnodes = 2", &format!("{group}{sleep}"));
+        (deployment.traffic.period_s, deployment.traffic.readings) = (100.0, 5);
+        let run = || super::run_group(&deployment, Protection::CoapDtls, 1).outcome;
+        let outcomes = parallel::each(&[(), ()], |()| run(), |_| {});
+        assert_eq!(outcomes[0], outcomes[1]);
+        outcomes.into_iter().next().unwrap()
+    };
+    let [awake, asleep] = ["", "polls_s = 5.0"].map(asked_each);
+    assert_eq!((awake.answered, asleep.answered), (10, 10));
+    assert!(awake.delays.last() < Some(&1_000_000), "{:?}", awake.delays);
+    // The first device waits for its request, and the second one is asked after it.
+    assert!(asleep.delays.last().is_some_and(|last| (1_000_000..11_000_000).contains(last)), "{:?}", asleep.delays);
+    assert!(asleep.energy.radio_always_on() < awake.energy.radio_always_on() / 10.0);
+    assert!(asleep.frames > awake.frames, "requests to the parent are on the air");
+}
+
+#[test]
+fn node_0_has_an_exchange_with_each_node() {
+    let datagrams = (0..6).map(|number| (number % 2 == 0, vec![number; 90], 1000)).collect();
+    let exchange = Exchange::of(datagrams, Duration::from_secs(1));
+    let mut deployment = deployment("topology = \"tree\"\nnodes = 6\nfanout = 2\nloss = 0.2", "");
+    (deployment.traffic.period_s, deployment.traffic.readings) = (1.0, 1);
+    let run = || super::run_exchanges(&deployment, &exchange, 1);
+    let outcome = run();
+    assert_eq!((outcome.made, outcome.answered, outcome.delays.len()), (6, 6, 6));
+    assert_eq!(outcome, run());
+    // Three round trips, with a pause before each turn.
+    assert!(outcome.delays[0] > 6000, "{:?}", outcome.delays);
 }
