@@ -183,7 +183,7 @@ const PLANS: &[Plan] = &[
     },
     Plan {
         name: "delegation",
-        about: "delegated handshakes: what they save of a handshake with certificates, tickets, memory, time and bytes (figures 4 to 8)",
+        about: "delegated handshakes: what they save of a handshake with certificates, tickets, memory, time and bytes (figures 4 to 8); and storms, a fleet and sleep",
         run: run_delegation,
     },
     Plan {
@@ -239,7 +239,10 @@ fn run_handshakes(out: Output) -> ExitCode {
 }
 
 fn run_delegation(out: Output) -> ExitCode {
-    print_figures(out, &delegation::figures())
+    let progress = Progress::new();
+    let figures = delegation::figures(delegation::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
 }
 
 fn run_two_way(out: Output) -> ExitCode {

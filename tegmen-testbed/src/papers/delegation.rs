@@ -5,6 +5,8 @@
 //! Instructions are those of one end. ROM is the text of an image over that of an empty image, with CoAP on both sides. The baselines
 //! alone are in the plan [`handshakes`](super::handshakes).
 
+mod beyond;
+
 use super::ends;
 use super::handshakes::{
     BYTES, CERTIFICATE, CPU, Handshake, PSK, Paper, STACKS, by_flight, image, instructions, paper,
@@ -14,8 +16,29 @@ use crate::figure::{Figure, Source, all_of};
 use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
-/// All figures of the plan.
-pub fn figures() -> Vec<Figure> {
+/// The number of runs beyond the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Runs of each case with one device.
+    pub seeds: u64,
+    /// The numbers of peers of a device.
+    pub peers: &'static [usize],
+    /// Devices of the fleet.
+    pub devices: usize,
+}
+
+/// The effort of the command.
+pub const FULL: Effort = Effort { seeds: 5, peers: &[8, 32], devices: 1000 };
+
+/// All figures of the plan. Calls `done` with the number of finished runs and of all runs.
+pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let mut figures = of_paper();
+    figures.extend(beyond::figures(effort, done));
+    figures
+}
+
+/// The figures of the paper.
+fn of_paper() -> Vec<Figure> {
     let paper = paper();
     let handshakes = Handshakes::new();
     let mut figures = headline(&paper, &handshakes);

@@ -2,7 +2,7 @@
 //! certificates. Every datagram is kept.
 
 use crate::mote::credentials::{Shown, WHO, answer};
-use crate::mote::delegated::{delegation, in_first_epoch, seal};
+use crate::mote::delegated::{delegation, first_epoch, in_epoch, in_first_epoch, seal, second_epoch};
 use crate::mote::sessions::{Memory, Resumed};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use tegmen::dtls::{
 use tegmen::endpoint::{Endpoint, Event, HEADROOM, PeerArray};
 use tegmen::identity::PeerId;
 use tegmen::time::Instant;
-use tegmen_delegation::{HandedOver, Sessions};
+use tegmen_delegation::{HandedOver, Issuer, PSK_LEN, Sessions};
 use tegmen_x509::PublicKey;
 
 /// A datagram of a handshake.
@@ -60,13 +60,7 @@ impl Session {
 
     /// Sends a message.
     pub(super) fn send(&mut self, by_client: bool, message: &[u8]) {
-        let End { endpoint, environment, session, .. } = &mut self.0.ends[usize::from(!by_client)];
-        let mut storage = [0; DATAGRAM];
-        let mut frame = Frame::new(&mut storage, HEADROOM);
-        frame.append(message).expect("a short message");
-        let id = session.expect("a session");
-        endpoint.seal(&mut environment.at(NOW), id, &mut frame).expect("an open session");
-        self.0.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
+        self.0.send(by_client, message);
     }
 
     /// Ends the session with a close_notify alert.
@@ -140,6 +134,25 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, handle.len())
 }
 
+/// The return of a peer to a device whose epoch has ended, with a ticket of the epoch before, which the device refuses, and then with one
+/// of the present epoch; behind them a request and its response.
+pub(super) fn returned(request: &[u8], response: &[u8]) -> [Vec<Sent>; 2] {
+    let (seed, of_peer) = ([2; PSK_LEN], in_first_epoch([1; PSK_LEN], NOW, TIME).0);
+    let devices = [of_peer, in_epoch(second_epoch(seed), NOW, TIME)].map(RefCell::new);
+    let mut ends =
+        Ends::new(Profile::Default, [0, 1].map(|end| Resuming { role: Both, sessions: Sessions(&devices[end]) }));
+    let opened = delegation(1, TIME, TIME + 3600);
+    let [stale, renewed] = [first_epoch(seed), second_epoch(seed)]
+        .map(|epoch| seal(&mut Issuer::new(epoch, None, 0), &mut Compact::new([3; 32]), &opened));
+    ends.try_again(&opened.session, Handle::Ticket(&stale));
+    assert!(ends.ends.iter().all(|end| end.session.is_none()), "a ticket of an epoch that has ended");
+    let refused = std::mem::take(&mut ends.sent);
+    ends.connect_again(&opened.session, Handle::Ticket(&renewed));
+    ends.send(true, request);
+    ends.send(false, response);
+    [refused, ends.sent]
+}
+
 fn shown(keys: fn() -> Shown) -> Vec<Sent> {
     let role = || PublicKeys { role: Both, keys: keys() };
     let mut ends = Ends::new(Profile::Default, [role(), role()]);
@@ -183,13 +196,27 @@ impl<R: Roles> Ends<R> {
     }
 
     fn connect_again(&mut self, session: &SessionState, handle: Handle<'_>) {
+        self.try_again(session, handle);
+        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
+    }
+
+    fn try_again(&mut self, session: &SessionState, handle: Handle<'_>) {
         let client = &mut self.ends[0];
         let path = client.path;
         let cx = &mut client.environment.at(NOW);
         let connected = client.endpoint.connect_again(cx, &path, session, handle);
         connected.expect("a table with room");
         self.deliver();
-        assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
+    }
+
+    fn send(&mut self, by_client: bool, message: &[u8]) {
+        let End { endpoint, environment, session, .. } = &mut self.ends[usize::from(!by_client)];
+        let mut storage = [0; DATAGRAM];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        frame.append(message).expect("a short message");
+        let id = session.expect("a session");
+        endpoint.seal(&mut environment.at(NOW), id, &mut frame).expect("an open session");
+        self.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
     }
 
     /// Deletes the state of the handshake, except its session.

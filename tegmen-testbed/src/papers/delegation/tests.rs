@@ -3,7 +3,7 @@ use crate::figure::{DIFFERS, HOLDS, table};
 
 #[test]
 fn the_aims_hold_and_an_id_names_one_figure() {
-    let figures = figures();
+    let figures = of_paper();
     assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", table(&figures));
     let ours = |id: &str| figures.iter().find(|figure| figure.id == id).and_then(|figure| figure.ours).expect(id);
     assert_eq!(ours("ticket/length"), tegmen_delegation::LONGEST_TICKET as f64);
@@ -26,4 +26,26 @@ fn a_ticket_has_the_blocks_of_a_record_of_64_bytes() {
     let state_len: usize = 2 + 48 + 3 + 1 + 4 + 4;
     assert_eq!(state_len.div_ceil(16), 64usize.div_ceil(16));
     assert_eq!(2 + 9 + state_len + 16, tegmen_delegation::LONGEST_TICKET);
+}
+
+#[test]
+fn beyond_the_paper_the_aims_hold_and_the_same_seeds_give_the_same_figures() {
+    let effort = Effort { seeds: 1, peers: &[3], devices: 6 };
+    let figures = beyond::figures(effort, |_, _| {});
+    assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", table(&figures));
+    assert_eq!(figures, beyond::figures(effort, |_, _| {}));
+    let ids: std::collections::BTreeSet<_> = figures.iter().map(|figure| &figure.id).collect();
+    assert_eq!(ids.len(), figures.len());
+
+    let ours = |id: &str| figures.iter().find(|figure| figure.id == id).and_then(|figure| figure.ours).expect(id);
+    // Each peer verifies and signs once.
+    assert_eq!(ours("storm/certificate/3_peers/in_a_minute/public_key_answers"), 2.0);
+    assert_eq!(ours("storm/delegation/3_peers/in_a_minute/refusals"), 1.0);
+    assert_eq!([ours("fleet/server/psk_handshakes"), ours("fleet/server/resumptions")], [6.0, 6.0]);
+    let [energies, medians] = ["energy", "median"].map(|what| {
+        ["always_on", "1_s", "10_s", "60_s"].map(|interval| ours(&format!("sleepy/{interval}/revocation/{what}")))
+    });
+    assert!(energies.is_sorted_by(|shorter, longer| shorter > longer), "{energies:?}");
+    assert!(medians.is_sorted_by(|shorter, longer| shorter < longer), "{medians:?}");
+    assert!(ours("sleepy/300_s/revocation/delivered") < 100.0);
 }

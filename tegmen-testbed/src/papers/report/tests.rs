@@ -9,7 +9,8 @@ fn a_report_has_a_section_for_each_paper() {
     objects_bytes(&mut report, &objects::bytes::figures()).unwrap();
     objects_creation(&mut report, &objects::creation::figures()).unwrap();
     handshakes(&mut report, &handshakes::figures()).unwrap();
-    delegation(&mut report, &delegation::figures()).unwrap();
+    let effort = delegation::Effort { seeds: 1, peers: &[2], devices: 4 };
+    delegation(&mut report, &delegation::figures(effort, |_, _| {})).unwrap();
     two_way(&mut report, &two_way::figures(two_way::Effort { readings: 4, seeds: 1 }, |_, _| {})).unwrap();
     let effort = architecture::Effort { seeds: 1 };
     two_way_architecture(&mut report, &architecture::figures(&architecture::tests::messages(), effort, |_, _| {}))

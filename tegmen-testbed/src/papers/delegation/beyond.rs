@@ -1,0 +1,99 @@
+//! Cases beyond the paper: the return of all peers after an epoch reset, a fleet of devices, and devices whose radio sleeps. They differ
+//! from `plans/delegation.toml` in topology, traffic and sleep.
+
+mod fleet;
+mod sleepy;
+mod storm;
+
+use super::{Effort, PERCENT};
+use crate::deployment::{Deployment, Plan};
+use crate::figure::Figure;
+use crate::interval::{self, Mean};
+use crate::parallel;
+use std::ops::Range;
+
+/// A run of a case with one seed.
+type Job = Box<dyn Fn() -> Measured + Send + Sync>;
+
+/// The readings of one run, by their names.
+type Measured = Vec<(&'static str, f64)>;
+
+/// A case: its runs, and the figures of them.
+struct Case {
+    jobs: Vec<Job>,
+    figures: Box<dyn Fn(&Runs) -> Vec<Figure>>,
+}
+
+/// The runs of a case.
+struct Runs(Vec<Measured>);
+
+impl Runs {
+    fn values(&self, what: &str) -> Vec<f64> {
+        let of_run = |run: &Measured| run.iter().find(|(name, _)| *name == what).map(|(_, value)| *value);
+        self.0.iter().filter_map(of_run).collect()
+    }
+
+    /// The mean of a reading over the runs that have it.
+    fn mean(&self, what: &str) -> Mean {
+        interval::mean(&self.values(what))
+    }
+
+    /// Figures without a bound for these readings, of `n` exchanges. A reading that no run has gives none.
+    fn shown(&self, name: &str, n: u64, readings: &[(&str, &'static str, &str)]) -> Vec<Figure> {
+        let known = readings.iter().filter(|(what, ..)| !self.values(what).is_empty());
+        let shown = known.map(|(what, unit, why)| {
+            let mean = self.mean(what);
+            Figure::shown(format!("{name}/{what}"), None, mean.mean, unit, why).sampled(n, self.seeds(), &mean)
+        });
+        shown.collect()
+    }
+
+    /// The share of a reading that must be complete.
+    fn complete(&self, name: &str, n: u64, what: &str) -> Figure {
+        let mean = self.mean(what);
+        let id = format!("{name}/{what}");
+        Figure::at_least(id, None, mean.mean, 100.0, PERCENT, "").sampled(n, self.seeds(), &mean)
+    }
+
+    fn seeds(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// All figures. Calls `done` with the number of finished runs and of all runs.
+pub(super) fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let cases = storm::cases(effort).into_iter().chain(fleet::cases(effort)).chain(sleepy::cases(effort));
+    let mut figures = of_cases(cases.collect(), done);
+    let verdicts = storm::verdicts(effort, &figures);
+    figures.extend(verdicts);
+    figures
+}
+
+fn of_cases(cases: Vec<Case>, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
+    let jobs: Vec<&Job> = cases.iter().flat_map(|case| &case.jobs).collect();
+    let all = jobs.len();
+    let mut measured = parallel::each(&jobs, |job| job(), |n| done(n, all)).into_iter();
+    let mut figures = Vec::new();
+    for case in &cases {
+        let runs = Runs(measured.by_ref().take(case.jobs.len()).collect());
+        figures.extend((case.figures)(&runs));
+    }
+    figures
+}
+
+/// The deployment of the file.
+fn deployment() -> Deployment {
+    let plan = Plan::parse("delegation", include_str!("../../../plans/delegation.toml"));
+    let plan = plan.expect("the plan is part of the program, and a test reads it");
+    plan.cases.into_iter().next().expect("a plan has a case").deployment
+}
+
+/// The seeds of a number of runs.
+const fn seeds(runs: u64) -> Range<u64> {
+    1..runs + 1
+}
+
+/// Seconds of a time in microseconds.
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}

@@ -1,0 +1,84 @@
+//! A device whose radio sleeps: it asks its parent for packets after each interval. The server, behind the parent, opens a session and
+//! sends a request every 10 minutes in the mean: the state of a session with its ticket, or a revocation.
+
+use super::super::PERCENT;
+use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
+use crate::deployment::Group;
+use crate::figure::Figure;
+use crate::mote::Protection;
+use crate::platform::Platform;
+use crate::scenario;
+use tegmen_delegation::{LONGEST_TICKET, STATE_LEN};
+
+/// Each request, by each interval.
+pub(super) fn cases(effort: Effort) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, interval_s) in INTERVALS {
+        for (what, payload) in REQUESTS {
+            let job = |seed: u64| -> Job { Box::new(move || run(interval_s, payload, seed)) };
+            let id = format!("sleepy/{name}/{what}");
+            let has_energy = what == REVOCATION;
+            cases.push(Case {
+                jobs: seeds(effort.seeds).map(job).collect(),
+                figures: Box::new(move |runs| figures(&id, has_energy, interval_s, runs)),
+            });
+        }
+    }
+    cases
+}
+
+fn run(interval_s: f64, payload: usize, seed: u64) -> Measured {
+    let mut deployment = deployment();
+    deployment.network.nodes = Some(1);
+    deployment.mote.polls_s = interval_s;
+    deployment.traffic.group = Some(Group { leisure_s: 0.0, each: true, tag: 16 });
+    (deployment.traffic.period_s, deployment.traffic.readings) = (PERIOD_S, REQUESTS_OF_A_RUN);
+    deployment.traffic.payload = payload;
+    let outcome = scenario::run_group(&deployment, Protection::CoapDtls, seed).outcome;
+    let z1 = Platform::find("z1").expect("a platform of the file");
+    let asleep_uj = deployment.mote.sleep_ua * z1.volts * seconds(outcome.elapsed);
+    let days = seconds(outcome.elapsed) / 86_400.0;
+    let mut measured = vec![
+        (DELIVERED, outcome.answered as f64 / outcome.made as f64 * 100.0),
+        ("energy", (outcome.energy.radio_always_on() + asleep_uj) / 1e6 / days),
+    ];
+    if let (Some(median), Some(longest)) = (outcome.delays.get(outcome.delays.len() / 2), outcome.delays.last()) {
+        measured.extend([("median", seconds(*median)), ("longest", seconds(*longest))]);
+    }
+    measured
+}
+
+fn figures(name: &str, has_energy: bool, interval_s: f64, runs: &Runs) -> Vec<Figure> {
+    let n = runs.seeds() * u64::from(REQUESTS_OF_A_RUN);
+    let mut figures = match interval_s <= REACHABLE_S {
+        true => vec![runs.complete(name, n, DELIVERED)],
+        false => runs.shown(name, n, &[(DELIVERED, PERCENT, TOO_LONG)]),
+    };
+    figures.extend(runs.shown(
+        name,
+        n,
+        &[
+            ("median", "s", "from the request of the server to the response of the device, where there is one"),
+            ("longest", "s", "the longest of a run of six hours"),
+        ],
+    ));
+    if has_energy {
+        figures.extend(runs.shown(name, n, &[("energy", "J per day", ENERGY)]));
+    }
+    figures
+}
+
+/// The time from one request to the parent to the next, in seconds; 0 for a radio that is always on.
+const INTERVALS: [(&str, f64); 5] =
+    [("always_on", 0.0), ("1_s", 1.0), ("10_s", 10.0), ("60_s", 60.0), ("300_s", 300.0)];
+/// The payloads of `/dlg/ctx`, with flags, state and ticket, and of `/dlg/rl`, with a connection.
+const REQUESTS: [(&str, usize); 2] = [("context", 1 + STATE_LEN + LONGEST_TICKET), (REVOCATION, 4)];
+const DELIVERED: &str = "delivered";
+const REVOCATION: &str = "revocation";
+/// The server speaks with each device every 10 minutes.
+const PERIOD_S: f64 = 600.0;
+const REQUESTS_OF_A_RUN: u32 = 36;
+/// The longest interval at which the first request of a device is still answered in time: a handshake is given up after 60 s.
+const REACHABLE_S: f64 = 10.0;
+const TOO_LONG: &str = "the server gives a handshake up after 60 s, and a request after 45 to 93 s, and tries again in its next conversation";
+const ENERGY: &str = "of a Z1 with a conversation every 10 minutes: processor, radio while it is on, and 5 uA of sleep";
