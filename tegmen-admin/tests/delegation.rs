@@ -61,7 +61,7 @@ impl Operator {
         let master = Secret::new([7; MASTER_LEN]);
         let session = SessionState { cipher_suite, master, principal: Principal::NOBODY, since: None };
         let mut room = [0; LONGEST_TICKET];
-        server.seal_ticket(device, Some(peer), &session, &mut Writer::new(&mut room)).is_some()
+        server.seal_ticket(device, Some(peer.into()), &session, &mut Writer::new(&mut room)).is_some()
     }
 
     /// A request that is refused, and changes nothing.

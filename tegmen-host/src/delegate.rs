@@ -6,6 +6,7 @@
 
 use crate::public_keys::PublicKeys;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tegmen::buf::Writer;
 use tegmen::dtls::SessionState;
 
@@ -25,11 +26,17 @@ pub trait Delegate: Send + Sync {
     fn credentials(&self, device: u32) -> Option<Arc<PublicKeys>>;
 
     /// Writes the ticket of a session into `ticket`, of up to 512 bytes. Returns for how many seconds the device takes
-    /// the ticket, or `None` if the client gets no ticket. `peer` is the name that the client proved, `None` if it proved none.
+    /// the ticket, or `None` if the client gets no ticket. `peer` is what the client proved, `None` if it proved nothing.
     ///
     /// If [`Self::open`] asked for renewal, `since` of the session is not `None`, and its principal is the principal that
     /// `open` returned.
-    fn seal(&self, device: u32, peer: Option<&str>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32>;
+    fn seal(
+        &self,
+        device: u32,
+        peer: Option<Proved<'_>>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32>;
 
     /// Returns the session of a ticket; `None` if the client is not allowed to resume it. The server calls it up to twice in one
     /// handshake, for the ClientHello without a cookie and for the ClientHello with it. It resumes a session of any cipher suite that
@@ -39,9 +46,25 @@ pub trait Delegate: Send + Sync {
     /// Returns the session with this id; `None` if the client is not allowed to resume it.
     fn find(&self, device: u32, id: &[u8]) -> Option<Delegated>;
 
-    /// Keeps a session under an id of 32 bytes for a client without support for tickets, after its handshake. `peer` is the name
-    /// that the client proved, `None` if it proved none.
-    fn remember(&self, device: u32, peer: Option<&str>, id: &[u8], session: &SessionState);
+    /// Keeps a session under an id of 32 bytes for a client without support for tickets, after its handshake. `peer` is
+    /// what the client proved, `None` if it proved nothing.
+    fn remember(&self, device: u32, peer: Option<Proved<'_>>, id: &[u8], session: &SessionState);
+}
+
+/// The name that a client proved, and the end of the proof.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Proved<'p> {
+    /// The name.
+    pub name: &'p str,
+    /// The last moment at which its certificate is valid; `None` if it proved the name without a certificate.
+    pub until: Option<SystemTime>,
+}
+
+/// A name whose proof has no end.
+impl<'p> From<&'p str> for Proved<'p> {
+    fn from(name: &'p str) -> Self {
+        Self { name, until: None }
+    }
 }
 
 /// A session that a client can resume.

@@ -19,7 +19,7 @@ use tegmen_delegation::{
 };
 use tegmen_host::clock;
 use tegmen_host::credentials::Credentials;
-use tegmen_host::delegate::{Delegate, Delegated};
+use tegmen_host::delegate::{Delegate, Delegated, Proved};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -56,6 +56,8 @@ fn epoch(device: u32) -> Epoch {
 struct Opened {
     device: u32,
     peer: Option<String>,
+    /// The end of its certificate.
+    until: Option<SystemTime>,
     since: u32,
     /// The id, for a client that takes no tickets.
     id: Option<Vec<u8>>,
@@ -79,11 +81,12 @@ impl DelegationServer {
         Self { credentials: credentials.into(), issuers: Mutex::new(issuers.into()), opened: Mutex::default() }
     }
 
-    fn note(&self, device: u32, peer: Option<&str>, id: Option<&[u8]>, session: &SessionState) -> Connection {
+    fn note(&self, device: u32, peer: Option<Proved<'_>>, id: Option<&[u8]>, session: &SessionState) -> Connection {
         let mut opened = self.opened.lock().unwrap();
-        let (peer, id) = (peer.map(str::to_owned), id.map(<[u8]>::to_vec));
+        let until = peer.and_then(|peer| peer.until);
+        let (peer, id) = (peer.map(|peer| peer.name.to_owned()), id.map(<[u8]>::to_vec));
         let since = session.since.unwrap_or_else(seconds);
-        opened.push(Opened { device, peer, since, id, session: copy(session) });
+        opened.push(Opened { device, peer, until, since, id, session: copy(session) });
         Connection::new(opened.len() as u32 - 1, 3).unwrap()
     }
 }
@@ -97,7 +100,13 @@ impl Delegate for DelegationServer {
         self.credentials.get(device as usize - 1).cloned()
     }
 
-    fn seal(&self, device: u32, peer: Option<&str>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
+    fn seal(
+        &self,
+        device: u32,
+        peer: Option<Proved<'_>>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
         let connection = self.note(device, peer, None, session);
         let since = Some(session.since.unwrap_or_else(seconds));
         let session = SessionState { principal: connection.principal(), since, ..copy(session) };
@@ -119,7 +128,7 @@ impl Delegate for DelegationServer {
         None
     }
 
-    fn remember(&self, device: u32, peer: Option<&str>, id: &[u8], session: &SessionState) {
+    fn remember(&self, device: u32, peer: Option<Proved<'_>>, id: &[u8], session: &SessionState) {
         self.note(device, peer, Some(id), session);
     }
 }
@@ -172,7 +181,7 @@ impl Delegate for OnHost {
         None
     }
 
-    fn seal(&self, _: u32, _: Option<&str>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
+    fn seal(&self, _: u32, _: Option<Proved<'_>>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
         None
     }
 
@@ -185,7 +194,7 @@ impl Delegate for OnHost {
         self.0.lock().unwrap().find(clock::now(), id).map(OnHost::delegated)
     }
 
-    fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
+    fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
 /// A device, and the number of its client.
@@ -261,6 +270,7 @@ impl Files {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "remote");
+        params.not_after = rcgen::date_time_ymd(2100, 1, 1);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         std::fs::write(dir.join("client.pem"), params.signed_by(&key, &ca.ca).unwrap().pem()).unwrap();
@@ -367,6 +377,7 @@ fn openssl_resumes_at_the_device_with_the_ticket_of_the_server() {
         let opened = delegation.opened.lock().unwrap();
         assert_eq!((opened.len(), opened[0].device), (1, 1));
         assert!(opened[0].peer.as_deref().is_some_and(|peer| peer.contains("remote")), "{:?}", opened[0].peer);
+        assert_eq!(opened[0].until, Some(UNIX_EPOCH + Duration::from_secs(4_102_444_800)));
     }
     // Another device refuses the ticket.
     let other = Running::device(&door);

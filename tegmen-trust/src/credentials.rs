@@ -43,7 +43,7 @@ use principals::{Principals, Proof, Who};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tegmen::coap::{Code, Policy, Request};
 use tegmen::dtls::{Answer, CertificateType};
 use tegmen::identity::{Principal, Protection};
@@ -295,6 +295,16 @@ impl Credentials {
     /// [holds](Self::hold) it.
     pub fn certified_as(&self, name: &str, kind: CertificateType, digest: Digest) -> Principal {
         self.write(|shared| shared.principals.number(Proof::certified(kind, digest), name, Instant::now()))
+    }
+
+    /// Keeps the end of the certificate of a [certified](Self::certified_as) peer; `None` for a raw public key, which has none.
+    pub fn set_certificate_end(&self, principal: Principal, end: Option<SystemTime>) {
+        self.write(|shared| shared.principals.set_end(principal, end));
+    }
+
+    /// Returns the end of the certificate of a peer; `None` if it proved its name in another way.
+    pub fn certificate_end(&self, principal: Principal) -> Option<SystemTime> {
+        self.read(|shared| shared.principals.end(principal))
     }
 
     /// Name and digest of a peer with a certificate or a raw public key.

@@ -24,7 +24,7 @@ use tegmen_delegation::{Connection, Delegation, Device, DeviceKey, Epoch, Issuer
 use tegmen_host::{
     clock,
     credentials::Credentials,
-    delegate::{Delegate, Delegated},
+    delegate::{Delegate, Delegated, Proved},
     provider::HostCrypto,
     public_keys::PublicKeys,
     resources::Resources,
@@ -141,7 +141,7 @@ impl Delegate for OnHost {
         None
     }
 
-    fn seal(&self, _: u32, _: Option<&str>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
+    fn seal(&self, _: u32, _: Option<Proved<'_>>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
         None
     }
 
@@ -156,5 +156,5 @@ impl Delegate for OnHost {
         None
     }
 
-    fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
+    fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }

@@ -19,7 +19,7 @@ use tegmen_delegation::{
 };
 use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, FilePolicy, KeyStore, KeyTicket, StoredKey};
-use tegmen_host::delegate::{Delegate, Delegated};
+use tegmen_host::delegate::{Delegate, Delegated, Proved};
 use tegmen_host::exporter::Exported;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::public_keys::PublicKeys;
@@ -380,7 +380,7 @@ impl Delegate for DelegatedDevice {
         None
     }
 
-    fn seal(&self, _: u32, _: Option<&str>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
+    fn seal(&self, _: u32, _: Option<Proved<'_>>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
         None
     }
 
@@ -400,7 +400,7 @@ impl Delegate for DelegatedDevice {
         Some(Delegated { session, peer, renew: false })
     }
 
-    fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
+    fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
 impl KeyStore for DelegatedDevice {

@@ -11,11 +11,13 @@ use super::rows::ConnectionRow;
 use super::server::{Delegations, Made};
 use crate::audit::{Kind, Record};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::buf::Writer;
 use tegmen::dtls::{CipherSuite, Found, Handle, SessionState};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_delegation::{Connection, Delegation, LONGEST_TICKET, Ticket};
+use tegmen_host::delegate::Proved;
 use tegmen_store::Store;
 use zeroize::Zeroizing;
 
@@ -31,6 +33,8 @@ pub(super) enum NotGiven {
     NoEpoch,
     Suite,
     NoPeer,
+    CertificateEnded,
+    CertificateRevoked,
     NoRights,
     NoNumber,
     TooManyWait,
@@ -46,6 +50,8 @@ impl NotGiven {
             Self::NoEpoch => "no-epoch",
             Self::Suite => "cipher-suite",
             Self::NoPeer => "no-peer",
+            Self::CertificateEnded => "certificate-ended",
+            Self::CertificateRevoked => "certificate-revoked",
             Self::NoRights => "no-scope",
             Self::NoNumber => "no-number",
             Self::TooManyWait => "too-many-wait",
@@ -89,19 +95,19 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Seals a ticket for a device: for a peer that proved this name, in the scope that the policy allows it, or for one whose ticket
-    /// of the epoch before [was opened](Self::open_ticket), with what that ticket held. Returns the seconds for which the device takes it;
-    /// `None` if the peer gets none. The audit log has the reason.
+    /// of the epoch before [was opened](Self::open_ticket), with what that ticket held. The ticket ends with the certificate of the peer
+    /// at the latest. Returns the seconds for which the device takes it; `None` if the peer gets none. The audit log has the reason.
     pub fn seal_ticket(
         &self,
         device: u32,
-        peer: Option<&str>,
+        peer: Option<Proved<'_>>,
         session: &SessionState,
         ticket: &mut Writer<'_>,
     ) -> Option<u32> {
         let device = self.registry(|registry| registry.numbered(device))?;
         let sealed =
             self.give(&device, peer, session, Carrier::Ticket, |state, given| self.seal_into(state, given, ticket));
-        let given = self.report(&device, peer, sealed)?;
+        let given = self.report(&device, peer.map(|peer| peer.name), sealed)?;
         self.count(|counts| if given.row.of.is_some() { &mut counts.reissued } else { &mut counts.sealed });
         Some(given.delegation.expires.saturating_sub(self.seconds()))
     }
@@ -170,7 +176,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     pub(super) fn give(
         &self,
         device: &Arc<Device>,
-        peer: Option<&str>,
+        peer: Option<Proved<'_>>,
         session: &SessionState,
         carrier: Carrier,
         carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
@@ -241,7 +247,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     fn give_new(
         &self,
         state: &mut InMemory,
-        peer: &str,
+        Proved { name: peer, until }: Proved<'_>,
         session: &SessionState,
         carrier: Carrier,
     ) -> Result<Given, NotGiven> {
@@ -250,7 +256,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         // A peer that the device opens a session with needs no rights at the device.
         let scope = scope.or((carrier == Carrier::Device).then_some(NO_SCOPE)).ok_or(NotGiven::NoRights)?;
         let since = session.since.unwrap_or_else(|| self.seconds());
-        let expires = since.saturating_add(config.lifetime);
+        let until = until.map_or(u64::MAX, seconds_of);
+        if self.is_certificate_refused(peer, until) {
+            return Err(NotGiven::CertificateRevoked);
+        }
+        let expires = since.saturating_add(config.lifetime).min(u32::try_from(until).unwrap_or(u32::MAX));
+        if expires <= self.seconds() {
+            return Err(NotGiven::CertificateEnded);
+        }
         let connection = take(state, Purpose::New, scope)?;
         let row = ConnectionRow {
             peer: peer.to_owned(),
@@ -351,6 +364,11 @@ pub(super) fn hand_over(
         peer,
     });
     Ok(())
+}
+
+/// A time in seconds since 1970.
+fn seconds_of(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn take(state: &mut InMemory, purpose: Purpose, scope: u8) -> Result<Connection, NotGiven> {

@@ -9,7 +9,7 @@ use tegmen::buf::Writer;
 use tegmen::dtls::{Found, Handle, SessionState};
 use tegmen_base::crypto::Crypto;
 use tegmen_delegation::Ticket;
-use tegmen_host::delegate::{Delegate, Delegated};
+use tegmen_host::delegate::{Delegate, Delegated, Proved};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_store::Store;
 
@@ -23,7 +23,13 @@ impl<S: Store, C: Crypto + Send> Delegate for Delegations<S, C> {
         self.certificates.as_ref()?.of(&device.name)
     }
 
-    fn seal(&self, device: u32, peer: Option<&str>, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
+    fn seal(
+        &self,
+        device: u32,
+        peer: Option<Proved<'_>>,
+        session: &SessionState,
+        ticket: &mut Writer<'_>,
+    ) -> Option<u32> {
         self.seal_ticket(device, peer, session, ticket)
     }
 
@@ -40,11 +46,11 @@ impl<S: Store, C: Crypto + Send> Delegate for Delegations<S, C> {
         None
     }
 
-    fn remember(&self, device: u32, peer: Option<&str>, id: &[u8], session: &SessionState) {
+    fn remember(&self, device: u32, peer: Option<Proved<'_>>, id: &[u8], session: &SessionState) {
         let Some(device) = self.registry(|registry| registry.numbered(device)) else { return };
         let carry = |state: &mut InMemory, given: &Given| hand_over(state, given, Handle::Id(id), None);
         let given = self.give(&device, peer, session, Carrier::Id, carry);
-        if self.report(&device, peer, given).is_some() {
+        if self.report(&device, peer.map(|peer| peer.name), given).is_some() {
             self.want(&device);
         }
     }

@@ -56,7 +56,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let mut ticket = Writer::new(&mut room);
         let seal = |state: &mut InMemory, given: &Given| self.seal_into(state, given, &mut ticket);
         let sealed = match before {
-            None => self.give(other, Some(&opener.name), &session, Carrier::Ticket, seal),
+            None => self.give(other, Some(opener.name.as_str().into()), &session, Carrier::Ticket, seal),
             Some([_, before]) => self.give_standing(other, &before, &session, Carrier::Ticket, seal),
         };
         let sealed = self.given_to(other, &opener.name, sealed)?;
@@ -65,7 +65,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let carry =
             |state: &mut InMemory, given: &Given| hand_over(state, given, Handle::Ticket(ticket.written()), Some(peer));
         let kept = match before {
-            None => self.give(opener, Some(&other.name), &session, Carrier::Device, carry),
+            None => self.give(opener, Some(other.name.as_str().into()), &session, Carrier::Device, carry),
             Some([before, _]) => self.give_standing(opener, &before, &session, Carrier::Device, carry),
         };
         let kept = self.given_to(opener, &other.name, kept)?;

@@ -63,7 +63,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let (master, since) = (Secret::new(*master.expose()), Some(self.seconds()));
         let opened = SessionState { cipher_suite: *cipher_suite, master, principal: *principal, since };
         let carry = |state: &mut InMemory, given: &Given| hand_over(state, given, handle, Some(peer));
-        let given = self.give(&device, Some(&name_of_peer), &opened, Carrier::Device, carry);
+        let given = self.give(&device, Some(name_of_peer.as_str().into()), &opened, Carrier::Device, carry);
         let given = self.given_to(&device, &name_of_peer, given)?;
         self.write_made().await?;
         self.want(&device);

@@ -54,6 +54,8 @@ pub struct Delegations<S, C = HostCrypto> {
     /// Notified when the agenda changes.
     pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
+    /// Certificates that were revoked: the name of the peer, and the end in seconds since 1970.
+    revoked: Mutex<BTreeSet<(String, u64)>>,
 }
 
 impl<S: Store> Delegations<S> {
@@ -97,6 +99,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             agenda: Mutex::default(),
             speak: Notify::new(),
             counts: Mutex::default(),
+            revoked: Mutex::default(),
         };
         delegations.load().await?;
         Ok(delegations)
@@ -110,6 +113,21 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.certificates = Some(certificates);
         self.prepare_all().await?;
         Ok(self)
+    }
+
+    /// Gives no further session to a peer by certificates of its name with these ends, in seconds since 1970. The server of
+    /// handshakes refuses a revoked certificate as soon as it has read the list again; this is for handshakes that began before.
+    pub fn refuse_certificates(&self, peer: &str, ends: &[u64]) {
+        let now = self.now();
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.retain(|(_, end)| *end >= now);
+        revoked.extend(ends.iter().map(|end| (peer.to_owned(), *end)));
+    }
+
+    /// True if the certificate of this name with this end was revoked.
+    pub(super) fn is_certificate_refused(&self, peer: &str, end: u64) -> bool {
+        let revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        !revoked.is_empty() && revoked.contains(&(peer.to_owned(), end))
     }
 
     async fn load(&self) -> Result<(), DelegationError> {

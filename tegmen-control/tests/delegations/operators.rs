@@ -181,7 +181,8 @@ fn a_peer_that_returned_keeps_its_name() {
     let found = Delegate::open(&server, device, &first).unwrap();
     assert_eq!((found.peer.as_str(), found.renew), ("lamp.example 1-0", true));
     let mut room = [0; LONGEST_TICKET];
-    let sealed = Delegate::seal(&server, device, Some(&found.peer), &found.session, &mut Writer::new(&mut room));
+    let sealed =
+        Delegate::seal(&server, device, Some(found.peer.as_str().into()), &found.session, &mut Writer::new(&mut room));
     assert!(sealed.is_some());
     settle(&server);
     let connections = wait(server.connections(LAMP, None, 10)).unwrap().connections;

@@ -288,8 +288,8 @@ fn a_session_of_a_peer_without_tickets_is_handed_over_to_the_device() {
     settle(&world.server);
     let (server, opened) = (&world.server, session());
     let lamp = Delegate::device(&**server, LAMP.as_bytes()).unwrap();
-    server.remember(lamp, Some("stranger"), &[6; 32], &opened);
-    server.remember(lamp, Some("writer"), &[7; 32], &opened);
+    server.remember(lamp, Some("stranger".into()), &[6; 32], &opened);
+    server.remember(lamp, Some("writer".into()), &[7; 32], &opened);
     let kept = |report: &DeviceReport| report.contact.status.is_some_and(|status| status.sessions == 1);
     until(server, pace(), kept);
     let (found, unknown) = world.device.ask(|lamp| {

@@ -5,13 +5,14 @@ use crate::world::{
     LAMP, Lamp, Scene, Server, TIME, ask, authenticated_again, config, imprinted, lamp, next_epoch, open, pass, renew,
     revoke, seal, server, session, settle, tell_time, ticket, wait,
 };
+use std::time::{Duration, SystemTime};
 use tegmen::dtls::CipherSuite;
 use tegmen_coap::Rule;
 use tegmen_control::access::policy::{OwnedParty, Party};
 use tegmen_control::delegation::{ConnectionId, Rights};
 use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_delegation::{MAX_TICKETS, Refused};
-use tegmen_host::delegate::Delegate;
+use tegmen_host::delegate::{Delegate, Proved};
 use tegmen_store::Database;
 
 #[test]
@@ -29,7 +30,7 @@ fn a_peer_gets_the_first_scope_that_the_policy_allows_in_full() {
     assert!(seal(&server, None, &session()).is_none(), "it proved nothing");
     let mut other = session();
     other.cipher_suite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
-    assert!(seal(&server, Some("writer"), &other).is_none(), "no device resumes this suite");
+    assert!(seal(&server, Some("writer".into()), &other).is_none(), "no device resumes this suite");
     let counts = server.counts();
     assert_eq!((counts.sealed, counts.without_rights, counts.not_given), (2, 3, 1));
 }
@@ -61,6 +62,32 @@ fn a_ticket_is_of_one_device() {
     let ticket = ticket(&server, "writer").unwrap();
     assert!(open(&mut device, &ticket).is_ok());
     assert_eq!(open(&mut other, &ticket).unwrap_err(), Refused::Epoch);
+}
+
+#[test]
+fn a_ticket_ends_with_the_certificate_of_its_peer() {
+    let scene = Scene::new("certificate-end");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let until = |end: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(end));
+    let mut end = |until| {
+        let sealed = seal(&server, Some(Proved { name: "writer", until }), &session())?;
+        Some(u64::from(open(&mut device, &sealed).unwrap().1.expires))
+    };
+    // The mutant knows no end of a certificate: the device takes the ticket for an hour.
+    assert_eq!(end(None), Some(TIME + 3600));
+    assert_eq!(end(until(TIME + 600)), Some(TIME + 600));
+    assert_eq!(end(until(TIME + 7200)), Some(TIME + 3600));
+    assert_eq!((end(until(TIME)), server.counts().not_given), (None, 1));
+    // One that was revoked gives no ticket, and another one of the same name does.
+    server.refuse_certificates("writer", &[TIME + 500]);
+    assert_eq!((end(until(TIME + 500)), end(until(TIME + 501))), (None, Some(TIME + 501)));
+    // A return does not extend it.
+    let short = Proved { name: "writer", until: until(TIME + 600) };
+    let first = seal(&server, Some(short), &session()).unwrap();
+    next_epoch(&server, &mut device);
+    let second = renew(&server, &first).unwrap();
+    assert_eq!(u64::from(open(&mut device, &second).unwrap().1.expires), TIME + 600);
 }
 
 /// A peer returns with this ticket shortly before its end. Returns the end of the ticket that a server gives it, in the clock of

@@ -16,6 +16,7 @@ use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig, NextEp
 use tegmen_delegation::{
     Connection, Delegation, Device, DeviceKey, Epoch, LONGEST_TICKET, Lost, Memory, Refused, Ticket,
 };
+use tegmen_host::delegate::Proved;
 use tegmen_store::Store;
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::SoftwareKey;
@@ -194,7 +195,7 @@ pub(crate) fn session() -> SessionState {
 }
 
 /// Seals a ticket for a session.
-pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<&str>, session: &SessionState) -> Option<Vec<u8>> {
+pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<Proved<'_>>, session: &SessionState) -> Option<Vec<u8>> {
     let device = server.device(LAMP.as_bytes())?;
     let mut room = [0; LONGEST_TICKET];
     let mut ticket = Writer::new(&mut room);
@@ -204,7 +205,7 @@ pub(crate) fn seal<S: Store>(server: &Server<S>, peer: Option<&str>, session: &S
 
 /// A peer authenticates itself, and gets a ticket.
 pub(crate) fn ticket<S: Store>(server: &Server<S>, peer: &str) -> Option<Vec<u8>> {
-    seal(server, Some(peer), &session())
+    seal(server, Some(peer.into()), &session())
 }
 
 /// A peer returns with a ticket, and gets another one.
@@ -218,7 +219,7 @@ pub(crate) fn renew<S: Store>(server: &Server<S>, ticket: &[u8]) -> Option<Vec<u
 pub(crate) fn authenticated_again<S: Store>(server: &Server<S>, peer: &str, ticket: &[u8]) -> Option<Vec<u8>> {
     let found = server.open_ticket(server.device(LAMP.as_bytes())?, ticket)?;
     let session = SessionState { principal: Principal::NOBODY, since: None, ..found.session };
-    seal(server, Some(peer), &session)
+    seal(server, Some(peer.into()), &session)
 }
 
 /// Opens a ticket at the device.

@@ -2,8 +2,9 @@
 
 use super::{Counts, FOUND, LOST, OPENED, REFUSED, SEALED};
 use crate::credentials::Credentials;
-use crate::delegate::{Delegate, Delegated};
+use crate::delegate::{Delegate, Delegated, Proved};
 use std::sync::Arc;
+use std::time::SystemTime;
 use tegmen::buf::Writer;
 use tegmen::dtls::{Found, SessionState};
 use tegmen::identity::Principal;
@@ -38,22 +39,32 @@ impl Devices {
 
     pub(super) fn seal(&self, device: u32, session: &SessionState, ticket: &mut Writer<'_>) -> Option<u32> {
         let (peer, session) = self.peer_of(session);
-        let lifetime = self.delegate.seal(device, peer.as_deref(), &session, ticket)?;
+        let lifetime = self.delegate.seal(device, proved(&peer), &session, ticket)?;
         self.counts.count(SEALED);
         Some(lifetime)
     }
 
     pub(super) fn remember(&self, device: u32, id: &[u8], session: &SessionState) {
         let (peer, session) = self.peer_of(session);
-        self.delegate.remember(device, peer.as_deref(), id, &session);
+        self.delegate.remember(device, proved(&peer), id, &session);
     }
 
-    /// Returns the name of the peer of a session, and the session with the principal that [`Self::found`] replaced.
-    fn peer_of(&self, session: &SessionState) -> (Option<String>, SessionState) {
+    /// Returns the name of the peer of a session with the end of its certificate, and the session with the principal that
+    /// [`Self::found`] replaced.
+    fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));
         let SessionState { cipher_suite, since, .. } = *session;
         let master = Secret::new(*session.master.expose());
-        (self.credentials.name_of(session.principal), SessionState { cipher_suite, master, principal, since })
+        let end = self.credentials.certificate_end(session.principal);
+        let named = self.credentials.name_of(session.principal).map(|name| (name, end));
+        (named, SessionState { cipher_suite, master, principal, since })
     }
+}
+
+/// The name of a peer, and the end of its certificate.
+type Named = (String, Option<SystemTime>);
+
+fn proved(peer: &Option<Named>) -> Option<Proved<'_>> {
+    peer.as_ref().map(|(name, until)| Proved { name, until: *until })
 }

@@ -8,7 +8,7 @@ use super::Shared;
 use crate::digest::Digest;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::Principal;
 
@@ -79,6 +79,8 @@ struct Numbered {
     lease: Weak<Lease>,
     /// The begin of the last handshake that has led to no session yet.
     handshake: Option<Instant>,
+    /// The end of its certificate.
+    end: Option<SystemTime>,
 }
 
 /// Peers with a number that stays the same while the peer is here, whatever the file says later. No number is given again
@@ -114,7 +116,7 @@ impl Principals {
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.numbers.insert(who.clone(), number);
-        self.all.insert(number, Numbered { who, lease: Weak::new(), handshake: None });
+        self.all.insert(number, Numbered { who, lease: Weak::new(), handshake: None, end: None });
         number
     }
 
@@ -130,6 +132,17 @@ impl Principals {
 
     pub(super) fn get(&self, principal: Principal) -> Option<&Who> {
         self.all.get(&principal.0).map(|numbered| &numbered.who)
+    }
+
+    /// Sets the end of the certificate of a peer that has a number.
+    pub(super) fn set_end(&mut self, principal: Principal, end: Option<SystemTime>) {
+        if let Some(numbered) = self.all.get_mut(&principal.0) {
+            numbered.end = end;
+        }
+    }
+
+    pub(super) fn end(&self, principal: Principal) -> Option<SystemTime> {
+        self.all.get(&principal.0)?.end
     }
 
     pub(super) fn len(&self) -> usize {

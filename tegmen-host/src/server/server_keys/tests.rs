@@ -1,5 +1,5 @@
 use super::*;
-use crate::delegate::Delegated;
+use crate::delegate::{Delegated, Proved};
 use std::sync::Mutex;
 use tegmen::buf::Writer;
 use tegmen::dtls::SessionState;
@@ -19,7 +19,7 @@ impl Delegate for Numbered {
         (device < 1000).then(|| Arc::new(PublicKeys::new(Suites::GCM)))
     }
 
-    fn seal(&self, _: u32, _: Option<&str>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
+    fn seal(&self, _: u32, _: Option<Proved<'_>>, _: &SessionState, _: &mut Writer<'_>) -> Option<u32> {
         None
     }
 
@@ -31,7 +31,7 @@ impl Delegate for Numbered {
         None
     }
 
-    fn remember(&self, _: u32, _: Option<&str>, _: &[u8], _: &SessionState) {}
+    fn remember(&self, _: u32, _: Option<Proved<'_>>, _: &[u8], _: &SessionState) {}
 }
 
 #[test]

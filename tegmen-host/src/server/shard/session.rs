@@ -237,7 +237,9 @@ impl<A: Application> Shard<A> {
             }
         };
         let public_key = verified.spki.to_vec();
-        let principal = self.coap_server.credentials.certified_as(&verified.name, kind, verified.digest);
+        let credentials = &self.coap_server.credentials;
+        let principal = credentials.certified_as(&verified.name, kind, verified.digest);
+        credentials.set_certificate_end(principal, verified.not_after);
         self.resume(now, peer, Answer::Peer { public_key: &public_key, principal });
     }
 
