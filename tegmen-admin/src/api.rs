@@ -1,10 +1,14 @@
 //! The interface, and the requests that it admits.
 
+use crate::attempts::Attempts;
+use crate::authority::LoginAuthority;
 use crate::failures::Failures;
 use crate::keys::{Keys, KeysError, Principal};
+use crate::passwords::Passwords;
 use crate::tls::Peer;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tegmen_control::delegation::Delegations;
@@ -44,13 +48,17 @@ pub struct Api<S> {
     pub(crate) service: Arc<Service<S>>,
     pub(crate) store: S,
     pub(crate) keys: Keys<S>,
-    pub(crate) failures: Failures,
+    pub(crate) failures: Failures<IpAddr>,
+    pub(crate) attempts: Attempts,
+    pub(crate) passwords: Passwords,
     /// Places of clients that follow the events.
     pub(crate) streams: Arc<Semaphore>,
     /// The controller of the groups on the same store, if the server has one. [`Self::open`] sets none.
     pub groups: Option<Arc<Controller<S>>>,
     /// The server of delegated sessions on the same store, if the server is one. [`Self::open`] sets none.
     pub delegations: Option<Arc<Delegations<S>>>,
+    /// The authority that certifies users who log in, if users can do so. [`Self::open`] sets none.
+    pub logins: Option<Arc<dyn LoginAuthority>>,
 }
 
 impl<S: Store> Api<S> {
@@ -64,7 +72,24 @@ impl<S: Store> Api<S> {
         let keys = Keys(store.clone());
         let written = keys.bootstrap(bootstrap).await?;
         let streams = Arc::new(Semaphore::new(STREAMS));
-        let failures = Failures::default();
-        Ok((Self { service, store, keys, failures, streams, groups: None, delegations: None }, written))
+        let passwords = Passwords::new().map_err(|_| KeysError::Random)?;
+        let api = Self {
+            service,
+            store,
+            keys,
+            failures: Failures::default(),
+            attempts: Attempts::default(),
+            passwords,
+            streams,
+            groups: None,
+            delegations: None,
+            logins: None,
+        };
+        Ok((api, written))
+    }
+
+    /// Returns how many passwords were compared since the start. Each is compared with a hash, also for a name that no user has.
+    pub fn passwords_compared(&self) -> u64 {
+        self.passwords.compared()
     }
 }

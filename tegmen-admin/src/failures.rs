@@ -1,35 +1,40 @@
-//! The bound of failed authentication: an address that failed often is refused for a while, before its credential is read.
+//! The bound of failed authentication: who failed often is refused for a while, before the credential is read.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Failures of an address in a window.
-const MOST: u32 = 10;
+/// Failures in a window.
+pub(crate) const MOST: u32 = 10;
 /// Seconds of a window.
 const WINDOW: u64 = 60;
-/// Addresses that are remembered. If there are more, the one whose window began first is forgotten.
-const ADDRESSES: usize = 4096;
+/// Addresses or names that are remembered. If there are more, the one whose window began first is forgotten.
+const REMEMBERED: usize = 4096;
 
-/// Failures by address: the begin of the window in seconds since 1970, and their number.
-#[derive(Default)]
-pub(crate) struct Failures(Mutex<HashMap<IpAddr, (u64, u32)>>);
+/// Failures by address or by name: the begin of the window in seconds since 1970, and their number.
+pub(crate) struct Failures<K>(Mutex<HashMap<K, (u64, u32)>>);
 
-impl Failures {
-    /// True if the address failed too often.
-    pub(crate) fn is_refused(&self, address: IpAddr, now: u64) -> bool {
+impl<K> Default for Failures<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Failures<K> {
+    /// True if there were too many failures.
+    pub(crate) fn is_refused(&self, by: &K, now: u64) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&address).is_some_and(|(since, count)| *count >= MOST && now.saturating_sub(*since) < WINDOW)
+        failures.get(by).is_some_and(|(since, count)| *count >= MOST && now.saturating_sub(*since) < WINDOW)
     }
 
     /// Counts a failure.
-    pub(crate) fn add(&self, address: IpAddr, now: u64) {
+    pub(crate) fn add(&self, by: K, now: u64) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= ADDRESSES && !failures.contains_key(&address) {
-            let oldest = failures.iter().min_by_key(|(_, (since, _))| *since).map(|(address, _)| *address);
+        if failures.len() >= REMEMBERED && !failures.contains_key(&by) {
+            let oldest = failures.iter().min_by_key(|(_, (since, _))| *since).map(|(by, _)| by.clone());
             oldest.map(|oldest| failures.remove(&oldest));
         }
-        let entry = failures.entry(address).or_insert((now, 0));
+        let entry = failures.entry(by).or_insert((now, 0));
         if now.saturating_sub(entry.0) >= WINDOW {
             *entry = (now, 0);
         }

@@ -63,6 +63,11 @@ pub(crate) enum Right {
 }
 
 impl Principal {
+    /// Somebody without a credential, who has no scope.
+    pub(crate) fn nobody() -> Self {
+        Self { name: String::new(), right: Right::Scopes(Scopes::new(), 0) }
+    }
+
     /// True if an API key proves it.
     pub(crate) fn is_key(&self) -> bool {
         is_id(&self.name)

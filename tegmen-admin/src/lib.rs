@@ -1,7 +1,7 @@
 //! HTTPS interface for the administrators of an access control server.
 //!
-//! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions and API keys. [`serve()`] is its listener. Each request passes
-//! the same steps in `routes`: credential, scope, size, syntax, `Idempotency-Key`, change. A request that fails one of them gets
+//! [`Api`] answers requests about devices, the policy, revocations, groups, delegated sessions, users and API keys, and logs users
+//! in. [`serve()`] is its listener. Each request passes the same steps in `routes`: credential, scope, size, syntax, `Idempotency-Key`, change. A request that fails one of them gets
 //! a [`Problem`], and changes nothing in the store.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -11,6 +11,8 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod api;
+mod attempts;
+mod authority;
 mod delegation;
 mod description;
 mod document;
@@ -20,17 +22,21 @@ mod groups;
 mod handlers;
 mod keys;
 mod listener;
+mod login;
 mod messages;
 mod operation;
 mod parts;
+mod passwords;
 mod problem;
 mod replay;
 mod reply;
 mod routes;
 mod scope;
 mod tls;
+mod users;
 
 pub use api::Api;
+pub use authority::{LoginAuthority, LoginCertificate, NotCertified};
 pub use keys::KeysError;
 pub use listener::serve;
 pub use operation::Route;

@@ -53,6 +53,8 @@ pub(crate) struct Action<S> {
 pub(crate) enum Run<S> {
     /// For anyone, without a look at the request.
     Anyone(fn() -> Response),
+    /// For anyone, with a request whose body is short.
+    Open(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
     /// With an admitted request.
     Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
 }
@@ -72,6 +74,32 @@ where
         },
         run: Run::Admitted(Box::new(move |api, admitted| {
             Box::pin(async move { Ok(find(api, P::read(&admitted)?).await?.reply().into_response()) })
+        })),
+    }
+}
+
+/// An operation for anyone. `check` returns what is asked for, or refuses it before anything is looked up.
+pub(crate) fn opens<S, P, W, A, F>(
+    check: fn(P) -> Result<W, Problem>,
+    make: impl Fn(Arc<Api<S>>, W) -> F + Copy + Send + Sync + 'static,
+) -> Action<S>
+where
+    S: Store,
+    P: Part,
+    W: Send + 'static,
+    A: Answer,
+    F: Future<Output = Result<A, Problem>> + Send,
+{
+    Action {
+        describe: |about| {
+            P::describe(about);
+            A::describe(about);
+        },
+        run: Run::Open(Box::new(move |api, admitted| {
+            Box::pin(async move {
+                let work = check(P::read(&admitted)?)?;
+                Ok(make(api, work).await?.reply().into_response())
+            })
         })),
     }
 }

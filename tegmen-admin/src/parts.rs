@@ -9,6 +9,7 @@ use crate::tls::Peer;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use std::net::IpAddr;
 use tegmen_base::hex::from_hex;
 use tegmen_store::{Revision, Store};
 
@@ -97,6 +98,11 @@ impl Part for Sender {
 }
 
 impl Sender {
+    /// The address of the connection.
+    pub(crate) fn address(&self) -> IpAddr {
+        Peer::address_of(self.peer.as_ref())
+    }
+
     /// Checks that its key or its certificate opens a scope still.
     pub(crate) async fn check<S: Store>(&self, keys: &Keys<S>, scope: Scope) -> Result<(), Problem> {
         if self.by.is_key() {

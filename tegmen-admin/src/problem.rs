@@ -36,8 +36,12 @@ pub enum Code {
     UnknownGroup,
     /// The group has no member of this name.
     UnknownMember,
+    /// There is no user of this name.
+    UnknownUser,
     /// The delegated device has no such connection now.
     UnknownConnection,
+    /// No enabled user has this name and this password.
+    LoginRefused,
     /// The path has other methods.
     NoMethod,
     /// The body did not come in time.
@@ -66,6 +70,8 @@ pub enum Code {
     InvalidDevice,
     /// No group or member can be so.
     InvalidGroup,
+    /// No user can be so.
+    InvalidUser,
     /// The policy has a mistake.
     InvalidPolicy,
     /// The policy fails its own tests.
@@ -76,7 +82,7 @@ pub enum Code {
     NotGiven,
     /// The request needs `If-Match`.
     IfMatchMissing,
-    /// The address sent too many wrong keys.
+    /// The address sent too many wrong keys or passwords, or too many wrong passwords came for the user.
     TooManyFailures,
     /// The server has a fault.
     Internal,
@@ -84,10 +90,14 @@ pub enum Code {
     NoGroups,
     /// The server delegates no sessions.
     NoDelegation,
+    /// The server logs no users in.
+    NoLogins,
     /// The store does not answer.
     StoreUnavailable,
     /// Too many clients follow the events.
     TooManyStreams,
+    /// Too many passwords are compared at once.
+    TooManyLogins,
     /// The audit log cannot be written.
     AuditUnavailable,
     /// The system gives no random bytes.
@@ -96,6 +106,10 @@ pub enum Code {
     RevocationListFull,
     /// There are too many keys.
     TooManyKeys,
+    /// There are too many users.
+    TooManyUsers,
+    /// The user has too many valid certificates.
+    TooManyCertificates,
     /// The group has as many members as it can have.
     GroupFull,
     /// All SenderIDs of the group are in use.
@@ -110,6 +124,7 @@ impl Code {
             Self::Malformed => (StatusCode::BAD_REQUEST, "malformed"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::ScopeMissing => (StatusCode::FORBIDDEN, "scope-missing"),
+            Self::LoginRefused => (StatusCode::FORBIDDEN, "login-refused"),
             Self::MoreThanOwnScope => (StatusCode::FORBIDDEN, "more-than-own-scope"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
             Self::UnknownDevice => (StatusCode::NOT_FOUND, "unknown-device"),
@@ -118,6 +133,7 @@ impl Code {
             Self::UnknownKey => (StatusCode::NOT_FOUND, "unknown-key"),
             Self::UnknownGroup => (StatusCode::NOT_FOUND, "unknown-group"),
             Self::UnknownMember => (StatusCode::NOT_FOUND, "unknown-member"),
+            Self::UnknownUser => (StatusCode::NOT_FOUND, "unknown-user"),
             Self::UnknownConnection => (StatusCode::NOT_FOUND, "unknown-connection"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "no-method"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
@@ -133,6 +149,7 @@ impl Code {
             Self::PolicyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "policy-too-long"),
             Self::InvalidDevice => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-device"),
             Self::InvalidGroup => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-group"),
+            Self::InvalidUser => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-user"),
             Self::InvalidPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "invalid-policy"),
             Self::PolicyFailsTests => (StatusCode::UNPROCESSABLE_ENTITY, "policy-fails-tests"),
             Self::IdempotencyKeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused"),
@@ -142,12 +159,16 @@ impl Code {
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::NoGroups => (StatusCode::NOT_IMPLEMENTED, "no-groups"),
             Self::NoDelegation => (StatusCode::NOT_IMPLEMENTED, "no-delegation"),
+            Self::NoLogins => (StatusCode::NOT_IMPLEMENTED, "no-logins"),
             Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"),
             Self::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too-many-streams"),
+            Self::TooManyLogins => (StatusCode::SERVICE_UNAVAILABLE, "too-many-logins"),
             Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit-unavailable"),
             Self::NoRandom => (StatusCode::SERVICE_UNAVAILABLE, "no-random"),
             Self::RevocationListFull => (StatusCode::INSUFFICIENT_STORAGE, "revocation-list-full"),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, "too-many-keys"),
+            Self::TooManyUsers => (StatusCode::INSUFFICIENT_STORAGE, "too-many-users"),
+            Self::TooManyCertificates => (StatusCode::INSUFFICIENT_STORAGE, "too-many-certificates"),
             Self::GroupFull => (StatusCode::INSUFFICIENT_STORAGE, "group-full"),
             Self::NoSenderId => (StatusCode::INSUFFICIENT_STORAGE, "no-sender-id"),
             Self::NoEpochLeft => (StatusCode::INSUFFICIENT_STORAGE, "no-epoch-left"),

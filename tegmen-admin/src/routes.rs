@@ -7,30 +7,51 @@ use crate::events;
 use crate::groups;
 use crate::handlers;
 use crate::keys::{Principal, Right};
+use crate::login;
 use crate::messages::Revoked;
-use crate::operation::{Action, Operation, Route, Run, changes, creates, reads, streams};
+use crate::operation::{Action, Operation, Route, Run, changes, creates, opens, reads, streams};
 use crate::parts::Body;
 use crate::problem::{Code, Problem};
 use crate::scope::Scope;
 use crate::tls::Peer;
+use crate::users;
 use axum::Router;
-use axum::body::to_bytes;
+use axum::body::{Body as Incoming, Bytes, HttpBody as _};
 use axum::extract::{RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
+use futures_util::StreamExt as _;
 use serde_json::Value;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen_store::Store;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// Most bytes of a body: of the longest policy, with what JSON adds.
 const MAX_BODY: usize = 2 << 20;
+/// Most bytes of a body that anybody may send.
+const MAX_OPEN_BODY: usize = 16 << 10;
 /// Time in which a body comes.
 const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Reads a body of at most this number of bytes. It may have a password or another secret: what was read is wiped.
+async fn whole(body: Incoming, most: usize) -> Option<Bytes> {
+    // With capacity for all of it the memory never moves, which would leave a copy.
+    let expected = body.size_hint().upper().and_then(|upper| usize::try_from(upper).ok()).unwrap_or(most);
+    let mut whole = Zeroizing::new(Vec::with_capacity(expected.min(most)));
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.ok().filter(|part| part.len() <= most.saturating_sub(whole.len()))?;
+        whole.extend_from_slice(&part);
+        if let Ok(mut part) = part.try_into_mut() {
+            part.as_mut().zeroize();
+        }
+    }
+    Some(Bytes::from_owner(whole))
+}
 
 /// An operation with all parts of its row.
 fn operation<S>(
@@ -415,6 +436,77 @@ fn delegated_connections<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// All operations on users.
+fn user_operations<S: Store>() -> Vec<Operation<S>> {
+    const USERS: &str = "/v1/users";
+    const USER: &str = "/v1/users/{name}";
+    vec![
+        operation(
+            (Method::GET, USERS, Scope::UsersRead),
+            ("listUsers", "Lists users in pages, never with their passwords."),
+            reads(users::list),
+            &[],
+        ),
+        operation(
+            (Method::POST, USERS, Scope::UsersWrite),
+            ("addUser", "Adds a user, who can log in with a password."),
+            changes(users::wanted, users::add),
+            &[
+                Code::NameTaken,
+                Code::InvalidUser,
+                Code::ChangedMeanwhile,
+                Code::TooManyUsers,
+                Code::TooManyLogins,
+                Code::NoRandom,
+                Code::AuditUnavailable,
+            ],
+        ),
+        operation(
+            (Method::PATCH, USER, Scope::UsersWrite),
+            (
+                "changeUser",
+                "Changes what is given. Another password, and disabling the user, end what the user logged in with.",
+            ),
+            changes(users::changed, users::change),
+            &[
+                Code::UnknownUser,
+                Code::InvalidUser,
+                Code::ChangedMeanwhile,
+                Code::TooManyLogins,
+                Code::NoRandom,
+                Code::AuditUnavailable,
+            ],
+        ),
+        operation(
+            (Method::DELETE, USER, Scope::UsersWrite),
+            ("removeUser", "Removes a user, and ends what the user logged in with."),
+            changes(Ok, users::remove),
+            &[Code::UnknownUser, Code::ChangedMeanwhile, Code::AuditUnavailable],
+        ),
+        Operation {
+            route: Route { method: Method::POST, path: "/v1/login", scope: None },
+            id: "logIn",
+            summary: "Logs a user in: gives a client certificate with the common name of the user.",
+            codes: &[
+                Code::Malformed,
+                Code::LoginRefused,
+                Code::TooSlow,
+                Code::NameTaken,
+                Code::TooLong,
+                Code::TooManyFailures,
+                Code::Internal,
+                Code::NoLogins,
+                Code::StoreUnavailable,
+                Code::TooManyLogins,
+                Code::AuditUnavailable,
+                Code::TooManyCertificates,
+            ],
+            is_for_bootstrap: false,
+            action: opens(login::check, login::log_in),
+        },
+    ]
+}
+
 /// The events.
 fn events<S: Store>() -> Operation<S> {
     operation(
@@ -454,6 +546,7 @@ impl<S: Store> Api<S> {
         operations.extend(delegated_devices());
         operations.extend(delegated_sessions());
         operations.extend(delegated_connections());
+        operations.extend(user_operations());
         operations.extend([events(), document()]);
         operations
     }
@@ -505,22 +598,25 @@ impl<S: Store> Api<S> {
         request: Request,
     ) -> Result<Response, Problem> {
         let Route { method, path, scope } = &operation.route;
-        let run = match &operation.action.run {
-            Run::Anyone(answer) => return Ok(answer()),
-            Run::Admitted(run) => run,
-        };
         let (parts, body) = request.into_parts();
-        let by = self.authenticate(&parts).await?;
-        let is_first_key = matches!(by.right, Right::FirstKey(_)) && operation.is_for_bootstrap;
-        if !scope.is_some_and(|scope| by.has(scope)) && !is_first_key {
-            let scope = scope.map_or("", Scope::name);
-            let detail = format!("{method} {path} needs the scope {scope}: use a key that has it, or create one");
-            return Err(Problem::new(Code::ScopeMissing, detail));
-        }
+        let (run, by, most) = match &operation.action.run {
+            Run::Anyone(answer) => return Ok(answer()),
+            Run::Open(run) => (run, Principal::nobody(), MAX_OPEN_BODY),
+            Run::Admitted(run) => {
+                let by = self.authenticate(&parts).await?;
+                let is_first_key = matches!(by.right, Right::FirstKey(_)) && operation.is_for_bootstrap;
+                if !scope.is_some_and(|scope| by.has(scope)) && !is_first_key {
+                    let scope = scope.map_or("", Scope::name);
+                    let detail =
+                        format!("{method} {path} needs the scope {scope}: use a key that has it, or create one");
+                    return Err(Problem::new(Code::ScopeMissing, detail));
+                }
+                (run, by, MAX_BODY)
+            }
+        };
         let too_slow = |_| Problem::new(Code::TooSlow, "a body comes within 30 seconds");
-        let too_long = |_| Problem::new(Code::TooLong, format!("a body has at most {MAX_BODY} bytes, and comes whole"));
-        let body =
-            tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await.map_err(too_slow)?.map_err(too_long)?;
+        let too_long = || Problem::new(Code::TooLong, format!("a body has at most {most} bytes, and comes whole"));
+        let body = tokio::time::timeout(BODY_TIME, whole(body, most)).await.map_err(too_slow)?.ok_or_else(too_long)?;
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let peer = parts.extensions.get().cloned();
         run(self, Admitted { path, name, member, query, headers: parts.headers, body, by, peer }).await
@@ -529,7 +625,7 @@ impl<S: Store> Api<S> {
     /// The sender, by its API key, or by its client certificate if it sends no key.
     async fn authenticate(&self, parts: &Parts) -> Result<Principal, Problem> {
         let peer = parts.extensions.get::<Peer>();
-        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address);
+        let address = Peer::address_of(peer);
         let now = tegmen_store::clock::now();
         let unauthorized = |detail| Problem::new(Code::Unauthorized, detail);
         let Some(header) = parts.headers.get(AUTHORIZATION) else {
@@ -537,7 +633,7 @@ impl<S: Store> Api<S> {
                 unauthorized("send an API key as Authorization: Bearer KEY, or connect with a client certificate")
             });
         };
-        if self.failures.is_refused(address, now) {
+        if self.failures.is_refused(&address, now) {
             let detail = "this address sent too many wrong keys: try again in a minute";
             return Err(Problem::new(Code::TooManyFailures, detail));
         }

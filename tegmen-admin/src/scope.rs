@@ -40,11 +40,17 @@ pub enum Scope {
     /// Imprint and change delegated devices, revoke connections, and begin epochs.
     #[serde(rename = "delegation:write")]
     DelegationWrite,
+    /// Read users.
+    #[serde(rename = "users:read")]
+    UsersRead,
+    /// Add, change and remove users.
+    #[serde(rename = "users:write")]
+    UsersWrite,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::DevicesRead,
         Self::DevicesWrite,
         Self::PolicyRead,
@@ -56,6 +62,8 @@ impl Scope {
         Self::GroupsWrite,
         Self::DelegationRead,
         Self::DelegationWrite,
+        Self::UsersRead,
+        Self::UsersWrite,
     ];
 
     /// The name, as requests and answers write it.
@@ -72,6 +80,8 @@ impl Scope {
             Self::GroupsWrite => "groups:write",
             Self::DelegationRead => "delegation:read",
             Self::DelegationWrite => "delegation:write",
+            Self::UsersRead => "users:read",
+            Self::UsersWrite => "users:write",
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::keys::{Principal, Right};
 use crate::scope::Scopes;
 use crate::sha256;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_rustls::rustls::crypto::CryptoProvider;
@@ -93,6 +93,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The address of a connection, if it has a peer.
+    pub(crate) fn address_of(peer: Option<&Self>) -> IpAddr {
+        peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
+    }
+
     /// The principal that the client certificate proves, as it is accepted now.
     pub(crate) fn certified(&self) -> Option<Principal> {
         let tls = Arc::clone(&self.tls.borrow());

@@ -37,6 +37,7 @@ fn right_body(method: &str, path: &str) -> Value {
             json!({ "device": "nobody", "address": "[fd00::1]:5684", "server_name": "nobody" })
         }
         ("POST", "/v1/delegation/server-compromised") => json!({ "devices": ["nobody"] }),
+        ("POST", "/v1/users") => json!({ "name": "alice", "password": "correct horse battery" }),
         ("PATCH", _) => json!({ "disabled": true }),
         ("POST", "/v1/policy/explain") => {
             json!({ "subject": ["panel"], "publisher": ["oven"], "request": "GET /temp" })

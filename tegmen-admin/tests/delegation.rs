@@ -3,14 +3,17 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod common;
 
+use common::logins::request;
 use common::{Answer, Scene};
 use serde_json::{Value, json};
+use std::time::{Duration, UNIX_EPOCH};
 use tegmen::buf::Writer;
 use tegmen::dtls::{CipherSuite, MASTER_LEN, SessionState};
 use tegmen::identity::Principal;
 use tegmen_base::hex::from_hex;
 use tegmen_base::secret::Secret;
 use tegmen_delegation::{DeviceKey, Epoch, LONGEST_TICKET};
+use tegmen_host::delegate::Proved;
 use tegmen_trust::provider::HostCrypto;
 
 const LAMP: &str = "lamp.example";
@@ -55,13 +58,17 @@ impl Operator {
 
     /// A peer that proved this name gets a ticket.
     fn ticket(&self, peer: &str) -> bool {
+        self.ticket_of(peer.into())
+    }
+
+    fn ticket_of(&self, peer: Proved<'_>) -> bool {
         let server = &self.scene.delegations;
         let device = server.device(LAMP.as_bytes()).unwrap();
         let cipher_suite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;
         let master = Secret::new([7; MASTER_LEN]);
         let session = SessionState { cipher_suite, master, principal: Principal::NOBODY, since: None };
         let mut room = [0; LONGEST_TICKET];
-        server.seal_ticket(device, Some(peer.into()), &session, &mut Writer::new(&mut room)).is_some()
+        server.seal_ticket(device, Some(peer), &session, &mut Writer::new(&mut room)).is_some()
     }
 
     /// A request that is refused, and changes nothing.
@@ -72,6 +79,35 @@ impl Operator {
         assert!(refused.body["detail"].as_str().unwrap().contains(words), "{refused:?}");
         assert_eq!(self.scene.revision().await, before, "{method} {path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_user_has_no_connection_and_gets_none() {
+    let operator = Operator::new("delegation-user").await;
+    let policy = json!({ "file": "policy.toml", "text": POLICY.replace("phone-*", "CN=*") });
+    let applied = operator.scene.ask("PUT", "/v1/policy", Some(&operator.key), &[("if-match", "*")], &policy).await;
+    assert_eq!(applied.status, 204, "{applied:?}");
+    operator.imprint(&[]).await;
+    operator.next_epoch().await;
+    let user = json!({ "name": "alice", "password": "correct horse battery" });
+    assert_eq!(operator.scene.ask("POST", "/v1/users", Some(&operator.key), &[], &user).await.status, 201);
+    let login = json!({ "name": "alice", "password": "correct horse battery", "request": request("alice") });
+    let logged_in = operator.scene.ask("POST", "/v1/login", None, &[], &login).await;
+    let end = UNIX_EPOCH + Duration::from_secs(logged_in.body["expires"].as_u64().unwrap());
+    let alice = |until| Proved { name: "CN=alice", until: Some(until) };
+    assert!(operator.ticket_of(alice(end)) && operator.ticket("CN=bob"));
+    let disabled = json!({ "disabled": true });
+    let ended = operator.scene.ask("PATCH", "/v1/users/alice", Some(&operator.key), &[], &disabled).await;
+    let expected = json!({ "certificates": 1, "connections": [format!("{LAMP} 1-0")] });
+    assert_eq!((ended.status, &ended.body), (200, &expected));
+    let listed = operator.ask("GET", &format!("/devices/{LAMP}/connections"), &[], Value::Null).await;
+    let revoked: Vec<_> = listed.body["connections"].as_array().unwrap().iter().map(|one| &one["revoked"]).collect();
+    assert_eq!(revoked, [&json!(true), &json!(false)]);
+    // A handshake that began before gives nothing. The mutant does not know this certificate, and gives a ticket.
+    assert!(!operator.ticket_of(alice(end)));
+    assert!(operator.ticket_of(alice(end + Duration::from_secs(1))));
+    let again = operator.scene.ask("PATCH", "/v1/users/alice", Some(&operator.key), &[], &disabled).await;
+    assert_eq!(again.body["connections"].as_array().unwrap().len(), 1, "the connection of the mutant");
 }
 
 fn config() -> Value {

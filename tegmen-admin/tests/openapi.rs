@@ -4,6 +4,7 @@
 mod common;
 
 use common::document::{DOCUMENT, mistakes, operation, target};
+use common::logins::request;
 use common::{Scene, filled, later};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -71,7 +72,10 @@ async fn the_document_has_the_routes_of_the_router_and_no_others() {
             let answer = scene.ask(method, &address, None, &[], &Value::Null).await;
             match operation(method, &address) {
                 None => assert_eq!(answer.code(), "no-method", "{method} {path}"),
-                Some(one) if one["security"] == json!([]) => assert_eq!(answer.status, 200, "{method} {path}"),
+                // Without a body a login is malformed.
+                Some(one) if one["security"] == json!([]) => {
+                    assert!(answer.status == 200 || answer.code() == "malformed", "{method} {path}");
+                }
                 Some(_) => assert_eq!(answer.code(), "unauthorized", "{method} {path}"),
             }
         }
@@ -130,6 +134,7 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
     let enrolment = json!({ "name": "b", "tags": ["x"], "kind": "protokey", "expires": later() - 100 });
     let hall = json!({ "name": "hall", "address": "fd00::1" });
     let group = json!({ "name": "lamps", "address": "[ff15::1]:5684", "members": [hall], "controller": "coaps://a" });
+    let login = json!({ "name": "alice", "password": "correct horse battery", "request": request("alice") });
     let shared = |name: &str| json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
     let steps = [
         ("POST", "/v1/devices", device),
@@ -159,6 +164,11 @@ async fn each_operation_succeeds_as_the_document_describes_it() {
         ("POST", "/v1/groups/lamps/rekey", Value::Null),
         ("DELETE", "/v1/groups/lamps/members/switch", Value::Null),
         ("DELETE", "/v1/groups/lamps", Value::Null),
+        ("POST", "/v1/users", json!({ "name": "alice", "password": "correct horse battery", "lifetime": 60 })),
+        ("GET", "/v1/users?limit=1", Value::Null),
+        ("PATCH", "/v1/users/alice", json!({ "lifetime": 3600 })),
+        ("POST", "/v1/login", login),
+        ("DELETE", "/v1/users/alice", Value::Null),
         ("GET", "/v1/events", Value::Null),
         ("GET", "/v1/openapi.json", Value::Null),
     ];

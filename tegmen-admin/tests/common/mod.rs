@@ -2,13 +2,14 @@
 
 pub(crate) mod document;
 pub(crate) mod events;
+pub(crate) mod logins;
 
 use document::check;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen_admin::{Api, ClientCertificates, Route, Scope, Tls, serve};
 use tegmen_base::hex::to_hex;
@@ -20,7 +21,7 @@ use tegmen_control::state::{Bounds, State};
 use tegmen_store::{Database, Options, Revision, SealingKey, Store, Transaction};
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -55,6 +56,10 @@ pub(crate) struct Scene {
     pub(crate) service: Arc<Service<Database>>,
     pub(crate) groups: Arc<Controller<Database>>,
     pub(crate) delegations: Arc<Delegations<Database>>,
+    pub(crate) logins: Arc<logins::Authority>,
+    pub(crate) api: Arc<Api<Database>>,
+    /// The address of the client.
+    pub(crate) from: Mutex<Ipv4Addr>,
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
@@ -129,6 +134,10 @@ impl Scene {
         let mut ca = CertificateParams::new(vec![]).unwrap();
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca_certificate = ca.self_signed(&ca_key).unwrap();
+        let logins = Arc::new(logins::Authority::new(Issuer::new(ca.clone(), KeyPair::generate().unwrap())));
+        if !name.ends_with("without-groups") {
+            api.logins = Some(Arc::clone(&logins) as _);
+        }
         let issuer = Issuer::new(ca, ca_key);
         let clients: Vec<_> = ["first", "second"]
             .map(|name| {
@@ -152,9 +161,27 @@ impl Scene {
         let client = connector(&roots, None);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, receiver, Arc::new(api)));
+        let api = Arc::new(api);
+        tokio::spawn(serve(listener, receiver, Arc::clone(&api)));
+        let from = Mutex::new(Ipv4Addr::LOCALHOST);
         let server = (certificate.der().clone(), key);
-        Self { dir, store, service, groups, delegations, address, client, roots, clients, certified, server, tls }
+        Self {
+            dir,
+            store,
+            service,
+            groups,
+            delegations,
+            logins,
+            api,
+            from,
+            address,
+            client,
+            roots,
+            clients,
+            certified,
+            server,
+            tls,
+        }
     }
 
     /// From now on the client has this certificate.
@@ -235,7 +262,9 @@ impl Scene {
 
     /// Connects to the interface.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((*self.from.lock().unwrap(), 0))).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
         self.client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
     }
 

@@ -28,6 +28,8 @@ pub enum Kind {
     Group,
     /// A key of the interface for administrators was created or deleted.
     Key,
+    /// A user was added, changed or removed.
+    User,
     /// The server or its log started, or the log could not be written for some time.
     Server,
 }

@@ -1,0 +1,41 @@
+//! Attempts of users to log in.
+
+use crate::failures::Failures;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+/// Seconds for which an address from which a user logged in is remembered.
+const REMEMBERED: u64 = 30 * 24 * 3600;
+/// Pairs of user and address that are remembered. If there are more, the oldest one is forgotten.
+const PAIRS: usize = 4096;
+
+/// The wrong passwords of users, and the addresses from which they logged in.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// By the name of the user.
+    pub(crate) failures: Failures<String>,
+    /// By user and address: the time of the last login in seconds since 1970.
+    known: Mutex<HashMap<(String, IpAddr), u64>>,
+}
+
+impl Attempts {
+    /// True if there were too many wrong passwords for this user. An address from which the user logged in has a bound of its own
+    /// alone, so that others do not lock the user out.
+    pub(crate) fn are_refused(&self, name: &str, address: IpAddr, now: u64) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = known.get(&(name.to_owned(), address)).is_some_and(|at| now.saturating_sub(*at) < REMEMBERED);
+        !is_known && self.failures.is_refused(&name.to_owned(), now)
+    }
+
+    /// Remembers the address of a login.
+    pub(crate) fn add_login(&self, name: &str, address: IpAddr, now: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = (name.to_owned(), address);
+        if known.len() >= PAIRS && !known.contains_key(&pair) {
+            let oldest = known.iter().min_by_key(|(_, at)| **at).map(|(pair, _)| pair.clone());
+            oldest.map(|oldest| known.remove(&oldest));
+        }
+        known.insert(pair, now);
+    }
+}

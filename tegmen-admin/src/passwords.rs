@@ -1,0 +1,116 @@
+//! Hashes of passwords: Argon2id, with two computed at a time.
+
+use crate::problem::{Code, Problem};
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use zeroize::Zeroizing;
+
+/// Shortest and longest password in characters.
+const SHORTEST: usize = 12;
+const LONGEST: usize = 128;
+/// Memory of a hash in KiB, passes and lanes, as OWASP recommends them for Argon2id.
+const COST: (u32, u32, u32) = (19_456, 2, 1);
+/// Hashes that are computed at a time.
+const AT_ONCE: usize = 2;
+/// Hashes that wait for the others.
+const WAITING: usize = 16;
+
+/// A password, which is wiped.
+pub(crate) type Password = Zeroizing<String>;
+
+/// Checks the password of a user that is to be stored.
+pub(crate) fn check(password: &str, name: &str) -> Result<(), Problem> {
+    let invalid = |why: &str| Err(Problem::new(Code::InvalidUser, why));
+    match password.chars().count() {
+        ..SHORTEST => {
+            invalid("the password is too short: it has 12 to 128 characters, because others may guess shorter ones")
+        }
+        SHORTEST..=LONGEST if password.contains(name) => {
+            invalid("the password contains the name of the user, which others try first: choose another one")
+        }
+        SHORTEST..=LONGEST => Ok(()),
+        _ => invalid("the password is too long: it has 12 to 128 characters"),
+    }
+}
+
+/// Computes hashes.
+pub(crate) struct Passwords {
+    places: Semaphore,
+    running: Semaphore,
+    compared: AtomicU64,
+    /// The hash that stands for those of unknown users.
+    nobody: Arc<str>,
+}
+
+fn argon2() -> Result<Argon2<'static>, Problem> {
+    let (memory, passes, lanes) = COST;
+    let params = Params::new(memory, passes, lanes, None).map_err(|_| fault())?;
+    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+}
+
+fn fault() -> Problem {
+    Problem::new(Code::Internal, "a password cannot be hashed: see the log of the server, and report it")
+}
+
+fn no_random() -> Problem {
+    Problem::new(Code::NoRandom, "the system gives no random bytes")
+}
+
+fn hash(password: &str) -> Result<String, Problem> {
+    let mut salt = [0; 16];
+    aws_lc_rs::rand::fill(&mut salt).map_err(|_| no_random())?;
+    let hash = argon2()?.hash_password_with_salt(password.as_bytes(), &salt).map_err(|_| fault())?;
+    Ok(hash.to_string())
+}
+
+/// Compares a password with a hash, in a time that does not depend on where they differ.
+fn matches(password: &str, hash: &str) -> Result<bool, Problem> {
+    let hash = PasswordHash::new(hash).map_err(|_| fault())?;
+    Ok(argon2()?.verify_password(password.as_bytes(), &hash).is_ok())
+}
+
+impl Passwords {
+    /// Draws the hash that stands for those of unknown users.
+    pub(crate) fn new() -> Result<Self, Problem> {
+        let mut drawn = Zeroizing::new([0; 32]);
+        aws_lc_rs::rand::fill(&mut *drawn).map_err(|_| no_random())?;
+        let nobody = hash(&Zeroizing::new(tegmen_base::hex::to_hex(&*drawn)))?.into();
+        let (places, running) = (Semaphore::new(AT_ONCE.saturating_add(WAITING)), Semaphore::new(AT_ONCE));
+        Ok(Self { places, running, compared: AtomicU64::new(0), nobody })
+    }
+
+    /// Waits until a hash may be computed.
+    async fn turn(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), Problem> {
+        let busy = || Problem::new(Code::TooManyLogins, "too many passwords are compared now: try again in a second");
+        let place = self.places.try_acquire().map_err(|_| busy())?;
+        let turn = self.running.acquire().await.map_err(|_| fault())?;
+        Ok((place, turn))
+    }
+
+    /// The hash of a new password as a PHC string.
+    pub(crate) async fn hash(&self, password: Password) -> Result<String, Problem> {
+        let _turn = self.turn().await?;
+        tokio::task::spawn_blocking(move || hash(&password)).await.map_err(|_| fault())?
+    }
+
+    /// True if the password has this hash. Without a hash it takes the same time, and is false.
+    pub(crate) async fn compare(&self, password: Password, stored: Option<String>) -> Result<bool, Problem> {
+        let _turn = self.turn().await?;
+        self.compared.fetch_add(1, Ordering::Relaxed);
+        let nobody = Arc::clone(&self.nobody);
+        let compared = move || {
+            let is_same = matches(&password, stored.as_deref().unwrap_or(&nobody))?;
+            Ok(is_same && stored.is_some())
+        };
+        tokio::task::spawn_blocking(compared).await.map_err(|_| fault())?
+    }
+
+    /// Number of comparisons since the start.
+    pub(crate) fn compared(&self) -> u64 {
+        self.compared.load(Ordering::Relaxed)
+    }
+}

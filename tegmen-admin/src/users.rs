@@ -1,0 +1,309 @@
+//! Users: people who log in with a password, in the store of the interface.
+//!
+//! ```text
+//! admin/user/NAME   a user: the hash of the password, whether the user is disabled, and the lifetime of a login. It is sealed
+//! ```
+
+pub(crate) mod messages;
+
+use crate::api::Api;
+use crate::keys::Principal;
+use crate::parts::{Body, Name, Paging, wrong_cursor};
+use crate::passwords::{self, Password};
+use crate::problem::{Code, Problem};
+use crate::reply::{Created, Shown};
+use messages::{Changed, NewUser, ShownEnded, ShownUser, ShownUsers};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tegmen_base::hex::to_hex;
+use tegmen_control::audit::{Kind, Record};
+use tegmen_control::delegation::{DelegatedConnection, DelegationError};
+use tegmen_control::service::ServiceError;
+use tegmen_control::state::StateError;
+use tegmen_store::clock::now;
+use tegmen_store::store::{Entry, Scan};
+use tegmen_store::{Revision, Store, Transaction, Value};
+use zeroize::Zeroizing;
+
+const USERS: &str = "admin/user/";
+/// Seconds of a login, unless the operator sets others.
+pub(crate) const LIFETIME: u32 = 8 * 3600;
+/// Seconds of a login: at least a minute, at most 30 days.
+const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=30 * 24 * 3600;
+/// Most users.
+const MOST: usize = 10_000;
+/// Rows that are read at a time.
+const PAGE: usize = 1000;
+
+/// A row of a user.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    /// The hash of the password, as a PHC string.
+    pub(crate) hash: String,
+    pub(crate) disabled: bool,
+    /// Seconds of a login.
+    pub(crate) lifetime: u32,
+}
+
+/// True for a name that a user can have. Such a name needs no escape in the text of a subject (RFC 4514) or in a path.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=64).contains(&name.len())
+        && name.bytes().next().is_some_and(is_known)
+        && name.bytes().all(|byte| is_known(byte) || b".-_@".contains(&byte))
+}
+
+/// The name of the holder of a login certificate, as the policy has it.
+pub(crate) fn subject(name: &str) -> String {
+    format!("CN={name}")
+}
+
+fn unknown() -> Problem {
+    Problem::new(Code::UnknownUser, "there is no user of this name: list the users")
+}
+
+fn value(row: &Row) -> Value {
+    Value::Secret(Zeroizing::new(serde_json::to_vec(row).unwrap_or_default()))
+}
+
+fn read(value: &Value) -> Option<Row> {
+    match value {
+        Value::Secret(bytes) => serde_json::from_slice(bytes).ok(),
+        Value::Plain(_) | Value::Number(_) => None,
+    }
+}
+
+fn shown(entry: &Entry) -> Option<ShownUser> {
+    let name = std::str::from_utf8(&entry.key).ok()?.strip_prefix(USERS)?;
+    let Row { disabled, lifetime, .. } = read(&entry.value)?;
+    Some(ShownUser { name: name.to_owned(), disabled, lifetime })
+}
+
+/// The row of a user, and its revision.
+pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row, Revision)>, Problem> {
+    if !is_name(name) {
+        return Ok(None);
+    }
+    let entry = store.read(format!("{USERS}{name}").as_bytes(), None).await?.entry;
+    let Some(entry) = entry else { return Ok(None) };
+    let row = read(&entry.value).ok_or_else(|| Problem::new(Code::Internal, "the row of the user cannot be read"))?;
+    Ok(Some((row, entry.changed)))
+}
+
+/// Refuses a name whose subject somebody else has: a device, a delegated device, or the holder of another certificate.
+pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(), Problem> {
+    let taken = |by: &str| {
+        let why = format!("{by} has the name {name}: its rights are not those of a user, so choose another name");
+        Err(Problem::new(Code::NameTaken, why))
+    };
+    for device in [name, &subject(name)] {
+        match api.service.state().find(device).await {
+            Err(StateError::Unknown(_)) => {}
+            Ok(_) => return taken("a device"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if api.delegations.as_ref().is_some_and(|delegations| delegations.show(name).is_ok()) {
+        return taken("a delegated device");
+    }
+    let Some(logins) = api.logins.clone() else { return Ok(()) };
+    let of = name.to_owned();
+    let is_taken = tokio::task::spawn_blocking(move || logins.is_taken(&of)).await;
+    match is_taken.map_err(|_| Problem::new(Code::Internal, "the authority of logins failed"))? {
+        Ok(false) => Ok(()),
+        Ok(true) => taken("the holder of another certificate of the authority"),
+        Err(why) => Err(Problem::new(Code::Internal, why)),
+    }
+}
+
+fn check_lifetime(lifetime: u32) -> Result<(), Problem> {
+    match LIFETIMES.contains(&lifetime) {
+        true => Ok(()),
+        false => Err(Problem::new(Code::InvalidUser, "a login lasts 60 to 2592000 seconds, which are 30 days")),
+    }
+}
+
+pub(crate) async fn list<S: Store>(api: Arc<Api<S>>, page: Paging) -> Result<Shown<ShownUsers>, Problem> {
+    let after = page.after.map(String::from_utf8).transpose().map_err(|_| wrong_cursor())?;
+    let after = after.map(|after| format!("{USERS}{after}").into_bytes());
+    let page = api.store.scan(Scan { after, ..Scan::of(USERS, page.most) }).await?;
+    let users = page.entries.iter().filter_map(shown).collect();
+    let next = page.next.as_deref().and_then(|key| key.strip_prefix(USERS.as_bytes())).map(to_hex);
+    Ok(Shown(ShownUsers { users, next }))
+}
+
+/// A user to be added, with a checked name and password.
+pub(crate) struct Wanted {
+    name: String,
+    password: Password,
+    lifetime: u32,
+}
+
+pub(crate) fn wanted(Body(new): Body<NewUser>) -> Result<Wanted, Problem> {
+    let NewUser { name, password, lifetime } = new;
+    let (password, lifetime) = (Zeroizing::new(password), lifetime.unwrap_or(LIFETIME));
+    if !is_name(&name) {
+        let why = "the name of a user has 1 to 64 lower-case letters, digits and . - _ @, and begins with a letter or a digit";
+        return Err(Problem::new(Code::InvalidUser, why));
+    }
+    passwords::check(&password, &name)?;
+    check_lifetime(lifetime)?;
+    Ok(Wanted { name, password, lifetime })
+}
+
+/// Adds a user. A request with an `Idempotency-Key` is made again: a stored hash of its body would be a hash of the password
+/// that costs nothing to compute.
+pub(crate) async fn add<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    Wanted { name, password, lifetime }: Wanted,
+) -> Result<Created<ShownUser>, Problem> {
+    let audit = api.service.audit();
+    audit.is_writable().map_err(ServiceError::from)?;
+    let row = format!("{USERS}{name}");
+    let taken = || Problem::new(Code::NameTaken, format!("there is a user {name}: change it, or choose another name"));
+    if find(&api.store, &name).await?.is_some() {
+        return Err(taken());
+    }
+    check_free(&api, &name).await?;
+    if count(&api.store).await? >= MOST {
+        return Err(Problem::new(Code::TooManyUsers, "there are 10000 users: remove some"));
+    }
+    let hash = api.passwords.hash(password).await?;
+    let content = value(&Row { hash, disabled: false, lifetime });
+    api.store.commit(Transaction::default().require(row.as_str(), Revision::ABSENT).put(row.as_str(), content)).await?;
+    let message = format!("the user {name} was added");
+    audit.write(record(by, "user-added", message)).await.map_err(ServiceError::from)?;
+    Ok(Created(ShownUser { name, disabled: false, lifetime }))
+}
+
+/// Number of users.
+async fn count<S: Store>(store: &S) -> Result<usize, Problem> {
+    let (mut count, mut next) = (0_usize, Some(Scan::of(USERS, PAGE)));
+    while let Some(scan) = next {
+        let page = store.scan(scan.clone()).await?;
+        count = count.saturating_add(page.entries.len());
+        next = scan.following(&page);
+    }
+    Ok(count)
+}
+
+fn record(by: Principal, code: &'static str, message: String) -> Record {
+    Record { kind: Kind::User, who: by.name, code, message }
+}
+
+/// A change of a user, with a checked password and lifetime.
+pub(crate) struct Change {
+    name: String,
+    password: Option<Password>,
+    disabled: Option<bool>,
+    lifetime: Option<u32>,
+}
+
+pub(crate) fn changed((Name(name), Body(changed)): (Name, Body<Changed>)) -> Result<Change, Problem> {
+    let Changed { password, disabled, lifetime } = changed;
+    let password = password.map(Zeroizing::new);
+    password.as_ref().map_or(Ok(()), |password| passwords::check(password, &name))?;
+    lifetime.map_or(Ok(()), check_lifetime)?;
+    Ok(Change { name, password, disabled, lifetime })
+}
+
+/// Changes a user. Another password, and disabling the user, end the logins before.
+pub(crate) async fn change<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    Change { name, password, disabled, lifetime }: Change,
+) -> Result<Shown<ShownEnded>, Problem> {
+    let (mut row, at) = find(&api.store, &name).await?.ok_or_else(unknown)?;
+    let has_other_password = password.is_some();
+    let is_right = row.disabled && disabled == Some(false) || has_other_password;
+    if is_right {
+        api.service.audit().is_writable().map_err(ServiceError::from)?;
+    }
+    if let Some(password) = password {
+        row.hash = api.passwords.hash(password).await?;
+    }
+    row.disabled = disabled.unwrap_or(row.disabled);
+    row.lifetime = lifetime.unwrap_or(row.lifetime);
+    let key = format!("{USERS}{name}");
+    api.store.commit(Transaction::default().require(key.as_str(), at).put(key, value(&row))).await?;
+    let what = match (has_other_password, disabled) {
+        (true, _) => "has another password",
+        (false, Some(true)) => "is disabled",
+        (false, Some(false)) => "is enabled",
+        (false, None) => "has another lifetime of logins",
+    };
+    api.service.audit().note(record(by.clone(), "user-changed", format!("the user {name} {what}")));
+    match row.disabled || has_other_password {
+        true => end(&api, &by, &name).await.map(Shown),
+        false => Ok(Shown(ShownEnded::default())),
+    }
+}
+
+/// Removes a user, and ends what the user logged in with. If that fails, the user is disabled, and can be removed again.
+pub(crate) async fn remove<S: Store>(
+    api: Arc<Api<S>>,
+    by: Principal,
+    Name(name): Name,
+) -> Result<Shown<ShownEnded>, Problem> {
+    let (row, at) = find(&api.store, &name).await?.ok_or_else(unknown)?;
+    let key = format!("{USERS}{name}");
+    let disabled = Row { disabled: true, ..row };
+    let at =
+        api.store.commit(Transaction::default().require(key.as_str(), at).put(key.as_str(), value(&disabled))).await?;
+    let ended = end(&api, &by, &name).await?;
+    api.store.commit(Transaction::default().require(key.as_str(), at).delete(key)).await?;
+    api.service.audit().note(record(by, "user-removed", format!("the user {name} was removed")));
+    Ok(Shown(ended))
+}
+
+/// Ends what a user logged in with: revokes the certificates and the connections with devices.
+async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<ShownEnded, Problem> {
+    let mut ended = ShownEnded { certificates: revoke_certificates(api, name).await?, connections: Vec::new() };
+    let Some(delegations) = &api.delegations else { return Ok(ended) };
+    // Rows that wait belong to connections that are valid already.
+    delegations.settle().await?;
+    let (subject, now) = (subject(name), now());
+    for device in delegations.list(None, usize::MAX) {
+        let mut after = None;
+        loop {
+            let is_live =
+                |one: &&DelegatedConnection| one.peer == subject && !one.revoked && u64::from(one.expires) > now;
+            let page = match delegations.connections(&device.name, after, PAGE).await {
+                // It was removed meanwhile.
+                Err(DelegationError::NoDevice(_)) => break,
+                page => page?,
+            };
+            for connection in page.connections.iter().filter(is_live) {
+                match delegations.revoke(&device.name, connection.id, &by.name).await {
+                    Ok(_) => ended.connections.push(format!("{} {}", device.name, connection.id)),
+                    // It ended meanwhile.
+                    Err(DelegationError::NoDevice(_) | DelegationError::NoConnection { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(ended)
+}
+
+/// Revokes the certificates of a user, also for handshakes that have begun. Returns their number.
+pub(crate) async fn revoke_certificates<S: Store>(api: &Api<S>, name: &str) -> Result<usize, Problem> {
+    let Some(logins) = api.logins.clone() else { return Ok(0) };
+    let of = name.to_owned();
+    let revoked = tokio::task::spawn_blocking(move || logins.revoke(&of)).await;
+    let failed = |why: String| {
+        let next = format!("the certificates of the user {name} are not revoked: {why}: repeat the request");
+        Problem::new(Code::Internal, next)
+    };
+    let ends = revoked.unwrap_or_else(|error| Err(error.to_string())).map_err(failed)?;
+    if let Some(delegations) = &api.delegations {
+        delegations.refuse_certificates(&subject(name), &ends);
+    }
+    Ok(ends.len())
+}
