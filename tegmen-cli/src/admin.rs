@@ -28,12 +28,22 @@ const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
 
+/// The interface of an access control server.
+#[derive(Args)]
+pub(crate) struct Interface {
+    /// The interface for administrators, as https://HOST:PORT.
+    #[arg(long, value_name = "URL", env = "TEGMEN_SERVER")]
+    pub(crate) server: Uri,
+    /// Trust the certificates of these authorities (PEM), and no others.
+    #[arg(long, value_name = "FILE", env = "TEGMEN_CA")]
+    ca: PathBuf,
+}
+
 /// The interface of an access control server, and the key that it accepts.
 #[derive(Args)]
 pub(crate) struct Admin {
-    /// The interface for administrators, as https://HOST:PORT.
-    #[arg(long, value_name = "URL", env = "TEGMEN_SERVER")]
-    server: Uri,
+    #[command(flatten)]
+    interface: Interface,
     /// Read the API key, or the bootstrap token, from this file, which only its owner can read.
     #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE", required_unless_present = "client_cert")]
     key_file: Option<PathBuf>,
@@ -43,9 +53,13 @@ pub(crate) struct Admin {
     /// The private key of --client-cert in PEM. Only its owner can read the file.
     #[arg(long, value_name = "FILE", env = "TEGMEN_CLIENT_CERT_KEY", requires = "client_cert")]
     client_cert_key: Option<PathBuf>,
-    /// Trust the certificates of these authorities (PEM), and no others.
-    #[arg(long, value_name = "FILE", env = "TEGMEN_CA")]
-    ca: PathBuf,
+}
+
+/// A client without a key, for what anybody may do.
+impl From<Interface> for Admin {
+    fn from(interface: Interface) -> Self {
+        Self { interface, key_file: None, client_cert: None, client_cert_key: None }
+    }
 }
 
 impl Admin {
@@ -134,17 +148,17 @@ impl Admin {
 
     /// The host of the URL, and the value of the header Host.
     fn host(&self) -> Result<(String, &str), Failure> {
-        let path = self.server.path_and_query().map_or("", |path| path.as_str());
-        match (self.server.scheme_str(), self.server.authority(), path) {
+        let path = self.interface.server.path_and_query().map_or("", |path| path.as_str());
+        match (self.interface.server.scheme_str(), self.interface.server.authority(), path) {
             (Some("https"), Some(authority), "" | "/") if !authority.as_str().contains('@') => {
                 Ok((authority.host().trim_matches(['[', ']']).to_owned(), authority.as_str()))
             }
-            _ => Err(Failure::usage(format!("--server: {}: write it as https://HOST:PORT", self.server))),
+            _ => Err(Failure::usage(format!("--server: {}: write it as https://HOST:PORT", self.interface.server))),
         }
     }
 
     fn tls(&self) -> Result<ClientConfig, Failure> {
-        let roots = authorities(&self.ca).map_err(|why| Failure::usage(format!("--ca: {why}")))?;
+        let roots = authorities(&self.interface.ca).map_err(|why| Failure::usage(format!("--ca: {why}")))?;
         let builder = https::trusting(roots).map_err(Failure::new)?;
         let (Some(cert), Some(key)) = (&self.client_cert, &self.client_cert_key) else {
             return Ok(builder.with_no_client_auth());
@@ -168,17 +182,17 @@ impl Admin {
     /// to its body.
     async fn open(&self, request: Request<Full<Bytes>>) -> Result<(JoinSet<()>, Response<Incoming>), Failure> {
         let ((host, _), config) = (self.host()?, self.tls()?);
-        let port = self.server.port_u16().unwrap_or(https::PORT);
+        let port = self.interface.server.port_u16().unwrap_or(https::PORT);
         let method = request.method().clone();
         https::send(config, (&host, port), request).await.map_err(|error| match error {
             Unanswered::Name => Failure::usage(format!("--server: {host} is neither a host name nor an address")),
             Unanswered::Unreached(error) => {
-                Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.server))
+                Failure::new(format!("{} cannot be reached: {error}: does the server run with --admin?", self.interface.server))
             }
             Unanswered::Tls(error) => Failure::new(format!(
                 "the TLS handshake with {} failed: {error}: compare --ca with the authority of its certificate, and the host \
                  with the names in it",
-                self.server
+                self.interface.server
             )),
             Unanswered::Http(error) => self.unanswered(&method, &error),
         })
@@ -212,11 +226,11 @@ impl Admin {
             true => "try again",
             false => "it may have made the change: check that before you send it again",
         };
-        Failure::new(format!("{} did not answer: {why}: {next_step}", self.server))
+        Failure::new(format!("{} did not answer: {why}: {next_step}", self.interface.server))
     }
 
     fn foreign(&self, status: StatusCode) -> Failure {
-        let server = &self.server;
+        let server = &self.interface.server;
         Failure::new(format!(
             "{server} answered {status} in a form that no access control server has: compare --server with the address of its \
              --admin"

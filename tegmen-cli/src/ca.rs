@@ -1,12 +1,14 @@
 //! `tegmen ca`: a certification authority in a directory, for users without one.
 
 mod authority;
+mod logins;
 
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
 use authority::{Authority, Issued, Usage, Want};
-pub(crate) use authority::{CertificateKey, KeyType, draw_key};
+pub(crate) use authority::{CertificateKey, KeyType, draw_key, request};
 use clap::{Args, Subcommand};
+pub(crate) use logins::{Logins, revoked_logins};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -205,7 +207,7 @@ impl Issue {
                 (key.public_key().to_vec(), Some(pem))
             }
         };
-        let want = Want { name: name.clone(), dns, ip, usage, spki };
+        let want = Want { name: name.clone(), dns, ip, usage, spki, login: false };
         let now = SystemTime::now();
         let (issued, pem) = authority.issue(want, now, days(valid))?;
         std::fs::create_dir_all(&target).map_err(|error| Failure::new(format!("{}: {error}", target.display())))?;
@@ -264,7 +266,8 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
     }
     let spki = SoftwareKey::from_file(&key_file).map_err(Failure::new)?.public_key().to_vec();
     let usage = Usage { client: true, server: true };
-    let want = Want { name: device.to_owned(), dns: vec![device.to_owned()], ip: Vec::new(), usage, spki };
+    let (name, dns) = (device.to_owned(), vec![device.to_owned()]);
+    let want = Want { name, dns, ip: Vec::new(), usage, spki, login: false };
     let left = authority.certificate().not_after.duration_since(now).unwrap_or_default();
     let (_, pem) = authority.issue(want, now, valid.min(left))?;
     files::write(&certificate_file, pem.as_bytes(), Readers::All)

@@ -19,11 +19,13 @@ mod key;
 mod keys;
 mod lab;
 mod log;
+mod login;
 mod map;
 mod members;
 mod observe;
 mod oscore;
 mod output;
+mod password;
 mod pem;
 mod policy;
 mod probe;
@@ -34,6 +36,7 @@ mod sealing;
 mod serve;
 mod steer;
 mod up;
+mod user;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
@@ -112,6 +115,10 @@ enum Command {
     Events(events::Follow),
     /// Create, list and remove the API keys of an access control server.
     Key(key::Key),
+    /// Add, list, change and remove the users of a delegation server, who log in with a password.
+    User(user::Users),
+    /// Log in at a delegation server with a password: get a certificate, with which a DTLS client opens delegated sessions.
+    Login(login::Login),
     /// Make, verify and restore backups of a database of state or of access control.
     Backup(backup::Backup),
     /// Verify the audit log of an access control server.
@@ -169,6 +176,8 @@ fn main() -> ExitCode {
         Command::Revoke(revoke) => revoke.run(out),
         Command::Events(events) => events.run(out),
         Command::Key(key) => key.run(out),
+        Command::User(users) => users.run(out),
+        Command::Login(login) => login.run(out),
         Command::Backup(backup) => backup.run(out),
         Command::Audit(audit) => audit.run(out),
         Command::Agent(agent) => agent.run(out),

@@ -99,12 +99,13 @@ impl Clients {
     }
 
     /// The public keys that the options name; `None` if they name none. Certificates of clients are kept in `kept`. `devices`
-    /// accepts further raw public keys.
+    /// accepts further raw public keys. `revoked` is a further plain list of revoked certificates.
     pub(crate) fn keys(
         &self,
         suites: Option<Suites>,
         kept: Option<&Path>,
         devices: Option<Arc<dyn PeerVerifier>>,
+        revoked: Option<PathBuf>,
     ) -> Result<Option<PublicKeys>, Failure> {
         if self.own.cert_key.is_none() {
             return Ok(None);
@@ -114,7 +115,8 @@ impl Clients {
             return Ok(Some(keys));
         }
         let raw = self.client_key.iter().map(|text| named(text)).collect::<Result<_, _>>()?;
-        let files = self.files();
+        let mut files = self.files();
+        files.revoked.extend(revoked);
         let how = match self.client_may_be_nobody {
             true => ClientAuthentication::Asked,
             false => ClientAuthentication::Required,

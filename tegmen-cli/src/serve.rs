@@ -20,6 +20,7 @@ mod settings;
 pub(crate) mod store;
 pub(crate) mod systemd;
 
+use crate::ca;
 use crate::log::{Level, Log};
 use crate::output::{Failure, Output, runtime};
 use check::Made;
@@ -138,7 +139,8 @@ impl Sections {
         ]);
         let suites = self.dtls.suites;
         let kept = self.clients_file();
-        config.trust.public_keys = self.clients.keys(Some(suites.unwrap_or(all)), kept.as_deref(), devices)?;
+        let revoked = self.delegation.delegation_ca.as_deref().map(ca::revoked_logins);
+        config.trust.public_keys = self.clients.keys(Some(suites.unwrap_or(all)), kept.as_deref(), devices, revoked)?;
         if let (None, Some(suites)) = (&config.trust.public_keys, suites) {
             // Ephemeral key exchanges need these, too.
             config.trust.public_keys = Some(PublicKeys::new(suites));

@@ -56,6 +56,9 @@ pub(crate) struct Issued {
     /// SHA-256 of its SubjectPublicKeyInfo, in hexadecimal.
     pub(crate) key_digest: String,
     pub(crate) revoked: Option<u64>,
+    /// SHA-256 of the certificate of a user who logged in, in hexadecimal; `None` for other certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) login: Option<String>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -72,6 +75,8 @@ pub(crate) struct Want {
     pub(crate) ip: Vec<IpAddr>,
     pub(crate) usage: Usage,
     pub(crate) spki: Vec<u8>,
+    /// True if a user logged in.
+    pub(crate) login: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -189,6 +194,7 @@ impl Authority {
             not_after,
             key_digest: to_hex(&tegmen_host::x509::AllowedKey::of(&want.spki, "").digest),
             revoked: None,
+            login: want.login.then(|| to_hex(&info.digest)),
         };
         self.index.issued.push(issued.clone());
         self.save()?;
@@ -209,6 +215,28 @@ impl Authority {
         let subject = issued.subject.clone();
         self.save()?;
         Ok(subject)
+    }
+
+    /// Notes that the valid certificates of a user are revoked. Returns the ends of all that are revoked and have not ended.
+    pub(crate) fn revoke_logins(&mut self, subject: &str, now: SystemTime) -> Result<Vec<u64>, Failure> {
+        let mut has_changed = false;
+        for issued in self.index.issued.iter_mut().filter(|issued| issued.is_of_login(subject) && issued.is_valid(now))
+        {
+            issued.revoked = Some(seconds(now));
+            has_changed = true;
+        }
+        if has_changed {
+            self.save()?;
+        }
+        let revoked =
+            self.index.issued.iter().filter(|issued| issued.is_of_login(subject) && issued.is_revoked_login(now));
+        Ok(revoked.map(|issued| issued.not_after).collect())
+    }
+
+    /// Forgets the certificates of users that have ended. The index loses them with the next certificate.
+    pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {
+        let now = seconds(now);
+        self.index.issued.retain(|issued| issued.login.is_none() || now <= issued.not_after);
     }
 
     /// Writes `crl.pem` with everything that is revoked, and gives the time at which the next one is due.
@@ -262,9 +290,24 @@ impl Issued {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.not_after)
     }
 
-    /// True if it is valid for 30 days more at the most.
+    /// True if it is valid for 30 days more at the most, and not of a user, whose certificates are short.
     pub(crate) fn ends_soon(&self, now: SystemTime) -> bool {
-        self.state(now) == "valid" && self.not_after <= seconds(now) + 30 * 86_400
+        self.is_valid(now) && self.login.is_none() && self.not_after <= seconds(now) + 30 * 86_400
+    }
+
+    /// True if it can be used now.
+    pub(crate) fn is_valid(&self, now: SystemTime) -> bool {
+        self.state(now) == "valid"
+    }
+
+    /// True if a user with this subject got it by a login.
+    pub(crate) fn is_of_login(&self, subject: &str) -> bool {
+        self.login.is_some() && self.subject == subject
+    }
+
+    /// True if it is of a user, was revoked and has not ended.
+    pub(crate) fn is_revoked_login(&self, now: SystemTime) -> bool {
+        self.login.is_some() && self.revoked.is_some() && seconds(now) <= self.not_after
     }
 
     pub(crate) fn state(&self, now: SystemTime) -> &'static str {
@@ -284,6 +327,13 @@ pub(crate) fn draw_key(kind: KeyType) -> Result<Zeroizing<String>, Failure> {
         KeyType::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),
     };
     pair.map(|pair| Zeroizing::new(pair.serialize_pem())).map_err(Failure::new)
+}
+
+/// A request for a certificate with this common name, in PEM (RFC 2986).
+pub(crate) fn request<S: Signer>(name: &str, key: &CertificateKey<S>) -> Result<String, Failure> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.serialize_request(key).and_then(|request| request.pem()).map_err(Failure::new)
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -1,11 +1,10 @@
 //! `tegmen keys tpm`: private keys that a TPM 2.0 creates and never releases.
 
 use super::scheme_name;
-use crate::ca::CertificateKey;
+use crate::ca::{CertificateKey, request};
 use crate::files::{self, Readers};
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
-use rcgen::{CertificateParams, DistinguishedName, DnType};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -145,11 +144,7 @@ impl Tpm {
 }
 
 fn csr(key: TpmKey, name: &str, file: Option<PathBuf>, out: Output) -> Result<(), Failure> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    let request = params.serialize_request(&CertificateKey::from(key)?).map_err(Failure::new)?;
-    let pem = request.pem().map_err(Failure::new)?;
+    let pem = request(name, &CertificateKey::from(key)?)?;
     match file {
         Some(file) => {
             files::write(&file, pem.as_bytes(), Readers::All)?;

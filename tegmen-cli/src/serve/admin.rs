@@ -3,8 +3,7 @@
 use super::config_file::Mistake;
 use super::options::Admin;
 use super::roles::Certified;
-use super::store::Rows;
-use super::{access, groups};
+use super::{access, delegation, groups};
 use crate::log::Log;
 use crate::output::Failure;
 use crate::pem::{authorities, certificates, private_key};
@@ -13,7 +12,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tegmen_admin::{Api, ClientCertificates, Scopes, Tls, serve};
-use tegmen_control::delegation::Delegations;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::rustls;
@@ -103,7 +101,7 @@ impl Admin {
         &self,
         role: &access::Role,
         groups: Option<&groups::Role>,
-        delegations: Option<Arc<Delegations<Rows>>>,
+        delegation: Option<&delegation::Role>,
         log: &Log,
     ) -> Result<Option<watch::Sender<Arc<Tls>>>, Failure> {
         let (Some(address), Some(file)) = (&self.admin, &self.bootstrap) else { return Ok(None) };
@@ -118,7 +116,8 @@ impl Admin {
         let at = listener.local_addr().unwrap_or(*address);
         let (service, rows) = role.shared();
         let (mut api, is_written) = Api::open(service, rows, file).await.map_err(Failure::usage)?;
-        api.delegations = delegations;
+        api.delegations = delegation.map(|role| Arc::clone(&role.server));
+        api.logins = delegation.and_then(|role| role.logins.clone());
         api.groups = groups.map(|role| Arc::clone(&role.controller));
         log.always(
             || format!("administration at https://{at}/v1/"),

@@ -61,7 +61,7 @@ impl Sections {
         }
         mistakes.extend(self.clients.mistakes().into_iter().map(|(key, why)| Mistake::new(key, why)));
         if let Some(suites) = self.dtls.suites
-            && let Ok(Some(keys)) = self.clients.keys(Some(suites), None, None)
+            && let Ok(Some(keys)) = self.clients.keys(Some(suites), None, None, None)
         {
             mistakes.extend(check_suites(&keys, suites).err().map(|failure| Mistake::new("suites", failure.message)));
         }

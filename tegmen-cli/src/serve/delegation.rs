@@ -15,6 +15,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
+use tegmen_admin::LoginAuthority;
 use tegmen_control::delegation::{Certificates, Delegations, Pace, Rights};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::x509::PeerVerifier;
@@ -28,6 +29,8 @@ const RENEW: Duration = Duration::from_secs(30 * 86_400);
 /// A server of delegated sessions that is open.
 pub(crate) struct Role {
     pub(crate) server: Arc<Delegations<Rows>>,
+    /// The authority of users who log in, if the server has a CA of its own.
+    pub(crate) logins: Option<Arc<dyn LoginAuthority>>,
     acme: Option<Acme>,
 }
 
@@ -135,7 +138,9 @@ impl Delegation {
             (None, Some(acme)) => Arc::clone(&acme.certificates) as _,
             (None, None) => return Ok(None),
         };
-        let role = Role { acme, ..runtime()?.block_on(Role::open(certificates, access))? };
+        let logins = self.delegation_ca.as_deref().map(ca::Logins::open).transpose()?;
+        let logins = logins.map(|logins| Arc::new(logins) as Arc<dyn LoginAuthority>);
+        let role = Role { acme, logins, ..runtime()?.block_on(Role::open(certificates, access))? };
         let devices = role.server.list(None, usize::MAX).len();
         log.always(
             || format!("delegated sessions for {devices} devices"),
@@ -153,7 +158,7 @@ impl Role {
         let rights: Arc<dyn Rights> = service;
         let server = Delegations::open(rows, rights, audit).await.map_err(Failure::usage)?;
         let server = server.with_certificates(certificates).await.map_err(Failure::usage)?;
-        Ok(Self { server: Arc::new(server), acme: None })
+        Ok(Self { server: Arc::new(server), logins: None, acme: None })
     }
 
     /// Starts the tasks of the server on the runtime. They end when the value is dropped.

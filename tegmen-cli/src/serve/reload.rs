@@ -177,7 +177,8 @@ impl Running {
     /// Serves the interface for administrators, if it is wanted.
     pub(super) async fn administer(&mut self) -> Result<(), Failure> {
         if let Some(role) = &self.access {
-            self.admin = self.sections().admin.start(role, self.groups.as_ref(), self.delegations(), &self.log).await?;
+            self.admin =
+                self.sections().admin.start(role, self.groups.as_ref(), self.delegation.as_ref(), &self.log).await?;
         }
         Ok(())
     }

@@ -46,4 +46,4 @@ impl Operator<'_> {
 /// The options of a key with all scopes.
 pub(crate) const ALL: &str = "--scope keys:write --scope devices:write --scope devices:read --scope policy:read --scope policy:write \
      --scope revoke --scope audit:read --scope groups:read --scope groups:write --scope delegation:read \
-     --scope delegation:write";
+     --scope delegation:write --scope users:read --scope users:write";
