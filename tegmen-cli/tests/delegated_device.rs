@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use works::{Scene, Server};
 
 const POLICY: &str = r#"[[rule]]
-subject = ["CN=reader", "CN=hub"]
+subject = ["CN=reader", "CN=hub", "CN=alice"]
 publisher = "lamp.example"
 allow = "read /temp"
 
@@ -289,6 +289,71 @@ fn a_device_that_cannot_start_names_the_cause_and_the_next_step() {
         "the state of the device lamp.example, and this one is door.example",
     );
     fails(&options("lamp.example", "other.key", ""), "came from another device key");
+}
+
+#[test]
+fn a_user_logs_in_with_a_password_and_reads_a_device_until_disabled() {
+    let mut world = World::new("device-login");
+    let dir = &world.scene.0;
+    let _device = world.device();
+    world.until_settled(1);
+    secret(dir, "right", "correct horse battery");
+    secret(dir, "wrong", "incorrect horse battery");
+    for name in ["alice", "mallory"] {
+        world.succeeds(&format!("user add {name} --password-file right --hours 1"));
+    }
+    assert_eq!(world.succeeds("user list"), "alice: logins of 1 hours\nmallory: logins of 1 hours\n");
+    let operator = world.operator();
+    operator.fails("root.key", "user add reader --password-file right", 1, "(name-taken)");
+    let log_in = |name: &str, password: &str| {
+        let mut command = operator.command(&format!("login {name} --password-file {password} --output ca --json"));
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    };
+    let (code, said) = log_in("alice", "wrong");
+    assert!(code == 1 && said.contains("(login-refused)") && !dir.join("ca/alice.key").exists(), "{said}");
+    let (code, said) = log_in("alice", "right");
+    let logged_in: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &logged_in["key"]), (0, &"ca/alice.key".into()), "{said}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&dir.join("ca/alice.key").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, said) = log_in("mallory", "right");
+    assert_eq!(code, 0, "{said}");
+    let mut x509 = Command::new("openssl");
+    let shown = x509.args(["x509", "-noout", "-text", "-in", "ca/alice.pem"]).current_dir(dir).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for text in ["Subject: CN = alice\n", "CA:FALSE", " TLS Web Client Authentication\n"] {
+        assert!(shown.contains(text), "{shown}");
+    }
+    assert!(!shown.contains("Subject Alternative Name"), "{shown}");
+    world.authenticate("alice");
+    world.resumes("alice", GET_TEMP, "21.5");
+    // The device takes her sessions until her certificate ends.
+    let list = world.succeeds("delegation list lamp.example --json");
+    let of_alice = |line: &&str| line.contains("CN=alice");
+    let connection: serde_json::Value = serde_json::from_str(list.lines().find(of_alice).unwrap()).unwrap();
+    assert_eq!(connection["expires"], logged_in["expires"]);
+    // No rule of the policy has her name: she gets no ticket.
+    let at = world.server.addresses[0];
+    let text = world.openssl(at, "mallory", b"", "Extended master secret", &["-sess_out", "mallory.session"]);
+    assert!(text.contains("Cipher is ECDHE") && !text.contains("TLS session ticket lifetime hint"), "{text}");
+    let audited =
+        || std::fs::read_to_string(dir.join("audit.log")).unwrap().contains("\"CN=mallory\",\"code\":\"no-scope\"");
+    wait("a line in the log", || audited().then_some(()));
+    let said = world.succeeds("user change alice --disable");
+    let id = connection["id"].as_str().unwrap();
+    assert!(said.contains("Revoked certificates: 1.") && said.contains(&format!("lamp.example {id}")), "{said}");
+    world.until_settled(1);
+    world.is_refused("alice");
+    let (code, said) = log_in("alice", "right");
+    assert!(code == 1 && said.contains("(login-refused)"), "{said}");
+    // The server refuses the certificate once it has read the list.
+    world.server.wait_for("reloaded");
+    world.openssl(at, "alice", b"", "Extended master secret", &[]);
+    world.server.wait_for("is revoked");
+    let audit = std::fs::read_to_string(dir.join("audit.log")).unwrap();
+    assert!(!audit.contains("horse"), "{audit}");
 }
 
 /// Reads up to this text. It panics if the output ends before.
