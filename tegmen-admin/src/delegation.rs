@@ -7,6 +7,7 @@ use crate::keys::Principal;
 use crate::parts::{Body, Member, Name, Over, Paging, wrong_cursor};
 use crate::problem::{Code, Problem};
 use crate::reply::{Created, Done, Once, Shown, Tagged};
+use crate::users;
 use messages::{
     Changed, Compromised, Imprinted, Introduction, ShownConnections, ShownDevice, ShownDevices, ShownDrill,
     ShownIntroduction, ShownPreview, ShownReissues, ShownRevoked, ShownSession, Unaccounted, Wanted, WantedConfig,
@@ -42,7 +43,9 @@ pub(crate) async fn imprint<S: Store>(
     by: Principal,
     (name, config): (String, DeviceConfig),
 ) -> Result<Once<Created<Imprinted>>, Problem> {
-    let key = delegations(&api)?.imprint(&name, config, &by.name).await?;
+    let delegations = delegations(&api)?;
+    users::check_none(&api.store, &name).await?;
+    let key = delegations.imprint(&name, config, &by.name).await?;
     Ok(Once(Created(Imprinted::new(name, &key)), "key"))
 }
 

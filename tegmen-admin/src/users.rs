@@ -117,6 +117,14 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
     }
 }
 
+/// Refuses a name of a user to a delegated device: the certificates of both would have one subject.
+pub(crate) async fn check_none<S: Store>(store: &S, name: &str) -> Result<(), Problem> {
+    match find(store, name).await? {
+        None => Ok(()),
+        Some(_) => Err(Problem::new(Code::NameTaken, format!("a user has the name {name}: choose another name"))),
+    }
+}
+
 fn check_lifetime(lifetime: u32) -> Result<(), Problem> {
     match LIFETIMES.contains(&lifetime) {
         true => Ok(()),

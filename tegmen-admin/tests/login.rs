@@ -154,8 +154,10 @@ async fn no_user_has_the_name_of_a_device_or_of_another_certificate() {
         assert_eq!(world.ask("POST", "/v1/devices", device(name)).await.status, 201);
     }
     let config = json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] });
-    let lamp = json!({ "name": "lamp.example", "config": config });
+    let lamp = json!({ "name": "lamp.example", "config": &config });
     assert_eq!(world.ask("POST", "/v1/delegation/devices", lamp).await.status, 201);
+    let refused = world.ask("POST", "/v1/delegation/devices", json!({ "name": "alice", "config": config })).await;
+    assert_eq!((refused.status, refused.code()), (409, "name-taken"), "{refused:?}");
     for name in ["oven", "hob", "lamp.example", "reader", "alice"] {
         let refused = world.ask("POST", "/v1/users", json!({ "name": name, "password": RIGHT })).await;
         assert_eq!((refused.status, refused.code()), (409, "name-taken"), "{name}");
