@@ -125,6 +125,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             }
             let first = records.is_whole();
+            let before = records.position();
             let Some(record) = records.take() else {
                 cx.counters.discard(Discard::Malformed);
                 return None;
@@ -166,6 +167,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             }
             if let Some(event) = self.on_record(cx, path, datagram, record) {
+                // What is behind a certificate in the record is taken when that is verified. The record was in clear, as all are that
+                // lead to a question, and so was not changed.
+                if R::CERTIFICATES_IN_PARTS && matches!(event, Event::Need(_)) {
+                    records.go_back(before);
+                }
                 return Some(event);
             }
         }

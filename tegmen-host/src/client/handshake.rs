@@ -161,7 +161,7 @@ impl Connection<'_> {
                     None => Answer::Unknown,
                 });
             }
-            Some(Need::PskOfClient { .. } | Need::Decrypt { .. }) | None => {}
+            Some(Need::PskOfClient { .. } | Need::Decrypt { .. } | Need::VerifyCertificate { .. }) | None => {}
         }
         let answer = match &self.entry.config.trust.key {
             Some(key) => {

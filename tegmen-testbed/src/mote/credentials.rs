@@ -76,7 +76,7 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
             *room = public_key();
             Answer::Peer { public_key: room, principal: WHO }
         }
-        Need::VerifyPeer { .. } => Answer::Refused(Refusal::ALERT),
+        Need::VerifyPeer { .. } | Need::VerifyCertificate { .. } => Answer::Refused(Refusal::ALERT),
         Need::Sign { digest, .. } => {
             let mut signature = [0; MAX_SIGNATURE];
             let len = curves::sign(&PRIVATE, &digest, &mut signature).expect("a private key");

@@ -85,7 +85,7 @@ impl Handshake<'_> {
                 };
                 Ok(())
             }
-            (Step::AwaitServerCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
+            (Step::AwaitServerCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS && !R::CERTIFICATES_IN_PARTS => {
                 if certificate::read(body).map_err(|_| Fatal::Decode)?.is_empty() {
                     return Err(Fatal::Decode.into());
                 }

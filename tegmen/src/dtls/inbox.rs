@@ -8,6 +8,7 @@
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
 use super::outcome::Outcome;
+use super::roles::Roles;
 use crate::buf::{Full, Reader, Writer, copy, shift_left};
 use crate::counters::Discard;
 
@@ -29,17 +30,17 @@ const ITEM_HEADER: usize = 3;
 pub(crate) struct Inbox {
     kind: MessageType,
     /// Length of the message at the front; 0 if none is being put together. Behind it stands a bit for each of its bytes,
-    /// set once it has come.
+    /// set once it has come. Of a message that is verified as it arrives: how many of its bytes are at the front.
     total: u16,
-    /// How many of its bytes have not come yet.
-    missing: u16,
+    /// How many bytes of the message have come.
+    come: u16,
     /// Bytes used at the back.
     held: u16,
 }
 
 impl Inbox {
     pub(crate) const fn new() -> Self {
-        Self { kind: MessageType(0), total: 0, missing: 0, held: 0 }
+        Self { kind: MessageType(0), total: 0, come: 0, held: 0 }
     }
 
     /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. Where messages may
@@ -53,56 +54,56 @@ impl Inbox {
         let total = fragment.length() as usize;
         let free = room.len().saturating_sub(self.held.into());
         let (message, rest) = room.split_at_mut_checked(total).ok_or(Fatal::TooLarge)?;
-        let come = rest.get_mut(..total.div_ceil(8)).ok_or(Fatal::TooLarge)?;
+        let bits = rest.get_mut(..total.div_ceil(8)).ok_or(Fatal::TooLarge)?;
         if self.total == 0 {
             self.kind = fragment.message_type();
             self.total = total as u16;
-            self.missing = self.total;
-            if free < total.saturating_add(come.len()) {
+            self.come = 0;
+            if free < total.saturating_add(bits.len()) {
                 self.held = 0;
             }
-            come.fill(0);
+            bits.fill(0);
         } else if self.kind != fragment.message_type() || usize::from(self.total) != total {
             return Err(Discard::Malformed.into());
         }
         let offset = fragment.offset() as usize;
         let new = long
-            && masks(offset, fragment.body.len()).all(|(at, bits)| come.get(at).is_some_and(|come| come & bits == 0));
+            && masks(offset, fragment.body.len()).all(|(at, mask)| bits.get(at).is_some_and(|come| come & mask == 0));
         if new {
             copy(message.get_mut(offset..).unwrap_or(&mut []), fragment.body).map_err(|_| Discard::Malformed)?;
-            for (at, bits) in masks(offset, fragment.body.len()) {
-                if let Some(come) = come.get_mut(at) {
-                    *come |= bits;
+            for (at, mask) in masks(offset, fragment.body.len()) {
+                if let Some(come) = bits.get_mut(at) {
+                    *come |= mask;
                 }
             }
-            self.missing = self.missing.wrapping_sub(fragment.body.len() as u16);
+            self.come = self.come.wrapping_add(fragment.body.len() as u16);
         }
         // Looked at before it is written, so that what contradicts is dropped whole.
         for write in if new { &[][..] } else { &[false, true] } {
             for (at, new) in (offset..).zip(fragment.body) {
-                let (Some(old), Some(come)) = (message.get_mut(at), come.get_mut(at / 8)) else { break };
+                let (Some(old), Some(come)) = (message.get_mut(at), bits.get_mut(at / 8)) else { break };
                 let bit = 1 << (at % 8);
                 if *come & bit == 0 {
                     if *write {
                         *old = *new;
                         *come |= bit;
-                        self.missing = self.missing.wrapping_sub(1);
+                        self.come = self.come.wrapping_add(1);
                     }
                 } else if old != new {
                     return Err(Discard::Malformed.into());
                 }
             }
         }
-        if self.missing > 0 {
+        if self.come < self.total {
             return Ok(None);
         }
-        self.total = 0;
+        self.forget_pieces();
         Ok(Some(total))
     }
 
     /// Forgets the message at the front, which came whole after all; what waits at the back stays.
-    pub(crate) fn forget_pieces(&mut self) {
-        self.total = 0;
+    pub(crate) const fn forget_pieces(&mut self) {
+        (self.total, self.come) = (0, 0);
     }
 
     /// Keeps a whole message at the front until [`Self::forget_pieces`].
@@ -125,12 +126,42 @@ impl Inbox {
     /// Does the same as [`Self::keep`], for a message that was reassembled at the front.
     pub(crate) const fn keep_front(&mut self, len: usize) {
         self.total = len as u16;
-        self.missing = 0;
     }
 
     /// Returns the message that is kept at the front.
     pub(crate) fn kept<'r>(&self, room: &'r [u8]) -> &'r [u8] {
         room.get(..self.total.into()).unwrap_or(&[])
+    }
+
+    /// Bytes at the front, and of the message that they belong to those that have come.
+    pub(crate) const fn front(&self) -> usize {
+        self.total as usize
+    }
+
+    /// See [`Self::front`].
+    pub(crate) const fn come(&self) -> usize {
+        self.come as usize
+    }
+
+    /// As many bytes came, and stand at the front.
+    pub(crate) const fn advance(&mut self, len: usize) {
+        self.total = self.total.wrapping_add(len as u16);
+        self.come = self.come.wrapping_add(len as u16);
+    }
+
+    /// So many bytes are left at the front.
+    pub(crate) const fn set_front(&mut self, len: usize) {
+        self.total = len as u16;
+    }
+
+    /// Returns the position behind the front part of a room, where what waits begins.
+    pub(crate) fn free(&self, room: &[u8]) -> usize {
+        room.len().saturating_sub(self.held.into())
+    }
+
+    /// Forgets what waits; false if nothing does.
+    pub(crate) fn drop_held(&mut self) -> bool {
+        core::mem::take(&mut self.held) > 0
     }
 
     fn make_room(&mut self, room: &[u8], len: usize) {
@@ -165,14 +196,15 @@ impl Inbox {
         Ok(())
     }
 
-    /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the room.
-    pub(crate) fn take_fragment(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
-        self.take(room, Held::Fragment, Some(seq))
+    /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the room. Where certificates are
+    /// verified in parts, it is one that does not begin behind what has come.
+    pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
+        self.take::<R>(room, Held::Fragment, Some(seq))
     }
 
     /// Finds a waiting record and marks it as used; the range of its bytes in the room.
-    pub(crate) fn take_record(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
-        self.take(room, Held::Record, None)
+    pub(crate) fn take_record<R: Roles>(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
+        self.take::<R>(room, Held::Record, None)
     }
 
     /// Forgets everything that waits.
@@ -180,12 +212,15 @@ impl Inbox {
         *self = Self::new();
     }
 
-    /// `seq` stands behind type and length of a handshake header.
+    /// `seq` stands behind type and length of a handshake header, and behind it the offset.
     #[inline(never)]
-    fn take(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
+    fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {
-            let [_, _, _, _, high, low, ..] = *bytes else { return false };
-            kind == wanted as u8 && seq.is_none_or(|seq| seq == u16::from_be_bytes([high, low]))
+            let [_, _, _, _, high, low, o0, o1, o2, ..] = *bytes else { return false };
+            // Three bytes and the one before, so that they are loaded as one word.
+            let offset = || u32::from_be_bytes([low, o0, o1, o2]) << 8;
+            let is_due = || !R::CERTIFICATES_IN_PARTS || offset() <= u32::from(self.come) << 8;
+            kind == wanted as u8 && seq.is_none_or(|seq| seq == u16::from_be_bytes([high, low]) && is_due())
         })?;
         *room.get_mut(at.checked_sub(1)?)? = CONSUMED;
         Some((at, len))

@@ -2,7 +2,7 @@
 //! RFC 7250).
 //!
 //! [`record`] opens and seals; `handshake` has one file per message; `inbox` reassembles fragments in a bounded buffer;
-//! `receive` takes records and messages in their order; `flight` writes what is sent, again if it was lost; `client` and
+//! `receive` takes records and messages in their order; `certificate_list` takes certificates as they arrive; `flight` writes what is sent, again if it was lost; `client` and
 //! `server` are the two state machines; `abbreviated` resumes sessions; `public_key` is what both ends do with public
 //! keys. The result of a handshake is an `Association`. Nothing here depends on a peer table or a socket: that is
 //! [`crate::endpoint`]. `inspection` reads the handshakes of others, for tools.
@@ -10,6 +10,7 @@
 mod abbreviated;
 pub(crate) mod alert;
 pub(crate) mod association;
+mod certificate_list;
 mod client;
 pub(crate) mod connection_id;
 pub(crate) mod context;

@@ -37,6 +37,16 @@ pub enum Need<'n> {
         /// The content that the peer shows: see [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
+    /// Is this certificate of the peer, in DER, one of a path that is to be trusted? Asked for each certificate of the list in
+    /// order, the peer's own first, in place of [`Self::VerifyPeer`]: see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+    VerifyCertificate {
+        /// The certificate. Those before it are not kept.
+        certificate: &'n [u8],
+        /// True for the peer's own: a path begins.
+        is_first: bool,
+        /// True for the last of the list. The answer is then [`Answer::Peer`], and for every other [`Answer::Continue`].
+        is_last: bool,
+    },
     /// Sign this with our private key.
     Sign {
         /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
@@ -95,6 +105,9 @@ pub enum Answer<'n> {
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
+    /// The certificate may be one of a path that is to be trusted: the next one decides. After the last one it refuses the peer,
+    /// as [`Self::Peer`] does before.
+    Continue,
     /// The key of the peer is not trusted; the peer receives this alert.
     Refused(AlertDescription),
     /// The signature, in the form of its scheme: of ECDSA DER.
@@ -126,7 +139,7 @@ impl Handshake<'_> {
             Step::ClientNeedsPsk if R::CLIENT => self.resume_client(cx, context, answer)?,
             Step::ServerNeedsPsk if R::SERVER => self.resume_server::<C, R>(cx, answer),
             Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => {
-                self.on_verified(answer)?;
+                self.on_verified::<R>(answer)?;
                 self.state.await_rest(cx.now);
             }
             Step::ClientSigns | Step::ServerSigns if R::PUBLIC_KEYS => self.on_signed(context, answer)?,
@@ -146,6 +159,9 @@ impl<'b> Handshake<'b> {
         match self.state.step {
             Step::ClientNeedsPsk => Some(Need::PskForServer { hint: text }),
             Step::ServerNeedsPsk => Some(Need::PskOfClient { identity: text }),
+            Step::ClientVerifies | Step::ServerVerifies if R::CERTIFICATES_IN_PARTS => {
+                self.state.inbox.verify_certificate(self.buffers.incoming)
+            }
             Step::ClientVerifies | Step::ServerVerifies if R::PUBLIC_KEYS => Some(Need::VerifyPeer {
                 certificate_type: self.state.peer_type(),
                 content: self.state.inbox.kept(self.buffers.incoming).get(3..)?,

@@ -10,6 +10,7 @@
 //! [`Need`](super::need::Need): the core sees only ephemeral private keys.
 
 use super::Fatal;
+use super::certificate_list::Due;
 use super::context::HandshakeContext;
 use super::handshake::certificate::{self, CertificateType};
 use super::handshake::certificate_request;
@@ -242,15 +243,25 @@ impl Handshake<'_> {
     }
 
     /// Takes the word of the owner on the certificate of the peer.
-    pub(crate) fn on_verified(&mut self, answer: Answer<'_>) -> Result<(), Fatal> {
-        self.state.inbox.forget_pieces();
-        match answer {
-            Answer::Peer { public_key, principal } => {
+    pub(crate) fn on_verified<R: Roles>(&mut self, answer: Answer<'_>) -> Result<(), Outcome> {
+        let due = R::CERTIFICATES_IN_PARTS.then(|| self.state.inbox.due(self.buffers.incoming));
+        let more = due.filter(Due::has_more);
+        match (answer, more) {
+            (Answer::Continue, Some(due)) => {
+                let free = self.state.inbox.free(self.buffers.incoming);
+                let room = self.buffers.incoming.get_mut(..free).unwrap_or(&mut []);
+                return self.state.pass_certificate(room, &due);
+            }
+            (Answer::Peer { public_key, principal }, None) => {
                 self.put(Item::PeerKey, public_key)?;
                 self.association.principal = principal;
             }
-            Answer::Refused(alert) => return Err(Fatal::Refused(alert)),
-            _ => return Err(Fatal::Refused(super::AlertDescription::CERTIFICATE_UNKNOWN)),
+            (Answer::Refused(alert), _) => return Err(Fatal::Refused(alert).into()),
+            _ => return Err(Fatal::Refused(super::AlertDescription::CERTIFICATE_UNKNOWN).into()),
+        }
+        match R::CERTIFICATES_IN_PARTS {
+            true => self.state.end_certificates(),
+            false => self.state.inbox.forget_pieces(),
         }
         if self.state.step == Step::ClientVerifies {
             self.state.step = match self.state.exchange.is_rsa() {

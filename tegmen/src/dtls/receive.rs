@@ -41,6 +41,11 @@ impl Step {
 /// Finished with a connection id and some padding.
 const MAX_FINISHED_RECORD: usize = 256;
 
+/// True if a message of the peer is kept while the owner looks at it.
+const fn keeps_message<R: Roles>() -> bool {
+    R::PUBLIC_KEYS && (!R::CERTIFICATES_IN_PARTS || HAS_LONG_KEYS)
+}
+
 /// Copies a record whose body fits into `room`, because a failed attempt to open it destroys it.
 fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD]) -> Option<Record<'r>> {
     let body = room.get_mut(..record.body.len())?;
@@ -220,8 +225,8 @@ impl Handshake<'_> {
             let Ok(fragment) = Fragment::read(&mut reader) else { return Err(Discard::Malformed.into()) };
             match self.on_fragment(cx, context, &fragment, protected) {
                 Ok(()) => {}
-                // What follows in the record is kept for later.
-                Err(Outcome::Need) if R::PUBLIC_KEYS => outcome = Err(Outcome::Need),
+                // What follows in the record is kept for later, unless the record comes again.
+                Err(Outcome::Need) if R::PUBLIC_KEYS && !R::CERTIFICATES_IN_PARTS => outcome = Err(Outcome::Need),
                 Err(_) if outcome.is_err() => {}
                 over => return over,
             }
@@ -240,7 +245,7 @@ impl Handshake<'_> {
         if R::SIMULTANEOUS && self.is_of_another_handshake(fragment.message_type()) {
             return Err(Discard::Unexpected.into());
         }
-        let whole = fragment.is_whole();
+        let mut whole = fragment.is_whole();
         let verifies = self.awaits_verify_request::<R>(fragment);
         let state = &mut *self.state;
         let mut ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
@@ -277,6 +282,18 @@ impl Handshake<'_> {
         if !due {
             return Err(Discard::Unexpected.into());
         }
+        if R::CERTIFICATES_IN_PARTS && state.step.takes_certificates() && fragment.message_seq() == state.receive_seq {
+            while ahead == 0 && fragment.offset() as usize <= state.inbox.come() {
+                let free = state.inbox.free(self.buffers.incoming);
+                let room = self.buffers.incoming.get_mut(..free).unwrap_or(&mut []);
+                let outcome = state.add_certificates::<C, R>(context, room, fragment);
+                // Where what waited had to make way, there is room for more of this fragment.
+                if state.inbox.free(self.buffers.incoming) == free {
+                    return outcome;
+                }
+            }
+            (ahead, whole) = (1, true);
+        }
         if ahead > 0 {
             // A message in pieces is put together only once it is due.
             let kept = ahead < 8 && whole;
@@ -289,7 +306,7 @@ impl Handshake<'_> {
             state.inbox.forget_pieces();
             let outcome = self.on_message(cx, context, fragment, fragment.body);
             // The room is not at hand while what waited in it is handled.
-            if R::PUBLIC_KEYS && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
+            if keeps_message::<R>() && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
                 self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
             }
             return outcome;
@@ -305,7 +322,7 @@ impl Handshake<'_> {
         let body = room.get(..len).unwrap_or(&[]);
         let outcome = self.on_message(cx, context, fragment, body);
         self.buffers.incoming = room;
-        if R::PUBLIC_KEYS && self.state.step.verifies() {
+        if keeps_message::<R>() && self.state.step.verifies() {
             self.state.inbox.keep_front(len);
         }
         outcome
@@ -324,10 +341,19 @@ impl Handshake<'_> {
             }
             let finished_due = matches!(state.step, Step::AwaitServerFinished | Step::AwaitClientFinished);
             let found = match finished_due {
-                true => state.inbox.take_record(buffers.incoming),
-                false => state.inbox.take_fragment(buffers.incoming, state.receive_seq),
+                true => state.inbox.take_record::<R>(buffers.incoming),
+                false => state.inbox.take_fragment::<R>(buffers.incoming, state.receive_seq),
             };
             let Some((at, len)) = found else { return Ok(()) };
+            if R::CERTIFICATES_IN_PARTS && state.step.awaits_certificate() {
+                let free = state.inbox.free(buffers.incoming);
+                let (room, held) = buffers.incoming.split_at_mut_checked(free).unwrap_or((&mut [], &mut []));
+                let item = held.get(at.saturating_sub(free)..).and_then(|item| item.get(..len)).unwrap_or(&[]);
+                if let Some((header, body)) = item.split_first_chunk() {
+                    state.add_certificates::<C, R>(context, room, &Fragment { header, body })?;
+                }
+                continue;
+            }
             // The item lies in the room while it is handled, so the room is put aside.
             let room = core::mem::take(&mut self.buffers.incoming);
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
@@ -339,7 +365,7 @@ impl Handshake<'_> {
                 false => self.on_fragments(cx, context, item, false),
             };
             self.buffers.incoming = room;
-            if R::PUBLIC_KEYS && self.state.step.verifies() {
+            if keeps_message::<R>() && self.state.step.verifies() {
                 let (at, len) = (at.saturating_add(HEADER_LEN), len.saturating_sub(HEADER_LEN));
                 self.state.inbox.keep_waiting(self.buffers.incoming, at, len);
             }

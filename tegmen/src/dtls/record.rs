@@ -180,6 +180,16 @@ impl<'d> Records<'d> {
         self.at == 0
     }
 
+    /// The start of the next record.
+    pub(crate) const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Goes back to the record at this position, which must not have been opened.
+    pub(crate) const fn go_back(&mut self, at: usize) {
+        self.at = at;
+    }
+
     /// True at the end.
     pub(crate) const fn is_empty(&self) -> bool {
         self.at >= self.datagram.len()

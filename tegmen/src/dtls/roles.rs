@@ -37,6 +37,8 @@ pub trait Roles {
     const CONNECTION_ID: bool = false;
     /// True if the role supports the cipher suites that need public keys: see [`PublicKeys`].
     const PUBLIC_KEYS: bool = false;
+    /// True if certificates are verified as they arrive: see [`Keys::CERTIFICATES_IN_PARTS`].
+    const CERTIFICATES_IN_PARTS: bool = false;
     /// True if the role resumes sessions: see [`Resuming`].
     const RESUMPTION: bool = false;
     /// Cipher suites that the role resumes and does not offer: see [`Resumption::SUITES`].
@@ -92,6 +94,16 @@ pub trait Configured: Roles {
 pub trait Keys {
     /// True for the keys of a host: see [`Roles::ON_HOST`].
     const ON_HOST: bool = false;
+
+    /// True if the certificates of a peer are verified as they arrive, one at a time
+    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)), so that the receive buffer of a handshake needs room for the longest
+    /// certificate and 6 bytes, and not for the list. A longer certificate ends the handshake. No type of certificate but
+    /// X.509 may be among [`Self::peer_types`]: a raw public key does not parse.
+    ///
+    /// An owner that answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again takes all
+    /// certificates of a datagram. If the answer comes later, what finds no room until then is dropped, and the peer sends it
+    /// again.
+    const CERTIFICATES_IN_PARTS: bool = false;
 
     /// True if the endpoint answers as several named servers: see [`Self::server`].
     const NAMES: bool = false;
@@ -241,6 +253,7 @@ impl<R: Roles> Roles for Extended<R> {
     const WARNS: bool = true;
     const CONNECTION_ID: bool = true;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
+    const CERTIFICATES_IN_PARTS: bool = R::CERTIFICATES_IN_PARTS;
     const RESUMPTION: bool = R::RESUMPTION;
     const RESUMED: Suites = R::RESUMED;
     const NAMES: bool = R::NAMES;
@@ -300,6 +313,7 @@ impl<R: Roles, K: Keys> Roles for PublicKeys<R, K> {
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = true;
+    const CERTIFICATES_IN_PARTS: bool = K::CERTIFICATES_IN_PARTS;
     const RESUMPTION: bool = R::RESUMPTION;
     const RESUMED: Suites = R::RESUMED;
     const NAMES: bool = R::SERVER && K::NAMES;
@@ -341,6 +355,7 @@ impl<R: Roles, T: Resumption> Roles for Resuming<R, T> {
     const WARNS: bool = R::WARNS;
     const CONNECTION_ID: bool = R::CONNECTION_ID;
     const PUBLIC_KEYS: bool = R::PUBLIC_KEYS;
+    const CERTIFICATES_IN_PARTS: bool = R::CERTIFICATES_IN_PARTS;
     const RESUMPTION: bool = true;
     const RESUMED: Suites = T::SUITES;
     const NAMES: bool = R::NAMES;

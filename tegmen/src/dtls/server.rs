@@ -114,6 +114,17 @@ impl HandshakeState {
     }
 }
 
+impl HandshakeState {
+    /// Server: takes that the client has no certificate.
+    pub(crate) fn on_no_certificate<R: Roles>(&mut self, context: HandshakeContext<'_, R>) -> Result<(), Fatal> {
+        if context.roles.keys().client_authentication() == ClientAuthentication::Required {
+            return Err(Fatal::NoCertificate);
+        }
+        self.step = Step::AwaitClientKeyExchange;
+        Ok(())
+    }
+}
+
 impl Handshake<'_> {
     /// Begins a handshake as server, with a hello whose cookie was valid, and resumes `session` if there is one.
     #[inline(always)]
@@ -159,7 +170,7 @@ impl Handshake<'_> {
         body: &[u8],
     ) -> Result<(), Outcome> {
         match (self.state.step, kind) {
-            (Step::AwaitClientCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS => {
+            (Step::AwaitClientCertificate, MessageType::CERTIFICATE) if R::PUBLIC_KEYS && !R::CERTIFICATES_IN_PARTS => {
                 self.on_client_certificate(context, body)
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE)
@@ -319,11 +330,7 @@ impl Handshake<'_> {
     ) -> Result<(), Outcome> {
         let content = certificate::read(body).map_err(|_| Fatal::Decode)?;
         if content.is_empty() {
-            if context.roles.keys().client_authentication() == ClientAuthentication::Required {
-                return Err(Fatal::NoCertificate.into());
-            }
-            self.state.step = Step::AwaitClientKeyExchange;
-            return Ok(());
+            return Ok(self.state.on_no_certificate(context)?);
         }
         self.state.step = Step::ServerVerifies;
         self.state.deadline = self.state.give_up;

@@ -135,19 +135,24 @@ fn add_stream(key: &[u8], block: &mut [u8]) {
     }
 }
 
-impl Keys for Badge {
+/// The badge of an endpoint.
+pub struct Worn<const IN_PARTS: bool>(pub Badge);
+
+impl<const IN_PARTS: bool> Keys for Worn<IN_PARTS> {
     const ON_HOST: bool = true;
+
+    const CERTIFICATES_IN_PARTS: bool = IN_PARTS;
 
     const NAMES: bool = true;
 
     fn server(&self, name: &[u8]) -> Option<u32> {
-        let at = self.named.iter().position(|(named, _)| named.eq_ignore_ascii_case(name));
-        let unnamed = (name.is_empty() || !self.refuses_names).then_some(0);
+        let at = self.0.named.iter().position(|(named, _)| named.eq_ignore_ascii_case(name));
+        let unnamed = (name.is_empty() || !self.0.refuses_names).then_some(0);
         at.map(|at| at as u32 + 1).or(unnamed)
     }
 
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>> {
-        let shown = self.of(server);
+        let shown = self.0.of(server);
         shown.private.filter(|_| number == 0)?;
         Some(Credential {
             certificate_type: if shown.raw { CertificateType::RAW_PUBLIC_KEY } else { CertificateType::X509 },
@@ -157,18 +162,18 @@ impl Keys for Badge {
     }
 
     fn server_name(&self) -> &[u8] {
-        &self.server_name
+        &self.0.server_name
     }
 
     fn client_authentication(&self) -> ClientAuthentication {
-        self.client_authentication
+        self.0.client_authentication
     }
 
     fn peer_types(&self) -> &[CertificateType] {
-        &self.peer_types
+        &self.0.peer_types
     }
 
     fn suites(&self, server: u32) -> Suites {
-        self.of(server).suites
+        self.0.of(server).suites
     }
 }

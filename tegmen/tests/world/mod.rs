@@ -8,7 +8,8 @@ use tegmen::crypto::{Crypto as _, MAX_SIGNATURE};
 use tegmen::cx::Counters;
 use tegmen::cx::Cx;
 use tegmen::dtls::{
-    AlertDescription, Answer, Both, Config, Extended, Fatal, Need, PREMASTER_LEN, PublicKeys, Records, Resuming, Suites,
+    AlertDescription, Answer, Both, CertificateType, Config, Extended, Fatal, Need, PREMASTER_LEN, PublicKeys, Records,
+    Resuming, Suites,
 };
 use tegmen::endpoint::{Endpoint, Event, MAX_HEADROOM, Misuse, PeerArray, Peers as _};
 use tegmen::identity::{PeerId, Principal};
@@ -21,12 +22,12 @@ pub mod recorder;
 pub mod badge;
 pub mod memory;
 
-use badge::Badge;
+use badge::{Badge, Worn};
 use memory::{Kept, SessionStore};
 use recorder::{Recorder, Spent};
 
 pub type Table = PeerArray<(), 4, 3, 900, 512, 4>;
-pub type Role = PublicKeys<Extended<Resuming<Both, SessionStore>>, Badge>;
+pub type Role<const IN_PARTS: bool> = PublicKeys<Extended<Resuming<Both, SessionStore>>, Worn<IN_PARTS>>;
 
 /// What becomes of the bytes of a datagram on their way; positions are taken modulo its length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,9 +59,9 @@ pub enum Side {
     Server,
 }
 
-/// One side.
-pub struct Node {
-    pub endpoint: Endpoint<Table, Role>,
+/// One side, which verifies whole lists of certificates, or each certificate as it arrives.
+pub struct Node<const IN_PARTS: bool = false> {
+    pub endpoint: Endpoint<Table, Role<IN_PARTS>>,
     pub crypto: Recorder,
     pub counters: Counters,
     pub local: Address,
@@ -90,11 +91,13 @@ pub struct Node {
     pub resumed: bool,
     /// How often its endpoint asked for something.
     pub needs: usize,
+    /// The list of certificates that it verified as they arrived.
+    pub list: Vec<u8>,
     /// What its premaster secrets begin with, if not with what is asked for.
     pub premaster_version: Option<[u8; 2]>,
 }
 
-impl Node {
+impl<const IN_PARTS: bool> Node<IN_PARTS> {
     fn new(seed: u64, port: u16, now: Instant, config: Config, spent: &Spent) -> Self {
         let mut bytes = [port as u8; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -128,6 +131,7 @@ impl Node {
             kept: None,
             resumed: false,
             needs: 0,
+            list: Vec::new(),
             premaster_version: None,
         }
     }
@@ -170,10 +174,10 @@ impl Node {
         config: Config,
         badge: Badge,
         sessions: SessionStore,
-    ) -> Endpoint<Table, Role> {
+    ) -> Endpoint<Table, Role<IN_PARTS>> {
         let keys = Badge { suites: config.suites, ..badge };
         let role = Extended::with(Resuming { role: Both, sessions }, &config);
-        Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys })
+        Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys: Worn(keys) })
     }
 
     /// What it proves itself with.
@@ -225,6 +229,21 @@ impl Node {
                 }
                 None => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
             },
+            Need::VerifyCertificate { certificate, is_first, is_last } => {
+                if is_first {
+                    self.list.clear();
+                }
+                self.list.extend(&(certificate.len() as u32).to_be_bytes()[1..]);
+                self.list.extend(certificate);
+                match self.badge.trusts(CertificateType::X509, &self.list) {
+                    _ if !is_last => Answer::Continue,
+                    Some(public_key) => {
+                        trusted = public_key;
+                        Answer::Peer { public_key: &trusted, principal }
+                    }
+                    None => Answer::Refused(AlertDescription::CERTIFICATE_UNKNOWN),
+                }
+            }
             Need::Sign { server, credential, digest } => {
                 assert_eq!(credential, 0);
                 Answer::Signature(self.badge.of(server).sign(&digest, &mut signature))
@@ -342,10 +361,10 @@ pub type Network = Box<dyn FnMut(usize, &[u8]) -> Fate>;
 /// When a datagram arrives, in which order it was sent, from where and to where, and its bytes.
 type Flying = (Instant, usize, Address, Address, Vec<u8>);
 
-pub struct World {
+pub struct World<const IN_PARTS: bool = false> {
     pub now: Instant,
-    pub client: Node,
-    pub server: Node,
+    pub client: Node<IN_PARTS>,
+    pub server: Node<IN_PARTS>,
     pub network: Network,
     /// Everything that was sent: who (true for the client) and what.
     pub sent: Vec<(bool, Vec<u8>)>,
@@ -361,6 +380,19 @@ const DELAY: Duration = Duration::from_millis(10);
 
 impl World {
     pub fn new(seed: u64, config: Config) -> Self {
+        Self::begin(seed, config)
+    }
+}
+
+impl World<true> {
+    /// Both verify certificates as they arrive.
+    pub fn in_parts(seed: u64, config: Config) -> Self {
+        Self::begin(seed, config)
+    }
+}
+
+impl<const IN_PARTS: bool> World<IN_PARTS> {
+    fn begin(seed: u64, config: Config) -> Self {
         let now = Instant::from_micros(1_000_000);
         let spent = Spent::default();
         Self {
@@ -420,12 +452,12 @@ impl World {
     }
 
     /// A client at the same address that remembers nothing.
-    pub fn restarted_client(&self, seed: u64) -> Node {
+    pub fn restarted_client(&self, seed: u64) -> Node<IN_PARTS> {
         Node::new(seed, 1, self.now, self.config, &self.spent)
     }
 
     /// A server at the same address that remembers nothing.
-    pub fn restarted_server(&self, seed: u64) -> Node {
+    pub fn restarted_server(&self, seed: u64) -> Node<IN_PARTS> {
         Node::new(seed, 2, self.now, self.config, &self.spent)
     }
 

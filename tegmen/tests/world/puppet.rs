@@ -164,7 +164,7 @@ impl Puppet {
         puppet
     }
 
-    pub fn send(&self, world: &mut World, datagram: &[u8]) -> Vec<Vec<u8>> {
+    pub fn send<const P: bool>(&self, world: &mut World<P>, datagram: &[u8]) -> Vec<Vec<u8>> {
         world.tell_server(self.address, datagram)
     }
 
@@ -182,7 +182,7 @@ impl Puppet {
     }
 
     /// Gets a cookie; the hello that shows it.
-    pub fn hello_with_cookie(&mut self, world: &mut World) -> Vec<u8> {
+    pub fn hello_with_cookie<const P: bool>(&mut self, world: &mut World<P>) -> Vec<u8> {
         let hello = self.hello();
         let answer = self.send(world, &hello);
         assert_eq!(answer.len(), 1);
@@ -203,13 +203,13 @@ impl Puppet {
     }
 
     /// Both hellos.
-    pub fn reach_server_hello_done(&mut self, world: &mut World) {
+    pub fn reach_server_hello_done<const P: bool>(&mut self, world: &mut World<P>) {
         let hello = self.hello_with_cookie(world);
         self.take_server_flight(world, &hello);
     }
 
     /// The second hello, and what it is answered with.
-    pub fn take_server_flight(&mut self, world: &mut World, hello: &[u8]) {
+    pub fn take_server_flight<const P: bool>(&mut self, world: &mut World<P>, hello: &[u8]) {
         self.hash(&records(hello)[0].2);
         let flight = self.send(world, hello);
         self.take_flight(&flight);
@@ -326,7 +326,7 @@ impl Puppet {
     }
 
     /// From the ChangeCipherSpec to the end.
-    pub fn change_and_finish(&mut self, world: &mut World) {
+    pub fn change_and_finish<const P: bool>(&mut self, world: &mut World<P>) {
         let change = self.change_cipher_spec();
         self.send(world, &change);
         let finished = self.finished();

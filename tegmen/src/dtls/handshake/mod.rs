@@ -104,7 +104,7 @@ impl<'r> Fragment<'r> {
 
 /// Three bytes, and the one before them, which is not looked at: so they are loaded as one word.
 #[inline(never)]
-const fn u24(bytes: [u8; 4]) -> u32 {
+pub(crate) const fn u24(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & 0xff_ffff
 }
 

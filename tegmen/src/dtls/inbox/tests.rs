@@ -1,5 +1,6 @@
 use super::*;
 use crate::dtls::handshake::{self, HEADER_LEN};
+use crate::dtls::roles::Both;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -64,12 +65,12 @@ proptest! {
                 kept.push((record, bytes));
             }
         }
-        while let Some((at, len)) = inbox.take_record(&mut room) {
+        while let Some((at, len)) = inbox.take_record::<Both>(&mut room) {
             let found = kept.iter().position(|(record, bytes)| *record && bytes[..] == room[at..at + len]);
             kept.remove(found.unwrap());
         }
         for seq in kept.iter().map(|(_, bytes)| u16::from_be_bytes([bytes[4], bytes[5]])).collect::<Vec<_>>() {
-            let (at, len) = inbox.take_fragment(&mut room, seq).unwrap();
+            let (at, len) = inbox.take_fragment::<Both>(&mut room, seq).unwrap();
             let found = kept.iter().position(|(record, bytes)| !*record && bytes[..] == room[at..at + len]);
             kept.remove(found.unwrap());
         }
@@ -91,8 +92,8 @@ proptest! {
             match step % 8 {
                 0 => { let _ = inbox.hold(&mut room, Held::Record, &[step; 12], &body); }
                 1 => { let _ = inbox.hold(&mut room, Held::Fragment, &[0, 0, 0, 0, 0, step, 0, 0, 0, 0, 0, 0], &body); }
-                2 => { inbox.take_record(&mut room); }
-                3 => { inbox.take_fragment(&mut room, u16::from(step)); }
+                2 => { inbox.take_record::<Both>(&mut room); }
+                3 => { inbox.take_fragment::<Both>(&mut room, u16::from(step)); }
                 4 => inbox.forget_pieces(),
                 5 if step > 250 => inbox.clear(),
                 _ => if let Ok(Some(len)) = inbox.add(&mut room, &piece, long) { prop_assert!(len <= room.len()) },
