@@ -1,9 +1,10 @@
 //! Verification of certificates on a mote (RFC 5280, in the profile of RFC 7925, section 4.4).
 //!
 //! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
-//! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Rules::verify`] does this
-//! with the list that [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer) lends. That list is in the receive
-//! buffer of the handshake, so this buffer must hold the longest list and an eighth more.
+//! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Path::take`] takes the certificates
+//! that [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate) lends as they arrive, so that the receive buffer of
+//! the handshake needs room for the longest of them alone. [`Rules::verify`] takes the whole list of
+//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer), for which the buffer must hold the longest list and an eighth more.
 //!
 //! A path is accepted with: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the
 //! next, at most [`MAX_CERTIFICATES`] of them, the last signed by an [`Anchor`]. Basic constraints, key usage, extended key usage and
@@ -229,8 +230,19 @@ struct Walked {
     count: u8,
     /// CAs among them that are not self-issued (RFC 5280, section 6.1.4, l).
     cas: u8,
-    /// An anchor had the name of the last issuer, but not its key.
-    anchor_named: bool,
+    /// The anchor of the last issuer.
+    anchor: Found,
+}
+
+/// What became of the search for an anchor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// No anchor has the name.
+    Nothing,
+    /// An anchor has the name, but not the key.
+    Name,
+    /// An anchor signed: the path is complete.
+    Anchor,
 }
 
 /// The parts of a certificate with which its issuer has to agree.
@@ -265,14 +277,41 @@ impl<'r> Path<'r> {
         }
         let issuer = self.keep::<C>(der)?;
         let Some(walked) = &mut self.walked else { return Err(Refusal::Malformed) };
-        walked.anchor_named = false;
+        walked.anchor = Found::Nothing;
         for anchor in self.rules.anchors.iter().filter(|anchor| anchor.name == issuer) {
-            walked.anchor_named = true;
+            walked.anchor = Found::Name;
             if walked.last.is_signed_by(crypto, anchor.public_key) {
+                walked.anchor = Found::Anchor;
                 return Ok(Some(&walked.end_entity));
             }
         }
         Ok(None)
+    }
+
+    /// Takes the next certificate of a list, in DER. The first one begins a path. Returns the end entity with the last one, if
+    /// the path is trusted. Certificates behind the one that an anchor signed, such as the anchor's own, are ignored.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the list is then refused.
+    pub fn take<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        der: &[u8],
+        is_first: bool,
+        is_last: bool,
+    ) -> Result<Option<&EndEntity>, Refusal> {
+        if is_first {
+            self.walked = None;
+        }
+        let is_complete = |walked: &Walked| walked.anchor == Found::Anchor;
+        if !self.walked.as_ref().is_some_and(is_complete) {
+            self.add(crypto, der)?;
+        }
+        match &self.walked {
+            _ if !is_last => Ok(None),
+            Some(walked) if is_complete(walked) => Ok(Some(&walked.end_entity)),
+            _ => Err(self.end()),
+        }
     }
 
     /// Keeps what the next certificate has to agree with; the name of the issuer, which is that one's or an anchor's.
@@ -284,7 +323,7 @@ impl<'r> Path<'r> {
             None => {
                 let end_entity = self.rules.check_end_entity(&certificate)?;
                 let last = Signed::new::<C>(&certificate)?;
-                self.walked = Some(Walked { end_entity, last, count: 1, cas: 0, anchor_named: false });
+                self.walked = Some(Walked { end_entity, last, count: 1, cas: 0, anchor: Found::Nothing });
             }
             Some(walked) => {
                 walked.last = Signed::new::<C>(&certificate)?;
@@ -297,10 +336,10 @@ impl<'r> Path<'r> {
     }
 
     /// Returns the reason for which the path is not trusted, if there are no more certificates.
-    pub(crate) fn end(self) -> Refusal {
-        match self.walked {
+    pub(crate) fn end(&self) -> Refusal {
+        match &self.walked {
             None => Refusal::Malformed,
-            Some(walked) if walked.anchor_named => Refusal::BadSignature,
+            Some(walked) if walked.anchor == Found::Name => Refusal::BadSignature,
             Some(_) => Refusal::UnknownIssuer,
         }
     }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use tegmen::crypto::{Compact, MAX_SIGNATURE, curves, digest};
+use tegmen::dtls::certificates;
 use tegmen_x509::{Anchor, EndEntity, KeyPurpose, Name, Path, PublicKey, Refusal, Rules, UnixTime};
 
 static CERTIFICATES: LazyLock<BTreeMap<&str, Vec<u8>>> = LazyLock::new(|| {
@@ -35,7 +36,31 @@ const NOW: Option<UnixTime> = Some(UnixTime(1_790_000_000));
 
 fn verify(purpose: KeyPurpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8]) -> Result<EndEntity, Refusal> {
     let anchors = [anchor(&CERTIFICATES["root"])];
-    Rules { anchors: &anchors, purpose, name, now }.verify(&mut Compact::new([1; 32]), list)
+    let rules = Rules { anchors: &anchors, purpose, name, now };
+    let verdict = rules.verify(&mut Compact::new([1; 32]), list);
+    let each: Vec<&[u8]> = certificates(list).collect();
+    // A list that does not parse to its end never comes to be taken one at a time.
+    if each.iter().map(|der| der.len() + 3).sum::<usize>() == list.len() && !each.is_empty() {
+        assert_eq!(one_at_a_time(&rules, &each), verdict);
+    }
+    verdict
+}
+
+/// What becomes of the certificates of a list as they arrive; the path was used for others before.
+fn one_at_a_time(rules: &Rules<'_>, certificates: &[&[u8]]) -> Result<EndEntity, Refusal> {
+    let (mut path, mut crypto) = (Path::new(rules), Compact::new([1; 32]));
+    let _ = path.take(&mut crypto, &CERTIFICATES["device_of_sub"], true, false);
+    for (at, der) in certificates.iter().enumerate() {
+        let is_last = at + 1 == certificates.len();
+        match path.take(&mut crypto, der, at == 0, is_last)? {
+            Some(end_entity) => {
+                assert!(is_last);
+                return Ok(*end_entity);
+            }
+            None => assert!(!is_last),
+        }
+    }
+    panic!("no verdict with the last certificate")
 }
 
 /// As one that shows its certificates to a server.
