@@ -35,19 +35,21 @@ impl Configured for Either {
 }
 
 /// One end, with its table of peers and in its roles.
-pub struct Node<T: Peers + 'static, R: Roles + 'static> {
+pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
     /// What distinguishes it.
     pub end: &'static End,
     /// The session, once there is one.
     pub session: Option<PeerId>,
+    /// What it keeps between two answers.
+    kept: R::Kept,
 }
 
 /// Two ends in the same roles, and all that they need in memory; datagrams have at most `LEN` bytes.
-pub struct Pair<T: Peers + 'static, R: Roles + 'static, const LEN: usize>(Kept<Memory<T, R, LEN>>);
+pub struct Pair<T: Peers + 'static, R: Answers + 'static, const LEN: usize>(Kept<Memory<T, R, LEN>>);
 
-struct Memory<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     nodes: [MaybeUninit<Node<T, R>>; 2],
     tables: [T; 2],
     // Both ends use one of each, as a mote does that is client and server.
@@ -57,7 +59,7 @@ struct Memory<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
 }
 
 /// The two when they run.
-pub struct Running<T: Peers + 'static, R: Roles + 'static, const LEN: usize> {
+pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     /// What every call gets.
     pub cx: Cx<'static, Provider>,
     /// The one that opens sessions.
@@ -175,29 +177,55 @@ pub trait Answers: Roles {
     const LOOKS: bool = false;
     /// True if the work on each flight is measured for itself, besides all of it.
     const BY_FLIGHT: bool = false;
+    /// What it keeps between two answers.
+    type Kept: Default;
 
     /// The answer; a signature or a public key lies in `room`.
-    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
-        let _ = (crypto, need, room);
+    fn answer<'a>(
+        crypto: &mut Provider,
+        need: Need<'_>,
+        kept: &mut Self::Kept,
+        room: &'a mut [u8; ANSWER_LEN],
+    ) -> Answer<'a> {
+        let _ = (crypto, need, kept, room);
         Answer::Unknown
     }
 }
 
 /// What an end with public keys has to say.
 pub trait Proves {
+    /// See [`Answers::Kept`].
+    type Kept: Default + 'static;
+
     /// As [`Answers::answer`].
-    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a>;
+    fn answer<'a>(
+        crypto: &mut Provider,
+        need: Need<'_>,
+        kept: &mut Self::Kept,
+        room: &'a mut [u8; ANSWER_LEN],
+    ) -> Answer<'a>;
 }
 
-impl Answers for Either {}
-impl<S: Resumption> Answers for Resuming<Either, S> {}
+impl Answers for Either {
+    type Kept = ();
+}
+
+impl<S: Resumption> Answers for Resuming<Either, S> {
+    type Kept = ();
+}
 
 impl<K: Keys + Proves> Answers for PublicKeys<Either, K> {
     const LOOKS: bool = true;
     const BY_FLIGHT: bool = true;
+    type Kept = K::Kept;
 
-    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
-        K::answer(crypto, need, room)
+    fn answer<'a>(
+        crypto: &mut Provider,
+        need: Need<'_>,
+        kept: &mut Self::Kept,
+        room: &'a mut [u8; ANSWER_LEN],
+    ) -> Answer<'a> {
+        K::answer(crypto, need, kept, room)
     }
 }
 
@@ -211,7 +239,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         end: &'static End,
         endpoint: fn(&mut Cx<'_, Provider>, &'static mut T) -> Endpoint<&'static mut T, R>,
     ) -> &'static mut Self {
-        place.write(Self { endpoint: endpoint(cx, table), end, session: None })
+        place.write(Self { endpoint: endpoint(cx, table), end, session: None, kept: R::Kept::default() })
     }
 
     /// Opens a session.
@@ -251,7 +279,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         loop {
             match worked::<R, _>(self.end, || self.endpoint.poll(cx, out)) {
                 Some(Event::Transmit { len, .. }) => return len.into(),
-                Some(Event::Need(id)) if R::LOOKS => self.give_key(cx, id),
+                Some(Event::Need(id)) if R::LOOKS => while self.give_key(cx, id) {},
                 _ => return 0,
             }
         }
@@ -266,7 +294,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
             let Self { endpoint, end, .. } = self;
             match worked::<R, _>(end, || endpoint.handle(cx, &end.path, &mut records, out)) {
                 Some(Event::Answer { len }) => answer_len = len.into(),
-                Some(Event::Need(id)) => self.give_key(cx, id),
+                Some(Event::Need(id)) => while self.give_key(cx, id) {},
                 Some(Event::Established(id)) => self.session = Some(id),
                 Some(_) => {}
                 None => return answer_len,
@@ -274,20 +302,24 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Apart, so that it does not stand on the stack while records are handled.
+    /// Answers what is asked for; true if something else is asked for then. Apart, so that it does not stand on the stack while
+    /// records are handled.
     #[inline(never)]
-    fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) {
-        let Self { endpoint, end, .. } = self;
+    fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
+        let Self { endpoint, end, kept, .. } = self;
         let mut room = [0; ANSWER_LEN];
         if R::LOOKS {
-            worked::<R, _>(end, || {
-                let answer = endpoint.need(id).map_or(Answer::Unknown, |need| R::answer(cx.crypto, need, &mut room));
-                endpoint.resume(cx, id, answer);
+            return worked::<R, _>(end, || {
+                let need = endpoint.need(id);
+                let answer = need.map_or(Answer::Unknown, |need| R::answer(cx.crypto, need, kept, &mut room));
+                let event = endpoint.resume(cx, id, answer);
+                // The next certificate may have come with the one before it.
+                R::CERTIFICATES_IN_PARTS && matches!(event, Some(Event::Need(_)))
             });
-            return;
         }
         let answer = Answer::Psk { identity: b"Client_identity", key: b"0123456789abcdef", principal: WHO };
-        worked::<R, _>(end, || endpoint.resume(cx, id, answer));
+        worked::<R, _>(end, || self.endpoint.resume(cx, id, answer));
+        false
     }
 
     /// Protects `text` in `wire`; `None` if that is refused.

@@ -70,7 +70,14 @@ impl Keys for Pinned {
 }
 
 impl Proves for Pinned {
-    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+    type Kept = ();
+
+    fn answer<'a>(
+        crypto: &mut Provider,
+        need: Need<'_>,
+        (): &mut Self::Kept,
+        room: &'a mut [u8; ANSWER_LEN],
+    ) -> Answer<'a> {
         match need {
             Need::VerifyPeer { content, .. } if *content == PUBLIC => {
                 Answer::Peer { public_key: &PUBLIC, principal: WHO }

@@ -49,6 +49,8 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
 struct Certified;
 
 impl Keys for Certified {
+    const CERTIFICATES_IN_PARTS: bool = true;
+
     fn credential(&self, _: u32, number: u8) -> Option<Credential<'_>> {
         let credential = Credential {
             certificate_type: CertificateType::X509,
@@ -68,15 +70,25 @@ impl Keys for Certified {
 }
 
 impl Proves for Certified {
-    fn answer<'a>(crypto: &mut Provider, need: Need<'_>, room: &'a mut [u8; ANSWER_LEN]) -> Answer<'a> {
+    type Kept = Option<x509::Path<'static>>;
+
+    fn answer<'a>(
+        crypto: &mut Provider,
+        need: Need<'_>,
+        path: &mut Self::Kept,
+        room: &'a mut [u8; ANSWER_LEN],
+    ) -> Answer<'a> {
         match need {
-            Need::VerifyPeer { content, .. } => match RULES.verify(crypto, content) {
-                Ok(end_entity) => {
-                    *room = end_entity.public_key;
-                    Answer::Peer { public_key: room, principal: WHO }
+            Need::VerifyCertificate { certificate, is_first, is_last } => {
+                match path.get_or_insert(x509::Path::new(&RULES)).take(crypto, certificate, is_first, is_last) {
+                    Ok(Some(end_entity)) => {
+                        *room = end_entity.public_key;
+                        Answer::Peer { public_key: room, principal: WHO }
+                    }
+                    Ok(None) => Answer::Continue,
+                    Err(_) => Answer::Refused(Refusal::ALERT),
                 }
-                Err(_) => Answer::Refused(Refusal::ALERT),
-            },
+            }
             Need::Sign { digest, .. } => pair::sign(crypto, &PRIVATE, &digest, room),
             _ => Answer::Refused(Refusal::ALERT),
         }
@@ -85,8 +97,8 @@ impl Proves for Certified {
 
 type Role = PublicKeys<Either, Certified>;
 
-/// One peer; what a handshake with public keys keeps; and a certificate_list with what comes before it is believed.
-type Table = PeerArray<(), 1, 1, 400, 1000>;
+/// One peer; what a handshake with public keys keeps; and a certificate with what comes before it is believed.
+type Table = PeerArray<(), 1, 1, 400, 432>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
