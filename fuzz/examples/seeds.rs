@@ -319,8 +319,23 @@ fn certificates() -> io::Result<()> {
     for (name, path) in paths {
         let list: Vec<u8> = path.iter().flat_map(|name| listed(&vector(name))).collect();
         write("x509_motes", name, &[&[9][..], &list].concat())?;
+        // As they arrive: in fragments of 1, 16 and 144 bytes, in order or each two the other way round.
+        for form in [0x11, 0x40, 0x41, 0xc0, 0xc1] {
+            write("x509_motes", &format!("{name}-{form:02x}"), &[&[form][..], &list].concat())?;
+        }
     }
-    Ok(())
+    write("x509_motes", "pieces", &pieces(&listed(&[7; 40]), 20))
+}
+
+/// The fragments of a Certificate message with this list, each behind its length.
+fn pieces(list: &[u8], size: usize) -> Vec<u8> {
+    let body = [&[0, 0, list.len() as u8][..], list].concat();
+    let piece = |(n, piece): (usize, &[u8])| {
+        let (at, len) = ((n * size) as u8, piece.len() as u8);
+        [&[len + 12, 11, 0, 0, body.len() as u8, 0, 1, 0, 0, at, 0, 0, len][..], piece].concat()
+    };
+    let pieces = body.chunks(size).enumerate().flat_map(piece);
+    [0xf1].into_iter().chain(pieces).collect()
 }
 
 /// Records and scripts of handshakes.

@@ -1,10 +1,16 @@
 //! What motes read of certificates.
 
 use crate::x509::CA;
-use tegmen::crypto::{Ccm, Compact, Crypto, DIGEST_LEN, NotAuthentic, SignatureScheme, Unsupported};
+use tegmen::address::{Address, Path};
+use tegmen::crypto::{Ccm, Compact, Crypto, DIGEST_LEN, NotAuthentic, RustCrypto, SignatureScheme, Unsupported};
+use tegmen::cx::Environment;
+use tegmen::dtls::{Answer, CipherSuite, ClientOnly, Config, Credential, Keys, Need, PublicKeys, Records, Suites};
+use tegmen::endpoint::{Endpoint, Event, PeerArray};
+use tegmen::identity::{PeerId, Principal};
+use tegmen::time::Instant;
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
-/// The first byte says what is asked, the rest is a list of certificates. Whoever signs nothing is believed by nobody; and
+/// The first byte says what is asked, the rest is a list of certificates, which is read whole and as it arrives. Whoever signs nothing is believed by nobody; and
 /// where all signatures are believed, so that readers come to the end of a path, no more of them are looked at than a path
 /// may have, and the key that is told is one of the list.
 pub fn x509_motes(data: &[u8]) {
@@ -31,7 +37,131 @@ pub fn x509_motes(data: &[u8]) {
         assert!(list.windows(end_entity.public_key.len()).any(|bytes| bytes == end_entity.public_key));
         assert!((1..=MAX_CERTIFICATES).contains(&gullible.asked), "{}", gullible.asked);
     }
+    match form >> 4 {
+        0 => {}
+        15 => Client::new().take_pieces(list),
+        size => Client::new().take_list(list, usize::from(size).pow(2), form & 1 == 0),
+    }
 }
+
+/// A client that verifies the certificates of a server as they arrive: its Certificate message is due.
+struct Client {
+    endpoint: Endpoint<PeerArray<(), 1, 1, 400, 432>, PublicKeys<ClientOnly, InParts>>,
+    environment: Environment<RustCrypto>,
+    /// What it was asked for: a list of certificates.
+    lent: Vec<u8>,
+    is_complete: bool,
+    is_over: bool,
+}
+
+struct InParts;
+
+impl Keys for InParts {
+    const CERTIFICATES_IN_PARTS: bool = true;
+
+    fn credential(&self, _: u32, _: u8) -> Option<Credential<'_>> {
+        None
+    }
+
+    fn suites(&self, _: u32) -> Suites {
+        Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8])
+    }
+}
+
+impl Client {
+    fn new() -> Self {
+        let mut environment = Environment::new(RustCrypto::new([0; 32]));
+        let role = PublicKeys { role: ClientOnly, keys: InParts };
+        let cx = &mut environment.at(NOW);
+        let mut endpoint = Endpoint::with_roles(cx, PeerArray::new(), Config::default(), role);
+        let mut out = [0; 1400];
+        endpoint.connect(cx, &PATH).expect("there is nobody else");
+        assert!(matches!(endpoint.poll(cx, &mut out), Some(Event::Transmit { .. })));
+        let mut client = Self { endpoint, environment, lent: Vec::new(), is_complete: false, is_over: false };
+        let hello = [&[254, 253][..], &[7; 32], &[0, 0xc0, 0xae, 0]].concat();
+        client.receive(&fragment(2, hello.len(), 0, 0, &hello));
+        client
+    }
+
+    /// Takes the content of a record.
+    fn receive(&mut self, content: &[u8]) {
+        let [high, low] = (content.len() as u16).to_be_bytes();
+        let mut datagram = [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, high, low][..], content].concat();
+        let mut records = Records::new(&mut datagram);
+        let mut out = [0; 1400];
+        while let Some(event) = self.endpoint.handle(&mut self.environment.at(NOW), &PATH, &mut records, &mut out) {
+            let mut next = Some(event);
+            while let Some(event) = next.take() {
+                match event {
+                    Event::Need(id) => next = self.answer(id),
+                    Event::Closed { .. } => self.is_over = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, id: PeerId) -> Option<Event> {
+        let Some(Need::VerifyCertificate { certificate, is_first, is_last }) = self.endpoint.need(id) else {
+            panic!("asked for what is not needed");
+        };
+        assert_eq!((is_first, self.is_complete), (self.lent.is_empty(), false));
+        self.lent.extend(listed(certificate));
+        self.is_complete = is_last;
+        let peer = Answer::Peer { public_key: &[7; 91], principal: Principal(1) };
+        let answer = if is_last { peer } else { Answer::Continue };
+        self.endpoint.resume(&mut self.environment.at(NOW), id, answer)
+    }
+
+    /// A list comes in fragments of this size, perhaps each two the other way round, and then again in order.
+    fn take_list(mut self, list: &[u8], size: usize, is_swapped: bool) {
+        let body = listed(list);
+        let mut pieces: Vec<_> = body.chunks(size).enumerate().collect();
+        for round in 0..3 {
+            if is_swapped && round == 0 {
+                pieces.chunks_mut(2).for_each(<[_]>::reverse);
+            } else {
+                pieces.sort_by_key(|(at, _)| *at);
+            }
+            for (at, piece) in &pieces {
+                if self.is_complete || self.is_over {
+                    break;
+                }
+                self.receive(&fragment(11, body.len(), 1, at * size, piece));
+                assert!(list.starts_with(&self.lent));
+            }
+        }
+        assert!(self.is_over || self.is_complete);
+        assert_eq!(self.is_complete, list == self.lent && !list.is_empty());
+    }
+
+    /// Any fragments come, each behind its length.
+    fn take_pieces(mut self, mut pieces: &[u8]) {
+        while let Some((&len, rest)) = pieces.split_first() {
+            let (piece, rest) = rest.split_at(rest.len().min(len.into()));
+            if self.is_complete || self.is_over {
+                return;
+            }
+            self.receive(piece);
+            pieces = rest;
+        }
+    }
+}
+
+/// A handshake message, or a piece of one.
+fn fragment(kind: u8, len: usize, seq: u8, offset: usize, piece: &[u8]) -> Vec<u8> {
+    let u24 = |n: usize| [(n >> 16) as u8, (n >> 8) as u8, n as u8];
+    [&[kind][..], &u24(len), &[0, seq], &u24(offset), &u24(piece.len()), piece].concat()
+}
+
+/// Bytes behind their length in three bytes.
+fn listed(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat()
+}
+
+const NOW: Instant = Instant::from_micros(0);
+const PATH: Path =
+    Path { local: Address { ip: [1; 16], port: 1, scope: 0 }, remote: Address { ip: [2; 16], port: 2, scope: 0 } };
 
 /// Believes all signatures, or none.
 struct Believer {
