@@ -79,9 +79,10 @@ fn requests_are_read_as_they_were_written() {
         let bytes = written(request);
         let again = Request::read(request.resource(), &bytes).unwrap();
         assert_eq!(written(&again), bytes);
-        // The handle of a session has no length of its own: what is left of it is another handle.
+        // The handle of a session and a server_name have no length of their own: a part of one is another one.
         let (whole, may_follow) = match request {
             Request::Keep(_) => (1 + STATE_LEN, true),
+            Request::Go { .. } => (22, true),
             _ => (bytes.len(), false),
         };
         for cut in 0..whole {
@@ -90,7 +91,8 @@ fn requests_are_read_as_they_were_written() {
         assert_eq!(Request::read(request.resource(), &[&bytes[..], &[0]].concat()).is_ok(), may_follow);
     }
     assert_eq!(written(&requests[1]), [0, 1, 0x11, 0x70]);
-    let mut kept = written(&requests[3]);
+    assert_eq!(written(&requests[3])[22..], *b"hub.example");
+    let mut kept = written(&requests[4]);
     kept[0] = 4;
     assert!(Request::read(Resource::Keep, &kept).is_err(), "an unknown flag");
     let (device, _) = in_first_epoch(1);
