@@ -234,6 +234,27 @@ impl Handshake<'_> {
         outcome
     }
 
+    /// Takes a fragment of a Certificate message whose certificates are verified as they arrive; `None` if it begins behind the bytes
+    /// that have come.
+    #[inline]
+    fn on_certificates<C: Crypto, R: Roles>(
+        &mut self,
+        context: HandshakeContext<'_, R>,
+        fragment: &Fragment<'_>,
+    ) -> Option<Result<(), Outcome>> {
+        let state = &mut *self.state;
+        while fragment.offset() as usize <= state.inbox.come() {
+            let free = state.inbox.free(self.buffers.incoming);
+            let room = self.buffers.incoming.get_mut(..free).unwrap_or(&mut []);
+            let outcome = state.add_certificates::<C, R>(context, room, fragment);
+            // If fragments that waited were dropped, more of this fragment fits.
+            if state.inbox.free(self.buffers.incoming) == free {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
     /// Sorts a fragment: already seen, due now, or early.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
@@ -261,39 +282,22 @@ impl Handshake<'_> {
             }
             return Ok(());
         }
-        let due = match state.step {
-            Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
-            Step::AwaitHelloVerifyRequest
-            | Step::AwaitServerHello
-            | Step::AwaitServerHelloDone
-            | Step::AwaitClientKeyExchange => !protected,
-            Step::AwaitServerCertificate
-            | Step::AwaitServerKeyExchange
-            | Step::AwaitClientCertificate
-            | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
-            Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
+        if matches!(state.step, Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts) {
             // Not before the question is answered.
-            Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts => {
-                ahead = ahead.max(1);
-                R::PUBLIC_KEYS && !protected
-            }
-            _ => false,
-        };
-        if !due {
+            ahead = ahead.max(1);
+        }
+        if !state.is_due::<R>(protected) {
             return Err(Discard::Unexpected.into());
         }
         if R::CERTIFICATES_IN_PARTS && state.step.takes_certificates() && fragment.message_seq() == state.receive_seq {
-            while ahead == 0 && fragment.offset() as usize <= state.inbox.come() {
-                let free = state.inbox.free(self.buffers.incoming);
-                let room = self.buffers.incoming.get_mut(..free).unwrap_or(&mut []);
-                let outcome = state.add_certificates::<C, R>(context, room, fragment);
-                // Where what waited had to make way, there is room for more of this fragment.
-                if state.inbox.free(self.buffers.incoming) == free {
-                    return outcome;
-                }
+            if ahead == 0
+                && let Some(outcome) = self.on_certificates::<C, R>(context, fragment)
+            {
+                return outcome;
             }
             (ahead, whole) = (1, true);
         }
+        let state = &mut *self.state;
         if ahead > 0 {
             // A message in pieces is put together only once it is due.
             let kept = ahead < 8 && whole;
