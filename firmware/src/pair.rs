@@ -42,7 +42,7 @@ pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     pub end: &'static End,
     /// The session, once there is one.
     pub session: Option<PeerId>,
-    /// What it keeps between two answers.
+    /// The state between two answers.
     kept: R::Kept,
 }
 
@@ -177,7 +177,7 @@ pub trait Answers: Roles {
     const LOOKS: bool = false;
     /// True if the work on each flight is measured for itself, besides all of it.
     const BY_FLIGHT: bool = false;
-    /// What it keeps between two answers.
+    /// The state between two answers.
     type Kept: Default;
 
     /// The answer; a signature or a public key lies in `room`.
@@ -192,7 +192,7 @@ pub trait Answers: Roles {
     }
 }
 
-/// What an end with public keys has to say.
+/// The answers of an end with public keys.
 pub trait Proves {
     /// See [`Answers::Kept`].
     type Kept: Default + 'static;

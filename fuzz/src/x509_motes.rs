@@ -1,4 +1,4 @@
-//! What motes read of certificates.
+//! The certificates that motes read.
 
 use crate::x509::CA;
 use tegmen::address::{Address, Path};
@@ -10,9 +10,9 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
-/// The first byte says what is asked, the rest is a list of certificates, which is read whole and as it arrives. Whoever signs nothing is believed by nobody; and
-/// where all signatures are believed, so that readers come to the end of a path, no more of them are looked at than a path
-/// may have, and the key that is told is one of the list.
+/// The first byte chooses the question, and the rest is a list of certificates, which is read whole and as it arrives. A list without
+/// a valid signature is refused. Where each signature counts as valid, so that readers reach the end of a path, no more of them are
+/// examined than a path has at most, and the key in the result is one of the list.
 pub fn x509_motes(data: &[u8]) {
     let Some((&form, list)) = data.split_first() else { return };
     // The subject and the key of the CA, where they lie in its certificate.
@@ -48,7 +48,7 @@ pub fn x509_motes(data: &[u8]) {
 struct Client {
     endpoint: Endpoint<PeerArray<(), 1, 1, 400, 432>, PublicKeys<ClientOnly, InParts>>,
     environment: Environment<RustCrypto>,
-    /// What it was asked for: a list of certificates.
+    /// The list of certificates that it was asked about.
     lent: Vec<u8>,
     is_complete: bool,
     is_over: bool,

@@ -3,7 +3,7 @@
 //! A [`Path`] takes the certificates of a peer one at a time, the peer's own first. Of each certificate it keeps only
 //! what the next one has to agree with: about 270 bytes, for any length of certificate. [`Path::take`] takes the certificates
 //! that [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate) lends as they arrive, so that the receive buffer of
-//! the handshake needs room for the longest of them alone. [`Rules::verify`] takes the whole list of
+//! the handshake holds the longest of them alone. [`Rules::verify`] takes the whole list of
 //! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer), for which the buffer must hold the longest list and an eighth more.
 //!
 //! A path is accepted with: version 3, keys on secp256r1, signatures of ECDSA with SHA-256, each certificate signed by the
@@ -234,7 +234,7 @@ struct Walked {
     anchor: Found,
 }
 
-/// What became of the search for an anchor.
+/// Outcome of the search for an anchor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     /// No anchor has the name.

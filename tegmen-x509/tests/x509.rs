@@ -46,7 +46,7 @@ fn verify(purpose: KeyPurpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8
     verdict
 }
 
-/// What becomes of the certificates of a list as they arrive; the path was used for others before.
+/// Takes the certificates of a list as they arrive, with a path that was used for other certificates before.
 fn one_at_a_time(rules: &Rules<'_>, certificates: &[&[u8]]) -> Result<EndEntity, Refusal> {
     let (mut path, mut crypto) = (Path::new(rules), Compact::new([1; 32]));
     let _ = path.take(&mut crypto, &CERTIFICATES["device_of_sub"], true, false);

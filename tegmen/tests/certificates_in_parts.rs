@@ -231,8 +231,8 @@ fn piece(puppet: &mut Puppet, body: &[u8], from: usize, to: usize) -> Vec<u8> {
     puppet.plain(HANDSHAKE, &bytes)
 }
 
-/// What follows the Certificate message, of which the client believes that it had this body; true if the server believes that
-/// the handshake is over.
+/// Sends the messages behind the Certificate message, which had this body for the client. True if the handshake is over for the
+/// server.
 fn finishes(world: &mut World<true>, puppet: &mut Puppet, body: &[u8], client: &Badge) -> bool {
     puppet.hash(&message(CERTIFICATE, puppet.message_seq, body));
     puppet.message_seq += 1;
@@ -258,10 +258,10 @@ fn fragments_of_many_sizes_in_any_order_come_together() {
                 0 => {}
                 // Neighbours change places.
                 1 => at.chunks_mut(2).for_each(<[usize]>::reverse),
-                // Each comes twice, and those that found no room once more.
+                // Each comes twice, and those that did not fit come once more.
                 _ => at = at.iter().flat_map(|at| [*at, *at]).collect(),
             }
-            // Whoever sends again begins with the first.
+            // A sender that sends again begins with the first.
             for _ in 0..=at.len() {
                 for at in &at {
                     let bytes = piece(&mut puppet, &body, *at, body.len().min(at + size));
@@ -297,7 +297,7 @@ fn what_comes_again_with_other_bytes_changes_nothing() {
     }
 }
 
-/// What a server says to this body of a Certificate message, in fragments of this size.
+/// The answer of a server to this body of a Certificate message, in fragments of this size.
 fn answered(body: &[u8], size: usize) -> (Option<Fatal>, Option<(u8, u8)>) {
     let (mut world, mut puppet, _) = by_hand();
     let mut answers = Vec::new();
@@ -324,11 +324,11 @@ fn lengths_that_lie_are_answered_with_an_alert() {
         assert_eq!(answered(&entry(&with_len(101, &[7; 100])), size), decode);
         assert_eq!(answered(&entry(&[&certificate[..], &with_len(101, &[7; 100])].concat()), size), decode);
         assert_eq!(answered(&entry(&with_len(0xff_ffff, &[7; 100])), size), decode);
-        // Behind the last certificate a byte or two are left, and a list has no room for a length.
+        // Behind the last certificate a byte or two are left, fewer than a length has.
         assert_eq!(answered(&entry(&[&certificate[..], &[0]].concat()), size), decode);
         assert_eq!(answered(&entry(&[&certificate[..], &[0, 0]].concat()), size), decode);
         assert_eq!(answered(&entry(&[0, 0]), size), decode);
-        // A certificate is larger than the buffer; one that just fits it is refused for what it says.
+        // A certificate is larger than the buffer; one that just fits it is refused for its content.
         assert_eq!(answered(&entry(&entry(&[7; WINDOW - 5])), size), too_large);
         assert_eq!(answered(&entry(&entry(&[7; WINDOW - 6])), size).1, refused);
     }

@@ -97,7 +97,7 @@ impl Proves for Certified {
 
 type Role = PublicKeys<Either, Certified>;
 
-/// One peer; what a handshake with public keys keeps; and a certificate with what comes before it is believed.
+/// One peer; the bytes that a handshake with public keys keeps; and a certificate with the bytes before it.
 type Table = PeerArray<(), 1, 1, 400, 432>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

@@ -4,8 +4,8 @@
 //! At the front of the receive buffer stand the length of the list and, behind it, a window of the list, which begins with
 //! the certificate that is due. Bytes enter the window in order, and are hashed as they enter: so the transcript has the bytes
 //! that are verified and no other. A certificate that is complete is lent to the owner, and leaves the buffer with
-//! the answer. Fragments that come too early wait at the back, whole, as all that is early does; what finds no room is dropped,
-//! and the peer sends it again. Bytes that came before are not looked at.
+//! the answer. Fragments that come too early wait at the back, whole, as each early message does. A fragment that does not fit is
+//! dropped, and the peer sends it again. Bytes that came before are ignored.
 
 use super::context::HandshakeContext;
 use super::handshake::{self, Fragment, MessageType, u24};
@@ -22,7 +22,7 @@ const LEN: usize = 3;
 
 /// The certificate at the front of the window, of which perhaps not all bytes have come.
 pub(crate) struct Due {
-    /// Where it ends in the room; before its length is known, where that ends.
+    /// Its end in the buffer; the end of its length before that is known.
     end: usize,
     /// Bytes of the list behind it; negative if it would end behind the list.
     behind: isize,
@@ -58,7 +58,7 @@ impl Inbox {
         Some(Need::VerifyCertificate { certificate, is_first: self.come() == self.front(), is_last: behind == 0 })
     }
 
-    /// Forgets what waits, because the certificate that is due needs the room: the peer sends it again.
+    /// Forgets the fragments that wait, because the certificate that is due needs their space. The peer sends them again.
     ///
     /// # Errors
     /// [`Fatal::TooLarge`] if nothing waits.
@@ -144,7 +144,7 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Goes on behind a certificate that was verified, and is not the last.
+    /// Continues behind a certificate that was verified, and is not the last.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
         let left = shift_left(window, due.end.wrapping_sub(LEN), 0);

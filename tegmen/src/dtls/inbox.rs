@@ -32,7 +32,7 @@ pub(crate) struct Inbox {
     /// Length of the message at the front; 0 if none is being put together. Behind it stands a bit for each of its bytes,
     /// set once it has come. Of a message that is verified as it arrives: how many of its bytes are at the front.
     total: u16,
-    /// How many bytes of the message have come.
+    /// Bytes of the message that have come.
     come: u16,
     /// Bytes used at the back.
     held: u16,
@@ -149,12 +149,12 @@ impl Inbox {
         self.come = self.come.wrapping_add(len as u16);
     }
 
-    /// So many bytes are left at the front.
+    /// Sets the number of bytes at the front.
     pub(crate) const fn set_front(&mut self, len: usize) {
         self.total = len as u16;
     }
 
-    /// Returns the position behind the front part of a room, where what waits begins.
+    /// Returns the position of the first fragment that waits, behind the front part of a buffer.
     pub(crate) fn free(&self, room: &[u8]) -> usize {
         room.len().saturating_sub(self.held.into())
     }
@@ -196,8 +196,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the room. Where certificates are
-    /// verified in parts, it is one that does not begin behind what has come.
+    /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the buffer. Where certificates are
+    /// verified in parts, it is one that begins within the bytes that have come, or right behind them.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
@@ -212,7 +212,7 @@ impl Inbox {
         *self = Self::new();
     }
 
-    /// `seq` stands behind type and length of a handshake header, and behind it the offset.
+    /// In a handshake header `seq` follows type and length, and the offset follows `seq`.
     #[inline(never)]
     fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {

@@ -96,13 +96,13 @@ pub trait Keys {
     const ON_HOST: bool = false;
 
     /// True if the certificates of a peer are verified as they arrive, one at a time
-    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)), so that the receive buffer of a handshake needs room for the longest
-    /// certificate and 6 bytes, and not for the list. A longer certificate ends the handshake. No type of certificate but
+    /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)), so that the receive buffer of a handshake holds the longest
+    /// certificate and 6 bytes, and not the list. A longer certificate ends the handshake. No type of certificate but
     /// X.509 may be among [`Self::peer_types`]: a raw public key does not parse.
     ///
     /// An owner that answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again takes all
-    /// certificates of a datagram. If the answer comes later, what finds no room until then is dropped, and the peer sends it
-    /// again.
+    /// certificates of a datagram. If the answer comes later, a fragment that does not fit until then is dropped, and the peer
+    /// sends it again.
     const CERTIFICATES_IN_PARTS: bool = false;
 
     /// True if the endpoint answers as several named servers: see [`Self::server`].

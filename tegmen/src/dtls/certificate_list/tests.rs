@@ -127,7 +127,7 @@ impl Client {
         self.with(|handshake, cx, context| handshake.resume(cx, context, answer))
     }
 
-    /// What was hashed is what was lent.
+    /// Checks that the bytes that were hashed are those that were lent.
     fn assert_hashed(&self) {
         let list: Vec<u8> = self.lent.iter().flat_map(|certificate| entry(certificate)).collect();
         let mut expected = HandshakeState::idle();
@@ -222,7 +222,7 @@ proptest! {
         let body = entry(&list);
         let mut client = Client::new(room);
         let mut over = false;
-        // In the end the peer sends all of it again, for as long as something has no room.
+        // At the end the peer sends all fragments again, while one of them does not fit.
         let again = (0..100).flat_map(|_| body.chunks(40).enumerate().map(|(at, piece)| (40 * at, piece.to_vec(), 0)));
         let pieces = pieces.into_iter().map(|(start, end, what)| {
             let start = start.index(body.len());
