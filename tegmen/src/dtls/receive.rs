@@ -255,6 +255,23 @@ impl Handshake<'_> {
         None
     }
 
+    /// Takes a message that is due, in one fragment.
+    #[inline]
+    fn on_whole<C: Crypto, R: Roles>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        context: HandshakeContext<'_, R>,
+        fragment: &Fragment<'_>,
+    ) -> Result<(), Outcome> {
+        self.state.inbox.forget_pieces();
+        let outcome = self.on_message(cx, context, fragment, fragment.body);
+        // The buffer is not available while a message that waited in it is handled.
+        if keeps_message::<R>() && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
+            self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
+        }
+        outcome
+    }
+
     /// Sorts a fragment: already seen, due now, or early.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
@@ -267,13 +284,10 @@ impl Handshake<'_> {
             return Err(Discard::Unexpected.into());
         }
         let mut whole = fragment.is_whole();
+        // A server without state numbers its HelloVerifyRequests as it likes.
         let verifies = self.awaits_verify_request::<R>(fragment);
         let state = &mut *self.state;
-        let mut ahead = fragment.message_seq().wrapping_sub(state.receive_seq) as i16;
-        // A server without state numbers its HelloVerifyRequests as it likes.
-        if verifies {
-            ahead = 0;
-        }
+        let mut ahead = if verifies { 0 } else { fragment.message_seq().wrapping_sub(state.receive_seq) as i16 };
         if ahead < 0 {
             // The last message of the flight that ours answers, again: ours was lost (RFC 6347, section 4.2.4).
             let last_of_flight = fragment.message_seq().wrapping_add(1) == state.answered_seq;
@@ -282,11 +296,25 @@ impl Handshake<'_> {
             }
             return Ok(());
         }
-        if matches!(state.step, Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts) {
+        let due = match state.step {
+            Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
+            Step::AwaitHelloVerifyRequest
+            | Step::AwaitServerHello
+            | Step::AwaitServerHelloDone
+            | Step::AwaitClientKeyExchange => !protected,
+            Step::AwaitServerCertificate
+            | Step::AwaitServerKeyExchange
+            | Step::AwaitClientCertificate
+            | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
+            Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
             // Not before the question is answered.
-            ahead = ahead.max(1);
-        }
-        if !state.is_due::<R>(protected) {
+            Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts => {
+                ahead = ahead.max(1);
+                R::PUBLIC_KEYS && !protected
+            }
+            _ => false,
+        };
+        if !due {
             return Err(Discard::Unexpected.into());
         }
         if R::CERTIFICATES_IN_PARTS && state.step.takes_certificates() && fragment.message_seq() == state.receive_seq {
@@ -307,13 +335,7 @@ impl Handshake<'_> {
             };
         }
         if whole {
-            state.inbox.forget_pieces();
-            let outcome = self.on_message(cx, context, fragment, fragment.body);
-            // The room is not at hand while what waited in it is handled.
-            if keeps_message::<R>() && self.state.step.verifies() && !self.buffers.incoming.is_empty() {
-                self.state.inbox.keep(self.buffers.incoming, fragment.body)?;
-            }
-            return outcome;
+            return self.on_whole(cx, context, fragment);
         }
         // A piece of a Finished that waited as a record: there is no room at hand for it, and the peer sends it again.
         if R::KEEPS && self.buffers.incoming.is_empty() {

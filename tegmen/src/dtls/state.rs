@@ -236,27 +236,6 @@ pub struct Handshake<'b> {
 }
 
 impl HandshakeState {
-    /// True if a message may come now, in a record that is `protected`.
-    #[inline]
-    pub(crate) fn is_due<R: Roles>(&self, protected: bool) -> bool {
-        match self.step {
-            Step::AwaitServerFinished | Step::AwaitClientFinished => protected,
-            Step::AwaitHelloVerifyRequest
-            | Step::AwaitServerHello
-            | Step::AwaitServerHelloDone
-            | Step::AwaitClientKeyExchange => !protected,
-            Step::AwaitServerCertificate
-            | Step::AwaitServerKeyExchange
-            | Step::AwaitClientCertificate
-            | Step::AwaitCertificateVerify
-            | Step::ClientVerifies
-            | Step::ServerVerifies
-            | Step::ServerDecrypts => R::PUBLIC_KEYS && !protected,
-            Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && self.flags.has(Flags::TICKET),
-            _ => false,
-        }
-    }
-
     /// A place for a handshake that has not begun. All bytes are zero, so that a table of them takes no flash.
     pub const fn idle() -> Self {
         Self {
