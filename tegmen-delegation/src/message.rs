@@ -145,8 +145,8 @@ impl<'r> Request<'r> {
                 let peer = Address { ip: *ip, port: u16::from_be_bytes([e, f]), scope: 0 };
                 Self::Go { go: Go { number: u32::from_be_bytes([a, b, c, d]), peer }, server_name }
             }
-            Resource::Status if payload.is_empty() => Self::Status,
-            Resource::Status => return None,
+            // The payload of a GET has no meaning (RFC 7252, section 5.8.1).
+            Resource::Status => Self::Status,
         })
     }
 
