@@ -367,10 +367,13 @@ fn read_to(output: &mut impl std::io::Read, expected: &str) -> String {
     text
 }
 
+/// The datagrams of clients, each with the port of its client.
+type Noted = Arc<Mutex<Vec<(u16, Vec<u8>)>>>;
+
 /// Passes the datagrams of all clients on to a server, and notes those of the clients, with the port of the client.
 struct Relay {
     at: SocketAddr,
-    noted: Arc<Mutex<Vec<(u16, Vec<u8>)>>>,
+    noted: Noted,
 }
 
 impl Relay {

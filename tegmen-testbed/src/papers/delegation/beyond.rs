@@ -18,10 +18,13 @@ type Job = Box<dyn Fn() -> Measured + Send + Sync>;
 /// The readings of one run, by their names.
 type Measured = Vec<(&'static str, f64)>;
 
+/// Makes the figures of a scenario from its runs.
+type Figures = Box<dyn Fn(&Runs) -> Vec<Figure>>;
+
 /// A case: its runs, and the figures of them.
 struct Case {
     jobs: Vec<Job>,
-    figures: Box<dyn Fn(&Runs) -> Vec<Figure>>,
+    figures: Figures,
 }
 
 /// The runs of a case.
