@@ -131,6 +131,8 @@ impl<F: Flash> Memory for FlashMemory<F> {
         self.page = if b > a { Page::B } else { Page::A };
         epoch.number = self.read(self.page, epoch).ok_or(Lost)?;
         self.at = FIRST;
+        // No connection has this number.
+        let mut last = u32::MAX;
         let (mut len, mut at) = (0_usize, FIRST);
         let mut bytes = [0; RECORD_LEN];
         while at.wrapping_add(RECORD_LEN) <= F::PAGE_LEN {
@@ -141,8 +143,13 @@ impl<F: Flash> Memory for FlashMemory<F> {
             }
             if is_whole {
                 let &[a, b, c, d, ..] = &bytes;
-                *refused.get_mut(len).ok_or(Lost)? = u32::from_le_bytes([a, b, c, d]);
-                len = len.wrapping_add(1);
+                let number = u32::from_le_bytes([a, b, c, d]);
+                // Behind a record that is whole although its write failed, the same connection comes again.
+                if number != last {
+                    *refused.get_mut(len).ok_or(Lost)? = number;
+                    len = len.wrapping_add(1);
+                    last = number;
+                }
             }
         }
         Ok(len)

@@ -63,6 +63,18 @@ pub fn written(request: &Request<'_>) -> Vec<u8> {
     writer.written().to_vec()
 }
 
+/// The hardware may report an error although the record is whole. The device then writes the record again, before any other.
+#[test]
+fn a_connection_that_is_kept_twice_takes_one_place_of_the_list() {
+    let mut memory = FlashMemory::format(Model::new(), &Epoch::first(key(1))).unwrap();
+    for number in [10, 10, 11, 11] {
+        memory.keep_refused(0, number).unwrap();
+    }
+    let (mut epoch, mut refused) = (Epoch::first(key(2)), [0; 2]);
+    assert_eq!(FlashMemory::new(memory.into_flash()).load(&mut epoch, &mut refused).ok(), Some(2));
+    assert_eq!(refused, [10, 11]);
+}
+
 #[test]
 fn requests_are_read_as_they_were_written() {
     let peer = Address { ip: [7; 16], port: 5684, scope: 0 };
