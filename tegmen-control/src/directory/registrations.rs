@@ -22,7 +22,7 @@ const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
 /// Bounds of a [`Directory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryBounds {
-    /// Registrations in all, and names whose owner is remembered.
+    /// Registrations in all, of which those in clear take half at most, and names whose owner is remembered.
     pub registrations: usize,
     /// Registrations of one identity, or in clear of one IP address.
     pub each: usize,
@@ -266,6 +266,12 @@ impl Directory {
             let own = self.registrations.values().filter(|registration| registration.owner == owner).count();
             if own >= self.bounds.each && !who.is_tool {
                 return Err(DirectoryError::TooMany);
+            }
+            let is_clear = |owner: &Owner| matches!(owner, Owner::Address(_));
+            let clear = self.registrations.values().filter(|registration| is_clear(&registration.owner)).count();
+            // Senders in clear can forge their addresses. They leave half of the places to others.
+            if is_clear(&owner) && clear >= self.bounds.registrations.div_ceil(2) {
+                return Err(DirectoryError::Full);
             }
         }
         let all = self.bytes.saturating_sub(old_bytes).saturating_add(bytes);

@@ -138,17 +138,18 @@ fn a_directory_is_bounded() {
     }
     assert_eq!(put(&mut directory, plain(1), "ep=node2", 2), Err(DirectoryError::TooMany));
     put(&mut directory, plain(1), "ep=node1", 3).unwrap();
+    assert_eq!(put(&mut directory, plain(2), "ep=node3", 3), Err(DirectoryError::Full), "half is for identities");
     let links = format!("</{}>", "a".repeat(60));
     let links = links.as_bytes();
     assert_eq!(links.len(), 63);
-    directory.register(plain(2), ["ep=node3"].into_iter(), links, (3, NOW)).unwrap();
+    directory.register(named("a"), ["ep=node3"].into_iter(), links, (3, NOW)).unwrap();
     assert_eq!(
-        directory.register(plain(3), ["ep=node4"].into_iter(), links, (4, NOW)),
+        directory.register(named("b"), ["ep=node4"].into_iter(), links, (4, NOW)),
         Err(DirectoryError::Full),
         "the bytes of all links"
     );
-    directory.register(plain(3), ["ep=node4"].into_iter(), b"", (4, NOW)).unwrap();
-    assert_eq!(put(&mut directory, plain(4), "ep=node5", 5), Err(DirectoryError::Full));
+    directory.register(named("b"), ["ep=node4"].into_iter(), b"", (4, NOW)).unwrap();
+    assert_eq!(put(&mut directory, named("c"), "ep=node5", 5), Err(DirectoryError::Full));
 }
 
 #[test]
