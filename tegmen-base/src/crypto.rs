@@ -186,6 +186,21 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
+    /// Agrees on a secret with the owner of a point on secp256r1 of which only the x-coordinate is known, in constant time for the
+    /// private key. Both points with that coordinate give the same secret (RFC 9528, section 3.7).
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if there is no such point, or the provider does not have the operation.
+    fn agree_by_x(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        x: &[u8; SCALAR_LEN],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        let _ = (private, x, secret);
+        Err(NotAuthentic)
+    }
+
     /// Checks a signature over a SHA-256 `digest` with the key of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
     ///
     /// # Errors

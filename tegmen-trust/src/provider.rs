@@ -172,6 +172,17 @@ impl Crypto for HostCrypto {
         Ok(())
     }
 
+    fn agree_by_x(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        x: &[u8; SCALAR_LEN],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        let agreed = self.key_pairs.agree_by_x(&Secret::new(*private), x).map_err(|_| NotAuthentic)?;
+        *secret = *agreed.expose();
+        Ok(())
+    }
+
     fn verify(
         &mut self,
         scheme: SignatureScheme,

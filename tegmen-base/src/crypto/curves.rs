@@ -67,16 +67,32 @@ pub(crate) fn agree(
             *secret = *shared.as_bytes();
             Ok(())
         }
-        NamedGroup::SECP256R1 if share.len() == MAX_SHARE => {
-            let key = SecretKey::from_slice(private).map_err(|_| NotAuthentic)?;
-            // Checks that the point is on the curve; the curve has no points of small order.
-            let share = PublicKey::from_sec1_bytes(share).map_err(|_| NotAuthentic)?;
-            let shared = ecdh::diffie_hellman(key.to_nonzero_scalar(), share.as_affine());
-            *secret = *shared.raw_secret_bytes().first_chunk().ok_or(NotAuthentic)?;
-            Ok(())
-        }
+        NamedGroup::SECP256R1 if share.len() == MAX_SHARE => agree_on_p256(private, share, secret),
         _ => Err(NotAuthentic),
     }
+}
+
+/// Implements [`Crypto::agree_by_x`](super::Crypto::agree_by_x).
+pub(crate) fn agree_by_x(
+    private: &[u8; SCALAR_LEN],
+    x: &[u8; SCALAR_LEN],
+    secret: &mut [u8; SCALAR_LEN],
+) -> Result<(), NotAuthentic> {
+    // The compressed form of one of the two points (SEC 1, section 2.3.4).
+    let mut share = [2; SCALAR_LEN + 1];
+    let [_, place @ ..] = &mut share;
+    *place = *x;
+    agree_on_p256(private, &share, secret)
+}
+
+/// `share` is a point in a form of SEC 1.
+fn agree_on_p256(private: &[u8; SCALAR_LEN], share: &[u8], secret: &mut [u8; SCALAR_LEN]) -> Result<(), NotAuthentic> {
+    let key = SecretKey::from_slice(private).map_err(|_| NotAuthentic)?;
+    // Checks that the point is on the curve; the curve has no points of small order.
+    let share = PublicKey::from_sec1_bytes(share).map_err(|_| NotAuthentic)?;
+    let shared = ecdh::diffie_hellman(key.to_nonzero_scalar(), share.as_affine());
+    *secret = *shared.raw_secret_bytes().first_chunk().ok_or(NotAuthentic)?;
+    Ok(())
 }
 
 /// Implements [`Crypto::verify`](super::Crypto::verify), for ECDSA on secp256r1.

@@ -115,6 +115,16 @@ impl Crypto for RustCrypto {
     }
 
     #[cfg(feature = "curves")]
+    fn agree_by_x(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        x: &[u8; SCALAR_LEN],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        curves::agree_by_x(private, x, secret)
+    }
+
+    #[cfg(feature = "curves")]
     fn verify(
         &mut self,
         scheme: SignatureScheme,

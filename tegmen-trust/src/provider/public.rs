@@ -158,11 +158,27 @@ impl KeyPairs {
     /// [`InvalidKey`], as there.
     pub fn agree(&mut self, group: Group, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
         group.check_form(peer)?;
+        self.agree_with(group, private, peer)
+    }
+
+    /// Agrees on a secret with the owner of a point on secp256r1 with this x-coordinate.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] if there is no such point, or the private key is none.
+    pub fn agree_by_x(&mut self, private: &Secret<32>, x: &[u8; 32]) -> Result<Secret<32>, InvalidKey> {
+        // The compressed form of one of the two points (SEC 1, section 2.3.4).
+        let mut point = [2; 33];
+        let [_, place @ ..] = &mut point;
+        *place = *x;
+        self.agree_with(Group::Secp256r1, private, &point)
+    }
+
+    fn agree_with(&mut self, group: Group, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
         let digest = sha256(private.expose());
         let found = self.slot(&digest).take_if(|(made, _)| *made == digest).map(|(_, key)| key);
         match found.filter(|key| key.algorithm() == group.algorithm()) {
             Some(key) => shared_secret(&key, peer),
-            None => group.agree(private, peer),
+            None => shared_secret(&group.private_key(private)?, peer),
         }
     }
 

@@ -41,3 +41,28 @@ fn the_key_log_has_the_lines_of_rfc_9850() {
     let expected = format!("CLIENT_RANDOM {} {}\n", "a5".repeat(32), "0f".repeat(48));
     assert_eq!(log.0.lock().unwrap().as_slice(), expected.as_bytes());
 }
+
+/// Both points with an x-coordinate give the secret of the whole point (RFC 9528, section 3.7).
+#[test]
+fn a_point_agrees_by_its_x_coordinate_alone() {
+    let mut crypto = HostCrypto::new([1; 32], 1);
+    for _ in 0..20 {
+        let (mut ours, mut theirs) = ([0; SCALAR_LEN], [0; SCALAR_LEN]);
+        let (mut share, mut unused) = ([0; MAX_SHARE], [0; MAX_SHARE]);
+        crypto.key_pair(NamedGroup::SECP256R1, &mut ours, &mut unused).unwrap();
+        crypto.key_pair(NamedGroup::SECP256R1, &mut theirs, &mut share).unwrap();
+        let (mut whole, mut by_x) = ([0; SCALAR_LEN], [1; SCALAR_LEN]);
+        crypto.agree(NamedGroup::SECP256R1, &ours, &share, &mut whole).unwrap();
+        let x = share[1..33].try_into().unwrap();
+        crypto.agree_by_x(&ours, &x, &mut by_x).unwrap();
+        assert_eq!(whole, by_x);
+    }
+    // No point has this coordinate: RFC 9529, section 4, "Error in elliptic curve point".
+    let x: [u8; 32] = crate::hex::from_hex("a04e73601df544a70ba7ea1e57030f7d4b4eb7f673924e58d54ca77a5e7d4d4a")
+        .unwrap()
+        .try_into()
+        .unwrap();
+    assert_eq!(crypto.agree_by_x(&[1; 32], &x, &mut [0; 32]), Err(NotAuthentic));
+    // Not below the prime of the field.
+    assert_eq!(crypto.agree_by_x(&[1; 32], &[0xff; 32], &mut [0; 32]), Err(NotAuthentic));
+}

@@ -1,0 +1,15 @@
+//! The combined request (RFC 9668, section 3): message_3 in front of the ciphertext of the first request with OSCORE.
+
+use tegmen_base::buf::Reader;
+use tegmen_base::cbor;
+
+/// The number of the EDHOC option, which is empty, critical, and outside the protection of OSCORE.
+pub const EDHOC_OPTION: u16 = 21;
+
+/// Splits the payload of a combined request into message_3 and the ciphertext of OSCORE. Returns `None` if one of them is missing.
+pub fn split(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = Reader::new(payload);
+    cbor::read_bytes(&mut reader)?;
+    let message_len = payload.len().checked_sub(reader.rest().len())?;
+    payload.split_at_checked(message_len).filter(|(_, ciphertext)| !ciphertext.is_empty())
+}

@@ -1,0 +1,50 @@
+//! Connection identifiers (RFC 9528, section 3.3).
+
+use lakers::ConnId;
+use tegmen_base::buf::Reader;
+use tegmen_base::cbor;
+
+/// A connection identifier, which is the Recipient ID of its end for OSCORE: 0 to 7 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionId(pub(crate) ConnId);
+
+impl ConnectionId {
+    /// Most bytes of an identifier.
+    pub const MAX: usize = 7;
+
+    /// Returns the identifier with these bytes; `None` if there are more than [`Self::MAX`].
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > Self::MAX { None } else { ConnId::from_slice(bytes).map(Self) }
+    }
+
+    /// Returns the identifier as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// Returns the identifier as it is in messages: a number of one byte, or a string of bytes.
+    pub fn as_cbor(&self) -> &[u8] {
+        self.0.as_cbor()
+    }
+
+    /// Returns an identifier that `lakers` has read; `None` if it is too long, or a string of one byte that must be a number.
+    pub(crate) fn of(read: ConnId) -> Option<Self> {
+        Self::new(read.as_slice()).filter(|id| id.0 == read)
+    }
+
+    /// Reads an identifier as it is in messages. Returns `None` if it is malformed, too long, or a string of one byte that
+    /// must be a number.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let rest = reader.rest();
+        let (major, number) = cbor::read_head(reader)?;
+        match major {
+            cbor::UNSIGNED | cbor::NEGATIVE if number < 24 => Self::new(rest.get(..1)?),
+            cbor::BYTES => {
+                let bytes = reader.take(number).ok()?;
+                // The shortest form alone is valid, so that an identifier has one form.
+                Self::new(bytes).filter(|id| rest.starts_with(id.as_cbor()))
+            }
+            _ => None,
+        }
+    }
+}

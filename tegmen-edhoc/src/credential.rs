@@ -1,0 +1,222 @@
+//! Credentials (RFC 9528, section 3.5.2): CWT Claims Sets with a public key on P-256.
+
+use lakers::{BufferCred, BufferKid, CredentialTransfer, IdCred};
+use tegmen_base::buf::{Full, Reader, Writer};
+use tegmen_base::cbor;
+use tegmen_base::secret::Secret;
+
+/// Most bytes of a credential.
+pub const MAX_CREDENTIAL: usize = 128;
+/// Most bytes of a `kid`.
+const MAX_KID: usize = 16;
+
+/// A public key on P-256 with its name, as a CWT Claims Set (CCS). Both ends must have the same bytes of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Credential(pub(crate) lakers::Credential);
+
+/// The reason for which bytes are no [`Credential`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadCredential {
+    /// It is longer than [`MAX_CREDENTIAL`], or its `kid` longer than 16 bytes.
+    TooLong,
+    /// It is not a map of a subject (2) and a confirmation (8) with a COSE_Key (1), in CBOR of definite lengths.
+    Malformed,
+    /// Its key is not on P-256.
+    Key,
+}
+
+impl Credential {
+    /// Reads a credential.
+    ///
+    /// # Errors
+    /// [`BadCredential`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadCredential> {
+        if bytes.len() > MAX_CREDENTIAL {
+            return Err(BadCredential::TooLong);
+        }
+        let mut reader = Reader::new(bytes);
+        let parts = Parts::read(&mut reader).filter(|_| reader.is_empty()).ok_or(BadCredential::Malformed)?;
+        let (Some(kty), Some(curve), Some(x)) = (parts.kty, parts.curve, parts.x) else {
+            return Err(BadCredential::Malformed);
+        };
+        let x: [u8; 32] = x.try_into().map_err(|_| BadCredential::Key)?;
+        if (kty, curve) != (KTY_EC2, CURVE_P256) {
+            return Err(BadCredential::Key);
+        }
+        let copy = BufferCred::new_from_slice(bytes).map_err(|_| BadCredential::TooLong)?;
+        let mut credential = lakers::Credential::new_ccs(copy, x);
+        if let Some(kid) = parts.kid {
+            if kid.len() > MAX_KID {
+                return Err(BadCredential::TooLong);
+            }
+            let kid = BufferKid::new_from_slice(kid).map_err(|_| BadCredential::TooLong)?;
+            credential = credential.with_kid(kid);
+        }
+        Ok(Self(credential))
+    }
+
+    /// Writes the credential of a key: `subject` is its name, `kid` its short name, `share` its point (SEC 1, uncompressed, 65
+    /// bytes). Returns the bytes.
+    ///
+    /// # Errors
+    /// [`Full`]; [`MAX_CREDENTIAL`] bytes are enough for a subject and a `kid` of 37 bytes together.
+    pub fn write<'o>(subject: Option<&str>, kid: &[u8], share: &[u8; 65], out: &'o mut [u8]) -> Result<&'o [u8], Full> {
+        let mut writer = Writer::new(out);
+        cbor::write_head(cbor::MAP, 1 + usize::from(subject.is_some()), &mut writer)?;
+        if let Some(subject) = subject {
+            writer.u8(SUBJECT)?;
+            cbor::write_head(cbor::TEXT, subject.len(), &mut writer)?;
+            writer.put(subject.as_bytes())?;
+        }
+        // In the order of RFC 8949, section 4.2.1, with which other implementations write them again.
+        writer.put(&[CONFIRMATION, 0xa1, COSE_KEY, 0xa5, 1, KTY_EC2, 2])?;
+        cbor::write_head(cbor::BYTES, kid.len(), &mut writer)?;
+        writer.put(kid)?;
+        let (_, point) = share.split_at(1);
+        let (x, y) = point.split_at(32);
+        // The label -1 with the curve, then -2 and -3 with the coordinates.
+        writer.put(&[0x20, CURVE_P256, 0x21])?;
+        cbor::write_head(cbor::BYTES, x.len(), &mut writer)?;
+        writer.put(x)?;
+        writer.u8(0x22)?;
+        cbor::write_head(cbor::BYTES, y.len(), &mut writer)?;
+        writer.put(y)?;
+        Ok(writer.finish())
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.bytes.content.get(..self.0.bytes.len).unwrap_or(&[])
+    }
+
+    /// Returns the short name of the key.
+    pub fn kid(&self) -> Option<&[u8]> {
+        let kid = self.0.kid.as_ref()?;
+        kid.content.get(..kid.len)
+    }
+
+    /// True if a message that names a credential so means this one.
+    pub fn is_meant_by(&self, id: &CredentialId<'_>) -> bool {
+        match id {
+            CredentialId::Kid(kid) => self.kid() == Some(kid),
+            CredentialId::Value(value) => self.as_bytes() == *value,
+        }
+    }
+}
+
+/// The form in which a message names the credential of its sender (RFC 9528, section 3.5.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CredentialId<'m> {
+    /// By its `kid`.
+    Kid(&'m [u8]),
+    /// By its bytes.
+    Value(&'m [u8]),
+}
+
+impl<'m> CredentialId<'m> {
+    /// Reads ID_CRED_I or ID_CRED_R; `None` if it is of another kind.
+    pub(crate) fn read(id: &'m IdCred) -> Option<Self> {
+        let bytes = id.bytes.content.get(..id.bytes.len)?;
+        match bytes {
+            [0xa1, lakers::KCCS_LABEL, value @ ..] => Some(Self::Value(value)),
+            [0xa1, lakers::KID_LABEL, kid @ ..] => {
+                let mut reader = Reader::new(kid);
+                cbor::read_bytes(&mut reader).filter(|_| reader.is_empty()).map(Self::Kid)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The form in which an end sends its own credential.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// By its `kid`: the other end must have the credential.
+    ByReference,
+    /// Whole.
+    ByValue,
+}
+
+impl From<Transfer> for CredentialTransfer {
+    fn from(transfer: Transfer) -> Self {
+        match transfer {
+            Transfer::ByReference => Self::ByReference,
+            Transfer::ByValue => Self::ByValue,
+        }
+    }
+}
+
+/// The own credential and its private key.
+pub struct Identity {
+    pub(crate) private: Secret<32>,
+    pub(crate) credential: Credential,
+    pub(crate) transfer: Transfer,
+}
+
+impl Identity {
+    /// Returns the identity with this private key, a scalar of P-256, and its credential. A credential without a `kid` is sent whole.
+    pub fn new(private: Secret<32>, credential: Credential, transfer: Transfer) -> Self {
+        let transfer = if credential.kid().is_some() { transfer } else { Transfer::ByValue };
+        Self { private, credential, transfer }
+    }
+
+    /// Returns the own credential.
+    pub const fn credential(&self) -> &Credential {
+        &self.credential
+    }
+}
+
+/// The parts of a credential.
+#[derive(Default)]
+struct Parts<'c> {
+    kty: Option<u8>,
+    curve: Option<u8>,
+    kid: Option<&'c [u8]>,
+    x: Option<&'c [u8]>,
+}
+
+impl<'c> Parts<'c> {
+    fn read(reader: &mut Reader<'c>) -> Option<Self> {
+        let mut key = None;
+        for _ in 0..cbor::read(cbor::MAP, reader)? {
+            match cbor::read(cbor::UNSIGNED, reader)? {
+                2 => {
+                    let len = cbor::read(cbor::TEXT, reader)?;
+                    reader.take(len).ok()?;
+                }
+                8 if key.is_none() => {
+                    if cbor::read(cbor::MAP, reader)? != 1 || cbor::read(cbor::UNSIGNED, reader)? != 1 {
+                        return None;
+                    }
+                    key = Some(Self::read_key(reader)?);
+                }
+                _ => return None,
+            }
+        }
+        key
+    }
+
+    /// Reads a COSE_Key (RFC 9053, section 7.1.1).
+    fn read_key(reader: &mut Reader<'c>) -> Option<Self> {
+        let mut parts = Self::default();
+        for _ in 0..cbor::read(cbor::MAP, reader)? {
+            match cbor::read_head(reader)? {
+                (cbor::UNSIGNED, 1) => parts.kty = Some(u8::try_from(cbor::read(cbor::UNSIGNED, reader)?).ok()?),
+                (cbor::UNSIGNED, 2) => parts.kid = Some(cbor::read_bytes(reader)?),
+                (cbor::NEGATIVE, 0) => parts.curve = Some(u8::try_from(cbor::read(cbor::UNSIGNED, reader)?).ok()?),
+                (cbor::NEGATIVE, 1) => parts.x = Some(cbor::read_bytes(reader)?),
+                (cbor::NEGATIVE, 2) => {
+                    cbor::read_bytes(reader)?;
+                }
+                _ => return None,
+            }
+        }
+        Some(parts)
+    }
+}
+
+const SUBJECT: u8 = 2;
+const CONFIRMATION: u8 = 8;
+const COSE_KEY: u8 = 1;
+const KTY_EC2: u8 = 2;
+const CURVE_P256: u8 = 1;

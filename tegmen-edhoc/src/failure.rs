@@ -1,0 +1,104 @@
+//! Reasons for which two ends do not agree, and error messages (RFC 9528, section 6).
+
+use tegmen_base::buf::{Full, Reader, Writer};
+use tegmen_base::cbor;
+
+/// The reason for which this end discontinues a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// A message is not valid CBOR, or not the message that is expected.
+    Malformed,
+    /// A message is longer than [`Message::MAX`](crate::Message::MAX), or external authorization data is longer than 64 bytes.
+    TooLong,
+    /// The method is not 3: static Diffie-Hellman keys at both ends.
+    Method,
+    /// The selected cipher suite is not 2.
+    CipherSuite,
+    /// A public key is no point on P-256.
+    PublicKey,
+    /// Both ends have the same connection identifier, or there is none left.
+    ConnectionId,
+    /// The credential of the other end is not known.
+    UnknownCredential,
+    /// The other end does not prove that it has the private key of its credential.
+    NotAuthentic,
+    /// A message has external authorization data that is critical and not known.
+    CriticalData,
+    /// The own credential has no `kid` to send it by.
+    NoKid,
+    /// The provider has no key agreement on P-256.
+    Unsupported,
+}
+
+impl Failure {
+    /// Writes the error message that tells the other end. Returns its bytes.
+    ///
+    /// # Errors
+    /// [`Full`]; 40 bytes are enough.
+    pub fn write(self, out: &mut [u8]) -> Result<&[u8], Full> {
+        let mut writer = Writer::new(out);
+        match self {
+            // SUITES_R: the only suite.
+            Self::CipherSuite => writer.put(&[WRONG_SUITE, SUITE])?,
+            Self::UnknownCredential => writer.put(&[UNKNOWN_CREDENTIAL, TRUE])?,
+            _ => {
+                writer.u8(UNSPECIFIED)?;
+                let text = self.text();
+                cbor::write_head(cbor::TEXT, text.len(), &mut writer)?;
+                writer.put(text.as_bytes())?;
+            }
+        }
+        Ok(writer.finish())
+    }
+
+    /// Returns what the other end is told. It does not tell the reasons apart that depend on keys.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Method => "method 3 only",
+            Self::CriticalData => "unknown critical EAD item",
+            Self::TooLong => "message too long",
+            Self::ConnectionId => "no connection identifier",
+            _ => "message not valid",
+        }
+    }
+}
+
+/// An error message of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerError<'m> {
+    /// An unspecified error with a text for people (section 6.2).
+    Unspecified(&'m str),
+    /// The selected cipher suite is not supported (section 6.3).
+    WrongCipherSuite,
+    /// The credential that was named is not known (section 6.4).
+    UnknownCredential,
+    /// Another error code.
+    Other(u32),
+}
+
+impl<'m> PeerError<'m> {
+    /// Reads an error message; `None` if it is malformed.
+    pub fn parse(bytes: &'m [u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let (major, code) = cbor::read_head(&mut reader)?;
+        match (major, code) {
+            (cbor::UNSIGNED, 1) => {
+                let len = cbor::read(cbor::TEXT, &mut reader)?;
+                core::str::from_utf8(reader.take(len).ok()?).ok().map(Self::Unspecified)
+            }
+            (cbor::UNSIGNED, 2) => Some(Self::WrongCipherSuite),
+            (cbor::UNSIGNED, 3) => Some(Self::UnknownCredential),
+            (cbor::UNSIGNED, code) => u32::try_from(code).ok().map(Self::Other),
+            _ => None,
+        }
+    }
+}
+
+/// ERR_CODE (RFC 9528, section 9.5).
+const UNSPECIFIED: u8 = 1;
+const WRONG_SUITE: u8 = 2;
+const UNKNOWN_CREDENTIAL: u8 = 3;
+/// Cipher suite 2.
+pub(crate) const SUITE: u8 = 2;
+/// The value true of CBOR.
+const TRUE: u8 = 0xf5;

@@ -1,0 +1,37 @@
+#![no_std]
+#![forbid(unsafe_code)]
+//! EDHOC (RFC 9528): two ends agree on the keys of an OSCORE context (RFC 8613), and prove who they are.
+//!
+//! Both ends authenticate with static Diffie-Hellman keys (method 3) under cipher suite 2: P-256, AES-CCM-16-64-128 and SHA-256.
+//! Other methods and suites are missing. A credential is a CWT Claims Set (RFC 8392) with a public key on P-256, which messages name
+//! by its `kid` or carry whole. The library `lakers` has the state machine; this crate checks each message before that library
+//! reads it, and takes the cryptography from a [`Crypto`](tegmen_base::crypto::Crypto) provider.
+//!
+//! ```text
+//! Initiator::begin    message_1 ->                    Responder::begin
+//! Initiator::finish             <- message_2
+//!                     message_3 ->                    Responder::finish
+//! Agreed                        <- message_4 (optional)  Agreed
+//! ```
+//!
+//! Over CoAP the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]), or message_3 travels
+//! in front of the first request with OSCORE ([`combined`], RFC 9668).
+
+mod agreed;
+pub mod combined;
+mod connection_id;
+mod credential;
+mod failure;
+mod initiator;
+mod message;
+mod provider;
+mod responder;
+pub mod transfer;
+
+pub use agreed::Agreed;
+pub use connection_id::ConnectionId;
+pub use credential::{BadCredential, Credential, CredentialId, Identity, MAX_CREDENTIAL, Transfer};
+pub use failure::{Failure, PeerError};
+pub use initiator::Initiator;
+pub use message::Message;
+pub use responder::Responder;

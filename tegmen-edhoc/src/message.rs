@@ -1,0 +1,40 @@
+//! Messages as bytes.
+
+use crate::failure::Failure;
+use lakers::EdhocMessageBuffer;
+use tegmen_base::buf::Reader;
+use tegmen_base::cbor;
+
+/// A message of EDHOC that is to be sent.
+#[derive(Clone, Copy)]
+pub struct Message(pub(crate) EdhocMessageBuffer);
+
+impl Message {
+    /// Most bytes of a message.
+    pub const MAX: usize = lakers::MAX_MESSAGE_SIZE_LEN;
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.content.get(..self.0.len).unwrap_or(&[])
+    }
+
+    /// Returns a copy of bytes that came.
+    pub(crate) fn read(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
+        EdhocMessageBuffer::new_from_slice(bytes).map_err(|_| Failure::TooLong)
+    }
+
+    /// Returns a copy of bytes that came, if they are one string of bytes with a tag, in the shortest form, as message_3 and
+    /// message_4 are. `lakers` does not check that.
+    pub(crate) fn read_sealed(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
+        let mut reader = Reader::new(bytes);
+        let sealed = cbor::read_bytes(&mut reader).ok_or(Failure::Malformed)?;
+        let head_len = if sealed.len() < 24 { 1 } else { 2 };
+        if !reader.is_empty() || sealed.len() < lakers::AES_CCM_TAG_LEN {
+            return Err(Failure::Malformed);
+        }
+        if sealed.len() >= 0x100 || bytes.len() != sealed.len().wrapping_add(head_len) {
+            return Err(Failure::Malformed);
+        }
+        Self::read(bytes)
+    }
+}

@@ -1,0 +1,250 @@
+//! Sessions of two ends: both forms of credentials, changed messages, other credentials, and messages of any bytes.
+
+#[path = "common/scripted.rs"]
+mod scripted;
+
+use proptest::prelude::*;
+use scripted::Scripted;
+use tegmen_base::crypto::{Crypto, MAX_SHARE, NamedGroup};
+use tegmen_base::secret::Secret;
+use tegmen_edhoc::transfer::Body;
+use tegmen_edhoc::{
+    Agreed, BadCredential, ConnectionId, Credential, CredentialId, Failure, Identity, Initiator, MAX_CREDENTIAL,
+    PeerError, Responder, Transfer, combined,
+};
+
+fn identity(crypto: &mut Scripted, subject: Option<&str>, kid: &[u8], transfer: Transfer) -> Identity {
+    let (mut private, mut share) = ([0; 32], [0; MAX_SHARE]);
+    crypto.key_pair(NamedGroup::SECP256R1, &mut private, &mut share).unwrap();
+    let mut bytes = [0; MAX_CREDENTIAL];
+    let credential = Credential::parse(Credential::write(subject, kid, &share, &mut bytes).unwrap()).unwrap();
+    assert_eq!(credential.kid(), Some(kid));
+    Identity::new(Secret::new(private), credential, transfer)
+}
+
+fn id(bytes: &[u8]) -> ConnectionId {
+    ConnectionId::new(bytes).unwrap()
+}
+
+/// Two ends that know each other.
+struct World {
+    crypto: Scripted,
+    initiator: Identity,
+    responder: Identity,
+}
+
+impl World {
+    fn new(at_initiator: Transfer, at_responder: Transfer) -> Self {
+        let mut crypto = Scripted::seeded(3);
+        let initiator = identity(&mut crypto, Some("meter-7"), &[0x2b], at_initiator);
+        let responder = identity(&mut crypto, Some("gateway.example"), b"gateway", at_responder);
+        Self { crypto, initiator, responder }
+    }
+
+    /// Runs a session in which each message passes through `change`.
+    fn run(&mut self, mut change: impl FnMut(usize, &mut Vec<u8>)) -> Result<(Agreed, Agreed), Failure> {
+        let Self { crypto, initiator, responder } = self;
+        let (i, message) = Initiator::begin(crypto, id(&[0x0e]))?;
+        let mut bytes = message.as_bytes().to_vec();
+        change(1, &mut bytes);
+        let (r, message) = Responder::begin(crypto, &bytes, responder, |_| Some(id(b"abc")))?;
+        bytes = message.as_bytes().to_vec();
+        change(2, &mut bytes);
+        let known = *responder.credential();
+        let (at_i, message, last) = i.finish(crypto, &bytes, initiator, |_| Some(known))?;
+        bytes = message.as_bytes().to_vec();
+        change(3, &mut bytes);
+        let known = *initiator.credential();
+        let (at_r, message) = r.finish(crypto, &bytes, |_| Some(known))?;
+        bytes = message.as_bytes().to_vec();
+        change(4, &mut bytes);
+        last.verify(crypto, &bytes)?;
+        Ok((at_i, at_r))
+    }
+}
+
+#[test]
+fn both_forms_of_credentials_lead_to_the_same_keys() {
+    for at_initiator in [Transfer::ByReference, Transfer::ByValue] {
+        for at_responder in [Transfer::ByReference, Transfer::ByValue] {
+            let mut lengths = Vec::new();
+            let mut world = World::new(at_initiator, at_responder);
+            let (i, r) = world.run(|_, bytes| lengths.push(bytes.len())).unwrap();
+            assert_eq!(i.master_secret.expose(), r.master_secret.expose());
+            assert_eq!(i.master_salt.expose(), r.master_salt.expose());
+            assert_eq!((i.sender_id, i.recipient_id), (r.recipient_id, r.sender_id));
+            assert_eq!(i.peer, *world.responder.credential());
+            assert_eq!(r.peer, *world.initiator.credential());
+            assert_eq!(lengths[2] > 100, at_initiator == Transfer::ByValue, "message_3: {lengths:?}");
+        }
+    }
+}
+
+#[test]
+fn two_sessions_have_other_keys() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let [(first, _), (second, _)] = [(); 2].map(|()| world.run(|_, _| ()).unwrap());
+    assert_ne!(first.master_secret.expose(), second.master_secret.expose());
+}
+
+#[test]
+fn no_bit_of_a_message_can_be_changed() {
+    for transfer in [Transfer::ByReference, Transfer::ByValue] {
+        let mut world = World::new(transfer, transfer);
+        let mut lengths = [0; 5];
+        world.run(|message, bytes| lengths[message] = bytes.len()).unwrap();
+        for (message, len) in lengths.iter().enumerate() {
+            // Each bit of the short messages, and one of each byte and a half of the long ones.
+            let step = if transfer == Transfer::ByValue { 13 } else { 1 };
+            for bit in (0..8 * len).step_by(step) {
+                let agreed = world.run(|number, bytes| {
+                    if number == message {
+                        bytes[bit / 8] ^= 1 << (bit % 8);
+                    }
+                });
+                assert!(agreed.is_err(), "message_{message}, bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_longest_credential_can_be_sent_by_value() {
+    let mut crypto = Scripted::new();
+    let subject = "n".repeat(MAX_CREDENTIAL - 85);
+    let mut world = World {
+        initiator: identity(&mut crypto, Some(&subject), &[5], Transfer::ByValue),
+        responder: identity(&mut crypto, Some(&subject), &[6], Transfer::ByValue),
+        crypto,
+    };
+    assert_eq!(world.initiator.credential().as_bytes().len(), MAX_CREDENTIAL);
+    world.run(|_, _| ()).unwrap();
+}
+
+#[test]
+fn an_end_that_is_not_known_is_refused() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let World { crypto, initiator, responder } = &mut world;
+    let (i, message_1) = Initiator::begin(crypto, id(&[1])).unwrap();
+    let (r, message_2) = Responder::begin(crypto, message_1.as_bytes(), responder, |_| Some(id(&[2]))).unwrap();
+    let known = *responder.credential();
+    let (_, message_3, _) = i.finish(crypto, message_2.as_bytes(), initiator, |_| Some(known)).unwrap();
+    let refused = r.finish(crypto, message_3.as_bytes(), |named| {
+        assert_eq!(*named, CredentialId::Kid(&[0x2b]));
+        None
+    });
+    assert_eq!(refused.map(drop).unwrap_err(), Failure::UnknownCredential);
+    let mut out = [0; 40];
+    let error = Failure::UnknownCredential.write(&mut out).unwrap();
+    assert_eq!(PeerError::parse(error), Some(PeerError::UnknownCredential));
+}
+
+/// Whoever has a credential without its private key proves nothing.
+#[test]
+fn another_private_key_is_refused_at_both_ends() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let stolen = *world.initiator.credential();
+    world.initiator = Identity::new(Secret::new([9; 32]), stolen, Transfer::ByReference);
+    assert_eq!(world.run(|_, _| ()).map(drop).unwrap_err(), Failure::NotAuthentic);
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let stolen = *world.responder.credential();
+    world.responder = Identity::new(Secret::new([9; 32]), stolen, Transfer::ByReference);
+    assert_eq!(world.run(|_, _| ()).map(drop).unwrap_err(), Failure::NotAuthentic);
+}
+
+#[test]
+fn both_ends_refuse_equal_identifiers() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let (_, message_1) = Initiator::begin(&mut world.crypto, id(&[1])).unwrap();
+    for chosen in [None, Some(id(&[1]))] {
+        let begun = Responder::begin(&mut world.crypto, message_1.as_bytes(), &world.responder, |_| chosen);
+        assert_eq!(begun.map(drop).unwrap_err(), Failure::ConnectionId);
+    }
+}
+
+/// `lakers` takes items behind the first one for its value.
+#[test]
+fn critical_data_is_refused_at_any_place() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let cases: [(&[u8], bool); 7] = [
+        (&[0x0f], true),
+        (&[0x00, 0x42, 1, 2], true),
+        (&[0x0f, 0x41, 1, 0x0e], true),
+        (&[0x2e], false),
+        (&[0x0f, 0x2e], false),
+        (&[0x00, 0x42, 1, 2, 0x2e, 0x41, 1], false),
+        (&[0x0f, 0x42, 1], false),
+    ];
+    for (data, is_taken) in cases {
+        let (_, message_1) = Initiator::begin(&mut world.crypto, id(&[1])).unwrap();
+        let bytes = [message_1.as_bytes(), data].concat();
+        let begun = Responder::begin(&mut world.crypto, &bytes, &world.responder, |_| Some(id(&[2])));
+        assert_eq!(begun.is_ok(), is_taken, "{data:?}");
+    }
+}
+
+/// An empty array of cipher suites made `lakers` 0.8.0 read the element before its first one.
+#[test]
+fn an_empty_array_of_cipher_suites_is_refused() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let (_, message_1) = Initiator::begin(&mut world.crypto, id(&[1])).unwrap();
+    let bytes = [&[3, 0x98, 0], &message_1.as_bytes()[2..]].concat();
+    let begun = Responder::begin(&mut world.crypto, &bytes, &world.responder, |_| Some(id(&[2])));
+    assert!(begun.is_err());
+}
+
+#[test]
+fn a_credential_has_a_key_on_p_256() {
+    let valid = World::new(Transfer::ByReference, Transfer::ByReference).initiator.credential().as_bytes().to_vec();
+    let at = |part: &[u8]| valid.windows(part.len()).position(|window| window == part).unwrap();
+    let changed = |position: usize, byte: u8| {
+        let mut bytes = valid.clone();
+        bytes[position] = byte;
+        Credential::parse(&bytes)
+    };
+    let kty = at(&[1, 2, 2, 0x41, 0x2b]) + 1;
+    assert_eq!(changed(kty, 1).unwrap_err(), BadCredential::Key);
+    assert_eq!(changed(at(&[0x20, 1, 0x21]) + 1, 2).unwrap_err(), BadCredential::Key);
+    assert_eq!(Credential::parse(&valid[..valid.len() - 1]).unwrap_err(), BadCredential::Malformed);
+    assert_eq!(Credential::parse(&[&valid[..], &[0]].concat()).unwrap_err(), BadCredential::Malformed);
+    assert_eq!(Credential::parse(&[0; MAX_CREDENTIAL + 1]).unwrap_err(), BadCredential::TooLong);
+}
+
+#[test]
+fn the_body_of_a_request_can_be_read_again() {
+    for body in
+        [Body::First(&[3, 2]), Body::Third(id(&[0x17]), &[7]), Body::Third(id(b"abc"), &[]), Body::Third(id(&[]), &[1])]
+    {
+        let mut out = [0; 16];
+        assert_eq!(Body::parse(body.write(&mut out).unwrap()), Some(body));
+    }
+    // One byte that must be a number.
+    assert_eq!(Body::parse(&[0x41, 0x07, 1]), None);
+    assert_eq!(combined::split(&[0x42, 1, 2, 3, 4]), Some((&[0x42, 1, 2][..], &[3, 4][..])));
+    for payload in [&[0x42, 1, 2][..], &[0x42, 1], &[0x02, 1], &[]] {
+        assert_eq!(combined::split(payload), None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut in 0_usize..40) {
+        let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+        let World { crypto, initiator, responder } = &mut world;
+        let _ = Credential::parse(&bytes);
+        let _ = PeerError::parse(&bytes);
+        let _ = Body::parse(&bytes);
+        let _ = combined::split(&bytes);
+        let (i, message_1) = Initiator::begin(crypto, id(&[1])).unwrap();
+        // A message that is valid at its beginning.
+        let begun = [message_1.as_bytes().get(..cut).unwrap_or(message_1.as_bytes()), &bytes[..]].concat();
+        let _ = Responder::begin(crypto, &begun, responder, |_| Some(id(&[2])));
+        let (r, message_2) = Responder::begin(crypto, message_1.as_bytes(), responder, |_| Some(id(&[2]))).unwrap();
+        let cut = [&message_2.as_bytes()[..cut], &bytes[..]].concat();
+        let (peer, own) = (*responder.credential(), *initiator.credential());
+        let _ = i.finish(crypto, &cut, initiator, |_| Some(peer));
+        prop_assert!(r.finish(crypto, &bytes, |_| Some(own)).is_err());
+    }
+}
