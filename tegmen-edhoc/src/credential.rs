@@ -1,6 +1,6 @@
 //! Credentials (RFC 9528, section 3.5.2): CWT Claims Sets with a public key on P-256.
 
-use lakers::{BufferCred, BufferKid, CredentialTransfer, IdCred};
+use lakers::{BufferCred, BufferKid, CredentialKey, CredentialTransfer, IdCred};
 use tegmen_base::buf::{Full, Reader, Writer};
 use tegmen_base::cbor;
 use tegmen_base::secret::Secret;
@@ -93,6 +93,11 @@ impl Credential {
     pub fn kid(&self) -> Option<&[u8]> {
         let kid = self.0.kid.as_ref()?;
         kid.content.get(..kid.len)
+    }
+
+    /// True if the x-coordinate of the key has these bytes.
+    pub fn has_x(&self, x: &[u8]) -> bool {
+        matches!(&self.0.key, CredentialKey::EC2Compact(ours) if ours == x)
     }
 
     /// True if a message that names a credential so means this one.

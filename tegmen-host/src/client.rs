@@ -10,6 +10,7 @@ mod arrivals;
 mod config;
 mod connection;
 mod driver;
+mod edhoc;
 mod endpoint;
 mod engine;
 mod error;

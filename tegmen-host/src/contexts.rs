@@ -21,7 +21,9 @@ pub use foreign::{Format, export_to_wireshark};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
+use crate::edhoc::EdhocServer;
 use crate::state::Database;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,6 +155,11 @@ struct Shared {
 }
 
 impl SharedContext {
+    /// Returns a context that is not among those of a directory.
+    pub(crate) fn new(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
+        Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal }))
+    }
+
     /// Nobody else uses it meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, StoredContext> {
         self.0.stored.lock().unwrap_or_else(PoisonError::into_inner)
@@ -179,6 +186,7 @@ impl SharedContext {
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
     all: Arc<[SharedContext]>,
+    edhoc: Option<EdhocServer>,
 }
 
 impl Contexts {
@@ -219,42 +227,63 @@ impl Contexts {
             }
             let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
             let principal = learn(&name, stored.allow.as_deref());
-            let shared = SharedContext(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal }));
+            let shared = SharedContext::new(stored, place, name, principal);
             known.push(shared.clone());
             all.push(shared);
         }
-        Ok(Self { by_kid: Arc::new(by_kid), all: all.into() })
+        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), edhoc: None })
+    }
+
+    /// Makes further contexts by EDHOC (RFC 9528), with clients whose credentials the responder has.
+    #[must_use]
+    pub fn with_edhoc(self, edhoc: EdhocServer) -> Self {
+        edhoc.reserve(self.by_kid.keys());
+        Self { edhoc: Some(edhoc), ..self }
+    }
+
+    /// Returns the responder that makes contexts.
+    pub(crate) const fn edhoc(&self) -> Option<&EdhocServer> {
+        self.edhoc.as_ref()
     }
 
     /// Returns the context with this [`SharedContext::place`].
-    pub(crate) fn at(&self, place: u32) -> Option<&SharedContext> {
-        self.all.get(place as usize)
+    pub(crate) fn at(&self, place: u32) -> Option<Cow<'_, SharedContext>> {
+        let in_file = self.all.get(place as usize).map(Cow::Borrowed);
+        in_file.or_else(|| self.edhoc.as_ref()?.at(place).map(Cow::Owned))
     }
 
     /// The context that a request names (RFC 8613, section 8.2, step 2). One that names no ID Context means the context
     /// without, or else the only one of this kid.
-    pub fn find(&self, option: &OscoreOption<'_>) -> Option<&SharedContext> {
-        let known = self.by_kid.get(option.kid?)?;
-        if let [only] = &known[..]
+    pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
+        let kid = option.kid?;
+        match self.by_kid.get(kid) {
+            Some(known) => Self::find_among(known, option).map(Cow::Borrowed),
+            None => self.edhoc.as_ref()?.find(kid).filter(|_| option.kid_context.is_none()).map(Cow::Owned),
+        }
+    }
+
+    /// The context among those with the Recipient ID that a request names.
+    fn find_among<'c>(known: &'c [SharedContext], option: &OscoreOption<'_>) -> Option<&'c SharedContext> {
+        if let [only] = known
             && only.lock().rederives()
         {
             return Some(only);
         }
         let exact = known.iter().find(|one| one.lock().context.id_context() == option.kid_context);
-        exact.or(match &known[..] {
+        exact.or(match known {
             [only] if option.kid_context.is_none() => Some(only),
             _ => None,
         })
     }
 
-    /// Returns the number of contexts.
+    /// Returns the number of contexts in files.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// True if there is none.
+    /// True if there is none, and none can be made.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && self.edhoc.is_none()
     }
 
     /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.

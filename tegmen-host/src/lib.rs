@@ -3,7 +3,7 @@
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
-//! * [`contexts`] are what OSCORE needs, on disk.
+//! * [`contexts`] are what OSCORE needs, on disk, and [`edhoc`] makes contexts between two ends that know each other's keys.
 //! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
@@ -24,6 +24,7 @@ pub mod clock;
 pub mod contexts;
 pub mod controller;
 pub mod delegate;
+pub mod edhoc;
 mod etag;
 pub mod exchange_pool;
 pub mod exporter;

@@ -1,4 +1,4 @@
-//! The place that stores the numbers of one context: a file of its own, or a row of a database.
+//! The place that stores the numbers of one context: a file of its own, a row of a database, or none.
 
 use crate::database::{Change, Database};
 use crate::files;
@@ -12,6 +12,8 @@ pub enum Place {
     File(PathBuf, Option<String>),
     /// In a row of this name.
     Database(Database, String),
+    /// Nowhere: the keys that they belong to end with the process.
+    Memory,
 }
 
 impl Place {
@@ -25,7 +27,7 @@ impl Place {
     pub fn is_ours(&self) -> bool {
         match self {
             Self::File(file, Some(last)) => std::fs::metadata(file).is_ok_and(|meta| files::identity(&meta) == *last),
-            Self::File(_, None) | Self::Database(..) => true,
+            Self::File(_, None) | Self::Database(..) | Self::Memory => true,
         }
     }
 
@@ -40,6 +42,7 @@ impl Place {
                 Ok(())
             }
             Self::Database(database, name) => database.change_now(Change::Put(name.clone(), numbers.clone())),
+            Self::Memory => Ok(()),
         }
     }
 
@@ -48,6 +51,7 @@ impl Place {
         match self {
             Self::File(file, _) => file,
             Self::Database(database, _) => database.file(),
+            Self::Memory => Path::new(""),
         }
     }
 }

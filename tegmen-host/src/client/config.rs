@@ -1,6 +1,7 @@
 //! The settings of a client, in groups.
 
 use super::{ClientKey, ResumableSession, Tap};
+use crate::edhoc::EdhocKeys;
 use crate::public_keys::PublicKeys;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ pub struct ClientConfig {
     pub export: Option<&'static [u8]>,
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
+    /// The keys with which the client agrees on an OSCORE context with each server, by EDHOC (RFC 9528), before its first request:
+    /// every request is then protected. Without effect beside [`Self::oscore`].
+    pub edhoc: Option<Arc<EdhocKeys>>,
     /// Files that later clients use.
     pub state: ClientState,
     /// The end of a session or of an observation without a word of the server.
@@ -61,6 +65,7 @@ impl Default for ClientConfig {
             },
             export: None,
             oscore: None,
+            edhoc: None,
             state: ClientState::default(),
             recovery: ClientRecovery::default(),
             log: ClientLog::default(),

@@ -154,6 +154,7 @@ impl SessionEntry {
             && name(ours) == name(config)
             && identity(ours) == identity(config)
             && ours.oscore == config.oscore
+            && ours.edhoc.as_ref().map(Arc::as_ptr) == config.edhoc.as_ref().map(Arc::as_ptr)
     }
 
     /// Wakes the futures whose time has come, or all of them if the server is silent.
@@ -236,13 +237,27 @@ impl Connection<'_> {
 
     /// True if new OSCORE keys are to be derived before anything is asked.
     pub(super) fn has_lost_keys(&self) -> bool {
-        self.io.node.features.oscore.get(self.entry.key).is_some_and(OscoreClient::is_lost)
+        match self.io.node.features.oscore.get(self.entry.key) {
+            Some(oscore) => oscore.is_lost(),
+            None => self.entry.config.edhoc.is_some() && self.entry.config.oscore.is_none(),
+        }
     }
 
     /// Protects the requests of the session with this context, if there is one.
     pub(super) fn protect_with(&mut self, oscore: Option<StoredContext>) {
         if let Some(oscore) = oscore {
             self.io.node.features.oscore.insert(self.entry.key, oscore);
+        }
+    }
+
+    /// Protects the requests of the session with a context on which both ends agreed. `message_3` goes in front of the first one, unless
+    /// it is empty.
+    pub(super) fn protect_with_agreed(&mut self, oscore: StoredContext, message_3: Vec<u8>) {
+        let Self { io, entry } = self;
+        io.node.features.oscore.insert(entry.key, oscore);
+        io.node.features.oscore.attach(entry.peer, entry.key);
+        if let Some(client) = self.oscore() {
+            client.send_in_front(message_3);
         }
     }
 

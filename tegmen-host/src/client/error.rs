@@ -237,6 +237,14 @@ pub enum ClientError {
         /// The error and its possible cause.
         detail: &'static str,
     },
+    /// Both ends did not agree on an OSCORE context by EDHOC.
+    #[error("no EDHOC with {remote}: {detail}")]
+    Edhoc {
+        /// The address.
+        remote: SocketAddr,
+        /// The reason and a next step.
+        detail: String,
+    },
     /// OSCORE numbers are lost, and the server does not derive new keys.
     #[error(
         "{remote} derives no new OSCORE keys with us, and our numbers are lost: its context needs rederivation = true \

@@ -47,6 +47,14 @@ impl Session {
     /// requests that come meanwhile wait for it.
     pub(super) async fn rederive(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
+        if let Some(keys) = &self.config().edhoc
+            && self.config().oscore.is_none()
+        {
+            return match self.with(|connection| connection.has_lost_keys()) {
+                true => self.agree(keys).await,
+                false => Ok(()),
+            };
+        }
         let is_begun = self.with(|Connection { io, entry }| match io.node.features.oscore.get_mut(entry.key) {
             Some(oscore) if oscore.is_lost() => oscore.begin_rederivation(&mut io.environment.crypto).map(|()| true),
             _ => Ok(false),

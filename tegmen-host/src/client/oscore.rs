@@ -1,12 +1,13 @@
 //! OSCORE at an endpoint (RFC 8613): the context of each session that protects its requests, and what was asked under it.
 
 use super::ClientError;
+use super::edhoc::peer_error;
 use crate::contexts::{ContextError, OVERHEAD, StoredContext, Untaken};
 use crate::provider::HostCrypto;
 use crate::server::OscoreExchange;
 use std::collections::HashMap;
 use tegmen::buf::Frame;
-use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
+use tegmen::coap::{Builder, Code, MessageRef, OptionNumber, RequestId};
 use tegmen::crypto::Crypto;
 use tegmen::identity::PeerId;
 use tegmen::node::{Oscore, SendError};
@@ -105,6 +106,10 @@ pub(super) struct OscoreClient {
     problem: Option<ContextError>,
     /// The memory of an option for the next request.
     spare: Vec<u8>,
+    /// message_3 of EDHOC, which goes in front of the next request (RFC 9668); empty if there is none.
+    message_3: Vec<u8>,
+    /// The error message of EDHOC in the last response, in words.
+    peer_error: Option<String>,
 }
 
 struct Asked {
@@ -116,7 +121,30 @@ struct Asked {
 
 impl OscoreClient {
     const fn new(stored: StoredContext) -> Self {
-        Self { stored, asked: Vec::new(), again: Vec::new(), problem: None, spare: Vec::new() }
+        Self {
+            stored,
+            asked: Vec::new(),
+            again: Vec::new(),
+            problem: None,
+            spare: Vec::new(),
+            message_3: Vec::new(),
+            peer_error: None,
+        }
+    }
+
+    /// Sends message_3 in front of the next request.
+    pub(super) fn send_in_front(&mut self, message_3: Vec<u8>) {
+        self.message_3 = message_3;
+    }
+
+    /// Returns the bytes that the next request is longer by: message_3 and the EDHOC option.
+    pub(super) fn len_in_front(&self) -> usize {
+        if self.message_3.is_empty() { 0 } else { self.message_3.len() + OPTION_LEN }
+    }
+
+    /// Takes the error message of EDHOC in the last response, in words.
+    pub(super) const fn take_peer_error(&mut self) -> Option<String> {
+        self.peer_error.take()
     }
 
     /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
@@ -146,6 +174,9 @@ impl OscoreClient {
             return Err(ProtectError::LeaseSpent);
         }
         let pending = self.stored.context.protect_request(crypto, frame)?;
+        if !self.message_3.is_empty() {
+            combine(frame, &std::mem::take(&mut self.message_3))?;
+        }
         let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
         let mut option = std::mem::take(&mut self.spare);
         option.clear();
@@ -196,6 +227,11 @@ impl OscoreClient {
     ) -> Result<MessageRef<'r>, UnprotectError> {
         let code = MessageRef::parse(datagram).map(|message| message.code());
         let is_refused = matches!(code, Ok(Code::UNAUTHORIZED | Code::BAD_REQUEST));
+        // Nothing protects it.
+        let outside = if is_refused { MessageRef::parse(datagram).ok() } else { None };
+        self.peer_error = outside
+            .filter(|message| message.option(OptionNumber::OSCORE).is_none())
+            .and_then(|message| peer_error(message.uint(OptionNumber::CONTENT_FORMAT), message.payload()));
         self.again.retain(|other| *other != request);
         let Some(index) = self.asked.iter().position(|asked| asked.request == request) else {
             // The keys under which it was sent are replaced since then.
@@ -212,7 +248,8 @@ impl OscoreClient {
                     // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
                     self.stored.lose();
                 }
-                if self.stored.is_lost() {
+                // The server that says why it refuses message_3 refuses the next one, too.
+                if self.stored.is_lost() && self.peer_error.is_none() {
                     self.again.push(request);
                 }
                 return Err(match untaken {
@@ -233,6 +270,28 @@ impl OscoreClient {
         Ok(message)
     }
 }
+
+/// Puts message_3 in front of the ciphertext of a protected request, and adds the EDHOC option (RFC 9668, section 3.2.1).
+fn combine(frame: &mut Frame<'_>, message_3: &[u8]) -> Result<(), ProtectError> {
+    let bytes = frame.bytes().to_vec();
+    let message = MessageRef::parse(&bytes).map_err(|_| ProtectError::Malformed)?;
+    frame.truncate(0);
+    let (message_type, code) = (message.message_type(), message.code());
+    let mut builder = Builder::new(frame, message_type, code, message.message_id(), message.token())?;
+    for (number, value) in message.options().filter(|(number, _)| *number < EDHOC) {
+        builder.option(number, value)?;
+    }
+    builder.option(EDHOC, &[])?;
+    for (number, value) in message.options().filter(|(number, _)| *number > EDHOC) {
+        builder.option(number, value)?;
+    }
+    builder.payload(&[message_3, message.payload()].concat())?;
+    Ok(())
+}
+
+/// The EDHOC option, and most bytes that it adds.
+const EDHOC: OptionNumber = OptionNumber(tegmen_edhoc::combined::EDHOC_OPTION);
+const OPTION_LEN: usize = 2;
 
 /// The error of a request that cannot be protected.
 pub(super) fn unprotectable(stop: ProtectError) -> ClientError {

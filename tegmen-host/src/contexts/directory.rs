@@ -206,10 +206,33 @@ pub struct StoredContext {
     /// If both ends agreed to derive new keys when the numbers are lost.
     pub(super) rederivation: Option<Rederivation>,
     closed: bool,
-    _lock: Locked,
+    /// True if the other end does not know a context any more on which both agreed.
+    pub(super) is_unknown: bool,
+    /// `None` for a context in memory.
+    _lock: Option<Locked>,
 }
 
 impl StoredContext {
+    /// Returns a context on which both ends have agreed just now. It is in memory alone: its keys were never used, and nobody has them
+    /// after the end of the process.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub(crate) fn of_agreed(file: &ContextFile) -> Result<Self, BadParameters> {
+        Ok(Self {
+            context: RederivableContext::new::<HostCrypto>(&file.parameters())?,
+            allow: file.allow.clone(),
+            dir: PathBuf::new(),
+            place: Place::Memory,
+            created: file.created,
+            expires: None,
+            rederivation: None,
+            closed: false,
+            is_unknown: false,
+            _lock: None,
+        })
+    }
+
     /// Opens a directory. After an orderly end the context continues at its next number. After any other end it gives
     /// up the leased numbers, and the window of the other end is lost.
     ///
@@ -257,7 +280,8 @@ impl StoredContext {
             expires: file.expires.clone(),
             rederivation: file.rederivation.then(|| Rederivation::new(file, is_lost)),
             closed: false,
-            _lock: lock,
+            is_unknown: false,
+            _lock: Some(lock),
         };
         stored.check_expiry()?;
         if !stored.is_lost() {
@@ -301,6 +325,11 @@ impl StoredContext {
             (None, true) => return Err("its numbers are in another database of state".to_owned()),
         };
         Ok((numbers, was_there))
+    }
+
+    /// True if both ends agreed on the context, and can agree on another one.
+    const fn is_agreed(&self) -> bool {
+        matches!(self.place, Place::Memory)
     }
 
     /// The directory.

@@ -4,7 +4,7 @@ use super::command::Command;
 use super::reply::Reply;
 use std::cell::Cell;
 use std::sync::Arc;
-use tegmen::coap::{Code, MessageRef, Policy, Request};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Policy, Request};
 use tokio::sync::mpsc;
 
 /// The right to decide on one request, once, from any thread.
@@ -77,9 +77,23 @@ impl AnyPolicy {
         Self(Arc::new(policy))
     }
 
+    /// The policy, and everybody may send messages of EDHOC, which prove the identity of the sender.
+    pub(crate) fn with_edhoc(self) -> Self {
+        Self::of_later(move |request, later| match is_edhoc(&request.message) {
+            true => Some(true),
+            false => self.decide(request, later),
+        })
+    }
+
     fn decide(&self, request: &Request<'_>, later: &Later<'_>) -> Option<bool> {
         (self.0)(request, later)
     }
+}
+
+/// True if a request is for the resource of EDHOC.
+fn is_edhoc(request: &MessageRef<'_>) -> bool {
+    let segments = request.options().filter(|(number, _)| *number == OptionNumber::URI_PATH).map(|(_, value)| value);
+    request.code() == Code::POST && segments.eq(tegmen_edhoc::transfer::PATH.split('/').map(str::as_bytes))
 }
 
 /// The policy of one shard, or of one endpoint.

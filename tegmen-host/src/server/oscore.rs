@@ -3,7 +3,7 @@
 
 use super::bodies::ServerBodies;
 use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
-use std::sync::MutexGuard;
+use crate::edhoc::Failed;
 use tegmen::buf::Frame;
 use tegmen::coap::{
     Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
@@ -13,6 +13,8 @@ use tegmen::identity::{Identity, PeerId};
 use tegmen::node::{Bodies as _, Opened, Operation, Oscore, Outer};
 use tegmen::oscore::{FirstRequest, OscoreOption, ProtectError, RequestBinding, RequestNonce, UnprotectError};
 use tegmen::time::Instant;
+use tegmen_edhoc::transfer::MESSAGE_FORMAT;
+use tegmen_edhoc::{Failure, combined};
 
 /// A request that was opened: its context, which request it was, and the keys under which it came.
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +86,29 @@ impl ServerOscore {
         })
     }
 
-    /// Locks the context of a request, if it still has the keys under which the request came: under others its nonce may be
+    /// Makes the context that a combined request names, from its message_3 (RFC 9668, section 3.3.1). Does nothing for another request.
+    fn make_context(&self, request: &MessageRef<'_>) -> Result<(), Failed> {
+        let Some(edhoc) = self.contexts.edhoc() else { return Ok(()) };
+        if request.option(EDHOC).is_none() {
+            return Ok(());
+        }
+        let malformed = || Failed(Failure::Malformed);
+        let option = request.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::parse(option).ok());
+        let recipient_id = option.and_then(|option| option.kid).ok_or_else(malformed)?;
+        let (message_3, _) = combined::split(request.payload()).ok_or_else(malformed)?;
+        edhoc.finish(recipient_id, message_3)
+    }
+
+    /// Uses the context of a request, if it still has the keys under which the request came: under others its nonce may be
     /// that of another request, and the response would be bound to that.
-    fn stored(&self, exchange: &OscoreExchange) -> Result<MutexGuard<'_, StoredContext>, ProtectError> {
-        let stored = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?.lock();
-        if stored.generation() == exchange.generation { Ok(stored) } else { Err(ProtectError::Exhausted) }
+    fn with_stored(
+        &self,
+        exchange: &OscoreExchange,
+        use_it: impl FnOnce(&mut StoredContext) -> Result<(), ProtectError>,
+    ) -> Result<(), ProtectError> {
+        let context = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?;
+        let mut stored = context.lock();
+        if stored.generation() == exchange.generation { use_it(&mut stored) } else { Err(ProtectError::Exhausted) }
     }
 }
 
@@ -118,7 +138,15 @@ impl Oscore for ServerOscore {
             Err(code) => return answer(code, None),
             Ok(block) => block.filter(|block| block.more || block.number > 0),
         };
-        let Some(block) = block else { return Outer::Uncut };
+        let Some(block) = block else {
+            return match self.make_context(&message) {
+                Ok(()) => Outer::Uncut,
+                Err(failed) => {
+                    self.unopened += 1;
+                    refuse(&failed, &message, head, frame)
+                }
+            };
+        };
         let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse);
         if !option.is_some_and(|option| option.is_ok_and(|option| self.contexts.find(&option).is_some())) {
             return answer(Code::UNAUTHORIZED, Some((OptionNumber::MAX_AGE, 0)));
@@ -172,6 +200,7 @@ impl Oscore for ServerOscore {
         _: PeerId,
         datagram: &'r mut [u8],
     ) -> Result<Opened<'r, OscoreExchange>, UnprotectError> {
+        let datagram = without_message_3(datagram);
         let opened = self.open(crypto, datagram);
         if !matches!(opened, Ok(Opened::Fresh { .. } | Opened::Unverified { message: Some(_), .. })) {
             self.unopened += 1;
@@ -186,11 +215,12 @@ impl Oscore for ServerOscore {
         nonce: Option<RequestNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        let mut stored = self.stored(exchange)?;
-        if nonce.is_none() {
-            stored.lease_one()?;
-        }
-        stored.context.protect_response(crypto, &exchange.request, nonce, frame)
+        self.with_stored(exchange, |stored| {
+            if nonce.is_none() {
+                stored.lease_one()?;
+            }
+            stored.context.protect_response(crypto, &exchange.request, nonce, frame)
+        })
     }
 
     fn write_challenge<C: Crypto>(
@@ -205,9 +235,10 @@ impl Oscore for ServerOscore {
             let context = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?;
             return context.lock().answer_first(crypto, &first, head, token, frame);
         }
-        let mut stored = self.stored(exchange)?;
-        stored.lease_one()?;
-        stored.context.write_challenge(crypto, &exchange.request, head, token, frame)
+        self.with_stored(exchange, |stored| {
+            stored.lease_one()?;
+            stored.context.write_challenge(crypto, &exchange.request, head, token, frame)
+        })
     }
 }
 
@@ -235,4 +266,48 @@ fn compose<'f, 't>(
     }
     builder.payload(payload)?;
     Ok(builder)
+}
+
+/// The EDHOC option.
+const EDHOC: OptionNumber = OptionNumber(combined::EDHOC_OPTION);
+
+/// Removes message_3 and the EDHOC option from a combined request, in place. Returns the request.
+fn without_message_3(datagram: &mut [u8]) -> &mut [u8] {
+    let Some(plain) = split_request(datagram) else { return datagram };
+    let (request, _) = datagram.split_at_mut(plain.len());
+    request.copy_from_slice(&plain);
+    request
+}
+
+/// Returns a combined request without message_3 and the EDHOC option; `None` for another request.
+fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
+    let message = MessageRef::parse(datagram).ok()?;
+    message.option(EDHOC)?;
+    let (_, ciphertext) = combined::split(message.payload())?;
+    let mut bytes = vec![0; datagram.len()];
+    let mut frame = Frame::new(&mut bytes, 0);
+    let (message_type, code) = (message.message_type(), message.code());
+    let mut builder = Builder::new(&mut frame, message_type, code, message.message_id(), message.token()).ok()?;
+    for (number, value) in message.options().filter(|(number, _)| *number != EDHOC) {
+        builder.option(number, value).ok()?;
+    }
+    builder.payload(ciphertext).ok()?;
+    let len = frame.len();
+    bytes.truncate(len);
+    Some(bytes)
+}
+
+/// Writes the response to a combined request whose message_3 is refused.
+fn refuse(
+    failed: &Failed,
+    request: &MessageRef<'_>,
+    (message_type, message_id): (MessageType, u16),
+    frame: &mut Frame<'_>,
+) -> Outer<Vec<u8>> {
+    let built = Builder::new(frame, message_type, failed.code(), message_id, request.token());
+    let _ = built.and_then(|mut builder| {
+        builder.uint(OptionNumber::CONTENT_FORMAT, MESSAGE_FORMAT.into())?;
+        builder.payload(&failed.message())
+    });
+    Outer::Answered
 }

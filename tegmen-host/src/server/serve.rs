@@ -18,6 +18,7 @@ use super::{Answered, Application, Event, ServerCoap, ServerLimits};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::credentials::Credentials;
+use crate::edhoc::EdhocServer;
 use crate::exchange_pool::ExchangePool;
 use crate::group::{MembershipEvent, Memberships};
 use crate::request_uri;
@@ -33,6 +34,7 @@ use tegmen::endpoint::Peers;
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::node::{self, Answer, Incoming, Refusal};
 use tegmen::time::{Duration, Instant};
+use tegmen_edhoc::transfer::PATH as EDHOC_PATH;
 use tokio::sync::mpsc;
 
 /// The time between two events that there is no space for handshakes or peers.
@@ -72,6 +74,8 @@ pub(crate) struct CoapServer<A> {
 /// The application of the server, and the request that it is being asked.
 pub(crate) struct Resources<A> {
     pub(crate) application: A,
+    /// Answers requests to its path in place of the application.
+    pub(super) edhoc: Option<EdhocServer>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(crate) notifier: Notifier,
     /// The path of the request, without a slash in front.
@@ -428,6 +432,7 @@ impl<A: Application> Resources<A> {
     pub(crate) fn new(application: A, commands: mpsc::UnboundedSender<Command>, notifier: Notifier) -> Self {
         Self {
             application,
+            edhoc: None,
             commands,
             notifier,
             path: String::new(),
@@ -475,11 +480,21 @@ impl<A> Resources<A> {
 
 impl<A: Application> Handler for Resources<A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let Self { application, commands, notifier, path, remote, cause, responders, deferred, executed, .. } = self;
+        let Self {
+            application, edhoc, commands, notifier, path, remote, cause, responders, deferred, executed, ..
+        } = self;
         *executed = Some(request.message().payload().len());
         let remote = remote.map(SocketAddr::from);
         let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred };
-        let handled = application.handle(&super::Request { authorized: request, exchange: &exchange }, response);
+        let request = super::Request { authorized: request, exchange: &exchange };
+        let handled = match edhoc {
+            Some(edhoc) if path == EDHOC_PATH && request.method() == Code::POST => {
+                edhoc.answer(request.payload(), request.defer(response));
+                Ok(())
+            }
+            Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
+            _ => application.handle(&request, response),
+        };
         if handled.is_err() {
             // The responder, if there is one, has nothing to answer.
             deferred.set(None);

@@ -62,7 +62,10 @@ impl Connection<'_> {
     fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
         match self.oscore().map(OscoreClient::take_problem) {
             Some(Some(problem)) => ClientError::Context(problem),
-            Some(None) => refused(self.entry.remote, reason, code),
+            Some(None) => match self.oscore().and_then(OscoreClient::take_peer_error) {
+                Some(detail) => ClientError::Edhoc { remote: self.entry.remote, detail },
+                None => refused(self.entry.remote, reason, code),
+            },
             None => {
                 let detail = "a response with OSCORE to a request without it";
                 ClientError::NotProtected { remote: self.entry.remote, detail }

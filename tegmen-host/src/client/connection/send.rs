@@ -22,6 +22,8 @@ pub(in crate::client) enum Message<'a> {
     Request(&'a Request<'a>, Part<'a>),
     /// A request for new OSCORE keys (RFC 8613, appendix B.2).
     Rederivation(&'a Request<'a>),
+    /// A request with a message of EDHOC, without OSCORE.
+    Agreement(&'a Request<'a>),
     /// An empty confirmable message.
     Ping,
     /// A request for a block of a protected response that a proxy has cut: the code and the OSCORE option of the request
@@ -107,6 +109,7 @@ impl Connection<'_> {
                 let most = self.most() + OVERHEAD;
                 self.write_request(now, (RequestHead::new(*code), token), most, write)
             }
+            Message::Agreement(request) => self.write_part(now, request, Part::default(), token, true),
             Message::Rederivation(request) => self.write_part(now, request, Part::default(), token, confirmable),
             Message::Request(request, part) => self.write_part(now, request, *part, token, confirmable),
         }
@@ -185,7 +188,8 @@ impl Connection<'_> {
         };
         let datagram = usize::from(self.entry.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = peers.peer(self.entry.peer).map_or(usize::MAX, |peer| peer.max_content());
-        datagram.min(record).saturating_sub(if self.oscore().is_some() { OVERHEAD } else { 0 })
+        let protection = self.oscore().map_or(0, |oscore| OVERHEAD + oscore.len_in_front());
+        datagram.min(record).saturating_sub(protection)
     }
 
     /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.

@@ -100,7 +100,7 @@ impl StoredContext {
     /// Returns true if the context must derive new keys before it can send.
     pub fn is_lost(&self) -> bool {
         let exhausted = self.context.lease().next() > MAX_PARTIAL_IV;
-        self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
+        self.is_unknown || self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
     }
 
     /// Counts the keys that this context had since it was opened: what was asked under others cannot be answered.
@@ -119,8 +119,9 @@ impl StoredContext {
 
     /// The other end does not know our keys any more: others are to be derived before anything else is sent.
     pub(crate) fn lose(&mut self) {
-        if let Some(rederivation) = &mut self.rederivation {
-            rederivation.is_lost = true;
+        match &mut self.rederivation {
+            Some(rederivation) => rederivation.is_lost = true,
+            None => self.is_unknown = self.is_agreed(),
         }
     }
 

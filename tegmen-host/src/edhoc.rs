@@ -1,0 +1,56 @@
+//! EDHOC (RFC 9528): keys and credentials in files, and the end that responds. A client agrees on an OSCORE context with
+//! [`ClientConfig::edhoc`](crate::client::ClientConfig::edhoc) before its first request, and a server with
+//! [`Contexts::with_edhoc`](crate::contexts::Contexts::with_edhoc).
+//!
+//! A context that both ends agreed on is in memory alone, and ends with the process: its keys are new in each session, so no number of
+//! it can be used twice.
+
+mod file;
+mod server;
+
+pub use file::{EdhocError, EdhocPeer, create_key, parse_credential, read_key, read_peers};
+pub use server::{EdhocServer, EdhocTotals};
+pub use tegmen_edhoc::{Credential, Identity, Transfer};
+
+pub(crate) use server::Failed;
+
+use crate::contexts::{ContextFile, now};
+use tegmen::oscore::Aead;
+use tegmen_edhoc::Agreed;
+use zeroize::Zeroizing;
+
+/// The keys with which a client agrees on a context, and the servers that it trusts.
+pub struct EdhocKeys {
+    /// The own key and credential.
+    pub identity: Identity,
+    /// The credentials of servers that are trusted.
+    pub trusted: Vec<Credential>,
+    /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must know that.
+    /// Requests that are not confirmable, or several at once, need the message of its own.
+    pub combined: bool,
+}
+
+impl std::fmt::Debug for EdhocKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EdhocKeys").field("trusted", &self.trusted.len()).finish_non_exhaustive()
+    }
+}
+
+/// The context on which both ends agreed. `allow` has the rights of the other end, as in a credentials file.
+pub(crate) fn context_of(agreed: &Agreed, allow: Option<Vec<String>>) -> ContextFile {
+    ContextFile {
+        sender_id: agreed.sender_id.as_bytes().to_vec(),
+        recipient_id: agreed.recipient_id.as_bytes().to_vec(),
+        master_secret: Zeroizing::new(agreed.master_secret.expose().to_vec()),
+        master_salt: agreed.master_salt.expose().to_vec(),
+        id_context: None,
+        aead: Aead::AesCcm16_64_128,
+        created: now(),
+        expires: None,
+        allow,
+        rederivation: false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

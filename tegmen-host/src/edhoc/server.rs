@@ -1,0 +1,282 @@
+//! The responder of a server, which all its shards share.
+
+use super::context_of;
+use super::file::EdhocPeer;
+use crate::contexts::{SharedContext, StoredContext};
+use crate::provider::HostCrypto;
+use crate::server::{Reply, Responder as Deferred};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tegmen::coap::{Code, OptionNumber};
+use tegmen::crypto::Crypto as _;
+use tegmen::identity::Principal;
+use tegmen_edhoc::transfer::{Body, MESSAGE_FORMAT};
+use tegmen_edhoc::{ConnectionId, Failure, Identity, Responder};
+
+/// Sessions that wait for message_3; a further one takes the place of the oldest.
+const MOST_WAITING: usize = 1024;
+/// Time within which message_3 must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Contexts of one peer; a further one takes the place of its oldest.
+const MOST_OF_A_PEER: usize = 8;
+/// Age of a context from which it is unknown, so that peers agree on new keys.
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Messages that wait for the thread; further ones are answered with 5.03.
+const MOST_QUEUED: usize = 256;
+/// The first place of a context: those in files have lower ones.
+const FIRST_PLACE: u32 = 1 << 31;
+
+/// The responder of a server: it answers requests to `/.well-known/edhoc`, and has the contexts that it agreed on. Clones are the
+/// same responder.
+#[derive(Clone)]
+pub struct EdhocServer(Arc<Shared>);
+
+/// Counts of a responder.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct EdhocTotals {
+    /// Sessions in which both ends proved their identities.
+    pub agreed: u64,
+    /// Messages that were refused.
+    pub refused: u64,
+}
+
+struct Shared {
+    identity: Identity,
+    peers: Vec<(EdhocPeer, Principal)>,
+    state: Mutex<State>,
+    /// For message_3 within a protected request, which the shard needs at once.
+    crypto: Mutex<HostCrypto>,
+    work: SyncSender<(Vec<u8>, Deferred)>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Recipient IDs of contexts in files.
+    reserved: HashSet<Vec<u8>>,
+    waiting: HashMap<Vec<u8>, (Instant, Responder)>,
+    /// The identifiers of the sessions that wait, the oldest first, and of some that wait no more.
+    order: VecDeque<(Instant, Vec<u8>)>,
+    /// By Recipient ID.
+    contexts: HashMap<Vec<u8>, (Instant, SharedContext)>,
+    by_place: HashMap<u32, SharedContext>,
+    /// The contexts of each peer, the oldest first.
+    of_peer: HashMap<usize, VecDeque<Vec<u8>>>,
+    places: u32,
+    totals: EdhocTotals,
+}
+
+/// The answer to a message that is refused: an error message (RFC 9528, section 6).
+pub(crate) struct Failed(pub(crate) Failure);
+
+impl Failed {
+    /// The code of the response.
+    pub(crate) const fn code(&self) -> Code {
+        match self.0 {
+            Failure::Unsupported => Code::INTERNAL_SERVER_ERROR,
+            _ => Code::BAD_REQUEST,
+        }
+    }
+
+    /// Returns the error message.
+    pub(crate) fn message(&self) -> Vec<u8> {
+        let mut storage = [0; 64];
+        self.0.write(&mut storage).map(<[u8]>::to_vec).unwrap_or_default()
+    }
+}
+
+impl EdhocServer {
+    /// Returns a responder with this key. `learn` gives each name and its rights a number, as
+    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. A thread computes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn new(
+        identity: Identity,
+        peers: Vec<EdhocPeer>,
+        mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
+    ) -> io::Result<Self> {
+        let peers = peers.into_iter().map(|peer| {
+            let principal = learn(&peer.name, peer.allow.as_deref());
+            (peer, principal)
+        });
+        let (work, received) = sync_channel(MOST_QUEUED);
+        let shared = Arc::new(Shared {
+            identity,
+            peers: peers.collect(),
+            state: Mutex::default(),
+            crypto: Mutex::new(HostCrypto::from_os()?),
+            work,
+        });
+        let (weak, crypto) = (Arc::downgrade(&shared), HostCrypto::from_os()?);
+        std::thread::Builder::new().name("edhoc".to_owned()).spawn(move || run(&weak, crypto, &received))?;
+        Ok(Self(shared))
+    }
+
+    /// Returns the counts.
+    pub fn totals(&self) -> EdhocTotals {
+        self.0.state().totals
+    }
+
+    /// Keeps Recipient IDs of other contexts free.
+    pub(crate) fn reserve<'i>(&self, ids: impl Iterator<Item = &'i Vec<u8>>) {
+        self.0.state().reserved.extend(ids.cloned());
+    }
+
+    /// Answers the body of a request later, from the thread.
+    pub(crate) fn answer(&self, body: &[u8], deferred: Deferred) {
+        if let Err(error) = self.0.work.try_send((body.to_vec(), deferred)) {
+            let (std::sync::mpsc::TrySendError::Full((_, deferred))
+            | std::sync::mpsc::TrySendError::Disconnected((_, deferred))) = error;
+            let reply = Reply::new(Code::SERVICE_UNAVAILABLE).max_age(Duration::from_secs(1));
+            deferred.send(reply.because("too many EDHOC messages wait"));
+        }
+    }
+
+    /// Verifies message_3 of a combined request, and makes the context that the request names.
+    ///
+    /// # Errors
+    /// The answer to the request.
+    pub(crate) fn finish(&self, recipient_id: &[u8], message_3: &[u8]) -> Result<(), Failed> {
+        let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.finish(&mut crypto, recipient_id, message_3).map(drop).map_err(Failed)
+    }
+
+    /// Returns the context that is known by this Recipient ID.
+    pub(crate) fn find(&self, recipient_id: &[u8]) -> Option<SharedContext> {
+        let state = self.0.state();
+        let (made, context) = state.contexts.get(recipient_id)?;
+        (made.elapsed() < LIFETIME).then(|| context.clone())
+    }
+
+    /// Returns the context with this [`SharedContext::place`].
+    pub(crate) fn at(&self, place: u32) -> Option<SharedContext> {
+        self.0.state().by_place.get(&place).cloned()
+    }
+}
+
+/// Answers messages until the server is gone.
+fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<(Vec<u8>, Deferred)>) {
+    while let Ok((body, deferred)) = received.recv() {
+        let Some(shared) = shared.upgrade() else { return };
+        let answered = match Body::parse(&body) {
+            None => Err(Failure::Malformed),
+            Some(Body::First(message)) => shared.begin(&mut crypto, message),
+            Some(Body::Third(id, message)) => shared.finish(&mut crypto, id.as_bytes(), message),
+        };
+        deferred.send(match answered {
+            Ok(message) => reply(Code::CHANGED, message),
+            Err(failure) => {
+                shared.state().totals.refused += 1;
+                let failed = Failed(failure);
+                reply(failed.code(), failed.message())
+            }
+        });
+    }
+}
+
+fn reply(code: Code, message: Vec<u8>) -> Reply {
+    Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, MESSAGE_FORMAT.into()).payload(message)
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads message_1, and returns message_2.
+    fn begin(&self, crypto: &mut HostCrypto, message_1: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut random = [0; 64];
+        crypto.random(&mut random);
+        let choose = |theirs: &ConnectionId| self.state().choose(&random, theirs);
+        let (responder, message_2) = Responder::begin(crypto, message_1, &self.identity, choose)?;
+        self.state().wait(responder);
+        Ok(message_2.as_bytes().to_vec())
+    }
+
+    /// Verifies message_3, makes the context, and returns message_4.
+    fn finish(&self, crypto: &mut HostCrypto, recipient_id: &[u8], message_3: &[u8]) -> Result<Vec<u8>, Failure> {
+        let (begun, responder) = self.state().waiting.remove(recipient_id).ok_or(Failure::Malformed)?;
+        if begun.elapsed() > PATIENCE {
+            return Err(Failure::Malformed);
+        }
+        let mut found = None;
+        let (agreed, message_4) = responder.finish(crypto, message_3, |id| {
+            let is_meant = |(peer, _): &(EdhocPeer, Principal)| peer.credential.is_meant_by(id);
+            found = self.peers.iter().position(is_meant);
+            found.and_then(|index| self.peers.get(index)).map(|(peer, _)| peer.credential)
+        })?;
+        let index = found.ok_or(Failure::UnknownCredential)?;
+        let (peer, principal) = self.peers.get(index).ok_or(Failure::UnknownCredential)?;
+        let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
+        let stored = stored.map_err(|_| Failure::Unsupported)?;
+        let mut state = self.state();
+        let place = FIRST_PLACE | state.places;
+        state.places = state.places.wrapping_add(1) & !FIRST_PLACE;
+        let context = SharedContext::new(stored, place, peer.name.clone(), *principal);
+        state.take(index, recipient_id, context);
+        Ok(message_4.as_bytes().to_vec())
+    }
+}
+
+impl State {
+    /// Chooses an identifier that nothing has, as short as the number of contexts allows.
+    fn choose(&mut self, random: &[u8; 64], theirs: &ConnectionId) -> Option<ConnectionId> {
+        self.forget_old();
+        let taken = self.contexts.len() + self.waiting.len() + self.reserved.len();
+        let len = match taken {
+            0..64 => 1,
+            64..16_384 => 2,
+            _ => 4,
+        };
+        let mut candidates = random.chunks_exact(len).filter_map(ConnectionId::new);
+        candidates.find(|id| id != theirs && !self.is_taken(id.as_bytes()))
+    }
+
+    fn is_taken(&self, id: &[u8]) -> bool {
+        self.contexts.contains_key(id) || self.waiting.contains_key(id) || self.reserved.contains(id)
+    }
+
+    /// Keeps a session until message_3 comes.
+    fn wait(&mut self, responder: Responder) {
+        let (now, id) = (Instant::now(), responder.recipient_id().as_bytes().to_vec());
+        self.order.push_back((now, id.clone()));
+        self.waiting.insert(id, (now, responder));
+        while self.order.len() > MOST_WAITING
+            && let Some((begun, oldest)) = self.order.pop_front()
+        {
+            self.stop_waiting(begun, &oldest);
+        }
+    }
+
+    /// Ends the session that began then, if it waits still.
+    fn stop_waiting(&mut self, begun: Instant, id: &[u8]) {
+        if self.waiting.get(id).is_some_and(|(waits_since, _)| *waits_since == begun) {
+            self.waiting.remove(id);
+        }
+    }
+
+    /// Forgets sessions for which message_3 does not come any more.
+    fn forget_old(&mut self) {
+        while let Some((begun, id)) = self.order.pop_front_if(|(begun, _)| begun.elapsed() > PATIENCE) {
+            self.stop_waiting(begun, &id);
+        }
+    }
+
+    /// Takes the context of a peer, in the place of its oldest one if it has many.
+    fn take(&mut self, peer: usize, recipient_id: &[u8], context: SharedContext) {
+        self.totals.agreed += 1;
+        self.by_place.insert(context.place(), context.clone());
+        self.contexts.insert(recipient_id.to_vec(), (Instant::now(), context));
+        let ids = self.of_peer.entry(peer).or_default();
+        ids.push_back(recipient_id.to_vec());
+        if ids.len() > MOST_OF_A_PEER
+            && let Some(oldest) = ids.pop_front()
+            && let Some((_, context)) = self.contexts.remove(&oldest)
+        {
+            self.by_place.remove(&context.place());
+        }
+    }
+}
