@@ -6,12 +6,15 @@
     aiocoap_peer.py oscore-server DIR HOST PORT
     aiocoap_peer.py oscore-client DIR METHOD URI [PAYLOAD]
     aiocoap_peer.py oscore-client DIR observe URI COUNT
+    aiocoap_peer.py edhoc-server KEY CREDENTIAL STYLE HOST PORT
+    aiocoap_peer.py edhoc-client KEY CREDENTIAL STYLE combined|separate METHOD URI [PAYLOAD]
     aiocoap_peer.py proxy HOST PORT DESTINATION
     aiocoap_peer.py directory HOST PORT
     aiocoap_peer.py register HOST PORT DIRECTORY NAME
     aiocoap_peer.py register-simply HOST PORT DIRECTORY NAME
 
-DIR is a security context of aiocoap.
+DIR is a security context of aiocoap. KEY is a file of `tegmen edhoc new`, CREDENTIAL that of the other end in hexadecimal, and STYLE
+by-key-id or by-value.
 """
 
 import asyncio
@@ -100,7 +103,28 @@ def credentials(pattern, directory):
     return known
 
 
-async def serve(host, port, directory=None):
+def edhoc_credentials(pattern, key, credential, style, combined=None):
+    import tomllib
+
+    import cbor2
+    from aiocoap.edhoc import EdhocCredentials
+
+    with open(key, "rb") as file:
+        key = tomllib.load(file)
+    known = CredentialsMap()
+    known[pattern] = EdhocCredentials(
+        suite=2,
+        method=3,
+        own_cred_style=style,
+        own_cred={14: cbor2.loads(bytes.fromhex(key["credential"]))},
+        private_key={1: 2, -1: 1, -4: bytes.fromhex(key["private_key"])},
+        peer_cred={14: cbor2.loads(bytes.fromhex(credential))},
+        use_combined_edhoc=combined,
+    )
+    return known
+
+
+async def serve(host, port, known=None):
     site = resource.Site()
     count = Count()
     site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
@@ -108,10 +132,10 @@ async def serve(host, port, directory=None):
     site.add_resource(["slow"], Slow())
     site.add_resource(["count"], count)
     site.add_resource(["big"], Big(BIG))
-    if directory is not None:
+    if known is not None:
         from aiocoap.oscore_sitewrapper import OscoreSiteWrapper
 
-        site = OscoreSiteWrapper(site, credentials(":peer", directory))
+        site = OscoreSiteWrapper(site, known)
     context = await Context.create_server_context(site, bind=(host, int(port)))
     say("listening")
     ticking = asyncio.create_task(count.tick())
@@ -182,12 +206,15 @@ def text(response):
     return f"{response.code.dotted} {payload}"
 
 
-async def ask(method, uri, payload, directory=None):
+def pattern_of(uri):
+    """Without a pattern that matches, a client would ask in clear."""
+    return "/".join(uri.split("/")[:3]) + "/*"
+
+
+async def ask(method, uri, payload, known=None):
     context = await Context.create_client_context()
-    if directory is not None:
-        # Without a pattern that matches it would ask in clear.
-        authority = "/".join(uri.split("/")[:3])
-        context.client_credentials = credentials(authority + "/*", directory)
+    if known is not None:
+        context.client_credentials = known
     count = 4
     if method == "observe" and payload:
         count, payload = int(payload), ""
@@ -223,9 +250,15 @@ match sys.argv[1:]:
     case ["coap-client", method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload)))
     case ["oscore-server", directory, host, port]:
-        asyncio.run(serve(host, port, directory))
+        asyncio.run(serve(host, port, credentials(":peer", directory)))
     case ["oscore-client", directory, method, uri, *payload]:
-        asyncio.run(ask(method, uri, "".join(payload), directory))
+        asyncio.run(ask(method, uri, "".join(payload), credentials(pattern_of(uri), directory)))
+    case ["edhoc-server", key, credential, style, host, port]:
+        pattern = f"coap://{host}:{port}/*"
+        asyncio.run(serve(host, port, edhoc_credentials(pattern, key, credential, style)))
+    case ["edhoc-client", key, credential, style, how, method, uri, *payload]:
+        known = edhoc_credentials(pattern_of(uri), key, credential, style, how == "combined")
+        asyncio.run(ask(method, uri, "".join(payload), known))
     case ["directory", host, port]:
         asyncio.run(directory(host, port))
     case ["register" | "register-simply" as how, host, port, uri, name]:

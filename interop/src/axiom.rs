@@ -22,7 +22,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
 /// The version of the library of PyPI.
-const CRYPTOGRAPHY: &str = "50.0.2";
+pub(crate) const CRYPTOGRAPHY: &str = "50.0.2";
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 84, 71);
 const GROUP_ID: u8 = 7;
 const IDENTITY: [u8; 16] = *b"a group of three";

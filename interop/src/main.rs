@@ -10,6 +10,7 @@ mod connection_id;
 mod delegation;
 mod directory;
 mod dtls;
+mod edhoc;
 mod gnutls;
 mod hello;
 mod libcoap;
@@ -182,7 +183,12 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     }
     let java = places.java_peer("californium");
     let aiocoap = places.python_peer("aiocoap_peer.py", "aiocoap[oscore,linkheader]==0.4.17");
-    let libraries = [talker::all(places, &java), plain::all(&aiocoap, &java), objects::all(places, &aiocoap)];
+    let libraries = [
+        talker::all(places, &java),
+        plain::all(&aiocoap, &java),
+        objects::all(places, &aiocoap),
+        edhoc::all(places, &aiocoap),
+    ];
     cells.extend(directory::cells(&aiocoap));
     for (more, to_build) in libraries {
         cells.extend(more);

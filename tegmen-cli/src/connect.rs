@@ -1,5 +1,6 @@
 //! Connects the request commands to a server.
 
+use crate::edhoc::Agreeing;
 use crate::map::{self, Credential};
 use crate::output::Failure;
 use crate::public_keys::{Servers, suites};
@@ -38,6 +39,8 @@ pub(crate) struct Connect {
     /// sent.
     #[arg(long, value_name = "FILE", conflicts_with = "oscore")]
     credentials_map: Option<PathBuf>,
+    #[command(flatten)]
+    agreeing: Agreeing,
     /// Keep the DTLS session in this file, or in a file in this directory, and continue it with the next command instead
     /// of a new handshake. FILE.key beside it is a secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
@@ -171,6 +174,7 @@ impl Connect {
     pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
         let mut config = ClientConfig::default();
         config.oscore = self.context(uri)?;
+        config.edhoc = self.agreeing.keys()?;
         config.state.session = self.session.clone();
         config.state.resume = self.resume.clone();
         config.trust.key = self.key()?;

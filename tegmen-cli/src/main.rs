@@ -10,6 +10,7 @@ mod ca;
 mod connect;
 mod delegation;
 mod device;
+mod edhoc;
 mod enrol;
 mod events;
 mod files;
@@ -99,6 +100,8 @@ enum Command {
     Ca(ca::Ca),
     /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
+    /// Create keys with which two ends agree on an OSCORE context (EDHOC, RFC 9528).
+    Edhoc(edhoc::Edhoc),
     /// Test, explain and compare policies, which are files of rights, and apply one at an access control server.
     Policy(policy::Policy),
     /// Add, show, change and remove the devices of an access control server.
@@ -168,6 +171,7 @@ fn main() -> ExitCode {
         Command::Keys(keys) => keys.run(out),
         Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
+        Command::Edhoc(edhoc) => edhoc.run(out),
         Command::Policy(policy) => policy.run(out),
         Command::Device(device) => device.run(out),
         Command::Enrol(enrol) => enrol.run(out),

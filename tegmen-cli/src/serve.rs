@@ -9,6 +9,7 @@ mod delegated;
 pub(crate) mod delegation;
 pub(crate) mod device_keys;
 mod directory;
+mod edhoc;
 pub(crate) mod groups;
 mod interface;
 mod members;
@@ -78,7 +79,7 @@ impl Sections {
             if !addresses.no_secure {
                 listen.push(Listen { address: SocketAddr::new(*ip, addresses.port), scheme: Scheme::Coaps });
             }
-            if addresses.plain || !self.keys.oscore.is_empty() {
+            if addresses.plain || self.keys.have_oscore() {
                 listen.push(Listen { address: SocketAddr::new(*ip, addresses.plain_port), scheme: Scheme::Coap });
             }
         }
@@ -170,6 +171,9 @@ impl Sections {
                 || format!("OSCORE with {contexts} context{}", if contexts == 1 { "" } else { "s" }),
                 || json!({ "event": "oscore", "contexts": contexts }),
             );
+        }
+        if self.keys.edhoc.is_some() {
+            log.always(|| "EDHOC makes OSCORE contexts".to_owned(), || json!({ "event": "edhoc" }));
         }
         for group in &self.groups.group {
             log.always(

@@ -24,8 +24,8 @@ impl Sections {
             made => made.err().unwrap_or_default(),
         };
         let addresses = &self.addresses;
-        if addresses.no_secure && !addresses.plain && self.keys.oscore.is_empty() && self.groups.member.is_empty() {
-            let why = "it leaves nothing to serve without --plain, --oscore or --member";
+        if addresses.no_secure && !addresses.plain && !self.keys.have_oscore() && self.groups.member.is_empty() {
+            let why = "it leaves nothing to serve without --plain, --oscore, --edhoc or --member";
             mistakes.push(Mistake::new("no-secure", why));
         }
         if self.access.store.is_some() && addresses.no_secure {
@@ -44,6 +44,7 @@ impl Sections {
         for dir in self.keys.oscore.iter().filter(|dir| !dir.is_dir()) {
             mistakes.push(Mistake::new("oscore", no_directory(dir)));
         }
+        mistakes.extend(self.keys.edhoc_mistakes());
         let mut files = vec![("store", self.access.store.as_ref().and_then(Place::file))];
         for (key, file) in [
             ("state", &self.sessions.state),
@@ -71,7 +72,7 @@ impl Sections {
     /// Returns the application that serves these resources, and lists the paths of a resource directory.
     pub(super) fn application(&self, made: &Made) -> Resources {
         let resources = Resources::new(made.values().cloned()).with_max_body(self.limits.max_body);
-        resources.with_others(self.directory.paths())
+        resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())
     }
 
     /// Returns the options that are given and that a delegated device excludes.

@@ -83,6 +83,21 @@ pub(super) struct Keys {
     /// of plain CoAP, which serves nothing else without --plain.
     #[arg(long, value_name = "DIR")]
     pub(super) oscore: Vec<PathBuf>,
+    /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc new`). Requests
+    /// arrive as those of `--oscore`.
+    #[arg(long, value_name = "FILE", requires = "edhoc_clients")]
+    pub(super) edhoc: Option<PathBuf>,
+    /// Credentials and rights of the clients of EDHOC: a file with a table [[peer]] for each, with name, credential and, if wanted,
+    /// allow.
+    #[arg(long, value_name = "FILE", requires = "edhoc")]
+    pub(super) edhoc_clients: Option<PathBuf>,
+}
+
+impl Keys {
+    /// True if the server has OSCORE contexts, or makes some.
+    pub(super) const fn have_oscore(&self) -> bool {
+        !self.oscore.is_empty() || self.edhoc.is_some()
+    }
 }
 
 #[derive(Args)]

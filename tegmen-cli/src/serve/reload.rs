@@ -110,6 +110,7 @@ impl Running {
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
         let contexts = Contexts::open_in(&sections.keys.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
+        let contexts = sections.keys.with_edhoc(contexts, learn)?;
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();

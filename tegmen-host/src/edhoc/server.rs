@@ -88,6 +88,9 @@ impl Failed {
 }
 
 impl EdhocServer {
+    /// The path of the resource, without a slash in front.
+    pub const PATH: &str = tegmen_edhoc::transfer::PATH;
+
     /// Returns a responder with this key. `learn` gives each name and its rights a number, as
     /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. A thread computes.
     ///

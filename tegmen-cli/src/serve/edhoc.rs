@@ -1,0 +1,42 @@
+//! EDHOC as a part of `tegmen serve`.
+
+use super::config_file::Mistake;
+use super::options::Keys;
+use crate::output::Failure;
+use tegmen::identity::Principal;
+use tegmen_host::contexts::Contexts;
+use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
+use tegmen_host::resources::ListedPath;
+
+impl Keys {
+    /// Returns all mistakes in the files of EDHOC.
+    pub(super) fn edhoc_mistakes(&self) -> Vec<Mistake> {
+        let key = self.edhoc.as_deref().and_then(|file| read_key(file).err());
+        let clients = self.edhoc_clients.as_deref().and_then(|file| read_peers(file).err());
+        let key = key.map(|error| Mistake::new("edhoc", error.to_string()));
+        key.into_iter().chain(clients.map(|error| Mistake::new("edhoc-clients", error.to_string()))).collect()
+    }
+
+    /// Returns the path of EDHOC, for `/.well-known/core` (RFC 9668, section 6).
+    pub(super) fn edhoc_paths(&self) -> Vec<ListedPath> {
+        let listed = || ListedPath {
+            path: EdhocServer::PATH.to_owned(),
+            resource_type: "core.edhoc",
+            content_format: None,
+            observable: false,
+        };
+        self.edhoc.iter().map(|_| listed()).collect()
+    }
+
+    /// Lets the server make contexts, if a key is given. `learn` takes the name of a client and its rights.
+    pub(super) fn with_edhoc(
+        &self,
+        contexts: Contexts,
+        learn: impl FnMut(&str, Option<&[String]>) -> Principal,
+    ) -> Result<Contexts, Failure> {
+        let (Some(key), Some(clients)) = (&self.edhoc, &self.edhoc_clients) else { return Ok(contexts) };
+        let identity = read_key(key).map_err(Failure::usage)?;
+        let peers = read_peers(clients).map_err(Failure::usage)?;
+        Ok(contexts.with_edhoc(EdhocServer::new(identity, peers, learn).map_err(Failure::io)?))
+    }
+}
