@@ -94,7 +94,7 @@ fn run(scene: &Scene, program: &Built, words: &[&str]) -> Result<String, String>
     let mut process = scene.start_command(command)?;
     match process.await_end()?.success() {
         true => Ok(process.out.text()),
-        false => Err(format!("the client says: {}", process.err.text().trim())),
+        false => Err(format!("the client fails: {}", process.err.text().trim())),
     }
 }
 

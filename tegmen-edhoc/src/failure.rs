@@ -31,7 +31,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Writes the error message that tells the other end. Returns its bytes.
+    /// Writes the error message for the other end. Returns its bytes.
     ///
     /// # Errors
     /// [`Full`]; 40 bytes are enough.
@@ -51,7 +51,7 @@ impl Failure {
         Ok(writer.finish())
     }
 
-    /// Returns what the other end is told. It does not tell the reasons apart that depend on keys.
+    /// Returns the text for the other end. It does not distinguish the reasons that depend on keys.
     const fn text(self) -> &'static str {
         match self {
             Self::Method => "method 3 only",

@@ -10,7 +10,7 @@ use tegmen_base::crypto::hash::{HmacKey, digest, hmac};
 use tegmen_base::crypto::{Crypto, MAX_SHARE, NamedGroup};
 
 /// A provider, as `lakers` calls it. Where an operation fails, and `lakers` knows no failure, its output is random, so that no message
-/// authenticates, and [`Self::has_failed`] says so.
+/// authenticates, and [`Self::has_failed`] returns true.
 ///
 /// `lakers` reads what it decrypts before anything of it is authentic, and version 0.8.0 counts the items of a value in 8 bits. So the
 /// provider checks each plaintext first.
@@ -75,7 +75,7 @@ impl<C: Crypto> lakers::CryptoTrait for Provider<'_, C> {
             block = key.mac::<C>(&[before, info, &[number]]);
             part.iter_mut().zip(block).for_each(|(to, from)| *to = from);
         }
-        // Label 0 with the ciphertext at hand: KEYSTREAM_2 (RFC 9528, section 4.1.2).
+        // Label 0 while message_2 is read: KEYSTREAM_2 (RFC 9528, section 4.1.2).
         if let Some(ciphertext) = self.ciphertext_2.take_if(|_| info.first() == Some(&0)) {
             let mut plaintext = [0; MAX_MESSAGE_SIZE_LEN];
             let bytes = ciphertext.iter().zip(&out).map(|(byte, key)| byte ^ key);

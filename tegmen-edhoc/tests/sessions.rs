@@ -139,7 +139,7 @@ fn an_end_that_is_not_known_is_refused() {
     assert_eq!(PeerError::parse(error), Some(PeerError::UnknownCredential));
 }
 
-/// Whoever has a credential without its private key proves nothing.
+/// An end that has a credential without its private key proves nothing.
 #[test]
 fn another_private_key_is_refused_at_both_ends() {
     let mut world = World::new(Transfer::ByReference, Transfer::ByReference);

@@ -10,10 +10,12 @@
 //! refused, because going on would repeat nonces; [`recover`] moves it forward. Where both ends agreed on it, they derive new
 //! keys instead (RFC 8613, appendix B.2).
 
+mod agreed;
 mod directory;
 mod file;
 mod foreign;
 
+pub(crate) use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
@@ -21,7 +23,6 @@ pub use foreign::{Format, export_to_wireshark};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
-use crate::edhoc::EdhocServer;
 use crate::state::Database;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -186,7 +187,8 @@ impl SharedContext {
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
     all: Arc<[SharedContext]>,
-    edhoc: Option<EdhocServer>,
+    /// Those on which both ends agree while the server runs.
+    agreed: Option<AgreedContexts>,
 }
 
 impl Contexts {
@@ -231,25 +233,19 @@ impl Contexts {
             known.push(shared.clone());
             all.push(shared);
         }
-        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), edhoc: None })
+        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), agreed: None })
     }
 
-    /// Makes further contexts by EDHOC (RFC 9528), with clients whose credentials the responder has.
-    #[must_use]
-    pub fn with_edhoc(self, edhoc: EdhocServer) -> Self {
-        edhoc.reserve(self.by_kid.keys());
-        Self { edhoc: Some(edhoc), ..self }
-    }
-
-    /// Returns the responder that makes contexts.
-    pub(crate) const fn edhoc(&self) -> Option<&EdhocServer> {
-        self.edhoc.as_ref()
+    /// Takes contexts on which both ends agree, too.
+    pub(crate) fn with_agreed(self, agreed: AgreedContexts) -> Self {
+        agreed.reserve(self.by_kid.keys());
+        Self { agreed: Some(agreed), ..self }
     }
 
     /// Returns the context with this [`SharedContext::place`].
     pub(crate) fn at(&self, place: u32) -> Option<Cow<'_, SharedContext>> {
         let in_file = self.all.get(place as usize).map(Cow::Borrowed);
-        in_file.or_else(|| self.edhoc.as_ref()?.at(place).map(Cow::Owned))
+        in_file.or_else(|| self.agreed.as_ref()?.at(place).map(Cow::Owned))
     }
 
     /// The context that a request names (RFC 8613, section 8.2, step 2). One that names no ID Context means the context
@@ -258,7 +254,7 @@ impl Contexts {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
             Some(known) => Self::find_among(known, option).map(Cow::Borrowed),
-            None => self.edhoc.as_ref()?.find(kid).filter(|_| option.kid_context.is_none()).map(Cow::Owned),
+            None => self.agreed.as_ref()?.find(kid).filter(|_| option.kid_context.is_none()).map(Cow::Owned),
         }
     }
 
@@ -281,9 +277,9 @@ impl Contexts {
         self.all.len()
     }
 
-    /// True if there is none, and none can be made.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty() && self.edhoc.is_none()
+        self.all.is_empty()
     }
 
     /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.

@@ -1,6 +1,6 @@
 //! EDHOC (RFC 9528): keys and credentials in files, and the end that responds. A client agrees on an OSCORE context with
 //! [`ClientConfig::edhoc`](crate::client::ClientConfig::edhoc) before its first request, and a server with
-//! [`Contexts::with_edhoc`](crate::contexts::Contexts::with_edhoc).
+//! [`ServerConfig::edhoc`](crate::server::ServerConfig::edhoc).
 //!
 //! A context that both ends agreed on is in memory alone, and ends with the process: its keys are new in each session, so no number of
 //! it can be used twice.
@@ -16,7 +16,8 @@ pub(crate) use server::Failed;
 
 use crate::contexts::{ContextFile, now};
 use tegmen::oscore::Aead;
-use tegmen_edhoc::Agreed;
+use tegmen_edhoc::transfer::MESSAGE_FORMAT;
+use tegmen_edhoc::{Agreed, PeerError};
 use zeroize::Zeroizing;
 
 /// The keys with which a client agrees on a context, and the servers that it trusts.
@@ -50,6 +51,19 @@ pub(crate) fn context_of(agreed: &Agreed, allow: Option<Vec<String>>) -> Context
         allow,
         rederivation: false,
     }
+}
+
+/// The error message in the payload of a response with this Content-Format, in words.
+pub(crate) fn peer_error(format: Option<u32>, payload: &[u8]) -> Option<String> {
+    if format != Some(MESSAGE_FORMAT.into()) {
+        return None;
+    }
+    Some(match PeerError::parse(payload)? {
+        PeerError::Unspecified(text) => format!("it answers '{}'", crate::printable::printable(text)),
+        PeerError::WrongCipherSuite => "it does not have cipher suite 2".to_owned(),
+        PeerError::UnknownCredential => "it does not know our credential: add it there".to_owned(),
+        PeerError::Other(code) => format!("it sends EDHOC error {code}"),
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::crypto::Crypto as _;
 use tegmen_host::client::{ClientConfig, ClientError, Session, Tap, Tapped};
-use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{self, Credential, EdhocKeys, EdhocPeer, EdhocServer, Transfer};
 use tegmen_host::provider::HostCrypto;
@@ -59,8 +58,7 @@ impl Scene {
         let edhoc =
             EdhocServer::new(self.identity(name), peers.collect(), |name, allow| credentials.learn(name, allow))
                 .unwrap();
-        let contexts = Contexts::default().with_edhoc(edhoc.clone());
-        let builder = Server::builder().listen(address).shards(2).oscore(contexts);
+        let builder = Server::builder().listen(address).shards(2).edhoc(edhoc.clone());
         let resources = Resources::new([
             ("value".to_owned(), Resource::value(b"first")),
             ("other".to_owned(), Resource::value(b"2")),
@@ -189,7 +187,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     storage[..len].to_vec()
 }
 
-/// Whoever repeats a combined request from another address gets neither a context nor the response.
+/// An attacker that repeats a combined request from another address gets neither a context nor the response.
 #[tokio::test]
 async fn a_combined_request_is_executed_once() {
     let scene = Scene::new("repeated");

@@ -4,7 +4,6 @@ use super::config_file::Mistake;
 use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
-use tegmen_host::contexts::Contexts;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
 use tegmen_host::resources::ListedPath;
 
@@ -28,15 +27,14 @@ impl Keys {
         self.edhoc.iter().map(|_| listed()).collect()
     }
 
-    /// Lets the server make contexts, if a key is given. `learn` takes the name of a client and its rights.
-    pub(super) fn with_edhoc(
+    /// Returns the responder of EDHOC, if a key is given. `learn` takes the name of a client and its rights.
+    pub(super) fn edhoc_server(
         &self,
-        contexts: Contexts,
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,
-    ) -> Result<Contexts, Failure> {
-        let (Some(key), Some(clients)) = (&self.edhoc, &self.edhoc_clients) else { return Ok(contexts) };
+    ) -> Result<Option<EdhocServer>, Failure> {
+        let (Some(key), Some(clients)) = (&self.edhoc, &self.edhoc_clients) else { return Ok(None) };
         let identity = read_key(key).map_err(Failure::usage)?;
         let peers = read_peers(clients).map_err(Failure::usage)?;
-        Ok(contexts.with_edhoc(EdhocServer::new(identity, peers, learn).map_err(Failure::io)?))
+        EdhocServer::new(identity, peers, learn).map(Some).map_err(Failure::io)
     }
 }

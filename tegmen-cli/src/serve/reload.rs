@@ -110,7 +110,7 @@ impl Running {
         let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
         let contexts = Contexts::open_in(&sections.keys.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
         let count = contexts.len();
-        let contexts = sections.keys.with_edhoc(contexts, learn)?;
+        let edhoc = sections.keys.edhoc_server(learn)?;
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();
@@ -121,6 +121,7 @@ impl Running {
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
+        config.edhoc = edhoc;
         config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);
         if let Some(device) = &device {
             device.configure(&mut config);

@@ -3,11 +3,11 @@
 use super::connection::{Message, Turn};
 use super::{ClientError, Request, Response, Session};
 use crate::contexts::StoredContext;
-use crate::edhoc::{EdhocKeys, context_of};
+use crate::edhoc::{EdhocKeys, context_of, peer_error};
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
-use tegmen_edhoc::transfer::{Body, IDENTIFIED_FORMAT, MESSAGE_FORMAT, PATH};
-use tegmen_edhoc::{ConnectionId, Failure, Initiator, PeerError};
+use tegmen_edhoc::transfer::{Body, IDENTIFIED_FORMAT, PATH};
+use tegmen_edhoc::{ConnectionId, Failure, Initiator};
 
 impl Session {
     /// Agrees on a context. The caller has the lock that lets one do it.
@@ -87,17 +87,4 @@ impl Session {
         };
         ClientError::Edhoc { remote: self.remote(), detail }
     }
-}
-
-/// The error message in a response, in words.
-pub(super) fn peer_error(format: Option<u32>, payload: &[u8]) -> Option<String> {
-    if format != Some(MESSAGE_FORMAT.into()) {
-        return None;
-    }
-    Some(match PeerError::parse(payload)? {
-        PeerError::Unspecified(text) => format!("it says: {}", crate::printable::printable(text)),
-        PeerError::WrongCipherSuite => "it does not have cipher suite 2".to_owned(),
-        PeerError::UnknownCredential => "it does not know our credential: add it there".to_owned(),
-        PeerError::Other(code) => format!("it sends EDHOC error {code}"),
-    })
 }

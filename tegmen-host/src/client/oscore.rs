@@ -1,8 +1,8 @@
 //! OSCORE at an endpoint (RFC 8613): the context of each session that protects its requests, and what was asked under it.
 
 use super::ClientError;
-use super::edhoc::peer_error;
 use crate::contexts::{ContextError, OVERHEAD, StoredContext, Untaken};
+use crate::edhoc::peer_error;
 use crate::provider::HostCrypto;
 use crate::server::OscoreExchange;
 use std::collections::HashMap;
@@ -248,7 +248,7 @@ impl OscoreClient {
                     // Perhaps it has lost our keys, or we have those of another time; at worst this costs two messages.
                     self.stored.lose();
                 }
-                // The server that says why it refuses message_3 refuses the next one, too.
+                // A server that answers with an error message refuses the next message_3, too.
                 if self.stored.is_lost() && self.peer_error.is_none() {
                     self.again.push(request);
                 }

@@ -108,7 +108,7 @@ pub fn create_key<C: Crypto>(
     let credential = Credential::parse(bytes).map_err(|_| EdhocError::NameTooLong)?;
     let digits = Zeroizing::new(to_hex(private.expose()));
     let text = Zeroizing::new(format!(
-        "# A key for EDHOC (RFC 9528). Whoever reads this file can pose as its owner. Other ends need the credential alone.\n\
+        "# A key for EDHOC (RFC 9528). Anyone who reads this file can pose as its owner. Other ends need the credential alone.\n\
          private_key = \"{}\"\ncredential = \"{}\"\n{}",
         *digits,
         to_hex(bytes),

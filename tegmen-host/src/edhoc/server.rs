@@ -2,33 +2,25 @@
 
 use super::context_of;
 use super::file::EdhocPeer;
-use crate::contexts::{SharedContext, StoredContext};
+use crate::contexts::{AgreedContexts, StoredContext};
 use crate::provider::HostCrypto;
-use crate::server::{Reply, Responder as Deferred};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tegmen::coap::{Code, OptionNumber};
+use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::identity::Principal;
-use tegmen_edhoc::transfer::{Body, MESSAGE_FORMAT};
+use tegmen_edhoc::transfer::Body;
 use tegmen_edhoc::{ConnectionId, Failure, Identity, Responder};
 
 /// Sessions that wait for message_3; a further one takes the place of the oldest.
 const MOST_WAITING: usize = 1024;
 /// Time within which message_3 must come.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Contexts of one peer; a further one takes the place of its oldest.
-const MOST_OF_A_PEER: usize = 8;
-/// Age of a context from which it is unknown, so that peers agree on new keys.
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Messages that wait for the thread; further ones are answered with 5.03.
 const MOST_QUEUED: usize = 256;
-/// The first place of a context: those in files have lower ones.
-const FIRST_PLACE: u32 = 1 << 31;
-
 /// The responder of a server: it answers requests to `/.well-known/edhoc`, and has the contexts that it agreed on. Clones are the
 /// same responder.
 #[derive(Clone)]
@@ -49,22 +41,19 @@ struct Shared {
     state: Mutex<State>,
     /// For message_3 within a protected request, which the shard needs at once.
     crypto: Mutex<HostCrypto>,
-    work: SyncSender<(Vec<u8>, Deferred)>,
+    contexts: AgreedContexts,
+    work: SyncSender<Work>,
 }
+
+/// The body of a request, and the function that sends the response.
+type Work = (Vec<u8>, Respond);
+type Respond = Box<dyn FnOnce(Code, Vec<u8>) + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Recipient IDs of contexts in files.
-    reserved: HashSet<Vec<u8>>,
     waiting: HashMap<Vec<u8>, (Instant, Responder)>,
     /// The identifiers of the sessions that wait, the oldest first, and of some that wait no more.
     order: VecDeque<(Instant, Vec<u8>)>,
-    /// By Recipient ID.
-    contexts: HashMap<Vec<u8>, (Instant, SharedContext)>,
-    by_place: HashMap<u32, SharedContext>,
-    /// The contexts of each peer, the oldest first.
-    of_peer: HashMap<usize, VecDeque<Vec<u8>>>,
-    places: u32,
     totals: EdhocTotals,
 }
 
@@ -110,6 +99,7 @@ impl EdhocServer {
             identity,
             peers: peers.collect(),
             state: Mutex::default(),
+            contexts: AgreedContexts::default(),
             crypto: Mutex::new(HostCrypto::from_os()?),
             work,
         });
@@ -123,18 +113,19 @@ impl EdhocServer {
         self.0.state().totals
     }
 
-    /// Keeps Recipient IDs of other contexts free.
-    pub(crate) fn reserve<'i>(&self, ids: impl Iterator<Item = &'i Vec<u8>>) {
-        self.0.state().reserved.extend(ids.cloned());
+    /// Returns the contexts that are made.
+    pub(crate) fn contexts(&self) -> AgreedContexts {
+        self.0.contexts.clone()
     }
 
-    /// Answers the body of a request later, from the thread.
-    pub(crate) fn answer(&self, body: &[u8], deferred: Deferred) {
-        if let Err(error) = self.0.work.try_send((body.to_vec(), deferred)) {
-            let (std::sync::mpsc::TrySendError::Full((_, deferred))
-            | std::sync::mpsc::TrySendError::Disconnected((_, deferred))) = error;
-            let reply = Reply::new(Code::SERVICE_UNAVAILABLE).max_age(Duration::from_secs(1));
-            deferred.send(reply.because("too many EDHOC messages wait"));
+    /// Answers the body of a request from the thread: calls `respond` with the code and the message. The code is 5.03 if too many
+    /// messages wait.
+    pub(crate) fn answer(&self, body: &[u8], respond: impl FnOnce(Code, Vec<u8>) + Send + 'static) {
+        let work: Work = (body.to_vec(), Box::new(respond));
+        if let Err(TrySendError::Full((_, respond)) | TrySendError::Disconnected((_, respond))) =
+            self.0.work.try_send(work)
+        {
+            respond(Code::SERVICE_UNAVAILABLE, Vec::new());
         }
     }
 
@@ -146,42 +137,26 @@ impl EdhocServer {
         let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.finish(&mut crypto, recipient_id, message_3).map(drop).map_err(Failed)
     }
-
-    /// Returns the context that is known by this Recipient ID.
-    pub(crate) fn find(&self, recipient_id: &[u8]) -> Option<SharedContext> {
-        let state = self.0.state();
-        let (made, context) = state.contexts.get(recipient_id)?;
-        (made.elapsed() < LIFETIME).then(|| context.clone())
-    }
-
-    /// Returns the context with this [`SharedContext::place`].
-    pub(crate) fn at(&self, place: u32) -> Option<SharedContext> {
-        self.0.state().by_place.get(&place).cloned()
-    }
 }
 
 /// Answers messages until the server is gone.
-fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<(Vec<u8>, Deferred)>) {
-    while let Ok((body, deferred)) = received.recv() {
+fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<Work>) {
+    while let Ok((body, respond)) = received.recv() {
         let Some(shared) = shared.upgrade() else { return };
         let answered = match Body::parse(&body) {
             None => Err(Failure::Malformed),
             Some(Body::First(message)) => shared.begin(&mut crypto, message),
             Some(Body::Third(id, message)) => shared.finish(&mut crypto, id.as_bytes(), message),
         };
-        deferred.send(match answered {
-            Ok(message) => reply(Code::CHANGED, message),
+        match answered {
+            Ok(message) => respond(Code::CHANGED, message),
             Err(failure) => {
                 shared.state().totals.refused += 1;
                 let failed = Failed(failure);
-                reply(failed.code(), failed.message())
+                respond(failed.code(), failed.message());
             }
-        });
+        }
     }
-}
-
-fn reply(code: Code, message: Vec<u8>) -> Reply {
-    Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, MESSAGE_FORMAT.into()).payload(message)
 }
 
 impl Shared {
@@ -193,7 +168,7 @@ impl Shared {
     fn begin(&self, crypto: &mut HostCrypto, message_1: &[u8]) -> Result<Vec<u8>, Failure> {
         let mut random = [0; 64];
         crypto.random(&mut random);
-        let choose = |theirs: &ConnectionId| self.state().choose(&random, theirs);
+        let choose = |theirs: &ConnectionId| self.state().choose(&self.contexts, &random, theirs);
         let (responder, message_2) = Responder::begin(crypto, message_1, &self.identity, choose)?;
         self.state().wait(responder);
         Ok(message_2.as_bytes().to_vec())
@@ -215,31 +190,23 @@ impl Shared {
         let (peer, principal) = self.peers.get(index).ok_or(Failure::UnknownCredential)?;
         let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
         let stored = stored.map_err(|_| Failure::Unsupported)?;
-        let mut state = self.state();
-        let place = FIRST_PLACE | state.places;
-        state.places = state.places.wrapping_add(1) & !FIRST_PLACE;
-        let context = SharedContext::new(stored, place, peer.name.clone(), *principal);
-        state.take(index, recipient_id, context);
+        self.contexts.take(stored, &peer.name, *principal);
+        self.state().totals.agreed += 1;
         Ok(message_4.as_bytes().to_vec())
     }
 }
 
 impl State {
     /// Chooses an identifier that nothing has, as short as the number of contexts allows.
-    fn choose(&mut self, random: &[u8; 64], theirs: &ConnectionId) -> Option<ConnectionId> {
+    fn choose(&mut self, contexts: &AgreedContexts, random: &[u8; 64], theirs: &ConnectionId) -> Option<ConnectionId> {
         self.forget_old();
-        let taken = self.contexts.len() + self.waiting.len() + self.reserved.len();
-        let len = match taken {
+        let len = match contexts.len() + self.waiting.len() {
             0..64 => 1,
             64..16_384 => 2,
             _ => 4,
         };
-        let mut candidates = random.chunks_exact(len).filter_map(ConnectionId::new);
-        candidates.find(|id| id != theirs && !self.is_taken(id.as_bytes()))
-    }
-
-    fn is_taken(&self, id: &[u8]) -> bool {
-        self.contexts.contains_key(id) || self.waiting.contains_key(id) || self.reserved.contains(id)
+        let is_free = |id: &ConnectionId| !contexts.has(id.as_bytes()) && !self.waiting.contains_key(id.as_bytes());
+        random.chunks_exact(len).filter_map(ConnectionId::new).find(|id| id != theirs && is_free(id))
     }
 
     /// Keeps a session until message_3 comes.
@@ -265,21 +232,6 @@ impl State {
     fn forget_old(&mut self) {
         while let Some((begun, id)) = self.order.pop_front_if(|(begun, _)| begun.elapsed() > PATIENCE) {
             self.stop_waiting(begun, &id);
-        }
-    }
-
-    /// Takes the context of a peer, in the place of its oldest one if it has many.
-    fn take(&mut self, peer: usize, recipient_id: &[u8], context: SharedContext) {
-        self.totals.agreed += 1;
-        self.by_place.insert(context.place(), context.clone());
-        self.contexts.insert(recipient_id.to_vec(), (Instant::now(), context));
-        let ids = self.of_peer.entry(peer).or_default();
-        ids.push_back(recipient_id.to_vec());
-        if ids.len() > MOST_OF_A_PEER
-            && let Some(oldest) = ids.pop_front()
-            && let Some((_, context)) = self.contexts.remove(&oldest)
-        {
-            self.by_place.remove(&context.place());
         }
     }
 }

@@ -5,6 +5,7 @@ use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerCo
 use crate::contexts::Contexts;
 use crate::credentials::{Credentials, FilePolicy, KeyStore};
 use crate::delegate::Delegate;
+use crate::edhoc::EdhocServer;
 use crate::group::Membership;
 use crate::public_keys::PublicKeys;
 use crate::state::Database;
@@ -135,6 +136,12 @@ impl ServerBuilder {
     /// Sets [`ServerConfig::oscore`], the contexts of clients that use OSCORE.
     pub fn oscore(mut self, contexts: Contexts) -> Self {
         self.config.oscore = contexts;
+        self
+    }
+
+    /// Sets [`ServerConfig::edhoc`], which makes OSCORE contexts with clients.
+    pub fn edhoc(mut self, edhoc: EdhocServer) -> Self {
+        self.config.edhoc = Some(edhoc);
         self
     }
 

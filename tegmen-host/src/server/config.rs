@@ -4,6 +4,7 @@ use super::{Exporter, HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
 use crate::delegate::Delegate;
+use crate::edhoc::EdhocServer;
 use crate::group::{Group, Membership};
 use crate::public_keys::PublicKeys;
 use crate::resumption::ResumptionConfig;
@@ -48,6 +49,8 @@ pub struct ServerConfig {
     pub trust: ServerTrust,
     /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
     pub oscore: Contexts,
+    /// Makes further OSCORE contexts by EDHOC (RFC 9528), with clients whose credentials it has; `None` if nothing does.
+    pub edhoc: Option<EdhocServer>,
     /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
     /// answers a client's first request with 4.01 and an Echo option (RFC 9175), and executes the request once the
     /// client repeats the option.
@@ -90,6 +93,7 @@ impl Default for ServerConfig {
             exporter: None,
             trust: ServerTrust::default(),
             oscore: Contexts::default(),
+            edhoc: None,
             state: None,
             log: ServerLog::default(),
         }

@@ -3,7 +3,7 @@
 
 use super::bodies::ServerBodies;
 use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
-use crate::edhoc::Failed;
+use crate::edhoc::{EdhocServer, Failed};
 use tegmen::buf::Frame;
 use tegmen::coap::{
     Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
@@ -27,6 +27,8 @@ pub(crate) struct OscoreExchange {
 /// The contexts, and the requests that proxies cut.
 pub(super) struct ServerOscore {
     contexts: Contexts,
+    /// Makes contexts.
+    edhoc: Option<EdhocServer>,
     /// Blocks of protected requests. Nothing authenticates them, so they are few and short.
     blocks: ServerBodies,
     /// The first request of a derivation of new keys, until its response is written (RFC 8613, appendix B.2).
@@ -38,9 +40,13 @@ pub(super) struct ServerOscore {
 }
 
 impl ServerOscore {
-    /// The contexts of a server; `blocks` keeps the requests that proxies cut.
-    pub(super) const fn new(contexts: Contexts, blocks: ServerBodies) -> Self {
-        Self { contexts, blocks, first: None, problems: Vec::new(), unopened: 0 }
+    /// The contexts of a server, and those that `edhoc` makes; `blocks` keeps the requests that proxies cut.
+    pub(super) fn new(contexts: Contexts, edhoc: Option<EdhocServer>, blocks: ServerBodies) -> Self {
+        let contexts = match &edhoc {
+            Some(edhoc) => contexts.with_agreed(edhoc.contexts()),
+            None => contexts,
+        };
+        Self { contexts, edhoc, blocks, first: None, problems: Vec::new(), unopened: 0 }
     }
 
     /// Forgets the blocks of requests that nobody continues, and those of peers that are gone.
@@ -88,7 +94,7 @@ impl ServerOscore {
 
     /// Makes the context that a combined request names, from its message_3 (RFC 9668, section 3.3.1). Does nothing for another request.
     fn make_context(&self, request: &MessageRef<'_>) -> Result<(), Failed> {
-        let Some(edhoc) = self.contexts.edhoc() else { return Ok(()) };
+        let Some(edhoc) = &self.edhoc else { return Ok(()) };
         if request.option(EDHOC).is_none() {
             return Ok(());
         }

@@ -34,7 +34,7 @@ use tegmen::endpoint::Peers;
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::node::{self, Answer, Incoming, Refusal};
 use tegmen::time::{Duration, Instant};
-use tegmen_edhoc::transfer::PATH as EDHOC_PATH;
+use tegmen_edhoc::transfer::{MESSAGE_FORMAT as EDHOC_FORMAT, PATH as EDHOC_PATH};
 use tokio::sync::mpsc;
 
 /// The time between two events that there is no space for handshakes or peers.
@@ -122,7 +122,7 @@ impl Features {
         Self {
             observers: Observers::new(observed, most, config.coap.unconfirmed_notifications),
             bodies: bodies(config.coap.max_body),
-            oscore: ServerOscore::new(config.oscore.clone(), bodies(MAX_UNFRAGMENTED_SIZE)),
+            oscore: ServerOscore::new(config.oscore.clone(), config.edhoc.clone(), bodies(MAX_UNFRAGMENTED_SIZE)),
             leisure: Leisure::new(config.coap.leisure),
             groups: Memberships(config.memberships.clone()),
             nothing: (),
@@ -489,7 +489,8 @@ impl<A: Application> Handler for Resources<A> {
         let request = super::Request { authorized: request, exchange: &exchange };
         let handled = match edhoc {
             Some(edhoc) if path == EDHOC_PATH && request.method() == Code::POST => {
-                edhoc.answer(request.payload(), request.defer(response));
+                let responder = request.defer(response);
+                edhoc.answer(request.payload(), move |code, message| responder.send(edhoc_reply(code, message)));
                 Ok(())
             }
             Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
@@ -509,6 +510,14 @@ impl<A: Application> Handler for Resources<A> {
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
         self.application.acts_on_blocks(&self.path, request)
     }
+}
+
+/// The response to a message of EDHOC (RFC 9528, appendix A.2).
+fn edhoc_reply(code: Code, message: Vec<u8>) -> Reply {
+    if code == Code::SERVICE_UNAVAILABLE {
+        return Reply::new(code).max_age(Duration::from_secs(1)).because("too many EDHOC messages wait");
+    }
+    Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, EDHOC_FORMAT.into()).payload(message)
 }
 
 /// The part of a shard in the bytes for exchanges: a quarter is for messages that wait for an acknowledgement.

@@ -119,7 +119,7 @@ impl<A: Application> Shard<A> {
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let features = Features::new(shared, number);
         let mut resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
-        resources.edhoc = config.oscore.edhoc().cloned();
+        resources.edhoc = config.edhoc.clone();
         let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
         let limits = (ServerLimits::from(config), unauthenticated);
         let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));

@@ -67,7 +67,7 @@ impl<'a, A> Shared<'a, A> {
             let events = events.clone();
             membership.on_event(Arc::new(move |group, news| events(Event::Member { group: group.to_owned(), news })));
         }
-        let policy = if config.oscore.edhoc().is_some() { policy.with_edhoc() } else { policy };
+        let policy = if config.edhoc.is_some() { policy.with_edhoc() } else { policy };
         Ok(Self {
             config,
             credentials,
