@@ -1,13 +1,18 @@
 //! `tegmen oscore`: security contexts in directories.
 
-use crate::output::{Failure, Output};
+use crate::connect::seconds;
+use crate::output::{Failure, Output, runtime};
 use crate::random;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+use tegmen::coap::Code;
 use tegmen::oscore::Aead;
-use tegmen_host::contexts::{self, ContextFile, Format};
+use tegmen_host::client::{Request, discover};
+use tegmen_host::contexts::{self, ContextFile, Format, discovery_address};
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::state;
 use zeroize::Zeroizing;
@@ -59,6 +64,10 @@ enum Command {
         #[arg(long)]
         recover: bool,
     },
+    /// Find the server of a context on a link, by a protected multicast request that only this server can open.
+    #[command(after_help = "Example:\n  tegmen oscore find client --interface eth0\n\n\
+        The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
+    Find(Find),
     /// Move a context past every number that may have been used, after it was restored, copied or damaged. The other end
     /// then has to prove that its next request is fresh, which costs one round trip.
     Recover {
@@ -96,6 +105,52 @@ struct New {
     /// everything.
     #[arg(long)]
     allow: Vec<String>,
+}
+
+#[derive(Args)]
+struct Find {
+    /// Directory of the context.
+    dir: PathBuf,
+    /// Network interface of the link.
+    #[arg(long)]
+    interface: String,
+    /// Port of the server.
+    #[arg(long, default_value_t = 5683)]
+    port: u16,
+    /// Path that the server is asked for, with GET.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// Seconds to wait for a response. The request is sent three times meanwhile.
+    #[arg(long, value_name = "SECONDS", default_value_t = 6.0, value_parser = seconds)]
+    wait: f64,
+}
+
+impl Find {
+    fn run(&self, out: Output) -> Result<(), Failure> {
+        let file = ContextFile::read(&self.dir).map_err(Failure::usage)?;
+        let address = discovery_address(&file.sender_id, file.id_context.as_deref());
+        let group = format!("{address}%{}", self.interface).parse().map_err(Failure::usage)?;
+        let request = Request::new(Code::GET, &self.path);
+        let wait = Duration::from_secs_f64(self.wait);
+        let found = runtime()?.block_on(discover(&self.dir, &group, self.port, &request, wait));
+        let found = found.map_err(Failure::new)?.ok_or_else(|| {
+            Failure::new(format!(
+                "no server responds at {group}: it needs `tegmen serve --oscore DIR --oscore-discovery INTERFACE`, on this link"
+            ))
+        })?;
+        let (at, code) = (found.remote, found.response.code);
+        let host = match at {
+            SocketAddr::V6(v6) if v6.scope_id() > 0 => format!("[{}%{}]", v6.ip(), self.interface),
+            SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+            SocketAddr::V4(v4) => v4.ip().to_string(),
+        };
+        let uri = format!("coap://{host}:{}", at.port());
+        out.line(
+            || format!("{uri} (asked at {address}, it answers {code})"),
+            || json!({ "uri": uri, "address": address.to_string(), "code": code.to_string() }),
+        );
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -159,6 +214,7 @@ impl Oscore {
         match self.command {
             Command::New(new) => new.run(out)?,
             Command::Show { dir } => show(&dir, out)?,
+            Command::Find(find) => find.run(out)?,
             Command::Import { from, source, dir } => {
                 Format::from(from).import(&source, &dir).map_err(Failure::new)?;
                 let name = dir.display().to_string();

@@ -9,6 +9,7 @@
 mod arrivals;
 mod config;
 mod connection;
+mod discovery;
 mod driver;
 mod edhoc;
 mod endpoint;
@@ -36,6 +37,7 @@ mod serving;
 mod transfer;
 
 pub use config::{ClientCoap, ClientConfig, ClientLog, ClientRecovery, ClientState, ClientTrust};
+pub use discovery::{Discovered, discover};
 pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
 pub use group::{AskedMembers, ask_group, ask_members};

@@ -12,12 +12,14 @@
 
 mod agreed;
 mod directory;
+mod discovery;
 mod file;
 mod foreign;
 
 pub(crate) use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
+pub use discovery::{DISCOVERY_BITS, discovery_address};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use tegmen_store::LEASE;
@@ -25,7 +27,8 @@ pub use tegmen_store::clock::now;
 
 use crate::state::Database;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
@@ -270,6 +273,15 @@ impl Contexts {
             [only] if option.kid_context.is_none() => Some(only),
             _ => None,
         })
+    }
+
+    /// Returns the multicast addresses at which clients look for this server: one of each context in a file.
+    pub fn discovery_addresses(&self) -> BTreeSet<Ipv6Addr> {
+        let address = |context: &SharedContext| {
+            let stored = context.lock();
+            discovery_address(stored.context.recipient_id(), stored.context.id_context())
+        };
+        self.all.iter().map(address).collect()
     }
 
     /// Returns the number of contexts in files.

@@ -83,6 +83,10 @@ pub(super) struct Keys {
     /// of plain CoAP, which serves nothing else without --plain.
     #[arg(long, value_name = "DIR")]
     pub(super) oscore: Vec<PathBuf>,
+    /// Let clients find this server by their context: join the multicast address ff02::3:ffXX:XXXX of each context at this network
+    /// interface; may be repeated.
+    #[arg(long, value_name = "INTERFACE", requires = "oscore")]
+    pub(super) oscore_discovery: Vec<String>,
     /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc new`). Requests
     /// arrive as those of `--oscore`.
     #[arg(long, value_name = "FILE", requires = "edhoc_clients")]

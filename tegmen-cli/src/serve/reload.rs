@@ -119,7 +119,9 @@ impl Running {
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let device = sections.delegated.open(&credentials, &log)?;
         let members = sections.groups.members()?;
+        let discovery = sections.keys.discovery_groups(&contexts)?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
+        config.groups.extend(discovery);
         config.memberships.clone_from(&members.memberships);
         config.edhoc = edhoc;
         config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);

@@ -54,6 +54,16 @@ impl ServerOscore {
         self.blocks.sweep(now, is_there);
     }
 
+    /// True if a datagram is a protected request, not confirmable, and names a context.
+    pub(super) fn is_named_by(&self, datagram: &[u8]) -> bool {
+        MessageRef::parse(datagram).is_ok_and(|message| {
+            let option = message.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::parse(option).ok());
+            message.message_type() == MessageType::NonConfirmable
+                && message.code().is_request()
+                && option.is_some_and(|option| self.contexts.find(&option).is_some())
+        })
+    }
+
     fn open<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -316,4 +326,9 @@ fn refuse(
         builder.payload(&failed.message())
     });
     Outer::Answered
+}
+
+/// True if a message is protected.
+pub(super) fn is_protected(message: &[u8]) -> bool {
+    MessageRef::parse(message).is_ok_and(|message| message.option(OptionNumber::OSCORE).is_some())
 }

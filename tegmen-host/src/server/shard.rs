@@ -10,6 +10,7 @@ use super::command::Command;
 use super::ending::Ending;
 use super::held::Held;
 use super::limits::{Gate, Limited};
+use super::oscore::is_protected;
 use super::serve::{CoapServer, Features, Resources, pool};
 use super::server_keys::ServerKeys;
 use super::shared::Shared;
@@ -328,11 +329,28 @@ impl<A: Application> Shard<A> {
         if let Some(membership) = self.node.features.groups.find(&path.local).cloned() {
             return self.on_protected(now, &membership, path, datagram);
         }
-        if !self.secure_ports.contains(&path.local.port) {
+        if self.secure_ports.contains(&path.local.port) {
+            return;
+        }
+        if self.node.features.oscore.is_named_by(datagram) {
+            self.on_discovery(now, path, datagram);
+        } else {
             let Self { node, environment, coap_server, outbox, .. } = self;
             node.handle_group(&mut environment.at(now), path, datagram, coap_server, outbox.draft());
             self.on_handled(now, path);
         }
+    }
+
+    /// Handles a protected request to a group under a context of this server alone: its client looks for the server. The response
+    /// comes at once, because no other member has the context. A request that does not open gets none (RFC 7252, section 8.2).
+    fn on_discovery(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
+        let Self { node, environment, coap_server, outbox, .. } = self;
+        match node.handle_plain(&mut environment.at(now), path, datagram, coap_server, outbox.draft()) {
+            Some(EndpointEvent::Transmit { len, .. }) if !outbox.draft().get(..len.into()).is_some_and(is_protected) => {}
+            Some(event) => self.on_event(now, event),
+            None => {}
+        }
+        self.on_handled(now, path);
     }
 
     /// Handles a datagram to a group that Axiom protects.

@@ -1,13 +1,23 @@
-//! EDHOC as a part of `tegmen serve`.
+//! EDHOC, and the discovery of a server by its OSCORE contexts, as parts of `tegmen serve`.
 
 use super::config_file::Mistake;
 use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
+use tegmen_host::contexts::Contexts;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
+use tegmen_host::group::Group;
 use tegmen_host::resources::ListedPath;
 
 impl Keys {
+    /// Returns the groups in which clients look for the server by their contexts.
+    pub(super) fn discovery_groups(&self, contexts: &Contexts) -> Result<Vec<Group>, Failure> {
+        let addresses = contexts.discovery_addresses();
+        let pairs = self.oscore_discovery.iter().flat_map(|interface| addresses.iter().map(move |at| (at, interface)));
+        let groups = pairs.map(|(address, interface)| format!("{address}%{interface}").parse());
+        groups.collect::<Result<_, _>>().map_err(|error| Failure::usage(format!("--oscore-discovery: {error}")))
+    }
+
     /// Returns all mistakes in the files of EDHOC.
     pub(super) fn edhoc_mistakes(&self) -> Vec<Mistake> {
         let key = self.edhoc.as_deref().and_then(|file| read_key(file).err());

@@ -1,0 +1,80 @@
+//! Discovery of a server by the OSCORE context that a client shares with it (paper "Content Object Security in the Internet of Things",
+//! section V-B).
+
+use super::oscore::unprotectable;
+use super::request::Part;
+use super::{ClientError, Request, Response};
+use crate::contexts::{OVERHEAD, StoredContext};
+use crate::group::Group;
+use crate::provider::HostCrypto;
+use crate::udp::MAX_DATAGRAM;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, MessageRef, MessageType};
+use tegmen::crypto::Crypto as _;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout_at};
+
+/// A server that has a context.
+#[derive(Clone, Debug)]
+pub struct Discovered {
+    /// The address of the server.
+    pub remote: SocketAddr,
+    /// The response. It may be 4.01 with Echo, from a server that lost its replay window: the request was not executed then.
+    pub response: Response,
+}
+
+/// Transmissions of a request, as a group does not acknowledge it.
+const TRANSMISSIONS: u32 = 3;
+
+/// Sends a request that is protected with the context in a directory to a group, up to three times within `wait`, and returns the first
+/// response that is authentic. Other members of the group cannot open the request. Returns `None` if no server responds.
+///
+/// The group is one that the server joined: [`discovery_address`](crate::contexts::discovery_address) at the interface of both.
+///
+/// # Errors
+/// [`ClientError`], whose text names the next step.
+pub async fn discover(
+    context: &Path,
+    group: &Group,
+    port: u16,
+    request: &Request<'_>,
+    wait: Duration,
+) -> Result<Option<Discovered>, ClientError> {
+    request.check()?;
+    let mut stored = StoredContext::open(context).map_err(ClientError::Context)?;
+    let mut crypto = HostCrypto::from_os().map_err(ClientError::System)?;
+    let remote = group.at(port);
+    let unreachable = |source| ClientError::Unreachable { remote, source };
+    let socket = group.socket(None).and_then(UdpSocket::from_std).map_err(unreachable)?;
+    let mut random = [0; 10];
+    crypto.random(&mut random);
+    let ([high, low, ..], token) = (random, random.get(2..).unwrap_or(&[]));
+    let mut storage = [0; MAX_DATAGRAM];
+    let mut frame = Frame::new(&mut storage, OVERHEAD);
+    let id = u16::from_be_bytes([high, low]);
+    let built = Builder::new(&mut frame, MessageType::NonConfirmable, request.method, id, token)
+        .and_then(|mut builder| request.write(&mut builder, Part::default()));
+    built.map_err(|_| ClientError::TooLong { max: MAX_DATAGRAM - 2 * OVERHEAD })?;
+    stored.lease_one().map_err(unprotectable)?;
+    let mut pending = stored.context.protect_request(&mut crypto, &mut frame).map_err(unprotectable)?;
+    let (end, mut buffer) = (Instant::now() + wait, [0; MAX_DATAGRAM]);
+    for sent in 1..=TRANSMISSIONS {
+        socket.send_to(frame.bytes(), remote).await.map_err(unreachable)?;
+        let until = end - wait.mul_f64(f64::from(TRANSMISSIONS - sent) / f64::from(TRANSMISSIONS));
+        while let Ok(received) = timeout_at(until, socket.recv_from(&mut buffer)).await {
+            // The error of an earlier datagram.
+            let Ok((len, from)) = received else { continue };
+            let datagram = buffer.get_mut(..len).unwrap_or(&mut []);
+            if !MessageRef::parse(datagram).is_ok_and(|message| message.token() == token) {
+                continue;
+            }
+            if let Ok((message, _)) = stored.take_response(&mut crypto, &mut pending, datagram) {
+                return Ok(Some(Discovered { remote: from, response: Response::new(&message) }));
+            }
+        }
+    }
+    Ok(None)
+}
