@@ -177,6 +177,11 @@ const PLANS: &[Plan] = &[
         run: run_objects_creation,
     },
     Plan {
+        name: "objects-discovery",
+        about: "content objects: finding a server by a protected multicast request, and how rarely addresses collide (equation 1)",
+        run: run_objects_discovery,
+    },
+    Plan {
         name: "handshakes",
         about: "handshakes with certificates, raw public keys, a pre-shared key and a ticket, flight by flight, beside the baselines of the delegation paper",
         run: run_handshakes,
@@ -232,6 +237,10 @@ fn run_objects_delay(out: Output) -> ExitCode {
 
 fn run_objects_creation(out: Output) -> ExitCode {
     print_figures(out, &objects::creation::figures())
+}
+
+fn run_objects_discovery(out: Output) -> ExitCode {
+    print_figures(out, &objects::discovery::figures(objects::discovery::FULL))
 }
 
 fn run_handshakes(out: Output) -> ExitCode {

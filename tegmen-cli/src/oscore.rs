@@ -5,15 +5,16 @@ use crate::output::{Failure, Output, runtime};
 use crate::random;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::Code;
-use tegmen::oscore::Aead;
+use tegmen::oscore::{Aead, discovery_address};
 use tegmen_host::client::{Request, discover};
-use tegmen_host::contexts::{self, ContextFile, Format, discovery_address};
+use tegmen_host::contexts::{self, ContextFile, Format};
 use tegmen_host::hex::{from_hex, to_hex};
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::state;
 use zeroize::Zeroizing;
 
@@ -128,7 +129,8 @@ struct Find {
 impl Find {
     fn run(&self, out: Output) -> Result<(), Failure> {
         let file = ContextFile::read(&self.dir).map_err(Failure::usage)?;
-        let address = discovery_address(&file.sender_id, file.id_context.as_deref());
+        let address = discovery_address::<HostCrypto>(&file.sender_id, file.id_context.as_deref());
+        let address = Ipv6Addr::from(address);
         let group = format!("{address}%{}", self.interface).parse().map_err(Failure::usage)?;
         let request = Request::new(Code::GET, &self.path);
         let wait = Duration::from_secs_f64(self.wait);

@@ -12,19 +12,18 @@
 
 mod agreed;
 mod directory;
-mod discovery;
 mod file;
 mod foreign;
 
 pub(crate) use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
-pub use discovery::{DISCOVERY_BITS, discovery_address};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
+use crate::provider::HostCrypto;
 use crate::state::Database;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +31,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
-use tegmen::oscore::{OscoreOption, RederivableContext};
+use tegmen::oscore::{OscoreOption, RederivableContext, discovery_address};
 
 /// Most bytes that a context of a server or client adds to a message.
 pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
@@ -279,7 +278,7 @@ impl Contexts {
     pub fn discovery_addresses(&self) -> BTreeSet<Ipv6Addr> {
         let address = |context: &SharedContext| {
             let stored = context.lock();
-            discovery_address(stored.context.recipient_id(), stored.context.id_context())
+            discovery_address::<HostCrypto>(stored.context.recipient_id(), stored.context.id_context()).into()
         };
         self.all.iter().map(address).collect()
     }

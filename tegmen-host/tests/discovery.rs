@@ -4,11 +4,12 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tegmen::coap::{Code, MessageRef};
-use tegmen::oscore::Aead;
+use tegmen::oscore::{Aead, discovery_address};
 use tegmen_host::client::{ClientConfig, Request, Session, discover};
-use tegmen_host::contexts::{self, ContextFile, Contexts, discovery_address};
+use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Server, ServerConfig};
 use tegmen_host::uri::Scheme;
@@ -133,12 +134,14 @@ async fn nobody_answers_where_no_server_has_the_context() {
 
 #[test]
 fn a_context_maps_to_an_address_of_the_paper() {
+    let address =
+        |kid: &[u8], id_context: Option<&[u8]>| Ipv6Addr::from(discovery_address::<HostCrypto>(kid, id_context));
     let addresses = [
-        discovery_address(&[1], None),
-        discovery_address(&[2], None),
-        discovery_address(&[1], Some(&[2])),
-        discovery_address(&[1, 2], None),
-        discovery_address(&[], None),
+        address(&[1], None),
+        address(&[2], None),
+        address(&[1], Some(&[2])),
+        address(&[1, 2], None),
+        address(&[], None),
     ];
     for (index, address) in addresses.iter().enumerate() {
         let [prefix @ .., _, _, _] = address.octets();
@@ -147,5 +150,5 @@ fn a_context_maps_to_an_address_of_the_paper() {
         assert!(!addresses[..index].contains(address));
     }
     // The address does not change between versions.
-    assert_eq!(discovery_address(&[1], None).to_string(), "ff02::3:ff9d:cf97");
+    assert_eq!(address(&[1], None).to_string(), "ff02::3:ff9d:cf97");
 }

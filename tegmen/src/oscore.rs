@@ -14,6 +14,7 @@
 mod context;
 mod cose;
 mod derivation;
+mod discovery;
 mod error;
 mod id;
 mod naming;
@@ -27,6 +28,7 @@ pub use crate::lease::Lease;
 pub use crate::replay::ReplayWindow;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
+pub use discovery::discovery_address;
 pub use error::ProtectError;
 
 pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption};

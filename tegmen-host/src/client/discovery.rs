@@ -32,7 +32,7 @@ const TRANSMISSIONS: u32 = 3;
 /// Sends a request that is protected with the context in a directory to a group, up to three times within `wait`, and returns the first
 /// response that is authentic. Other members of the group cannot open the request. Returns `None` if no server responds.
 ///
-/// The group is one that the server joined: [`discovery_address`](crate::contexts::discovery_address) at the interface of both.
+/// The group is one that the server joined: [`discovery_address`](tegmen::oscore::discovery_address) at the interface of both.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.

@@ -346,7 +346,8 @@ impl<A: Application> Shard<A> {
     fn on_discovery(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         let Self { node, environment, coap_server, outbox, .. } = self;
         match node.handle_plain(&mut environment.at(now), path, datagram, coap_server, outbox.draft()) {
-            Some(EndpointEvent::Transmit { len, .. }) if !outbox.draft().get(..len.into()).is_some_and(is_protected) => {}
+            Some(EndpointEvent::Transmit { len, .. })
+                if !outbox.draft().get(..len.into()).is_some_and(is_protected) => {}
             Some(event) => self.on_event(now, event),
             None => {}
         }

@@ -6,6 +6,7 @@
 pub mod bytes;
 pub mod creation;
 pub mod delay;
+pub mod discovery;
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ struct Paper {
     table3: BTreeMap<String, Spread>,
     fig9: Fig9,
     fig11: BTreeMap<String, Creation>,
+    discovery: Discovery,
 }
 
 /// Bytes that protection adds to a request and to its response.
@@ -95,6 +97,14 @@ struct Fig9 {
 struct Creation {
     first: Option<f64>,
     again: f64,
+}
+
+/// Equation 1.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Discovery {
+    address_bits: i32,
+    addresses: u32,
 }
 
 fn paper() -> Paper {
