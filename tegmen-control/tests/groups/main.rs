@@ -8,6 +8,7 @@ mod departures;
 #[path = "../disk/mod.rs"]
 mod disk;
 mod members;
+mod oblivious;
 #[cfg(unix)]
 mod provisioned;
 #[path = "../recorder/mod.rs"]

@@ -22,7 +22,7 @@ use tegmen_host::server::{Event, Router, Server, ServerConfig};
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 
 /// A network of one machine: the controller, its group, and the members with their addresses.
-struct Network {
+pub(super) struct Network {
     world: World,
     /// The addresses of the members: the last byte or group of each is its number.
     address: fn(u8) -> IpAddr,
@@ -78,7 +78,7 @@ const WAIT: Duration = Duration::from_millis(1200);
 
 impl Network {
     /// IPv4 multicast at the loopback interface.
-    async fn over_v4(name: &str, group: &str, signature: Option<SignatureScheme>) -> Self {
+    pub(super) async fn over_v4(name: &str, group: &str, signature: Option<SignatureScheme>) -> Self {
         let group: SocketAddr = group.parse().unwrap();
         let multicast = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket2::SockRef::from(&multicast).set_multicast_if_v4(&[127, 0, 0, 1].into()).unwrap();
@@ -95,16 +95,16 @@ impl Network {
         Self { world: World::new(name, config, false).await, address, interface, multicast }
     }
 
-    fn controller(&self, device: &str) -> Controller {
+    pub(super) fn controller(&self, device: &str) -> Controller {
         let uri = format!("coaps://{}/ace-group/lamps", self.world.server.addresses()[0].address);
         Controller::of_group(&uri, ClientConfig::psk(device, SHARED_KEY)).unwrap()
     }
 
-    fn dir(&self, device: &str) -> PathBuf {
+    pub(super) fn dir(&self, device: &str) -> PathBuf {
         self.world.scene.0.join(device)
     }
 
-    async fn join(&self, device: &str, number: u8, sends: bool) -> Membership {
+    pub(super) async fn join(&self, device: &str, number: u8, sends: bool) -> Membership {
         let joining = Joining { address: Some((self.address)(number)), listens: true, sends };
         let settings = MemberSettings { interface: self.interface.map(str::to_owned), ..MemberSettings::default() };
         self.controller(device).join(&self.dir(device), joining, &settings).await.unwrap()
@@ -140,6 +140,11 @@ impl Network {
                 self.multicast.send_to(&message.bytes, message.to).unwrap();
             }
         }
+    }
+
+    /// Sends the messages of the controller to the members.
+    pub(super) fn send_to_members(&self) {
+        self.send_all(|_| false);
     }
 
     /// Lets the lamps hear all messages, and waits until they are in the epoch of the controller.
