@@ -37,14 +37,12 @@ impl ConnectionId {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let rest = reader.rest();
         let (major, number) = cbor::read_head(reader)?;
-        match major {
-            cbor::UNSIGNED | cbor::NEGATIVE if number < 24 => Self::new(rest.get(..1)?),
-            cbor::BYTES => {
-                let bytes = reader.take(number).ok()?;
-                // The shortest form alone is valid, so that an identifier has one form.
-                Self::new(bytes).filter(|id| rest.starts_with(id.as_cbor()))
-            }
+        let id = match major {
+            cbor::UNSIGNED | cbor::NEGATIVE => Self::new(rest.get(..1)?),
+            cbor::BYTES => Self::new(reader.take(number).ok()?),
             _ => None,
-        }
+        };
+        // The shortest form alone is valid, so that an identifier has one form.
+        id.filter(|id| rest.starts_with(id.as_cbor()))
     }
 }

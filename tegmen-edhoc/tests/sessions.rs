@@ -218,8 +218,10 @@ fn the_body_of_a_request_can_be_read_again() {
         let mut out = [0; 16];
         assert_eq!(Body::parse(body.write(&mut out).unwrap()), Some(body));
     }
-    // One byte that must be a number.
-    assert_eq!(Body::parse(&[0x41, 0x07, 1]), None);
+    // One byte that must be a number, and numbers that are longer than they must be.
+    for body in [&[0x41, 0x07, 1][..], &[0x18, 7, 1], &[0x19, 0, 7, 1], &[0x38, 7, 1]] {
+        assert_eq!(Body::parse(body), None);
+    }
     assert_eq!(combined::split(&[0x42, 1, 2, 3, 4]), Some((&[0x42, 1, 2][..], &[3, 4][..])));
     for payload in [&[0x42, 1, 2][..], &[0x42, 1], &[0x02, 1], &[]] {
         assert_eq!(combined::split(payload), None);
