@@ -30,6 +30,7 @@ fn main() -> io::Result<()> {
     oscore()?;
     axiom()?;
     delegated_device()?;
+    edhoc()?;
     cbc()?;
     coap()?;
     responses_and_formats()?;
@@ -37,6 +38,30 @@ fn main() -> io::Result<()> {
     handshakes()?;
     access()?;
     resumptions()
+}
+
+/// Messages of EDHOC, each behind the byte of its reader.
+fn edhoc() -> io::Result<()> {
+    let message_1 = [&[3, 2, 0x58, 0x20][..], &[5; 32], &[0x0e]].concat();
+    write("edhoc", "message-1", &[&[0][..], &message_1].concat())?;
+    write("edhoc", "message-1-suites", &[&[0, 3, 0x82, 6, 2][..], &message_1[2..], &[0x0f, 0x42, 1, 2]].concat())?;
+    let mac = [0x48, 1, 2, 3, 4, 5, 6, 7, 8];
+    write("edhoc", "plaintext-2", &[&[1, 0x27, 2][..], &mac].concat())?;
+    write(
+        "edhoc",
+        "plaintext-2-value",
+        &[&[1, 0x43, 1, 2, 3, 0xa1, 0x0e, 0xa1, 8, 0xa1, 1, 0xa1, 1, 2][..], &mac, &[0x0f]].concat(),
+    )?;
+    write("edhoc", "plaintext-3", &[&[2, 2][..], &mac, &[0x0f, 0x41, 7, 0x2e]].concat())?;
+    write("edhoc", "message-3", &[&[3, 0x52][..], &[9; 18]].concat())?;
+    write("edhoc", "body", &[&[4, 0xf5][..], &message_1].concat())?;
+    write("edhoc", "error", &[4, 1, 0x62, b'n', b'o'])?;
+    write("edhoc", "combined", &[4, 0x42, 1, 2, 3, 4])?;
+    let point = [&[4][..], &[7; 64]].concat();
+    let mut storage = [0; tegmen_edhoc::MAX_CREDENTIAL];
+    let credential =
+        tegmen_edhoc::Credential::write(Some("end"), &[1], point[..].try_into().expect("65 bytes"), &mut storage);
+    write("edhoc", "credential", &[&[4], credential.expect("short")].concat())
 }
 
 /// Messages of ACE, each behind the byte of its kind, and a policy.
