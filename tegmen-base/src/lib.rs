@@ -22,7 +22,9 @@ pub mod cbor;
 pub mod crypto;
 mod error;
 pub mod hex;
+pub mod lease;
 #[cfg(feature = "std")]
 pub mod private;
+pub mod replay;
 pub mod secret;
 pub mod time;

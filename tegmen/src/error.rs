@@ -8,7 +8,6 @@ use crate::dtls::record::SealError;
 use crate::endpoint::Misuse;
 use crate::endpoint::peers::TableFull;
 use crate::node::{SendError, TransferError};
-use crate::oscore::{BadOption, ProtectError, UnprotectError};
 use core::error::Error;
 use core::fmt::{self, Display, Formatter};
 
@@ -59,22 +58,6 @@ texts! {
         Self::Unsigned => "the private key of the member did not sign, or the request is forgotten; check the key",
     }
     TableFull { Self => "the table is full, and no peer in it may be removed", }
-    BadOption { Self => "the OSCORE option is not valid", }
-    ProtectError {
-        Self::LeaseSpent => "the lease of sender sequence numbers is used up; keep a new end and extend the lease",
-        Self::Exhausted => "all sender sequence numbers are used up; derive a new OSCORE context",
-        Self::Full => "the message is longer than its buffer",
-        Self::Malformed => "the frame holds no message, or one that is protected already",
-        Self::Unsupported => "the crypto provider does not have the algorithm",
-    }
-    UnprotectError {
-        Self::Unprotected => "the message is not protected",
-        Self::BadOption => "the OSCORE option is not valid, or lacks what a request must have",
-        Self::UnknownContext => "the message names an OSCORE context that is unknown",
-        Self::Replayed => "the number of the message was used before, or is too old",
-        Self::NotAuthentic => "the message does not authenticate; compare the keys of both sides",
-        Self::Malformed => "the message is authentic, but its content is not valid",
-    }
 }
 
 impl Display for SendError {

@@ -37,9 +37,7 @@ pub mod dtls;
 pub mod endpoint;
 mod error;
 pub mod identity;
-mod lease;
 pub mod node;
-pub mod oscore;
-mod replay;
 
 pub use tegmen_base::{address, buf, crypto, secret, time};
+pub use tegmen_oscore as oscore;

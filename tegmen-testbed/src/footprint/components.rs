@@ -125,6 +125,7 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen-base" if file.starts_with("crypto/p256") => P256,
         "tegmen" | "tegmen-base" => component_of_module(module),
         "tegmen-coap" => "CoAP",
+        "tegmen-oscore" => "OSCORE",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
         "tegmen-delegation" | "tegmen-flash" => "delegation",
@@ -140,7 +141,6 @@ fn component_of_module(module: &str) -> &'static str {
         "crypto" | "secret" => "crypto",
         "coap" => "CoAP",
         "dtls" | "endpoint" | "replay" => "DTLS",
-        "oscore" => "OSCORE",
         _ => "common",
     }
 }
@@ -160,6 +160,7 @@ fn component_of_symbol(name: &str) -> &'static str {
         "tegmen_base" if rest.starts_with("crypto::p256::") => P256,
         "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
         "tegmen_coap" => "CoAP",
+        "tegmen_oscore" => "OSCORE",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
         "tegmen_delegation" | "tegmen_flash" => "delegation",

@@ -12,8 +12,8 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, KEY_LEN};
 use crate::dtls::record::{ContentType, MAX_SEALED, Record};
 use crate::identity::SenderId;
-use crate::lease::Lease;
 use crate::secret::same;
+use tegmen_base::lease::Lease;
 
 /// One end of a group security association, with space for the states of `SENDERS` senders, whose requests it receives, and
 /// `LISTENERS` listeners, whose responses it receives. Both may be 0.

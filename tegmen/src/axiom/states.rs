@@ -3,8 +3,8 @@
 use super::opened::Opened;
 use super::protection::FINGERPRINTS;
 use crate::counters::Discard;
-use crate::replay::ReplayWindow;
 use crate::secret::Secret;
+use tegmen_base::replay::ReplayWindow;
 
 /// The numbers that one other member has used, in 16 bytes.
 #[derive(Debug)]

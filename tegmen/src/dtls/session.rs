@@ -7,8 +7,8 @@ use super::record::{
 use super::record_size::RecordSize;
 use crate::buf::{Full, Reader, Truncated, Writer};
 use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
-use crate::replay::ReplayWindow;
 use crate::secret::Secret;
+use tegmen_base::replay::ReplayWindow;
 
 /// Bytes of a session before it is sealed: without its keys, with those of AES-128, and with longer ones.
 const REST_LEN: usize = 1 + 2 + 4 + 16 + ConnectionIds::PACKED_LEN;

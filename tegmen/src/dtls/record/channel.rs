@@ -10,7 +10,7 @@ use super::{
 use crate::buf::{Frame, Full, Truncated, Writer};
 use crate::counters::Discard;
 use crate::crypto::Crypto;
-use crate::replay::ReplayWindow;
+use tegmen_base::replay::ReplayWindow;
 
 /// Both directions of an association in its protected epoch: the result of a handshake.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use super::id::Id;
 use super::naming::Naming;
 use super::option::{OscoreOption, PartialIv, max_len};
 use super::unprotect::{Pending, RequestBinding, RequestNonce};
-use crate::buf::{Frame, Headroom, Reader, shift_left};
-use crate::coap::option::{self, Class, Header, OptionNumber, Part};
-use crate::coap::{Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
-use crate::coap::{Code, Token};
-use crate::crypto::Crypto;
-use crate::replay::ReplayWindow;
+use tegmen_base::buf::{Frame, Headroom, Reader, shift_left};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::replay::ReplayWindow;
+use tegmen_coap::option::{self, Class, Header, OptionNumber, Part};
+use tegmen_coap::{Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
+use tegmen_coap::{Code, Token};
 
 /// [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
 pub const OVERHEAD: usize = Context::OVERHEAD;

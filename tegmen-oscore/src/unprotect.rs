@@ -4,12 +4,12 @@ use super::context::{NO_CHALLENGE, SecurityContext};
 use super::cose::{Aead, Inputs};
 use super::naming::Naming;
 use super::option::{BadOption, OscoreOption, PartialIv};
-use crate::coap::Code;
-use crate::coap::option::{self, OptionNumber, Part};
-use crate::coap::{HEADER_LEN, Malformed, MessageRef};
-use crate::crypto::{Crypto, KEY_LEN, NotAuthentic};
-use crate::replay::{ReplayWindow, Replayed};
-use crate::secret::Secret;
+use tegmen_base::crypto::{Crypto, KEY_LEN, NotAuthentic};
+use tegmen_base::replay::{ReplayWindow, Replayed};
+use tegmen_base::secret::Secret;
+use tegmen_coap::Code;
+use tegmen_coap::option::{self, OptionNumber, Part};
+use tegmen_coap::{HEADER_LEN, Malformed, MessageRef};
 
 /// The request that a response answers: the response authenticates for no other request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

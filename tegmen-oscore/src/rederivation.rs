@@ -23,16 +23,16 @@ use super::id::Id;
 use super::naming::Naming;
 use super::option::OscoreOption;
 use super::unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
-use crate::buf::{Frame, Writer};
-use crate::coap::option::OptionNumber;
-use crate::coap::{Builder, MessageRef, MessageType};
-use crate::coap::{Code, Token};
-use crate::crypto::Crypto;
-use crate::crypto::hash::{DIGEST_LEN, HmacKey};
-use crate::crypto::hkdf::Hkdf;
-use crate::lease::Lease;
-use crate::replay::ReplayWindow;
-use crate::secret::{Secret, same};
+use tegmen_base::buf::{Frame, Writer};
+use tegmen_base::crypto::Crypto;
+use tegmen_base::crypto::hash::{DIGEST_LEN, HmacKey};
+use tegmen_base::crypto::hkdf::Hkdf;
+use tegmen_base::lease::Lease;
+use tegmen_base::replay::ReplayWindow;
+use tegmen_base::secret::{Secret, same};
+use tegmen_coap::option::OptionNumber;
+use tegmen_coap::{Builder, MessageRef, MessageType};
+use tegmen_coap::{Code, Token};
 
 /// One end of a security context whose keys both ends can derive again: 136 bytes.
 pub type RederivableContext = SecurityContext<Rederivable>;

@@ -4,8 +4,8 @@
 use super::cose::Aead;
 use super::derivation;
 use super::id::Id;
-use crate::crypto::Crypto;
-use crate::crypto::hkdf::Hkdf;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::crypto::hkdf::Hkdf;
 
 /// The way in which messages name the ID Context of a security context, and the memory for it. There are two: [`AsItIs`], and
 /// `Rederivable` with the feature `rederivation`.

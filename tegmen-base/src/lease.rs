@@ -14,7 +14,7 @@ pub struct Lease {
 
 impl Lease {
     /// Goes on after the end that was kept last; nothing may be used until [`Self::extend`].
-    pub(crate) const fn resume(kept: u64) -> Self {
+    pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }
 
@@ -48,7 +48,7 @@ impl Lease {
 
     /// Takes the next number. Each number is returned once. Returns `None` at the end of the lease: keep a new end first, then
     /// [`Lease::extend`] it.
-    pub(crate) const fn take(&mut self) -> Option<u64> {
+    pub const fn take(&mut self) -> Option<u64> {
         if self.next >= self.end {
             return None;
         }

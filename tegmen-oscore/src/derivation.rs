@@ -2,8 +2,8 @@
 
 use super::cose::{Aead, Cbor};
 use super::id::Id;
-use crate::crypto::hkdf::Hkdf;
-use crate::crypto::{Crypto, KEY_LEN};
+use tegmen_base::crypto::hkdf::Hkdf;
+use tegmen_base::crypto::{Crypto, KEY_LEN};
 
 /// Derives a key of 16 bytes for `id`, or the common IV, which is shorter (RFC 8613, section 3.2.1). The array `info` has
 /// at most `INFO_LEN` bytes.

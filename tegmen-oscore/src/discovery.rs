@@ -1,6 +1,6 @@
 //! The multicast address at which a client finds the server of a context.
 
-use crate::crypto::{Crypto, DIGEST_LEN, digest};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest};
 
 /// Returns the multicast address on a link at which the server of a context receives requests of a client that does not know its
 /// address: the 16 bytes of `ff02::3:ffXX:XXXX`. `kid` and `id_context` are those of the client's requests, so both ends know them.

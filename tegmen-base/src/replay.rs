@@ -11,18 +11,18 @@ pub struct ReplayWindow {
 
 impl ReplayWindow {
     /// A window that has seen nothing.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { next: 0, seen: 0 }
     }
 
     /// A window for which everything up to `number` counts as seen.
-    pub(crate) const fn seen_up_to(number: u64) -> Self {
+    pub const fn seen_up_to(number: u64) -> Self {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
 
     /// Creates a window whose content was lost, for example after a power cut. It does not know which numbers the peer
     /// has used, and [`Self::mark`] reports this. `mark` is any number that the caller wants back.
-    pub(crate) const fn lost(mark: u64) -> Self {
+    pub const fn lost(mark: u64) -> Self {
         // The highest number that was accepted always has its bit, so this state is that of no other window.
         Self { next: mark.saturating_add(1), seen: 0 }
     }
@@ -33,7 +33,7 @@ impl ReplayWindow {
     }
 
     /// A window from what [`Self::parts`] gave.
-    pub(crate) const fn from_parts((next, seen): (u64, u64)) -> Self {
+    pub const fn from_parts((next, seen): (u64, u64)) -> Self {
         Self { next, seen }
     }
 
@@ -47,7 +47,7 @@ impl ReplayWindow {
     }
 
     /// Returns one more than the highest number accepted.
-    pub(crate) const fn next(&self) -> u64 {
+    pub const fn next(&self) -> u64 {
         self.next
     }
 
@@ -55,7 +55,7 @@ impl ReplayWindow {
     ///
     /// # Errors
     /// [`Replayed`] if it was, or if it is too old to know.
-    pub(crate) fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
+    pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
         if sequence < self.next {
             let age = self.age(sequence);
             if age >= 64 || self.seen.wrapping_shr(age as u32) & 1 == 1 {
@@ -86,11 +86,11 @@ impl Default for ReplayWindow {
 
 /// The number was accepted before, or is older than the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Replayed;
+pub struct Replayed;
 
 /// A number not yet seen. Dropping it leaves the window untouched.
 #[must_use = "a record is only accepted by `accept`, after its tag was checked"]
-pub(crate) struct Fresh<'w> {
+pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
     sequence: u64,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Fresh<'w> {
 impl Fresh<'_> {
     /// Marks the number as seen; called after the message proved authentic.
     #[inline]
-    pub(crate) fn accept(self) {
+    pub fn accept(self) {
         let Self { window, sequence } = self;
         let next = sequence.wrapping_add(1);
         if next > window.next {

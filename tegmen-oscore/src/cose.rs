@@ -3,7 +3,7 @@
 
 use super::id::{Id, Padded};
 use super::option::PartialIv;
-use crate::crypto::Crypto;
+use tegmen_base::crypto::Crypto;
 
 /// Longest nonce, and length of every common IV here.
 pub(super) const MAX_NONCE: usize = 13;

@@ -5,11 +5,11 @@ use super::error::ProtectError;
 use super::id::Id;
 use super::naming::{AsItIs, Naming};
 use super::option::{OscoreOption, PartialIv};
-use crate::crypto::hkdf::Hkdf;
-use crate::crypto::{Crypto, KEY_LEN};
-use crate::lease::Lease;
-use crate::replay::ReplayWindow;
-use crate::secret::{self, Secret};
+use tegmen_base::crypto::hkdf::Hkdf;
+use tegmen_base::crypto::{Crypto, KEY_LEN};
+use tegmen_base::lease::Lease;
+use tegmen_base::replay::ReplayWindow;
+use tegmen_base::secret::{self, Secret};
 
 /// The parameters that both ends know beforehand (RFC 8613, section 3.2).
 #[derive(Clone, Copy)]
@@ -144,7 +144,7 @@ impl<N: Naming> SecurityContext<N> {
             naming: N::default(),
         };
         if let Some(bytes) = name {
-            crate::buf::copy(context.id_context.as_mut(), bytes).map_err(|_| BadParameters::IdContextTooLong)?;
+            tegmen_base::buf::copy(context.id_context.as_mut(), bytes).map_err(|_| BadParameters::IdContextTooLong)?;
             context.id_context_len = (bytes.len() as u8).wrapping_add(1);
         }
         let hkdf = &mut Hkdf::none();

@@ -10,6 +10,19 @@
 //! cut the window of the other end's numbers is lost, and a request is delivered only once a challenge was repeated
 //! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
 //! if they agreed on that beforehand (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
+//!
+//! No operating system, no heap, no socket, no `unsafe`, and nothing here can panic. The core `tegmen` re-exports this crate as
+//! `tegmen::oscore`.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+#[cfg(test)]
+extern crate std;
 
 mod context;
 mod cose;
@@ -24,17 +37,16 @@ mod protect;
 mod rederivation;
 mod unprotect;
 
-pub use crate::lease::Lease;
-pub use crate::replay::ReplayWindow;
 pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
 pub use discovery::discovery_address;
 pub use error::ProtectError;
-
 pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption};
 pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]
 pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};
+pub use tegmen_base::lease::Lease;
+pub use tegmen_base::replay::ReplayWindow;
 pub use unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The value of the OSCORE option (RFC 8613, section 6.1).
 
 use super::id::{MAX_ID, Padded};
-use crate::buf::{Headroom, Reader, Truncated};
+use tegmen_base::buf::{Headroom, Reader, Truncated};
 
 /// Largest number of a message (RFC 8613, section 7.2.1).
 pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
