@@ -8,6 +8,10 @@
 mod compact;
 #[cfg(feature = "curves")]
 pub mod curves;
+pub mod ecdsa;
+#[cfg(feature = "ed25519")]
+pub mod ed25519;
+pub mod group;
 pub mod hash;
 pub mod hkdf;
 #[cfg(feature = "p256")]
@@ -16,6 +20,7 @@ pub mod p256;
 mod rustcrypto;
 
 pub use compact::Compact;
+pub use group::{Curve, GroupCrypto, MemberKey};
 pub use hash::{DIGEST_LEN, digest, hmac};
 #[cfg(feature = "rustcrypto")]
 pub use rustcrypto::{Algorithm, RustCrypto};

@@ -25,6 +25,13 @@ impl Hkdf {
     pub fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }
+
+    /// HKDF-Expand for the purpose `info`, for two digests.
+    pub fn expand_twice<C: Crypto>(&self, info: &[u8], out: &mut [u8; 2 * DIGEST_LEN]) {
+        let (first, second) = out.split_at_mut(DIGEST_LEN);
+        self.0.mac_into::<C>(&[info, &[1]], first);
+        self.0.mac_into::<C>(&[first, info, &[2]], second);
+    }
 }
 
 #[cfg(test)]

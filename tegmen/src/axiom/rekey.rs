@@ -12,8 +12,9 @@
 //! An epoch message carries the random secret of the next epoch under the secret of the root. A hash chain authenticates it: the
 //! controller computed `h(e - 1) = H(group, e, h(e), H(secret of e))` from the last epoch to the first.
 
-use super::signature::{MAX_DER, SIGNATURE_LEN, from_der, verify};
+use super::signature::{MAX_DER, verify};
 use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::crypto::ecdsa::{SIGNATURE_LEN, from_der};
 use crate::crypto::hash::HmacKey;
 use crate::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, SignatureScheme, digest, hmac};
 use crate::secret::Secret;

@@ -9,14 +9,13 @@
 
 use super::opened::{GroupNumber, Origin};
 use super::protection::Protection;
-use crate::buf::{Full, Reader, Truncated, Writer};
+use crate::buf::{Full, Writer};
 use crate::counters::Discard;
+use crate::crypto::ecdsa::{SIGNATURE_LEN, from_der, to_der};
 use crate::crypto::hash::Sha256;
 use crate::crypto::{Crypto, DIGEST_LEN, NotAuthentic, SignatureScheme};
 use crate::dtls::record::{HEADER_LEN, Record, associated_data};
 
-/// Bytes of a signature.
-pub(super) const SIGNATURE_LEN: usize = 64;
 /// Bytes of the longest ECDSA-Sig-Value.
 pub(super) const MAX_DER: usize = 72;
 
@@ -265,39 +264,4 @@ pub(super) fn verify<C: Crypto>(
     let mut writer = Writer::new(&mut der);
     to_der(signature, &mut writer).map_err(|_| NotAuthentic)?;
     crypto.verify(scheme, key, digest, writer.written())
-}
-
-/// Writes a signature as ECDSA-Sig-Value (RFC 3279, section 2.2.3).
-fn to_der(signature: &[u8; SIGNATURE_LEN], out: &mut Writer<'_>) -> Result<(), Full> {
-    out.u8(0x30)?;
-    out.behind_len::<1>(|out| {
-        for number in signature.chunks(SIGNATURE_LEN / 2) {
-            let zeros = number.iter().take_while(|byte| **byte == 0).count();
-            let number = number.get(zeros..).unwrap_or(&[]);
-            out.u8(0x02)?;
-            out.behind_len::<1>(|out| {
-                if number.first().is_some_and(|byte| *byte >= 0x80) {
-                    out.u8(0)?;
-                }
-                out.put(number)
-            })?;
-        }
-        Ok(())
-    })
-}
-
-/// The inverse of [`to_der`].
-pub(super) fn from_der(der: &[u8]) -> Result<[u8; SIGNATURE_LEN], Truncated> {
-    let mut signature = [0; SIGNATURE_LEN];
-    let mut reader = Reader::new(der);
-    reader.u8()?;
-    let mut numbers = Reader::new(reader.with_len8()?);
-    for half in signature.chunks_mut(SIGNATURE_LEN / 2) {
-        numbers.u8()?;
-        let number = numbers.with_len8()?;
-        let number = if number.len() > half.len() { number.get(1..).ok_or(Truncated)? } else { number };
-        let zeros = half.len().checked_sub(number.len()).ok_or(Truncated)?;
-        half.get_mut(zeros..).ok_or(Truncated)?.copy_from_slice(number);
-    }
-    Ok(signature)
 }
