@@ -76,11 +76,41 @@ impl Aead {
     }
 }
 
+/// The nonce of a message (RFC 8613, section 5.2).
+pub(super) struct Nonce {
+    /// At the end, if it is shorter.
+    bytes: [u8; MAX_NONCE],
+    at: usize,
+}
+
+impl Nonce {
+    /// The nonce for a number of the endpoint `id`. The common IV is at the end of `common_iv`, if it is shorter.
+    #[inline]
+    pub(super) fn new(aead: Aead, common_iv: &[u8; MAX_NONCE], (Id(id), number): (&Id, &PartialIv)) -> Self {
+        let mut nonce = Self { bytes: *common_iv, at: aead.nonce_at() };
+        // From its end it has five bytes of number, the ID in front of them, and the length of the ID in the very first.
+        let Self { bytes, at } = &mut nonce;
+        if let (Some(end), Some(with)) = (bytes.last_chunk_mut(), common_iv.last_chunk()) {
+            *end = (u64::from_be_bytes(*with) ^ number.number()).to_be_bytes();
+        }
+        if let (Some(start), Some(with)) = (bytes.first_chunk_mut(), common_iv.first_chunk()) {
+            *start = (u64::from_be_bytes(*with) ^ id.number()).to_be_bytes();
+        }
+        if let Some(first) = bytes.get_mut(*at) {
+            *first ^= id.len() as u8;
+        }
+        nonce
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        // It is never more than six, and so the compiler knows.
+        self.bytes.get(self.at & 7..).unwrap_or(&[])
+    }
+}
+
 /// What a message is encrypted and authenticated with, besides the key.
 pub(super) struct Inputs {
-    /// At the end, if it is shorter.
-    nonce: [u8; MAX_NONCE],
-    nonce_at: usize,
+    nonce: Nonce,
     aad: Cbor<AAD_LEN>,
 }
 
@@ -98,22 +128,11 @@ impl Inputs {
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],
-        (Id(id), number): (&Id, &PartialIv),
+        of: (&Id, &PartialIv),
         (Id(request_kid), PartialIv(request_number)): (&Id, &PartialIv),
     ) -> Self {
-        let mut inputs = Self { nonce: *common_iv, nonce_at: aead.nonce_at(), aad: Self::AAD };
-        // The nonce (RFC 8613, section 5.2) has from its end: five bytes of number, the ID in front of them, and the length
-        // of the ID in the very first.
-        let Self { nonce, nonce_at, aad } = &mut inputs;
-        if let (Some(end), Some(with)) = (nonce.last_chunk_mut(), common_iv.last_chunk()) {
-            *end = (u64::from_be_bytes(*with) ^ number.number()).to_be_bytes();
-        }
-        if let (Some(start), Some(with)) = (nonce.first_chunk_mut(), common_iv.first_chunk()) {
-            *start = (u64::from_be_bytes(*with) ^ id.number()).to_be_bytes();
-        }
-        if let Some(first) = nonce.get_mut(*nonce_at) {
-            *first ^= id.len() as u8;
-        }
+        let mut inputs = Self { nonce: Nonce::new(aead, common_iv, of), aad: Self::AAD };
+        let aad = &mut inputs.aad;
         aad.uint(aead.cose_id());
         aad.padded(request_kid);
         aad.padded(request_number);
@@ -126,8 +145,7 @@ impl Inputs {
     }
 
     pub(super) fn nonce(&self) -> &[u8] {
-        // It is never more than six, and so the compiler knows.
-        self.nonce.get(self.nonce_at & 7..).unwrap_or(&[])
+        self.nonce.as_bytes()
     }
 
     pub(super) fn aad(&self) -> &[u8] {

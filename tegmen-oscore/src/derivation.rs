@@ -27,12 +27,30 @@ pub(super) fn write_info<const INFO_LEN: usize>(
     id: &Id,
     len: u8,
 ) {
+    let kind: &[u8] = if usize::from(len) == KEY_LEN { KEY } else { IV };
+    write_info_of(info, id_context, aead, id, (kind, len));
+}
+
+/// Does the same as [`write_info`] for `len` bytes of the type `kind`, a text of CBOR.
+#[inline]
+pub(super) fn write_info_of<const INFO_LEN: usize>(
+    info: &mut Cbor<INFO_LEN>,
+    id_context: Option<&[u8]>,
+    aead: Aead,
+    id: &Id,
+    (kind, len): (&[u8], u8),
+) {
     info.string(id.as_bytes());
     match id_context {
         Some(id_context) => info.string(id_context),
         None => info.put(&[0xf6]),
     }
     info.uint(aead.cose_id());
-    info.put(if usize::from(len) == KEY_LEN { b"\x63Key" } else { b"\x62IV" });
+    info.put(kind);
     info.uint(len);
 }
+
+/// The type of a key.
+pub(super) const KEY: &[u8] = b"\x63Key";
+/// The type of a common IV.
+pub(super) const IV: &[u8] = b"\x62IV";

@@ -65,6 +65,12 @@ impl Display for UnprotectError {
             Self::Replayed => "the number of the message was used before, or is too old",
             Self::NotAuthentic => "the message does not authenticate; compare the keys of both sides",
             Self::Malformed => "the message is authentic, but its content is not valid",
+            Self::UnknownMember => {
+                "the sender is no known member of the group; ask the Group Manager for its credential"
+            }
+            Self::TooManyMembers => {
+                "more members of the group answered than there are places for; give the request more places"
+            }
         })
     }
 }

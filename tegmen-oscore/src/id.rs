@@ -9,12 +9,12 @@ pub struct Id(pub(super) Padded);
 
 impl Id {
     /// An ID of these bytes; `None` if they are more than seven.
-    pub(crate) fn new(value: &[u8]) -> Option<Self> {
+    pub fn new(value: &[u8]) -> Option<Self> {
         Padded::new(value).map(Self)
     }
 
-    /// The bytes.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }

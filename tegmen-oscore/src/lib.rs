@@ -11,6 +11,8 @@
 //! ([`Context::write_challenge`]; appendix B.1.2). Where nothing that was kept can be trusted, both ends derive new keys,
 //! if they agreed on that beforehand (`RederivableContext`, `Offers`; appendix B.2, feature `rederivation`).
 //!
+//! Messages to groups, and messages between their members, are in [`group`] (RFC 10021).
+//!
 //! No operating system, no heap, no socket, no `unsafe`, and nothing here can panic. The core `tegmen` re-exports this crate as
 //! `tegmen::oscore`.
 #![no_std]
@@ -29,6 +31,7 @@ mod cose;
 mod derivation;
 mod discovery;
 mod error;
+pub mod group;
 mod id;
 mod naming;
 mod option;
@@ -41,6 +44,7 @@ pub use context::{BadParameters, Context, Parameters, SecurityContext};
 pub use cose::Aead;
 pub use discovery::discovery_address;
 pub use error::ProtectError;
+pub use id::Id;
 pub use option::{BadOption, MAX_PARTIAL_IV, OscoreOption};
 pub use protect::OVERHEAD;
 #[cfg(feature = "rederivation")]

@@ -53,6 +53,7 @@ impl From<Truncated> for BadOption {
 const PARTIAL_IV_LEN: u8 = 0b0000_0111;
 const KID: u8 = 0b0000_1000;
 const KID_CONTEXT: u8 = 0b0001_0000;
+const GROUP: u8 = 0b0010_0000;
 const RESERVED: u8 = 0b1110_0000;
 
 /// Longest value there is (RFC 8613, section 2).
@@ -70,8 +71,10 @@ pub struct OscoreOption<'a> {
     pub partial_iv: Option<PartialIv>,
     /// ID Context of the security context.
     pub kid_context: Option<&'a [u8]>,
-    /// Sender ID of the security context; only in requests.
+    /// Sender ID of the security context; only in requests, and in responses of a group.
     pub kid: Option<&'a [u8]>,
+    /// Group Flag: the message is protected in the group mode of Group OSCORE (RFC 10021, section 4.1).
+    pub group: bool,
 }
 
 impl<'a> OscoreOption<'a> {
@@ -81,6 +84,18 @@ impl<'a> OscoreOption<'a> {
     /// [`BadOption`] if a reserved bit is set, the Partial IV is too long or not in its shortest form, something is
     /// missing or left over, or all flags are zero in a value that is not empty.
     pub fn parse(value: &'a [u8]) -> Result<Self, BadOption> {
+        Self::read::<false>(value)
+    }
+
+    /// Reads a value as an endpoint does that supports Group OSCORE: the Group Flag is then not reserved (RFC 10021, section 4.1).
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_in_group(value: &'a [u8]) -> Result<Self, BadOption> {
+        Self::read::<true>(value)
+    }
+
+    fn read<const IN_GROUP: bool>(value: &'a [u8]) -> Result<Self, BadOption> {
         let mut reader = Reader::new(value);
         if reader.is_empty() {
             return Ok(Self::default());
@@ -89,7 +104,8 @@ impl<'a> OscoreOption<'a> {
             return Err(BadOption);
         }
         let flags = reader.u8()?;
-        if flags == 0 || flags & RESERVED != 0 {
+        let group = IN_GROUP && flags & GROUP != 0;
+        if flags == 0 || flags & RESERVED != if group { GROUP } else { 0 } {
             return Err(BadOption);
         }
         let partial_iv = match flags & PARTIAL_IV_LEN {
@@ -101,14 +117,14 @@ impl<'a> OscoreOption<'a> {
         if kid.is_none() && !reader.is_empty() {
             return Err(BadOption);
         }
-        Ok(Self { partial_iv, kid_context, kid })
+        Ok(Self { partial_iv, kid_context, kid, group })
     }
 
     /// Writes the value in front of what was written; a context ID longer than a byte can tell has no place.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn write(&self, headroom: &mut Headroom<'_>) {
-        let mut flags = 0;
+        let mut flags = if self.group { GROUP } else { 0 };
         headroom.put(self.kid.unwrap_or(&[]));
         if self.kid.is_some() {
             flags |= KID;

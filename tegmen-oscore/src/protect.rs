@@ -74,16 +74,7 @@ impl<N: Naming> SecurityContext<N> {
         token: &Token,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        let mut mark = self.window.mark().ok_or(ProtectError::Malformed)?;
-        if mark == NO_CHALLENGE {
-            let mut random = [0; 8];
-            crypto.random(&mut random);
-            // Neither the mark of no challenge nor one that a window could not hold.
-            mark = u64::from_be_bytes(random) >> 1 | 1;
-            self.window = ReplayWindow::lost(mark);
-        }
-        let mut builder = Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
-        builder.option(OptionNumber::ECHO, &mark.to_be_bytes())?;
+        build_challenge(crypto, &mut self.window, (message_type, message_id), token, frame)?;
         self.protect_response(crypto, request, None, frame)
     }
 
@@ -101,24 +92,44 @@ impl<N: Naming> SecurityContext<N> {
     ) -> Result<(), ProtectError> {
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
-        let mut code = if plain.observe { Code::CONTENT } else { Code::CHANGED };
         let wrapped = &mut N::Wrapped::default();
         if plain.code.is_request() {
-            code = if plain.observe { Code::FETCH } else { Code::POST };
             (option.kid_context, option.kid) = (self.kid_context(wrapped), Some(self.sender_id.as_bytes()));
         } else if self.naming.names_responses() {
             option.kid_context = self.kid_context(wrapped);
         }
-        let (plaintext, tag) = enclose(frame, plain, code, &option, self.aead.tag_len())?;
+        let (plaintext, tag) = enclose(frame, plain, &option, self.aead.tag_len())?;
         let (aead, key) = (self.aead.of::<C>(), self.sender_key.expose());
         let sealed = crypto.seal(aead, key, inputs.nonce(), inputs.aad(), plaintext, tag);
         sealed.map_err(|_| ProtectError::Unsupported)
     }
 }
 
+/// Builds the challenge for a sender whose window was lost, and draws its Echo value if there is none.
+#[inline]
+pub(super) fn build_challenge<C: Crypto>(
+    crypto: &mut C,
+    window: &mut ReplayWindow,
+    (message_type, message_id): (MessageType, u16),
+    token: &Token,
+    frame: &mut Frame<'_>,
+) -> Result<(), ProtectError> {
+    let mut mark = window.mark().ok_or(ProtectError::Malformed)?;
+    if mark == NO_CHALLENGE {
+        let mut random = [0; 8];
+        crypto.random(&mut random);
+        // Neither the mark of no challenge nor one that a window could not hold.
+        mark = u64::from_be_bytes(random) >> 1 | 1;
+        *window = ReplayWindow::lost(mark);
+    }
+    let mut builder = Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
+    builder.option(OptionNumber::ECHO, &mark.to_be_bytes())?;
+    Ok(())
+}
+
 /// What protecting needs to know of a message.
-struct Plain {
-    code: Code,
+pub(super) struct Plain {
+    pub(super) code: Code,
     /// Bytes of header and token.
     head_len: usize,
     /// Bytes of the options, if there may be any among them that go outside.
@@ -129,7 +140,7 @@ struct Plain {
 impl Plain {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(frame: &Frame<'_>, asks: bool) -> Result<Self, ProtectError> {
+    pub(super) fn read(frame: &Frame<'_>, asks: bool) -> Result<Self, ProtectError> {
         let Ok(message) = &MessageRef::parse(frame.bytes()) else { return Err(ProtectError::Malformed) };
         let code = message.code();
         let is_meant = if asks { code.is_request() } else { code.is_response() };
@@ -144,16 +155,26 @@ impl Plain {
             observe,
         })
     }
+
+    /// The code outside (RFC 8613, section 4.2).
+    #[inline]
+    pub(super) fn outer_code(&self) -> Code {
+        match (self.code.is_request(), self.observe) {
+            (true, true) => Code::FETCH,
+            (true, false) => Code::POST,
+            (false, true) => Code::CONTENT,
+            (false, false) => Code::CHANGED,
+        }
+    }
 }
 
 /// Puts an outer header and the outer options before what is to be encrypted, and room for a tag behind it; what is to be
 /// encrypted, and the room.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn enclose<'f>(
+pub(super) fn enclose<'f>(
     frame: &'f mut Frame<'_>,
     plain: &Plain,
-    code: Code,
     oscore: &OscoreOption<'_>,
     tag_len: usize,
 ) -> Result<(&'f mut [u8], &'f mut [u8]), ProtectError> {
@@ -180,7 +201,7 @@ fn enclose<'f>(
     }
     let bytes = frame.widen(outer_len.wrapping_sub(plain.head_len), tag_len)?;
     if let Some(byte) = bytes.get_mut(1) {
-        *byte = code.0;
+        *byte = plain.outer_code().0;
     }
     let sealed = bytes.get_mut(outer_len.wrapping_sub(1)..).ok_or(ProtectError::Full)?;
     let at = sealed.len().checked_sub(tag_len).ok_or(ProtectError::Full)?;

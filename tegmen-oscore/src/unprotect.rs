@@ -40,29 +40,64 @@ impl RequestNonce {
     }
 }
 
-/// A request that came out of a protected message.
+/// A request that came out of a protected message: `N` is the right to answer it under its nonce, `B` the request that a response
+/// answers.
 #[derive(Debug)]
-pub enum Unprotected<'r> {
+pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     /// The message is authentic and new.
-    Fresh(MessageRef<'r>, RequestNonce),
+    Fresh(MessageRef<'r>, N),
     /// The message is authentic, but may be a replay, because the window was lost. Answer it with a
     /// [challenge](SecurityContext::write_challenge) and do nothing else.
-    Unverified(MessageRef<'r>, RequestBinding),
+    Unverified(MessageRef<'r>, B),
 }
 
 /// A request of ours that waits for its response, or for notifications.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Pending {
     request: RequestBinding,
+    taken: Taken,
+}
+
+/// The responses that were taken of one end to one request (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken {
     /// True once a response under the request's nonce was taken, of which there can be one only.
     answered: bool,
     /// One more than the number of the newest notification that had one, or 0.
-    newest: u64,
+    pub(super) newest: u64,
+}
+
+impl Taken {
+    /// Refuses a response that was taken before, or is older than one that was taken.
+    #[inline]
+    pub(super) fn check(&self, number: Option<&PartialIv>) -> Result<(), UnprotectError> {
+        match number {
+            None if self.answered => Err(UnprotectError::Replayed),
+            Some(number) if number.number() < self.newest => Err(UnprotectError::Replayed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes an authentic response. Behind a notification with a number one without is older.
+    #[inline]
+    pub(super) fn take(&mut self, number: Option<&PartialIv>, message: &MessageRef<'_>) -> Result<(), UnprotectError> {
+        match number {
+            Some(number) => self.newest = number.number().wrapping_add(1),
+            None => {
+                let notifies = message.code().is_success() && message.option(OptionNumber::OBSERVE).is_some();
+                if notifies && self.newest > 0 {
+                    return Err(UnprotectError::Replayed);
+                }
+                self.answered = true;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Pending {
     pub(super) const fn new(request: RequestBinding) -> Self {
-        Self { request, answered: false, newest: 0 }
+        Self { request, taken: Taken { answered: false, newest: 0 } }
     }
 
     /// Returns the identifier of the request.
@@ -73,7 +108,7 @@ impl Pending {
     /// The number of the newest notification (RFC 8613, section 7.4.1).
     #[cfg(test)]
     pub(crate) const fn notification_number(&self) -> Option<u64> {
-        self.newest.checked_sub(1)
+        self.taken.newest.checked_sub(1)
     }
 }
 
@@ -92,6 +127,10 @@ pub enum UnprotectError {
     NotAuthentic,
     /// The message is authentic, but its content is not a valid message.
     Malformed,
+    /// Of Group OSCORE: the member that sent the message is not known. Ask the Group Manager for its authentication credential.
+    UnknownMember,
+    /// Of Group OSCORE: no place is left to remember which responses of this member were taken.
+    TooManyMembers,
 }
 
 impl UnprotectError {
@@ -101,6 +140,7 @@ impl UnprotectError {
             Self::BadOption => Code::BAD_OPTION,
             Self::Unprotected | Self::UnknownContext | Self::Replayed => Code::UNAUTHORIZED,
             Self::NotAuthentic | Self::Malformed => Code::BAD_REQUEST,
+            Self::UnknownMember | Self::TooManyMembers => Code::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -181,16 +221,7 @@ impl<N: Naming> SecurityContext<N> {
         if !message.code().is_response() {
             return Err(UnprotectError::Malformed);
         }
-        match &sealed.partial_iv {
-            Some(number) => pending.newest = number.number().wrapping_add(1),
-            None => {
-                let notifies = message.code().is_success() && message.option(OptionNumber::OBSERVE).is_some();
-                if notifies && pending.newest > 0 {
-                    return Err(UnprotectError::Replayed);
-                }
-                pending.answered = true;
-            }
-        }
+        pending.taken.take(sealed.partial_iv.as_ref(), message)?;
         Ok(*message)
     }
 
@@ -202,9 +233,10 @@ impl<N: Naming> SecurityContext<N> {
         let option = &OscoreOption::parse(message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?)?;
         let number = option.partial_iv.as_ref();
         let request = match (pending, number) {
-            (Some(pending), None) if pending.answered => return Err(UnprotectError::Replayed),
-            (Some(pending), Some(number)) if number.number() < pending.newest => return Err(UnprotectError::Replayed),
-            (Some(pending), _) => (&self.sender_id, &pending.request.0),
+            (Some(pending), number) => {
+                pending.taken.check(number)?;
+                (&self.sender_id, &pending.request.0)
+            }
             (None, Some(number)) if option.kid.is_some() => (&self.recipient_id, number),
             (None, _) => return Err(UnprotectError::BadOption),
         };
@@ -213,12 +245,8 @@ impl<N: Naming> SecurityContext<N> {
         if !theirs || id_context.is_some_and(|asked| !self.is_meant_by(asked)) {
             return Err(UnprotectError::UnknownContext);
         }
-        let payload_len = message.payload().len();
         Ok(Sealed {
-            options_at: HEADER_LEN.wrapping_add(message.token().len()),
-            options_len: if message.may_have_unprotected() { message.options_len() } else { 0 },
-            text_at: datagram.len().wrapping_sub(payload_len),
-            text_len: payload_len.checked_sub(self.aead.tag_len()).ok_or(UnprotectError::NotAuthentic)?,
+            parts: Parts::of(message, datagram, self.aead.tag_len())?,
             partial_iv: option.partial_iv,
             inputs: self.inputs(&self.recipient_id, number, request),
         })
@@ -227,11 +255,7 @@ impl<N: Naming> SecurityContext<N> {
 
 /// Where the parts of a protected message lie, and what it is decrypted with.
 struct Sealed {
-    options_at: usize,
-    /// Bytes of the options outside, if there may be any among them that are meant to be there.
-    options_len: usize,
-    text_at: usize,
-    text_len: usize,
+    parts: Parts,
     partial_iv: Option<PartialIv>,
     inputs: Inputs,
 }
@@ -246,15 +270,53 @@ impl Sealed {
         key: &Secret<KEY_LEN>,
         datagram: &mut [u8],
     ) -> Result<(), NotAuthentic> {
-        let payload = datagram.get_mut(self.text_at..).unwrap_or(&mut []);
-        let (text, tag) = payload.split_at_mut_checked(self.text_len).ok_or(NotAuthentic)?;
+        let (text, tag) = self.parts.payload(datagram).ok_or(NotAuthentic)?;
         crypto.open(aead.of::<C>(), key.expose(), self.inputs.nonce(), self.inputs.aad(), text, tag)
+    }
+
+    #[inline]
+    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
+        self.parts.inside(datagram)
+    }
+}
+
+/// Where the parts of a protected message lie.
+pub(super) struct Parts {
+    options_at: usize,
+    /// Bytes of the options outside, if there may be any among them that are meant to be there.
+    options_len: usize,
+    text_at: usize,
+    text_len: usize,
+}
+
+impl Parts {
+    /// The parts of a message whose payload ends with `behind` bytes that are not of the ciphertext.
+    #[inline]
+    pub(super) fn of(message: &MessageRef<'_>, datagram: &[u8], behind: usize) -> Result<Self, UnprotectError> {
+        let payload_len = message.payload().len();
+        Ok(Self {
+            options_at: HEADER_LEN.wrapping_add(message.token().len()),
+            options_len: if message.may_have_unprotected() { message.options_len() } else { 0 },
+            text_at: datagram.len().wrapping_sub(payload_len),
+            text_len: payload_len.checked_sub(behind).ok_or(UnprotectError::NotAuthentic)?,
+        })
+    }
+
+    /// The payload.
+    pub(super) fn whole<'r>(&self, datagram: &'r [u8]) -> &'r [u8] {
+        datagram.get(self.text_at..).unwrap_or(&[])
+    }
+
+    /// The text, and the bytes behind it.
+    #[inline]
+    pub(super) fn payload<'r>(&self, datagram: &'r mut [u8]) -> Option<(&'r mut [u8], &'r mut [u8])> {
+        datagram.get_mut(self.text_at..).unwrap_or(&mut []).split_at_mut_checked(self.text_len)
     }
 
     /// The message inside, with those options outside that it is meant to have (RFC 8613, section 8.2, step 7).
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
+    pub(super) fn inside<'r>(&self, datagram: &'r mut [u8]) -> Result<MessageRef<'r>, Malformed> {
         let Some((outer, payload)) = datagram.split_at_mut_checked(self.text_at) else {
             return Err(Malformed::NotCoap);
         };

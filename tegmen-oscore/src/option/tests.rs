@@ -21,7 +21,7 @@ fn the_examples_of_rfc_8613_section_6_3() {
         (&[0x08], None, None, Some(&[])),
         (&[0x10, 0x00], None, Some(&[]), None),
     ] {
-        let option = OscoreOption { partial_iv: partial_iv.and_then(PartialIv::new), kid_context, kid };
+        let option = OscoreOption { partial_iv: partial_iv.and_then(PartialIv::new), kid_context, kid, group: false };
         assert_eq!(OscoreOption::parse(value), Ok(option));
         assert_eq!(written(&option), value);
     }
@@ -54,5 +54,23 @@ proptest! {
         if let Ok(option) = OscoreOption::parse(&value) {
             prop_assert_eq!(written(&option), value);
         }
+    }
+}
+
+/// RFC 10021, section 4.3.1.
+#[test]
+fn the_group_flag_is_known_in_a_group_alone() {
+    for (value, partial_iv, kid_context, kid) in [
+        (&[0x39, 0x05, 0x03, 0x44, 0x61, 0x6c, 0x25][..], Some(5), Some(&[0x44, 0x61, 0x6c][..]), Some(&[0x25][..])),
+        (&[0x28, 0x52], None, None, Some(&[0x52])),
+        (&[0x20], None, None, None),
+    ] {
+        let option = OscoreOption { partial_iv: partial_iv.and_then(PartialIv::new), kid_context, kid, group: true };
+        assert_eq!(OscoreOption::parse_in_group(value), Ok(option));
+        assert_eq!(written(&option), value);
+        assert_eq!(OscoreOption::parse(value), Err(BadOption));
+    }
+    for value in [&[0x60][..], &[0xa0], &[0x40], &[0x80], &[0x00]] {
+        assert_eq!(OscoreOption::parse_in_group(value), Err(BadOption));
     }
 }

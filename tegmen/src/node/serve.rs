@@ -707,7 +707,9 @@ fn keep<C: Crypto, A: PeerExchanges>(
 pub(super) const fn discard(reason: UnprotectError) -> Discard {
     match reason {
         UnprotectError::Unprotected | UnprotectError::BadOption | UnprotectError::Malformed => Discard::Malformed,
-        UnprotectError::UnknownContext => Discard::UnknownPeer,
+        UnprotectError::UnknownContext | UnprotectError::UnknownMember | UnprotectError::TooManyMembers => {
+            Discard::UnknownPeer
+        }
         UnprotectError::Replayed => Discard::Replayed,
         UnprotectError::NotAuthentic => Discard::NotAuthentic,
     }

@@ -1,0 +1,112 @@
+//! The additional authenticated data of a message (RFC 10021, section 3.4), and what its signature covers (section 3.1).
+
+use super::exchange::GroupRequest;
+use tegmen_base::buf::{Full, Writer};
+use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
+
+/// Most bytes of the additional authenticated data besides the two credentials in it.
+pub(super) const OVERHEAD: usize = 96;
+
+/// What comes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
+const ENC_STRUCTURE: &[u8] = b"\x83\x68Encrypt0\x40";
+/// What comes before external_aad in the Countersign_structure (RFC 9338, section 3.3), which has no sign_protected in an abbreviated
+/// countersignature of version 2.
+const COUNTERSIGN_STRUCTURE: &[u8] = b"\x84\x71CounterSignature0\x40";
+
+/// The parts of external_aad that differ between messages or groups.
+pub(super) struct Parts<'a> {
+    /// The array of algorithms.
+    pub algorithms: &'a [u8],
+    pub request: &'a GroupRequest,
+    /// The value of the OSCORE option of the message.
+    pub option: &'a [u8],
+    pub sender_credential: &'a [u8],
+    pub group_manager_credential: &'a [u8],
+}
+
+/// The additional authenticated data: an Enc_structure.
+pub(super) struct Aad<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+impl<const MAX: usize> Aad<MAX> {
+    /// # Errors
+    /// [`Full`] if the credentials are too long.
+    pub(super) fn new(parts: &Parts<'_>) -> Result<Self, Full> {
+        let mut aad = Self { bytes: [0; MAX], len: 0 };
+        let mut out = Writer::new(&mut aad.bytes);
+        let GroupRequest { kid, number, gid, .. } = parts.request;
+        let strings = [
+            kid.as_bytes(),
+            number.as_bytes(),
+            // No option is of class I.
+            &[],
+            gid.as_bytes(),
+            parts.option,
+            parts.sender_credential,
+            parts.group_manager_credential,
+        ];
+        // The array has nine items: the version, the algorithms, and the strings.
+        let before = parts.algorithms.len().wrapping_add(2);
+        let len = strings.iter().fold(before, |sum, string| sum.wrapping_add(string_len(string)));
+        out.put(ENC_STRUCTURE)?;
+        write_head(len, &mut out)?;
+        out.put(&[0x89, 1])?;
+        out.put(parts.algorithms)?;
+        for string in strings {
+            write_head(string.len(), &mut out)?;
+            out.put(string)?;
+        }
+        aad.len = out.len();
+        Ok(aad)
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// Calls `with` with the parts of what the signature covers: a Countersign_structure over a ciphertext, tag included.
+    pub(super) fn signed<R>(&self, ciphertext: &[u8], with: impl FnOnce(&[&[u8]]) -> R) -> R {
+        let mut head = [0; MAX_HEAD];
+        let mut out = Writer::new(&mut head);
+        // A payload is shorter than 2^16 bytes; of a longer one the head would be missing, and the signature wrong.
+        let _ = write_head(ciphertext.len(), &mut out);
+        let external = self.as_bytes().get(ENC_STRUCTURE.len()..).unwrap_or(&[]);
+        with(&[COUNTERSIGN_STRUCTURE, external, out.written(), ciphertext])
+    }
+
+    /// Verifies a signature.
+    pub(super) fn verify<C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        key: &MemberKey,
+        ciphertext: &[u8],
+        signature: &[u8; 64],
+    ) -> Result<(), NotAuthentic> {
+        self.signed(ciphertext, |message| crypto.verify_message(key, message, signature))
+    }
+}
+
+/// Bytes of the longest head of a string.
+const MAX_HEAD: usize = 3;
+
+/// Writes the head of a string of bytes in its shortest form (RFC 8949, section 4.2.1).
+fn write_head(len: usize, out: &mut Writer<'_>) -> Result<(), Full> {
+    match len {
+        0..24 => out.u8(0x40 | len as u8),
+        24..0x100 => out.put(&[0x58, len as u8]),
+        0x100..0x1_0000 => out.u8(0x59).and_then(|()| out.u16(len as u16)),
+        _ => Err(Full),
+    }
+}
+
+/// Bytes of a string with its head.
+fn string_len(string: &[u8]) -> usize {
+    let head: usize = match string.len() {
+        0..24 => 1,
+        24..0x100 => 2,
+        _ => MAX_HEAD,
+    };
+    head.wrapping_add(string.len())
+}

@@ -1,0 +1,94 @@
+//! The algorithms of a group (RFC 10021, sections 2.1.1, 2.1.7, 2.1.8 and 2.1.10).
+
+use crate::cose::{Aead, Cbor};
+use tegmen_base::crypto::Curve;
+
+/// The algorithms of a group. HKDF is that with SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Algorithms {
+    /// AEAD Algorithm, of the pairwise mode.
+    pub aead: Option<Aead>,
+    /// Group Encryption Algorithm, of the group mode.
+    pub group_encryption: Option<Aead>,
+    /// Signature Algorithm, of the group mode, as the curve of the members' keys: ES256 for P-256, EdDSA for Ed25519.
+    pub signature: Option<Curve>,
+    /// Pairwise Key Agreement Algorithm, of the pairwise mode, as the curve of the members' keys: ECDH-SS + HKDF-256 in each case.
+    pub key_agreement: Option<Curve>,
+}
+
+/// Bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
+const MAX_LEN: usize = 9;
+
+impl Algorithms {
+    /// Both modes with AES-CCM-16-64-128, and keys on this curve.
+    pub const fn both(curve: Curve) -> Self {
+        let aead = Some(Aead::AesCcm16_64_128);
+        Self { aead, group_encryption: aead, signature: Some(curve), key_agreement: Some(curve) }
+    }
+
+    /// The algorithms of the group mode, if the group uses it.
+    pub(super) fn of_group_mode(&self) -> Option<(Aead, Curve)> {
+        self.group_encryption.zip(self.signature)
+    }
+
+    /// The algorithm of the pairwise mode, if the group uses it.
+    pub(super) fn of_pairwise_mode(&self) -> Option<Aead> {
+        self.aead.filter(|_| self.key_agreement.is_some())
+    }
+
+    /// The algorithm that Sender and Recipient Keys and the common IV are derived for (section 2.3).
+    pub(super) fn of_derivation(&self) -> Option<Aead> {
+        self.group_encryption.or(self.aead)
+    }
+
+    /// Bytes of the common IV: those of the longer nonce (section 2.1.4).
+    pub(super) fn common_iv_len(&self) -> usize {
+        self.nonce_lens().max().unwrap_or(0)
+    }
+
+    /// Most bytes of an ID: those of the shorter nonce without 6 (section 2.2).
+    pub(super) fn max_id(&self) -> usize {
+        self.nonce_lens().min().unwrap_or(0).saturating_sub(6)
+    }
+
+    fn nonce_lens(&self) -> impl Iterator<Item = usize> {
+        self.aead.into_iter().chain(self.group_encryption).map(Aead::nonce_len)
+    }
+
+    /// The curve of the members' keys. `None` if there is no mode, or the algorithms of both modes have different keys.
+    pub(super) fn curve(&self) -> Option<Curve> {
+        let is_whole = self.aead.is_some() == self.key_agreement.is_some()
+            && self.group_encryption.is_some() == self.signature.is_some();
+        match (self.signature, self.key_agreement) {
+            _ if !is_whole => None,
+            (Some(Curve::X25519), _) => None,
+            (Some(signature), Some(agreement)) if signature != agreement => None,
+            (signature, agreement) => signature.or(agreement),
+        }
+    }
+
+    /// The array `algorithms` of the external additional authenticated data (section 3.4).
+    pub(super) fn encoded(&self) -> Cbor<MAX_LEN> {
+        let mut cbor = Cbor::beginning_with([0x84]);
+        for aead in [self.aead, self.group_encryption] {
+            match aead {
+                Some(aead) => cbor.uint(aead.cose_id()),
+                None => cbor.put(NULL),
+            }
+        }
+        cbor.put(match self.signature {
+            // ES256 is -7, EdDSA is -8 (RFC 9053, section 2).
+            Some(Curve::P256) => &[0x26],
+            Some(Curve::Ed25519) => &[0x27],
+            Some(Curve::X25519) | None => NULL,
+        });
+        cbor.put(match self.key_agreement {
+            // ECDH-SS + HKDF-256 is -27 (RFC 9053, section 6.3.1).
+            Some(_) => &[0x38, 0x1a],
+            None => NULL,
+        });
+        cbor
+    }
+}
+
+const NULL: &[u8] = &[0xf6];

@@ -1,0 +1,110 @@
+//! What a request and its responses have in common, at both ends.
+
+use super::gid::Gid;
+use crate::id::Id;
+use crate::option::PartialIv;
+use crate::unprotect::{Taken, UnprotectError};
+
+/// The request that a response answers: the response authenticates for no other request. It stays as it is when the group or a
+/// member gets new keys (RFC 10021, section 7.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupRequest {
+    pub(super) kid: Id,
+    pub(super) number: PartialIv,
+    pub(super) gid: Gid,
+    /// True if the request was protected in the group mode.
+    pub(super) is_signed: bool,
+}
+
+impl GroupRequest {
+    /// Returns the ID of the client.
+    pub const fn client(&self) -> &Id {
+        &self.kid
+    }
+
+    /// Returns the Group Identifier that the request was protected with.
+    pub fn gid(&self) -> &[u8] {
+        self.gid.as_bytes()
+    }
+
+    /// True if the request was protected in the group mode: it may have been for several members.
+    pub const fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+}
+
+/// The right to answer a request under its nonce, once (RFC 8613, section 5.2).
+#[derive(PartialEq, Eq, Debug)]
+pub struct GroupNonce(pub(super) GroupRequest);
+
+impl GroupNonce {
+    /// Returns the request of this nonce.
+    pub const fn request(&self) -> GroupRequest {
+        self.0
+    }
+}
+
+/// The responses of one member to one request that were taken: a place for [`GroupPending`]. The default is a place that is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Replies {
+    /// The member. It has answered if `taken` is not the default.
+    member: Id,
+    taken: Taken,
+}
+
+/// A request of ours that waits for responses, with a place for each member that may answer: `R` is an array or a vector of
+/// [`Replies`].
+#[derive(Debug)]
+pub struct GroupPending<R> {
+    pub(super) request: GroupRequest,
+    /// The member that the request is for, if it was protected in the pairwise mode.
+    pub(super) to: Option<Id>,
+    /// The Group Identifier of the responses.
+    pub(super) gid: Gid,
+    replies: R,
+}
+
+impl<R: AsMut<[Replies]>> GroupPending<R> {
+    pub(super) const fn new(request: GroupRequest, to: Option<Id>, replies: R) -> Self {
+        Self { request, to, gid: request.gid, replies }
+    }
+
+    /// Continues the exchange under the new context of the group with this Group Identifier: the numbers of all members begin again,
+    /// and responses under the old one are refused (section 2.6.3.2).
+    pub(super) fn renew(&mut self, gid: &Gid) {
+        if *gid != self.gid {
+            self.gid = *gid;
+            self.replies.as_mut().iter_mut().for_each(|replies| replies.taken.newest = 0);
+        }
+    }
+
+    /// The responses of a member that were taken.
+    ///
+    /// # Errors
+    /// [`UnprotectError::TooManyMembers`] if it has no place, and none is free.
+    pub(super) fn taken(&mut self, member: &Id) -> Result<Taken, UnprotectError> {
+        self.place(member).map(|place| place.taken)
+    }
+
+    /// Remembers what was taken of a member.
+    pub(super) fn remember(&mut self, member: &Id, taken: Taken) {
+        if let Ok(place) = self.place(member) {
+            *place = Replies { member: *member, taken };
+        }
+    }
+
+    fn place(&mut self, member: &Id) -> Result<&mut Replies, UnprotectError> {
+        let places = self.replies.as_mut();
+        let of_member = places.iter().position(|place| place.member == *member && place.taken != Taken::default());
+        let free = || places.iter().position(|place| place.taken == Taken::default());
+        let at = of_member.or_else(free).ok_or(UnprotectError::TooManyMembers)?;
+        places.get_mut(at).ok_or(UnprotectError::TooManyMembers)
+    }
+}
+
+impl<R> GroupPending<R> {
+    /// Returns the request.
+    pub const fn request(&self) -> &GroupRequest {
+        &self.request
+    }
+}

@@ -1,0 +1,178 @@
+//! Protects a message in place, in the group mode or the pairwise mode (RFC 10021, sections 7.1, 7.3, 8.3, 8.5 and 9).
+
+use super::aad::{Aad, Parts};
+use super::context::GroupContext;
+use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
+use super::keystream::{self, SIGNATURE_LEN};
+use super::recipient::Recipient;
+use crate::cose::{Aead, MAX_TAG, Nonce};
+use crate::error::ProtectError;
+use crate::naming::MAX_ID_CONTEXT;
+use crate::option::{OscoreOption, PartialIv, max_len};
+use crate::protect::{Plain, build_challenge, enclose};
+use tegmen_base::buf::{Frame, Headroom};
+use tegmen_base::crypto::{Curve, GroupCrypto, KEY_LEN};
+use tegmen_coap::{MessageType, Token};
+
+/// The mode of a message.
+#[derive(Debug)]
+pub enum Mode<'m, B> {
+    /// The group mode: any member can read the message, and the signature proves that it is ours.
+    Group,
+    /// The pairwise mode: only this member can read the message.
+    Pairwise(&'m mut Recipient<B>),
+}
+
+impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
+    /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
+    /// code, the tag and the signature. As many as are needed of them must be free in front of the message, the tag's and the signature's
+    /// behind it.
+    pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + 5 + 2 + MAX_TAG + SIGNATURE_LEN;
+
+    /// Protects the request in `frame`. `replies` has a place for each member that may answer. What is sent again is these same bytes; a
+    /// second call would use a second number.
+    ///
+    /// # Errors
+    /// [`ProtectError`]; [`ProtectError::Unsupported`] also if the group does not have the mode, or the key of the member is not valid.
+    /// After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is as it was.
+    pub fn protect_request<C: GroupCrypto, R: AsMut<[Replies]>>(
+        &mut self,
+        crypto: &mut C,
+        mode: Mode<'_, B>,
+        replies: R,
+        frame: &mut Frame<'_>,
+    ) -> Result<GroupPending<R>, ProtectError> {
+        let plain = Plain::read(frame, true)?;
+        let mut mode = mode;
+        self.sealing(crypto, &mut mode)?;
+        let number = self.take_number()?;
+        let (is_signed, to) = match &mode {
+            Mode::Group => (true, None),
+            Mode::Pairwise(recipient) => (false, Some(recipient.id)),
+        };
+        let request = GroupRequest { kid: self.sender_id, number, gid: self.gid, is_signed };
+        self.seal(crypto, &plain, &mut mode, Some(&number), &request, frame)?;
+        Ok(GroupPending::new(request, to, replies))
+    }
+
+    /// Protects the response in `frame` to a request. With the request's own nonce, which can be used once, the response carries no number.
+    /// Without it, and if the request came under another Group Identifier than that of this context, the response takes one of our
+    /// numbers, as every response but the first does (section 7.3).
+    ///
+    /// # Errors
+    /// As [`Self::protect_request`].
+    pub fn protect_response<C: GroupCrypto>(
+        &mut self,
+        crypto: &mut C,
+        mode: Mode<'_, B>,
+        request: &GroupRequest,
+        nonce: Option<GroupNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let plain = Plain::read(frame, false)?;
+        let mut mode = mode;
+        self.sealing(crypto, &mut mode)?;
+        let own = match nonce {
+            Some(GroupNonce(of)) if of == *request && of.gid == self.gid => None,
+            _ => Some(self.take_number()?),
+        };
+        self.seal(crypto, &plain, &mut mode, own.as_ref(), request, frame)
+    }
+
+    /// Writes the answer to a request that may be a replay because the window of its sender was lost: 4.01 with an Echo option that the
+    /// client is to repeat (section 9). It is protected in the pairwise mode if the group has it.
+    ///
+    /// # Errors
+    /// As [`Self::protect_request`]; [`ProtectError::Malformed`] if the window is known, or the request is of another member.
+    pub fn write_challenge<C: GroupCrypto>(
+        &mut self,
+        crypto: &mut C,
+        recipient: &mut Recipient<B>,
+        request: &GroupRequest,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        if recipient.id != request.kid {
+            return Err(ProtectError::Malformed);
+        }
+        build_challenge(crypto, &mut recipient.window, head, token, frame)?;
+        let mode = match self.algorithms.of_pairwise_mode() {
+            Some(_) => Mode::Pairwise(recipient),
+            None => Mode::Group,
+        };
+        self.protect_response(crypto, mode, request, None, frame)
+    }
+
+    /// The algorithm and the key of a message, and the curve of its signature.
+    fn sealing<'k, C: GroupCrypto>(
+        &'k self,
+        crypto: &mut C,
+        mode: &'k mut Mode<'_, B>,
+    ) -> Result<Sealing<'k>, ProtectError> {
+        match mode {
+            Mode::Group => {
+                let (aead, curve) = self.algorithms.of_group_mode().ok_or(ProtectError::Unsupported)?;
+                Ok((aead, self.sender_key.expose(), Some(curve)))
+            }
+            Mode::Pairwise(recipient) => {
+                let (aead, keys) = self.pairwise(crypto, recipient).map_err(|_| ProtectError::Unsupported)?;
+                Ok((aead, keys.sender.expose(), None))
+            }
+        }
+    }
+
+    /// Puts the message in `frame` inside of another, encrypts it with the number `own` or else with that of the request that it answers,
+    /// and signs it.
+    fn seal<C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        plain: &Plain,
+        mode: &mut Mode<'_, B>,
+        own: Option<&PartialIv>,
+        request: &GroupRequest,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let (aead, key, signature) = self.sealing(crypto, mode)?;
+        let is_request = plain.code.is_request();
+        let option = OscoreOption {
+            partial_iv: own.copied(),
+            // A response names its group where the client may not expect it (section 7.3).
+            kid_context: (is_request || request.gid != self.gid).then_some(self.gid.as_bytes()),
+            kid: (is_request || request.is_signed || signature.is_some()).then_some(self.sender_id.as_bytes()),
+            group: signature.is_some(),
+        };
+        let mut room = [0; max_len(MAX_ID_CONTEXT)];
+        let mut headroom = Headroom::new(&mut room);
+        option.write(&mut headroom);
+        let at = headroom.finish()?;
+        let aad = Aad::<AAD>::new(&Parts {
+            algorithms: self.algorithms.encoded().as_bytes(),
+            request,
+            option: room.get(at..).unwrap_or(&[]),
+            sender_credential: self.credential.as_ref(),
+            group_manager_credential: self.group_manager_credential.as_ref(),
+        })?;
+        let of = own.map_or((&request.kid, &request.number), |number| (&self.sender_id, number));
+        let nonce = Nonce::new(aead, &self.iv_of(aead), of);
+        let (tag_len, signature_len) = (aead.tag_len(), if signature.is_some() { SIGNATURE_LEN } else { 0 });
+        let (plaintext, behind) = enclose(frame, plain, &option, tag_len.wrapping_add(signature_len))?;
+        let text_len = plaintext.len();
+        let tag = behind.get_mut(..tag_len).ok_or(ProtectError::Full)?;
+        crypto
+            .seal(aead.of::<C>(), key, nonce.as_bytes(), aad.as_bytes(), plaintext, tag)
+            .map_err(|_| ProtectError::Unsupported)?;
+        let Some(curve) = signature else { return Ok(()) };
+        let start = frame.len().wrapping_sub(text_len).wrapping_sub(tag_len).wrapping_sub(SIGNATURE_LEN);
+        let (_, payload) = frame.split(start).ok_or(ProtectError::Full)?;
+        let (ciphertext, place) = payload.split_last_chunk_mut().ok_or(ProtectError::Full)?;
+        let private = self.private_key.expose();
+        let signed = aad.signed(ciphertext, |message| crypto.sign_message(curve, private, message));
+        *place = signed.map_err(|_| ProtectError::Unsupported)?;
+        keystream::apply::<C>(&self.signature_encryption_key, of, &self.gid, is_request, place);
+        Ok(())
+    }
+}
+
+/// The algorithm and the key of a message, and the curve of its signature.
+type Sealing<'k> = (Aead, &'k [u8; KEY_LEN], Option<Curve>);

@@ -1,0 +1,60 @@
+//! Recipient Contexts (RFC 10021, section 2.2): the other members.
+
+use crate::id::Id;
+use tegmen_base::crypto::{KEY_LEN, MemberKey};
+use tegmen_base::replay::ReplayWindow;
+use tegmen_base::secret::Secret;
+
+/// Another member of the group. `B` holds the bytes of its authentication credential: a `Vec` on a host, an array or a `&'static [u8]` on
+/// a mote.
+pub struct Recipient<B> {
+    pub(super) id: Id,
+    pub(super) key: Secret<KEY_LEN>,
+    pub(super) credential: B,
+    pub(super) public_key: MemberKey,
+    pub(super) window: ReplayWindow,
+    /// Derived when a message needs them for the first time.
+    pub(super) pairwise: Option<PairwiseKeys>,
+}
+
+impl<B> Recipient<B> {
+    /// Returns the ID of the member. It may change while the member stays; its public key does not (section 2.6.3).
+    pub const fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Returns the authentication credential of the member.
+    pub const fn credential(&self) -> &B {
+        &self.credential
+    }
+
+    /// Returns the window of numbers that the member has used.
+    pub const fn window(&self) -> &ReplayWindow {
+        &self.window
+    }
+}
+
+impl<B> core::fmt::Debug for Recipient<B> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Recipient").field("id", &self.id).field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+/// The keys of messages between two members (section 2.5.1).
+pub(super) struct PairwiseKeys {
+    pub(super) sender: Secret<KEY_LEN>,
+    pub(super) recipient: Secret<KEY_LEN>,
+}
+
+/// The other members that are known. The owner chooses how many there are, and how they are found.
+pub trait Recipients<B> {
+    /// Returns the member with this ID. `None` if it is not known: the message is then refused with
+    /// [`UnprotectError::UnknownMember`](crate::UnprotectError::UnknownMember), and the owner may ask the Group Manager for its credential.
+    fn recipient(&mut self, id: &[u8]) -> Option<&mut Recipient<B>>;
+}
+
+impl<B> Recipients<B> for [Recipient<B>] {
+    fn recipient(&mut self, id: &[u8]) -> Option<&mut Recipient<B>> {
+        self.iter_mut().find(|recipient| recipient.id.as_bytes() == id)
+    }
+}

@@ -1,0 +1,190 @@
+//! Verifies and decrypts a message in place, in the group mode or the pairwise mode (RFC 10021, sections 6, 7.2, 7.4, 8.4, 8.6 and 9).
+
+use super::aad::{self, Aad};
+use super::context::GroupContext;
+use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
+use super::keystream::{self, SIGNATURE_LEN};
+use super::recipient::{Recipient, Recipients};
+use crate::context::NO_CHALLENGE;
+use crate::cose::{Aead, Nonce};
+use crate::id::Id;
+use crate::option::{OscoreOption, PartialIv};
+use crate::unprotect::{Parts, UnprotectError, Unprotected};
+use tegmen_base::crypto::{GroupCrypto, NotAuthentic};
+use tegmen_base::replay::ReplayWindow;
+use tegmen_coap::MessageRef;
+use tegmen_coap::option::OptionNumber;
+
+impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
+    /// Verifies and decrypts a request where it lies. Its signature is verified before it is decrypted, and its number is put into the
+    /// window of its sender only after both proved right.
+    ///
+    /// # Errors
+    /// [`UnprotectError`]; nothing has then changed, unless the message was authentic and malformed inside. A server that received the
+    /// request with others should not answer an error (section 7).
+    pub fn unprotect_request<'r, C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        recipients: &mut (impl Recipients<B> + ?Sized),
+        datagram: &'r mut [u8],
+    ) -> Result<Unprotected<'r, GroupNonce, GroupRequest>, UnprotectError> {
+        let message = &MessageRef::parse(datagram).map_err(|_| UnprotectError::Unprotected)?;
+        let (option, value) = self.option(message)?;
+        let (Some(number), Some(kid), true) = (option.partial_iv, option.kid, self.is_named_by(&option)) else {
+            return Err(if option.kid_context.is_some() && !self.is_named_by(&option) {
+                UnprotectError::UnknownContext
+            } else {
+                UnprotectError::BadOption
+            });
+        };
+        let recipient = recipients.recipient(kid).ok_or(UnprotectError::UnknownMember)?;
+        let mark = recipient.window.mark();
+        if mark.is_none() {
+            // Proved again below, after the message is authentic.
+            let _ = recipient.window.fresh(number.number())?;
+        }
+        let request = GroupRequest { kid: recipient.id, number, gid: self.gid, is_signed: option.group };
+        let sealed =
+            self.read((message, datagram), (true, option.group, value), (&recipient.id, &number), &request, recipient)?;
+        self.open(crypto, recipient, &sealed, datagram)?;
+        if mark.is_none() {
+            recipient.window.fresh(number.number())?.accept();
+        }
+        let message = sealed.parts.inside(datagram).map_err(|_| UnprotectError::Malformed)?;
+        if !message.code().is_request() {
+            return Err(UnprotectError::Malformed);
+        }
+        let Some(mark) = mark else { return Ok(Unprotected::Fresh(message, GroupNonce(request))) };
+        // Where there is a pairwise mode, the challenge is repeated in it: a request to all might be meant for another member (section 9).
+        let is_for_us = !request.is_signed || self.algorithms.of_pairwise_mode().is_none();
+        let is_echo = mark != NO_CHALLENGE && message.option(OptionNumber::ECHO) == Some(&mark.to_be_bytes());
+        if !is_echo || !is_for_us {
+            return Ok(Unprotected::Unverified(message, request));
+        }
+        // Whatever was sent before this may have been delivered before the window was lost.
+        recipient.window = ReplayWindow::seen_up_to(number.number());
+        Ok(Unprotected::Fresh(message, GroupNonce(request)))
+    }
+
+    /// Verifies and decrypts a response to `pending` where it lies, and returns it with the ID of the member that sent it. Of each
+    /// member a response under the request's nonce is taken once, and others by rising number (section 5.3.1).
+    ///
+    /// # Errors
+    /// [`UnprotectError`]; the true response may still come, `pending` is as it was.
+    pub fn unprotect_response<'r, C: GroupCrypto, R: AsMut<[Replies]>>(
+        &self,
+        crypto: &mut C,
+        recipients: &mut (impl Recipients<B> + ?Sized),
+        pending: &mut GroupPending<R>,
+        datagram: &'r mut [u8],
+    ) -> Result<(MessageRef<'r>, Id), UnprotectError> {
+        let message = &MessageRef::parse(datagram).map_err(|_| UnprotectError::Unprotected)?;
+        let (option, value) = self.option(message)?;
+        if pending.gid != self.gid || option.kid_context.is_some_and(|gid| gid != self.gid.as_bytes()) {
+            return Err(UnprotectError::UnknownContext);
+        }
+        // A response to a request for one member may leave its ID out; another member may not answer.
+        let kid = match (option.kid.map(Id::new), pending.to) {
+            (Some(kid), _) if kid.is_none() => return Err(UnprotectError::UnknownMember),
+            (Some(Some(kid)), Some(to)) if kid != to => return Err(UnprotectError::UnknownMember),
+            (Some(Some(kid)), _) | (None, Some(kid)) => kid,
+            _ => return Err(UnprotectError::BadOption),
+        };
+        let number = option.partial_iv;
+        // Under new keys the nonce of the request is not that of a response (section 7.3).
+        if number.is_none() && pending.request.gid != self.gid {
+            return Err(UnprotectError::BadOption);
+        }
+        let recipient = recipients.recipient(kid.as_bytes()).ok_or(UnprotectError::UnknownMember)?;
+        let mut taken = pending.taken(&kid)?;
+        taken.check(number.as_ref())?;
+        let request = &pending.request;
+        let of = number.as_ref().map_or((&request.kid, &request.number), |number| (&kid, number));
+        let sealed = self.read((message, datagram), (false, option.group, value), of, request, recipient)?;
+        self.open(crypto, recipient, &sealed, datagram)?;
+        let message = sealed.parts.inside(datagram).map_err(|_| UnprotectError::Malformed)?;
+        if !message.code().is_response() {
+            return Err(UnprotectError::Malformed);
+        }
+        taken.take(number.as_ref(), &message)?;
+        pending.remember(&kid, taken);
+        Ok((message, kid))
+    }
+
+    /// The OSCORE option of a message, if the group has its mode (section 6), and its value.
+    fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
+        let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
+        let option = OscoreOption::parse_in_group(value)?;
+        let has_mode = match option.group {
+            true => self.algorithms.of_group_mode().is_some(),
+            false => self.algorithms.of_pairwise_mode().is_some(),
+        };
+        if has_mode { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
+    }
+
+    /// Reads what decryption needs of a message whose nonce has the number of `of`, and that is, or answers, `request`.
+    fn read(
+        &self,
+        (message, datagram): (&MessageRef<'_>, &[u8]),
+        (is_request, is_signed, option): (bool, bool, &[u8]),
+        of: (&Id, &PartialIv),
+        request: &GroupRequest,
+        recipient: &Recipient<B>,
+    ) -> Result<Sealed<AAD>, UnprotectError> {
+        let algorithms = &self.algorithms;
+        let aead = if is_signed { algorithms.group_encryption } else { algorithms.aead };
+        let aead = aead.ok_or(UnprotectError::BadOption)?;
+        let encoded = algorithms.encoded();
+        let behind = aead.tag_len().wrapping_add(if is_signed { SIGNATURE_LEN } else { 0 });
+        let parts = aad::Parts {
+            algorithms: encoded.as_bytes(),
+            request,
+            option,
+            sender_credential: recipient.credential.as_ref(),
+            group_manager_credential: self.group_manager_credential.as_ref(),
+        };
+        Ok(Sealed {
+            // A recipient has a credential that fits, and so does an option that names our group.
+            aad: Aad::new(&parts).map_err(|_| UnprotectError::BadOption)?,
+            parts: Parts::of(message, datagram, behind)?,
+            nonce: Nonce::new(aead, &self.iv_of(aead), of),
+            of: (*of.0, *of.1),
+            aead,
+            is_signed,
+            is_request,
+        })
+    }
+
+    /// Verifies the signature, if there is one, and then decrypts.
+    fn open<C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        recipient: &mut Recipient<B>,
+        sealed: &Sealed<AAD>,
+        datagram: &mut [u8],
+    ) -> Result<(), NotAuthentic> {
+        let Sealed { aad, parts, nonce, of: (id, number), aead, is_signed, is_request } = sealed;
+        if *is_signed {
+            let (ciphertext, signature) = parts.whole(datagram).split_last_chunk().ok_or(NotAuthentic)?;
+            let mut signature = *signature;
+            keystream::apply::<C>(&self.signature_encryption_key, (id, number), &self.gid, *is_request, &mut signature);
+            aad.verify(crypto, &recipient.public_key, ciphertext, &signature)?;
+        }
+        let key = if *is_signed { &recipient.key } else { &self.pairwise(crypto, recipient)?.1.recipient };
+        let (text, behind) = parts.payload(datagram).ok_or(NotAuthentic)?;
+        let tag = behind.get(..aead.tag_len()).ok_or(NotAuthentic)?;
+        crypto.open(aead.of::<C>(), key.expose(), nonce.as_bytes(), aad.as_bytes(), text, tag)
+    }
+}
+
+/// What a message is verified and decrypted with, besides the keys.
+struct Sealed<const AAD: usize> {
+    aad: Aad<AAD>,
+    parts: Parts,
+    nonce: Nonce,
+    /// The number of the nonce, and who generated it.
+    of: (Id, PartialIv),
+    aead: Aead,
+    is_signed: bool,
+    is_request: bool,
+}

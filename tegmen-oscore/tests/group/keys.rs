@@ -1,0 +1,104 @@
+//! Parameters, credentials and public keys.
+
+use crate::world::{Context, Group, Recorder, credential, id_of, private_key, request};
+use tegmen_base::crypto::{Curve, MemberKey};
+use tegmen_base::secret::Secret;
+use tegmen_oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, key_of_ccs};
+use tegmen_oscore::{Aead, Id, ProtectError, UnprotectError};
+
+fn made(group: &Group, id: &[u8], key: Curve, gid: &[u8]) -> Result<Context, BadGroup> {
+    let algorithms = group.algorithms;
+    let parameters = GroupParameters { master_secret: &[7; 16], master_salt: b"", gid, algorithms };
+    let ourselves = Ourselves {
+        id: Id::new(id).unwrap(),
+        private_key: Secret::new(private_key("client")),
+        credential: credential(key, "client"),
+        kept: 0,
+    };
+    Context::new::<Recorder>(&parameters, ourselves, credential(key, "manager"))
+}
+
+#[test]
+fn parameters_that_give_no_context_are_refused() {
+    let group = Group::of(Curve::Ed25519);
+    let refused = |id: &[u8], key, gid: &[u8]| made(&group, id, key, gid).err();
+    assert_eq!(refused(b"c", Curve::Ed25519, &[1; 16]), None);
+    assert_eq!(refused(b"c", Curve::Ed25519, &[1; 17]), Some(BadGroup::GidTooLong));
+    assert_eq!(refused(b"c", Curve::P256, b"g"), Some(BadGroup::Credential));
+    // The longest ID follows from the shorter nonce (RFC 10021, section 2.2).
+    assert_eq!(refused(&[1; 7], Curve::Ed25519, b"g"), None);
+    let mut gcm = group;
+    gcm.algorithms.group_encryption = Some(Aead::A128Gcm);
+    assert_eq!(made(&gcm, &[1; 7], Curve::Ed25519, b"g").err(), Some(BadGroup::IdTooLong { max: 6 }));
+    let none = Algorithms { aead: None, group_encryption: None, signature: None, key_agreement: None };
+    let other = Algorithms { key_agreement: Some(Curve::P256), ..Algorithms::both(Curve::Ed25519) };
+    let half = Algorithms { signature: None, ..Algorithms::both(Curve::Ed25519) };
+    let unsigned = Algorithms::both(Curve::X25519);
+    for algorithms in [none, other, half, unsigned] {
+        let group = Group { algorithms, ..group };
+        assert_eq!(made(&group, b"c", Curve::Ed25519, b"g").err(), Some(BadGroup::Algorithms));
+    }
+}
+
+#[test]
+fn a_recipient_that_has_no_valid_credential_or_our_id_is_refused() {
+    let context = Group::of(Curve::Ed25519).context("client", 0);
+    let refused = |id: &str, credential: Vec<u8>| context.recipient::<Recorder>(id_of(id), credential, None).err();
+    assert_eq!(refused("lamp", credential(Curve::Ed25519, "lamp")), None);
+    assert_eq!(refused("client", credential(Curve::Ed25519, "lamp")), Some(BadGroup::SameIds));
+    assert_eq!(refused("lamp", credential(Curve::P256, "lamp")), Some(BadGroup::Credential));
+    assert_eq!(refused("lamp", b"none".to_vec()), Some(BadGroup::Credential));
+    let mut long = credential(Curve::Ed25519, "lamp");
+    long.resize(512, 0);
+    assert_eq!(refused("lamp", long), Some(BadGroup::CredentialTooLong));
+}
+
+/// RFC 10021, section 2.5.2.1: y = 1 and y = -1, and the other points of small order, are refused in both modes.
+#[test]
+fn a_member_whose_key_is_of_small_order_cannot_speak_and_is_not_spoken_to() {
+    let group = Group::of(Curve::Ed25519);
+    for y in [
+        {
+            let mut one = [0; 32];
+            one[0] = 1;
+            one
+        },
+        {
+            let mut minus_one = [0xff; 32];
+            (minus_one[0], minus_one[31]) = (0xec, 0x7f);
+            minus_one
+        },
+    ] {
+        let mut weak = credential(Curve::Ed25519, "client");
+        let at = weak.len() - 32;
+        weak[at..].copy_from_slice(&y);
+        let mut lamp = group.member("lamp");
+        lamp.others =
+            vec![lamp.context.recipient::<Recorder>(id_of("client"), weak, Some(Default::default())).unwrap()];
+        for to in [None, Some("lamp")] {
+            let (_, datagram) = group.member("client").ask(&request(), to).unwrap();
+            assert_eq!(lamp.hear(&datagram).unwrap_err(), UnprotectError::NotAuthentic);
+        }
+        assert_eq!(lamp.ask(&request(), Some("client")).unwrap_err(), ProtectError::Unsupported);
+    }
+}
+
+#[test]
+fn the_key_of_a_claims_set_is_read() {
+    for curve in [Curve::Ed25519, Curve::P256] {
+        let ccs = credential(curve, "lamp");
+        let key = key_of_ccs(&ccs).unwrap();
+        assert_eq!(key.curve(), curve);
+        for len in 0..ccs.len() {
+            assert_eq!(key_of_ccs(&ccs[..len]), None, "cut at {len}");
+        }
+        assert_eq!(key_of_ccs(&[&ccs[..], &[0]].concat()), None);
+    }
+    let mut x25519 = vec![0xa2, 0x62, b's', b'u', 0x18, 0x2a, 0x08, 0xa1, 0x01, 0xa3, 0x21, 0x58, 0x20];
+    x25519.extend_from_slice(&[5; 32]);
+    x25519.extend_from_slice(&[0x20, 0x04, 0x01, 0x01]);
+    assert_eq!(key_of_ccs(&x25519), Some(MemberKey::X25519([5; 32])));
+    // A label that comes twice.
+    let twice = [&x25519[..9], &[0xa4], &x25519[10..], &[0x20, 0x06]].concat();
+    assert_eq!(key_of_ccs(&twice), None);
+}

@@ -1,0 +1,8 @@
+//! Groups (RFC 10021): the messages of other implementations, both modes at both ends, attacks, and losses.
+
+mod attacks;
+mod keys;
+mod modes;
+mod numbers;
+mod vectors;
+mod world;
