@@ -1,5 +1,6 @@
 //! The crypto provider of hosts: AES-CCM on the CPU's instructions, with a cache of key schedules for busy sessions.
 
+mod group;
 pub mod public;
 
 use crate::hex::to_hex;
@@ -24,6 +25,7 @@ pub struct HostCrypto {
     key_pairs: KeyPairs,
     /// What was sealed, while it is opened.
     sealed: Vec<u8>,
+    signing: group::Signing,
 }
 
 impl HostCrypto {
@@ -51,6 +53,7 @@ impl HostCrypto {
             key_logs: Vec::new(),
             key_pairs: KeyPairs::new(KEY_PAIRS),
             sealed: Vec::new(),
+            signing: group::Signing::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
     SignatureScheme, Unsupported,
 };
 use crate::buf::Writer;
+use crate::secret::Secret;
 
 /// The curve of the keys of group members (IANA COSE Elliptic Curves registry).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,10 +67,10 @@ pub trait GroupCrypto: Crypto + Sized {
         }
     }
 
-    /// Verifies the signature of a message, given in parts.
+    /// Verifies the signature of a message, given in parts, with a key that is [valid](Self::validate).
     ///
     /// # Errors
-    /// [`NotAuthentic`] if it is wrong, or the key is not valid.
+    /// [`NotAuthentic`] if it is wrong.
     fn verify_message(
         &mut self,
         key: &MemberKey,
@@ -80,6 +81,15 @@ pub trait GroupCrypto: Crypto + Sized {
             MemberKey::P256(point) => verify_p256(self, point, message, signature),
             MemberKey::Ed25519(_) | MemberKey::X25519(_) => Err(NotAuthentic),
         }
+    }
+
+    /// Validates a public key, before it is used for anything (RFC 10021, section 14.16).
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the key is not a point of the curve, or is one of small order, or the provider does not have the curve.
+    fn validate(&mut self, key: &MemberKey) -> Result<(), NotAuthentic> {
+        // An agreement with any private key refuses the same keys.
+        self.agree_static(&[1; SCALAR_LEN], key, Secret::zeroed().expose_mut())
     }
 
     /// Agrees on a secret with the owner of `key`, in constant time. A key of Ed25519 is never used as one of X25519 directly:

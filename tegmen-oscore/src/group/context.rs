@@ -14,7 +14,7 @@ use crate::id::Id;
 use crate::naming::INFO_LEN;
 use crate::option::{OscoreOption, PartialIv};
 use tegmen_base::crypto::hkdf::Hkdf;
-use tegmen_base::crypto::{Crypto, GroupCrypto, KEY_LEN, NotAuthentic, SCALAR_LEN};
+use tegmen_base::crypto::{Crypto, GroupCrypto, KEY_LEN, MemberKey, NotAuthentic, SCALAR_LEN};
 use tegmen_base::lease::Lease;
 use tegmen_base::replay::ReplayWindow;
 use tegmen_base::secret::{self, Secret};
@@ -60,6 +60,8 @@ pub enum BadGroup {
     Unsupported,
     /// The credential is no CWT Claims Set with a key of the group's curve.
     Credential,
+    /// The key of the credential is not a point of the curve, or one of small order.
+    InvalidKey,
     /// The credential is longer than the context has place for.
     CredentialTooLong,
     /// The member has the ID of this one, so that both would use the same nonces under the same key.
@@ -141,6 +143,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// [`BadGroup`].
     pub fn recipient<C: GroupCrypto>(
         &self,
+        crypto: &mut C,
         id: Id,
         credential: B,
         window: Option<ReplayWindow>,
@@ -153,8 +156,19 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if id == self.sender_id {
             return Err(BadGroup::SameIds);
         }
+        crypto.validate(&public_key).map_err(|_| BadGroup::InvalidKey)?;
+        Ok(self.validated::<C>(id, (credential, public_key), window))
+    }
+
+    /// Derives the Recipient Context of a member, whose key is valid.
+    fn validated<C: GroupCrypto>(
+        &self,
+        id: Id,
+        (credential, public_key): (B, MemberKey),
+        window: Option<ReplayWindow>,
+    ) -> Recipient<B> {
         let window = window.unwrap_or(ReplayWindow::lost(NO_CHALLENGE));
-        Ok(Recipient { id, key: self.key_of::<C>(&id), credential, public_key, window, pairwise: None })
+        Recipient { id, key: self.key_of::<C>(&id), credential, public_key, window, pairwise: None }
     }
 
     /// Derives the keys of a recipient again, for this context, which is new (section 2.6.3.2): its window begins again, and its pairwise
@@ -163,7 +177,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// # Errors
     /// [`BadGroup`].
     pub fn renew<C: GroupCrypto>(&self, recipient: Recipient<B>) -> Result<Recipient<B>, BadGroup> {
-        self.recipient::<C>(recipient.id, recipient.credential, Some(ReplayWindow::new()))
+        let Recipient { id, credential, public_key, .. } = recipient;
+        self.check(&id, credential.as_ref())?;
+        if self.algorithms.curve() != Some(public_key.curve()) {
+            return Err(BadGroup::Credential);
+        }
+        Ok(self.validated::<C>(id, (credential, public_key), Some(ReplayWindow::new())))
     }
 
     /// Continues a request of ours under this context, which is new: from then on its responses are those of this context alone, and the

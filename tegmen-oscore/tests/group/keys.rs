@@ -1,10 +1,10 @@
 //! Parameters, credentials and public keys.
 
-use crate::world::{Context, Group, Recorder, credential, id_of, private_key, request};
+use crate::world::{Context, Group, Recorder, credential, id_of, private_key};
 use tegmen_base::crypto::{Curve, MemberKey};
 use tegmen_base::secret::Secret;
 use tegmen_oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, key_of_ccs};
-use tegmen_oscore::{Aead, Id, ProtectError, UnprotectError};
+use tegmen_oscore::{Aead, Id};
 
 fn made(group: &Group, id: &[u8], key: Curve, gid: &[u8]) -> Result<Context, BadGroup> {
     let algorithms = group.algorithms;
@@ -43,7 +43,8 @@ fn parameters_that_give_no_context_are_refused() {
 #[test]
 fn a_recipient_that_has_no_valid_credential_or_our_id_is_refused() {
     let context = Group::of(Curve::Ed25519).context("client", 0);
-    let refused = |id: &str, credential: Vec<u8>| context.recipient::<Recorder>(id_of(id), credential, None).err();
+    let refused =
+        |id: &str, credential: Vec<u8>| context.recipient(&mut Recorder::new(), id_of(id), credential, None).err();
     assert_eq!(refused("lamp", credential(Curve::Ed25519, "lamp")), None);
     assert_eq!(refused("client", credential(Curve::Ed25519, "lamp")), Some(BadGroup::SameIds));
     assert_eq!(refused("lamp", credential(Curve::P256, "lamp")), Some(BadGroup::Credential));
@@ -53,34 +54,28 @@ fn a_recipient_that_has_no_valid_credential_or_our_id_is_refused() {
     assert_eq!(refused("lamp", long), Some(BadGroup::CredentialTooLong));
 }
 
-/// RFC 10021, section 2.5.2.1: y = 1 and y = -1, and the other points of small order, are refused in both modes.
+/// RFC 10021, section 2.5.2.1: y = 1 and y = -1, and the other points of small order, are refused, and what is no point.
 #[test]
-fn a_member_whose_key_is_of_small_order_cannot_speak_and_is_not_spoken_to() {
-    let group = Group::of(Curve::Ed25519);
-    for y in [
-        {
-            let mut one = [0; 32];
-            one[0] = 1;
-            one
-        },
-        {
-            let mut minus_one = [0xff; 32];
-            (minus_one[0], minus_one[31]) = (0xec, 0x7f);
-            minus_one
-        },
-    ] {
-        let mut weak = credential(Curve::Ed25519, "client");
-        let at = weak.len() - 32;
-        weak[at..].copy_from_slice(&y);
-        let mut lamp = group.member("lamp");
-        lamp.others =
-            vec![lamp.context.recipient::<Recorder>(id_of("client"), weak, Some(Default::default())).unwrap()];
-        for to in [None, Some("lamp")] {
-            let (_, datagram) = group.member("client").ask(&request(), to).unwrap();
-            assert_eq!(lamp.hear(&datagram).unwrap_err(), UnprotectError::NotAuthentic);
-        }
-        assert_eq!(lamp.ask(&request(), Some("client")).unwrap_err(), ProtectError::Unsupported);
+fn a_member_whose_key_is_not_valid_is_refused() {
+    let context = Group::of(Curve::Ed25519).context("client", 0);
+    let with_last = |curve: Curve, key: [u8; 32]| {
+        let mut invalid = credential(curve, "lamp");
+        let at = invalid.len() - key.len();
+        invalid[at..].copy_from_slice(&key);
+        invalid
+    };
+    let of = |first: u8, middle: u8, last: u8| {
+        let mut bytes = [middle; 32];
+        (bytes[0], bytes[31]) = (first, last);
+        bytes
+    };
+    for key in [of(1, 0, 0), of(0xec, 0xff, 0x7f), of(0, 0, 0), of(0, 0, 0x80), of(2, 0, 0)] {
+        let refused = context.recipient(&mut Recorder::new(), id_of("lamp"), with_last(Curve::Ed25519, key), None);
+        assert_eq!(refused.err(), Some(BadGroup::InvalidKey));
     }
+    let context = Group::of(Curve::P256).context("client", 0);
+    let refused = context.recipient(&mut Recorder::new(), id_of("lamp"), with_last(Curve::P256, [7; 32]), None);
+    assert_eq!(refused.err(), Some(BadGroup::InvalidKey));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn restarted(group: &Group, name: &str, old: Member) -> Member {
     let others = old
         .others
         .iter()
-        .map(|other| context.recipient::<Recorder>(*other.id(), other.credential().clone(), None).unwrap());
+        .map(|other| context.recipient(&mut Recorder::new(), *other.id(), other.credential().clone(), None).unwrap());
     Member { others: others.collect(), context, crypto: old.crypto }
 }
 

@@ -57,7 +57,8 @@ fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]
         Context::new::<Recorder>(&parameters, ourselves, bytes(&group["group_manager_credential"])).unwrap();
     context.lease_mut().extend(1 << 20);
     let id = Id::new(&bytes(&group[them]["id"])).unwrap();
-    let other = context.recipient::<Recorder>(id, bytes(&group[them]["credential"]), Some(ReplayWindow::default()));
+    let other =
+        context.recipient(&mut Recorder::new(), id, bytes(&group[them]["credential"]), Some(ReplayWindow::default()));
     (context, [other.unwrap()])
 }
 

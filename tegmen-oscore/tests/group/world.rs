@@ -191,7 +191,7 @@ impl Group {
         let curve = self.algorithms.signature.or(self.algorithms.key_agreement).unwrap();
         let others = MEMBERS.iter().filter(|other| **other != name).map(|other| {
             context
-                .recipient::<Recorder>(id_of(other), credential(curve, other), Some(ReplayWindow::default()))
+                .recipient(&mut Recorder::new(), id_of(other), credential(curve, other), Some(ReplayWindow::default()))
                 .unwrap()
         });
         Member { others: others.collect(), context, crypto: Recorder::new() }
