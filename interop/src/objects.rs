@@ -5,6 +5,7 @@
 //! of representations. In every row a relay keeps what
 //! passes: everything that says something has to be protected, and no number may be used twice.
 
+mod group;
 mod liboscore;
 mod own;
 mod rederivation;
@@ -72,9 +73,11 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
             through_a_proxy(&scene.with_new_deadline(), &through)
         });
     let (of_liboscore, liboscore) = liboscore::all(places);
-    let built = peers.iter().map(|peer| peer.program.clone()).chain([liboscore]).collect();
+    let (of_groups, members) = group::all(places);
+    let built = peers.iter().map(|peer| peer.program.clone()).chain([liboscore]).chain(members).collect();
     let mut cells: Vec<Cell> = peers.into_iter().flat_map(|peer| cells(Arc::new(peer))).collect();
     cells.extend(of_liboscore);
+    cells.extend(of_groups);
     cells.push(through);
     cells.extend(own::cells());
     (cells, built)
