@@ -13,7 +13,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Goes on after the end that was kept last; nothing may be used until [`Self::extend`].
+    /// Continues after the end that was kept last; nothing may be used until [`Self::extend`].
     pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }

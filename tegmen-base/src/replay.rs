@@ -37,7 +37,7 @@ impl ReplayWindow {
         Self { next, seen }
     }
 
-    /// Returns the mark of a window whose content was lost; `None` for any other window. Such a window does not tell a replay
+    /// Returns the mark of a window whose content was lost; `None` for any other window. Such a window does not distinguish a replay
     /// from a new message.
     pub const fn mark(&self) -> Option<u64> {
         match (self.next, self.seen) {
@@ -65,7 +65,7 @@ impl ReplayWindow {
         Ok(Fresh { window: self, sequence })
     }
 
-    /// How far below the highest accepted number, and so the position of its bit.
+    /// The distance below the highest accepted number, which is the position of its bit.
     const fn age(&self, sequence: u64) -> u64 {
         self.next.wrapping_sub(sequence).wrapping_sub(1)
     }

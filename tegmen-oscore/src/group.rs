@@ -13,7 +13,7 @@
 //!
 //! Numbers come from a [lease](crate::Lease), those of both modes from the same. A request of a member whose replay window is not
 //! known is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the Group Manager gives the group new keys, the
-//! owner makes a new context, and [renews](GroupContext::renew) each recipient for it; requests of before are then answered with a number
+//! owner makes a new context, and [renews](GroupContext::renew) each recipient for it; earlier requests are then answered with a number
 //! of the new context.
 //!
 //! Algorithms without integrity protection (A128CBC) and HKDF with SHA-512 are not supported.

@@ -38,6 +38,7 @@ mod option;
 mod protect;
 #[cfg(feature = "rederivation")]
 mod rederivation;
+mod texts;
 mod unprotect;
 
 pub use context::{BadParameters, Context, Parameters, SecurityContext};

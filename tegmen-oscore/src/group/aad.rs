@@ -1,15 +1,15 @@
-//! The additional authenticated data of a message (RFC 10021, section 3.4), and what its signature covers (section 3.1).
+//! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers (section 3.1).
 
 use super::exchange::GroupRequest;
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
 
-/// Most bytes of the additional authenticated data besides the two credentials in it.
+/// Most bytes of the additional authenticated data without the two credentials in it.
 pub(super) const OVERHEAD: usize = 96;
 
-/// What comes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
+/// The bytes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
 const ENC_STRUCTURE: &[u8] = b"\x83\x68Encrypt0\x40";
-/// What comes before external_aad in the Countersign_structure (RFC 9338, section 3.3), which has no sign_protected in an abbreviated
+/// The bytes before external_aad in the Countersign_structure (RFC 9338, section 3.3), which has no sign_protected in an abbreviated
 /// countersignature of version 2.
 const COUNTERSIGN_STRUCTURE: &[u8] = b"\x84\x71CounterSignature0\x40";
 

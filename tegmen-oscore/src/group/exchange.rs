@@ -1,4 +1,4 @@
-//! What a request and its responses have in common, at both ends.
+//! The identity of a request, which its responses are bound to, at both ends.
 
 use super::gid::Gid;
 use crate::id::Id;

@@ -29,7 +29,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// behind it.
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + 5 + 2 + MAX_TAG + SIGNATURE_LEN;
 
-    /// Protects the request in `frame`. `replies` has a place for each member that may answer. What is sent again is these same bytes; a
+    /// Protects the request in `frame`. `replies` has a place for each member that may answer. A retransmission has these same bytes; a
     /// second call would use a second number.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         }
     }
 
-    /// Puts the message in `frame` inside of another, encrypts it with the number `own` or else with that of the request that it answers,
+    /// Puts the message in `frame` inside of another, encrypts it with the number `own` or, without it, with that of the request that it answers,
     /// and signs it.
     fn seal<C: GroupCrypto>(
         &self,
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let is_request = plain.code.is_request();
         let option = OscoreOption {
             partial_iv: own.copied(),
-            // A response names its group where the client may not expect it (section 7.3).
+            // A response names its group where the client might expect another (section 7.3).
             kid_context: (is_request || request.gid != self.gid).then_some(self.gid.as_bytes()),
             kid: (is_request || request.is_signed || signature.is_some()).then_some(self.sender_id.as_bytes()),
             group: signature.is_some(),

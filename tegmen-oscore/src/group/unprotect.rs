@@ -16,7 +16,7 @@ use tegmen_coap::MessageRef;
 use tegmen_coap::option::OptionNumber;
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Verifies and decrypts a request where it lies. Its signature is verified before it is decrypted, and its number is put into the
+    /// Verifies and decrypts a request in place. Its signature is verified before it is decrypted, and its number is put into the
     /// window of its sender only after both proved right.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(Unprotected::Fresh(message, GroupNonce(request)))
     }
 
-    /// Verifies and decrypts a response to `pending` where it lies, and returns it with the ID of the member that sent it. Of each
+    /// Verifies and decrypts a response to `pending` in place, and returns it with the ID of the member that sent it. Of each
     /// member a response under the request's nonce is taken once, and others by rising number (section 5.3.1).
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if pending.gid != self.gid || option.kid_context.is_some_and(|gid| gid != self.gid.as_bytes()) {
             return Err(UnprotectError::UnknownContext);
         }
-        // A response to a request for one member may leave its ID out; another member may not answer.
+        // A response to a request for one member may leave its ID out; no other member can answer.
         let kid = match (option.kid.map(Id::new), pending.to) {
             (Some(kid), _) if kid.is_none() => return Err(UnprotectError::UnknownMember),
             (Some(Some(kid)), Some(to)) if kid != to => return Err(UnprotectError::UnknownMember),
@@ -177,7 +177,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 }
 
-/// What a message is verified and decrypted with, besides the keys.
+/// The inputs of verification and decryption that are not keys.
 struct Sealed<const AAD: usize> {
     aad: Aad<AAD>,
     parts: Parts,

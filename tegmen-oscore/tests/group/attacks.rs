@@ -1,4 +1,4 @@
-//! What an attacker does to messages, also one that is a member.
+//! Attacks on messages, by an outsider and by a member.
 
 use crate::world::{Group, Heard, Member, id_of, request, response};
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ fn a_message_of_ours_that_comes_back_is_refused() {
     assert_eq!(client.hear(&datagram).unwrap_err(), UnprotectError::UnknownMember);
 }
 
-/// RFC 8613, section 8.2: the code outside tells nothing; a response is no request, whatever stands outside.
+/// RFC 8613, section 8.2: the code outside is not trusted; a response is no request.
 #[test]
 fn a_response_is_no_request() {
     let group = Group::of(Curve::Ed25519);

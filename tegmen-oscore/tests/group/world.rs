@@ -153,7 +153,7 @@ pub(crate) struct Member {
     pub(crate) crypto: Recorder,
 }
 
-/// What all members have in common.
+/// The parameters of all members.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(crate) gid: &'static [u8],
