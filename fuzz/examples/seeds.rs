@@ -28,6 +28,7 @@ use tegmen_lowpan::{flood, write_flooded};
 
 fn main() -> io::Result<()> {
     oscore()?;
+    group_oscore()?;
     axiom()?;
     delegated_device()?;
     edhoc()?;
@@ -182,6 +183,23 @@ fn oscore() -> io::Result<()> {
     write("oscore", "option", &[0x19, 0x05, 0x02, 0x44, 0x61, 0x25])?;
     write("oscore", "forged", &[135, 9, 0, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
     Ok(())
+}
+
+/// Scripts of three members of a group with Group OSCORE, options, and a credential.
+fn group_oscore() -> io::Result<()> {
+    // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the challenge behind it.
+    let exchange = [
+        0, 2, 1, 11, b'v', 0, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 18, 0, 0, 2, 0, 2, 1, 0, 34, 0, 0, 0, 0, 18, 0, 0, 0, 1, 0,
+        0, 18, 3, 0, 4, 1, 9, 3, 21, 0, 0, 0, 18, 4, 0, 0, 2, 5, 0,
+    ];
+    write("group_oscore", "exchange", &exchange)?;
+    write("group_oscore", "option", &[0x39, 0x05, 0x01, b'g', 0x01])?;
+    let mut forged = vec![7, 0x39, 0x05, 0x01, b'g', 0x01, 0, 0, 0, 0, 0, 0, 0];
+    forged.extend([5; 120]);
+    write("group_oscore", "forged", &forged)?;
+    let mut credential = vec![0xa1, 0x08, 0xa1, 0x01, 0xa3, 0x01, 0x01, 0x20, 0x06, 0x21, 0x58, 0x20];
+    credential.extend([9; 32]);
+    write("group_oscore", "credential", &credential)
 }
 
 /// Scripts of two members of a group.

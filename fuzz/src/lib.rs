@@ -1,7 +1,7 @@
 //! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
 //!
 //! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
-//! happens between two real ends of a DTLS handshake, and [`oscore`] and [`axiom`] between those of a context and of a group, so that
+//! happens between two real ends of a DTLS handshake, and [`oscore`], [`group_oscore`] and [`axiom`] between those of a context and of a group, so that
 //! their depths are reached. [`controllers`] has two controllers of a group, and [`delegation`] a device with delegated sessions. [`edhoc`]
 //! has both roles of EDHOC. [`x509`] and [`x509_motes`] read certificates and keys.
 
@@ -12,6 +12,7 @@ pub mod controllers;
 pub mod delegation;
 pub mod duel;
 pub mod edhoc;
+pub mod group_oscore;
 pub mod lowpan;
 pub mod oscore;
 pub mod parsers;

@@ -98,7 +98,7 @@ impl<N: Naming> SecurityContext<N> {
         } else if self.naming.names_responses() {
             option.kid_context = self.kid_context(wrapped);
         }
-        let (plaintext, tag) = enclose(frame, plain, &option, self.aead.tag_len())?;
+        let (plaintext, tag) = enclose(frame, plain, plain.outer_code(), &option, self.aead.tag_len())?;
         let (aead, key) = (self.aead.of::<C>(), self.sender_key.expose());
         let sealed = crypto.seal(aead, key, inputs.nonce(), inputs.aad(), plaintext, tag);
         sealed.map_err(|_| ProtectError::Unsupported)
@@ -175,6 +175,7 @@ impl Plain {
 pub(super) fn enclose<'f>(
     frame: &'f mut Frame<'_>,
     plain: &Plain,
+    code: Code,
     oscore: &OscoreOption<'_>,
     tag_len: usize,
 ) -> Result<(&'f mut [u8], &'f mut [u8]), ProtectError> {
@@ -201,7 +202,7 @@ pub(super) fn enclose<'f>(
     }
     let bytes = frame.widen(outer_len.wrapping_sub(plain.head_len), tag_len)?;
     if let Some(byte) = bytes.get_mut(1) {
-        *byte = plain.outer_code().0;
+        *byte = code.0;
     }
     let sealed = bytes.get_mut(outer_len.wrapping_sub(1)..).ok_or(ProtectError::Full)?;
     let at = sealed.len().checked_sub(tag_len).ok_or(ProtectError::Full)?;

@@ -156,7 +156,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let of = own.map_or((&request.kid, &request.number), |number| (&self.sender_id, number));
         let nonce = Nonce::new(aead, &self.iv_of(aead), of);
         let (tag_len, signature_len) = (aead.tag_len(), if signature.is_some() { SIGNATURE_LEN } else { 0 });
-        let (plaintext, behind) = enclose(frame, plain, &option, tag_len.wrapping_add(signature_len))?;
+        let (plaintext, behind) =
+            enclose(frame, plain, plain.outer_code(), &option, tag_len.wrapping_add(signature_len))?;
         let text_len = plaintext.len();
         let tag = behind.get_mut(..tag_len).ok_or(ProtectError::Full)?;
         crypto
