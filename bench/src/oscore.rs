@@ -1,5 +1,7 @@
 //! OSCORE: a GET and its response, protected and unprotected at both ends in one thread, beside libOSCORE.
 
+mod group;
+
 use crate::{
     Options,
     program::{counts_instructions, instructions, peer_binary},
@@ -74,6 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         more_is_better: true,
         ..Row::new("OSCORE request and response", PEER, "1/CPU s", Some(Limit::AtLeast(3.0).judge("ratio", ratio)))
     });
+    group::rows(options, &mut report)?;
     Ok(report)
 }
 
