@@ -62,7 +62,7 @@ impl Credential {
     /// [`Full`]; [`MAX_CREDENTIAL`] bytes are enough for a subject and a `kid` of 37 bytes together.
     pub fn write<'o>(subject: Option<&str>, kid: &[u8], share: &[u8; 65], out: &'o mut [u8]) -> Result<&'o [u8], Full> {
         let mut writer = Writer::new(out);
-        cbor::write_head(cbor::MAP, 1 + usize::from(subject.is_some()), &mut writer)?;
+        cbor::write_head(cbor::MAP, if subject.is_some() { 2 } else { 1 }, &mut writer)?;
         if let Some(subject) = subject {
             writer.u8(SUBJECT)?;
             cbor::write_head(cbor::TEXT, subject.len(), &mut writer)?;

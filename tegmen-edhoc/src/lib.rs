@@ -1,5 +1,3 @@
-#![no_std]
-#![forbid(unsafe_code)]
 //! EDHOC (RFC 9528): two ends agree on the keys of an OSCORE context (RFC 8613), and prove who they are.
 //!
 //! Both ends authenticate with static Diffie-Hellman keys (method 3) under cipher suite 2: P-256, AES-CCM-16-64-128 and SHA-256.
@@ -16,6 +14,13 @@
 //!
 //! Over CoAP the messages are bodies of requests to `/.well-known/edhoc` and of their responses ([`transfer`]), or message_3 travels
 //! in front of the first request with OSCORE ([`combined`], RFC 9668).
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod agreed;
 pub mod combined;
