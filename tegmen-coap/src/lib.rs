@@ -1,8 +1,8 @@
 //! Messages and message layer of CoAP (RFC 7252).
 //!
 //! [`MessageRef`] parses into a view and [`Builder`] builds in place; [`Exchanges`] is the message layer of one peer
-//! (retransmission, deduplication, matching of responses), and [`ExchangeStorage`] its memory; [`block`] has the option of
-//! Block-wise transfer (RFC 7959), [`observe`] the numbers of notifications (RFC 7641); [`Freshness`] proves that a client is
+//! (retransmission, deduplication, matching of responses), and [`ExchangeStorage`] its memory; [`cache`] has the rules of a cache
+//! and of a proxy; [`block`] has the option of Block-wise transfer (RFC 7959), [`observe`] the numbers of notifications (RFC 7641); [`Freshness`] proves that a client is
 //! at its address (RFC 9175); [`Probing`] limits messages to peers that do not answer; [`Rule`] is a rule on requests as people
 //! write it.
 //!
@@ -20,6 +20,7 @@
 extern crate std;
 
 pub mod block;
+pub mod cache;
 mod code;
 mod error;
 mod exchange;

@@ -70,8 +70,13 @@ impl OptionNumber {
         self.0 & 1 == 1
     }
 
+    /// True if a proxy that does not know the option must not forward it (RFC 7252, section 5.4.2).
+    pub const fn is_unsafe(self) -> bool {
+        self.0 & 2 != 0
+    }
+
     /// True if a response to another value of this option may not answer the request (RFC 7252, section 5.4.2).
-    pub(crate) const fn is_cache_key(self) -> bool {
+    pub const fn is_cache_key(self) -> bool {
         self.0 & 0x1e != 0x1c
     }
 

@@ -1,0 +1,324 @@
+//! Responses that answer several requests: the rules of a cache, and of a proxy with one.
+//!
+//! The rules are functions on messages: [`in_request`] and [`in_response`] say what a proxy does with an option (RFC 7252,
+//! sections 5.4.2 and 5.7.1), [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6),
+//! [`lifetime`] says for how long a response is fresh (sections 5.6.1, 5.9 and 5.10.5), [`changes`] which request makes stored
+//! responses invalid (section 5.9.1), and [`merge`] updates a stored response (section 5.6.2). [`Cache`] applies them to stored
+//! responses, whose memory the owner supplies as [`CacheStorage`]: [`FixedCache`] is an array for devices.
+
+mod fixed;
+
+pub use fixed::FixedCache;
+
+use crate::code::Code;
+use crate::message::{BuildError, Builder, MessageRef, MessageType};
+use crate::option::OptionNumber;
+use core::time::Duration;
+use tegmen_base::buf::Frame;
+use tegmen_base::time::Instant;
+
+/// The seconds for which a response without Max-Age is fresh (RFC 7252, section 5.10.5).
+pub const DEFAULT_MAX_AGE: u32 = 60;
+
+/// The treatment of an option by a proxy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Treatment {
+    /// The option names the target. The proxy acts upon it.
+    Target,
+    /// The proxy acts upon the option. It is not forwarded, and no part of the cache key.
+    Taken,
+    /// The option is forwarded as it is, and a part of the cache key.
+    Key,
+    /// The option is forwarded as it is, and no part of the cache key.
+    Passed,
+    /// The proxy does not know the option, which is unsafe to forward. A request is refused with 4.02, a response becomes 5.02.
+    Refused,
+}
+
+/// Returns the treatment of an option of a request (RFC 7252, sections 5.4.2 and 5.7.1).
+///
+/// ETag, Observe and Block-wise transfers are between a proxy and each of its neighbours, and so are the sizes (RFC 7959, section 4),
+/// No-Response, Echo, Request-Tag, and Hop-Limit (RFC 8768), which counts proxies and does not choose a response.
+pub const fn in_request(number: OptionNumber) -> Treatment {
+    match number {
+        OptionNumber::URI_HOST | OptionNumber::URI_PORT | OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => {
+            Treatment::Target
+        }
+        OptionNumber::ETAG
+        | OptionNumber::OBSERVE
+        | OptionNumber::MAX_AGE
+        | OptionNumber::HOP_LIMIT
+        | OptionNumber::BLOCK1
+        | OptionNumber::BLOCK2
+        | OptionNumber::SIZE1
+        | OptionNumber::SIZE2
+        | OptionNumber::ECHO
+        | OptionNumber::NO_RESPONSE
+        | OptionNumber::REQUEST_TAG => Treatment::Taken,
+        OptionNumber::URI_PATH | OptionNumber::URI_QUERY => Treatment::Key,
+        _ if number.is_unsafe() => Treatment::Refused,
+        _ if number.is_cache_key() => Treatment::Key,
+        _ => Treatment::Passed,
+    }
+}
+
+/// Returns the treatment of an option of a response (RFC 7252, section 5.7.1): [`Treatment::Taken`], [`Treatment::Passed`] or
+/// [`Treatment::Refused`].
+pub const fn in_response(number: OptionNumber) -> Treatment {
+    match number {
+        OptionNumber::OBSERVE
+        | OptionNumber::MAX_AGE
+        | OptionNumber::HOP_LIMIT
+        | OptionNumber::BLOCK1
+        | OptionNumber::BLOCK2
+        | OptionNumber::SIZE2
+        | OptionNumber::ECHO => Treatment::Taken,
+        _ if number.is_unsafe() => Treatment::Refused,
+        _ => Treatment::Passed,
+    }
+}
+
+/// True if a stored response may answer the request, and the response to it be stored: GET, and FETCH with its payload in the
+/// key (RFC 8132, section 2). A request with OSCORE is neither, because each has a number of its own.
+pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
+    request.code().is_safe() && request.option(OptionNumber::OSCORE).is_none()
+}
+
+/// Writes the resource that a request names: `authority`, and its path without the first `skipped` segments. The bytes of one
+/// resource never begin those of another with the same authority.
+pub fn write_resource(authority: &[u8], request: &MessageRef<'_>, skipped: usize, mut put: impl FnMut(&[u8])) {
+    put(authority);
+    for segment in request.values(OptionNumber::URI_PATH).skip(skipped) {
+        write_value(OptionNumber::URI_PATH, segment, &mut put);
+    }
+    put(&[0; 4]);
+}
+
+/// Writes the rest of the cache key behind [`write_resource`]: the method, the options that choose a response, and the payload of a
+/// FETCH (RFC 7252, sections 5.4.2 and 5.6; RFC 8132, section 2).
+pub fn write_variant(request: &MessageRef<'_>, mut put: impl FnMut(&[u8])) {
+    put(&[request.code().0]);
+    for (number, value) in request.options() {
+        if number != OptionNumber::URI_PATH && in_request(number) == Treatment::Key {
+            write_value(number, value, &mut put);
+        }
+    }
+    if request.code() == Code::FETCH {
+        put(&[0; 4]);
+        put(request.payload());
+    }
+}
+
+fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) {
+    // An option has at most 65,804 bytes, and none in a datagram has more than 65,535.
+    let ([n0, n1], [l0, l1]) = (number.0.to_be_bytes(), (value.len() as u16).to_be_bytes());
+    put(&[n0, n1, l0, l1]);
+    put(value);
+}
+
+/// Returns the time for which a response may answer equal requests from now on; `None` if it may not be stored (RFC 7252, sections
+/// 5.6.1, 5.9 and 5.10.5).
+///
+/// Responses that concern one client alone are not stored: 4.01, which may hold a challenge (RFC 9175, section 2.3), 4.29
+/// (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). Nor are those about the blocks of one transfer.
+pub fn lifetime(request: &MessageRef<'_>, response: &MessageRef<'_>) -> Option<Duration> {
+    let of_one_client = matches!(
+        response.code(),
+        Code::UNAUTHORIZED
+            | Code::REQUEST_ENTITY_INCOMPLETE
+            | Code::REQUEST_ENTITY_TOO_LARGE
+            | Code::TOO_MANY_REQUESTS
+            | Code::HOP_LIMIT_REACHED
+    );
+    let may_be = response.code() == Code::CONTENT || matches!(response.code().class(), 4 | 5);
+    let is_open = response.option(OptionNumber::OSCORE).is_none() && response.option(OptionNumber::ECHO).is_none();
+    (is_cacheable(request) && may_be && !of_one_client && is_open)
+        .then(|| max_age(response))
+        .filter(|age| !age.is_zero())
+}
+
+/// Returns the Max-Age of a response. A value that is too long for a number is taken as 0: the response is then not fresh.
+pub fn max_age(response: &MessageRef<'_>) -> Duration {
+    let seconds = match response.option(OptionNumber::MAX_AGE) {
+        None => DEFAULT_MAX_AGE,
+        Some(value) => crate::option::uint(value).unwrap_or(0),
+    };
+    Duration::from_secs(seconds.into())
+}
+
+/// True if stored responses for the resource of a request are not fresh any more, because of a response to it with this code
+/// (RFC 7252, section 5.9.1): it was created, changed or deleted. An error may come after a part of the change, so each
+/// response to a method that is not safe counts, except a refusal (4.xx).
+pub const fn changes(method: Code, response: Code) -> bool {
+    !method.is_safe() && response.class() != 4
+}
+
+/// Writes a response as a cache stores it: a message without token, with the options that are forwarded, and the payload.
+///
+/// # Errors
+/// [`BuildError::Full`].
+pub fn write_stored<'a>(
+    code: Code,
+    options: impl Iterator<Item = (OptionNumber, &'a [u8])>,
+    payload: &[u8],
+    frame: &mut Frame<'_>,
+) -> Result<(), BuildError> {
+    let mut builder = Builder::new(frame, MessageType::Acknowledgement, code, 0, &[])?;
+    for (number, value) in options.filter(|(number, _)| in_response(*number) == Treatment::Passed) {
+        builder.option(number, value)?;
+    }
+    builder.payload(payload)
+}
+
+/// Writes the stored response with the options of the 2.03 `valid` that says that it is fresh again: each option that is forwarded
+/// replaces the stored ones of its number (RFC 7252, section 5.6.2).
+///
+/// # Errors
+/// [`BuildError::Full`].
+pub fn merge(stored: &MessageRef<'_>, valid: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
+    let mut builder = Builder::new(frame, MessageType::Acknowledgement, stored.code(), 0, &[])?;
+    let mut kept = stored.options().filter(|(number, _)| valid.option(*number).is_none()).peekable();
+    for (number, value) in valid.options().filter(|(number, _)| in_response(*number) == Treatment::Passed) {
+        while let Some((number, value)) = kept.next_if(|(before, _)| *before < number) {
+            builder.option(number, value)?;
+        }
+        builder.option(number, value)?;
+    }
+    for (number, value) in kept {
+        builder.option(number, value)?;
+    }
+    builder.payload(stored.payload())
+}
+
+/// A stored response.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// As [`write_stored`] wrote it.
+    pub response: &'a [u8],
+    /// The time until which it is fresh.
+    pub until: Instant,
+}
+
+/// The memory of a cache: responses by their keys. Which response goes where there is no space is its own decision.
+pub trait CacheStorage {
+    /// The client whose request was the cause of a stored response.
+    type Owner: Copy;
+
+    /// Finds the response of a key, which is used by that.
+    fn find(&mut self, key: &[u8]) -> Option<Stored<'_>>;
+
+    /// Stores a response in place of one with the same key. The first `resource` bytes of the key are that of
+    /// [`write_resource`]. Returns false if there is no space for it; the earlier response is then gone, too.
+    fn put(&mut self, key: &[u8], resource: usize, owner: Self::Owner, stored: Stored<'_>) -> bool;
+
+    /// Removes the response of a key.
+    fn remove(&mut self, key: &[u8]);
+
+    /// Removes all responses for a resource, given as [`write_resource`] writes it.
+    fn remove_resource(&mut self, resource: &[u8]);
+}
+
+/// The result of [`Cache::look_up`].
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// A fresh response.
+    Fresh {
+        /// The response, with the options that are forwarded.
+        response: MessageRef<'a>,
+        /// The value of its Max-Age option: the seconds for which it remains fresh.
+        max_age: u32,
+    },
+    /// A fresh response, which the client has: the response is 2.03 (RFC 7252, section 5.10.6.2).
+    Known {
+        /// The ETag.
+        etag: &'a [u8],
+        /// The value of the Max-Age option.
+        max_age: u32,
+    },
+    /// A response that is not fresh. Its server says with 2.03 that it is valid still, if it is asked with this ETag.
+    Stale {
+        /// The ETag.
+        etag: &'a [u8],
+    },
+    /// No response that can be used.
+    Nothing,
+}
+
+/// A cache over its memory.
+#[derive(Debug, Default)]
+pub struct Cache<S> {
+    /// The memory.
+    pub storage: S,
+}
+
+/// The response to a request that a cache could not answer, as [`Cache::take`] took it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The response is stored.
+    Stored,
+    /// It is not stored, because it may not be or there is no space.
+    NotStored,
+}
+
+impl<S: CacheStorage> Cache<S> {
+    /// Looks for the response to a request with this key.
+    #[inline]
+    pub fn look_up(&mut self, now: Instant, key: &[u8], request: &MessageRef<'_>) -> Found<'_> {
+        let Some(Stored { response, until }) = self.storage.find(key) else { return Found::Nothing };
+        let Ok(response) = MessageRef::parse(response) else { return Found::Nothing };
+        let etag = response.option(OptionNumber::ETAG).filter(|_| response.code() == Code::CONTENT);
+        if now >= until {
+            return etag.map_or(Found::Nothing, |etag| Found::Stale { etag });
+        }
+        // Rounded down: nobody takes the response for fresh that is not.
+        let max_age = u32::try_from(until.since(now).as_secs()).unwrap_or(u32::MAX);
+        match etag {
+            Some(etag) if request.values(OptionNumber::ETAG).any(|known| known == etag) => {
+                Found::Known { etag, max_age }
+            }
+            _ => Found::Fresh { response, max_age },
+        }
+    }
+
+    /// Stores the response to a request, if it may be stored. `stored` is the response as [`write_stored`] writes it, and
+    /// `response` has all options. A response that may not be stored takes the place of an earlier one nevertheless.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        (key, resource): (&[u8], usize),
+        owner: S::Owner,
+        request: &MessageRef<'_>,
+        (response, stored): (&MessageRef<'_>, &[u8]),
+    ) -> Taken {
+        let Some(lifetime) = lifetime(request, response) else {
+            self.storage.remove(key);
+            return Taken::NotStored;
+        };
+        let stored = Stored { response: stored, until: now.after(lifetime) };
+        if self.storage.put(key, resource, owner, stored) { Taken::Stored } else { Taken::NotStored }
+    }
+
+    /// Takes a 2.03 for the stored response of a key: writes the response with its new options into `frame`, and stores it.
+    /// Returns false if there is no stored response with the ETag of the 2.03, which then says nothing.
+    pub fn revalidate(
+        &mut self,
+        now: Instant,
+        (key, resource): (&[u8], usize),
+        owner: S::Owner,
+        valid: &MessageRef<'_>,
+        frame: &mut Frame<'_>,
+    ) -> bool {
+        let Some(stored) = self.storage.find(key) else { return false };
+        let Ok(response) = MessageRef::parse(stored.response) else { return false };
+        let (ours, theirs) = (response.option(OptionNumber::ETAG), valid.option(OptionNumber::ETAG));
+        let is_same = ours.is_some() && theirs.is_none_or(|_| ours == theirs);
+        if valid.code() != Code::VALID || !is_same || merge(&response, valid, frame).is_err() {
+            return false;
+        }
+        let until = now.after(max_age(valid));
+        self.storage.put(key, resource, owner, Stored { response: frame.bytes(), until })
+    }
+}
+
+#[cfg(test)]
+mod tests;
