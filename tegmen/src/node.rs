@@ -305,9 +305,11 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 is_request = true;
                 let sender = Sender::new((&path, identity), (is_unverified, to_group), message.len(), tailroom);
                 let mut whole = None;
-                // A proxy sees the outer message of a protected request here, before it is opened.
+                let is_protected = F::Oscore::IS_ON
+                    && request.option(OptionNumber::OSCORE).is_some()
+                    && features.oscore().0.is_for_us(&request);
                 let memory = (&mut *attached, &mut *storage, &mut *features);
-                let opened = match F::Oscore::IS_ON && request.option(OptionNumber::OSCORE).is_some() {
+                let opened = match is_protected {
                     true => serve::open(cx, peer, memory, (message, key, &mut whole), sender, application, &mut frame),
                     false => Some((request, sender)),
                 };
@@ -327,7 +329,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Received::Reject(reset) => frame.append(&reset).ok()?,
             Received::Response { request, message: response, acknowledge } => {
                 let (oscore, _) = features.oscore();
-                let has_option = response.option(OptionNumber::OSCORE).is_some();
+                let has_option = response.option(OptionNumber::OSCORE).is_some() && !oscore.is_forwarded(peer);
                 if F::Oscore::IS_ON && (has_option || oscore.is_protected(peer, request)) {
                     let head = (response.code(), exchanges.is_open(storage, request));
                     on_protected_response(cx, oscore, (peer, request), (message, head), application);

@@ -7,7 +7,7 @@ use crate::provider::HostCrypto;
 use crate::server::OscoreExchange;
 use std::collections::HashMap;
 use tegmen::buf::Frame;
-use tegmen::coap::{Builder, Code, MessageRef, OptionNumber, RequestId};
+use tegmen::coap::{Builder, Code, HEADER_LEN, MessageRef, OptionNumber, RequestId};
 use tegmen::crypto::Crypto;
 use tegmen::identity::PeerId;
 use tegmen::node::{Oscore, SendError};
@@ -85,6 +85,11 @@ impl Oscore for EndpointOscore {
         !self.sessions.is_empty() && self.sessions.contains_key(&peer)
     }
 
+    /// The place of a request knows whether its response may have OSCORE.
+    fn is_forwarded(&self, _: PeerId) -> bool {
+        true
+    }
+
     fn unprotect_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -104,7 +109,7 @@ pub(super) struct OscoreClient {
     again: Vec<RequestId>,
     /// The reason why the context could not be used, for the owner of the session.
     problem: Option<ContextError>,
-    /// The memory of an option for the next request.
+    /// The memory of the options of the next request.
     spare: Vec<u8>,
     /// message_3 of EDHOC, which goes in front of the next request (RFC 9668); empty if there is none.
     message_3: Vec<u8>,
@@ -115,7 +120,7 @@ pub(super) struct OscoreClient {
 struct Asked {
     request: RequestId,
     pending: Pending,
-    /// What those on the way saw of it: its code, and its OSCORE option.
+    /// What those on the way saw of it: its code, and its options as they are encoded.
     outside: (Code, Vec<u8>),
 }
 
@@ -174,18 +179,20 @@ impl OscoreClient {
             return Err(ProtectError::LeaseSpent);
         }
         let pending = self.stored.context.protect_request(crypto, frame)?;
+        let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
+        let begin = HEADER_LEN + message.token().len();
+        let mut options = std::mem::take(&mut self.spare);
+        options.clear();
+        options.extend_from_slice(frame.bytes().get(begin..begin + message.options_len()).unwrap_or(&[]));
+        self.asked.push(Asked { request, pending, outside: (message.code(), options) });
         if !self.message_3.is_empty() {
             combine(frame, &std::mem::take(&mut self.message_3))?;
         }
-        let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
-        let mut option = std::mem::take(&mut self.spare);
-        option.clear();
-        option.extend_from_slice(message.option(OptionNumber::OSCORE).unwrap_or(&[]));
-        self.asked.push(Asked { request, pending, outside: (message.code(), option) });
         Ok(())
     }
 
-    /// Returns the code and the OSCORE option that a request had outside its protection, while it waits for its response.
+    /// Returns the code that a request had outside its protection, and its options there as they are encoded, while it waits for its
+    /// response.
     pub(super) fn outside(&self, request: RequestId) -> Option<&(Code, Vec<u8>)> {
         self.asked.iter().find(|asked| asked.request == request).map(|asked| &asked.outside)
     }

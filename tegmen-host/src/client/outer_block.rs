@@ -70,14 +70,14 @@ impl Session {
     /// the outer request is the same as before, without an inner message, and the server never sees it.
     async fn block_after(
         &self,
-        (code, option): &(Code, Vec<u8>),
+        (code, options): &(Code, Vec<u8>),
         block: Block,
         deadline: Instant,
     ) -> Result<Response, ClientError> {
         let remote = self.remote();
         let place = self.place();
         let asked = Block { number: block.number + 1, more: false, ..block };
-        if let Turn::KeysLost = self.begin(&place, &Message::OuterBlock(*code, option, asked)).await? {
+        if let Turn::KeysLost = self.begin(&place, &Message::OuterBlock(*code, options, asked)).await? {
             return Err(ClientError::Blocks { remote, detail: "the request is forgotten" });
         }
         let arrived = self.wait(&place, deadline, |connection, at| connection.arrived(at)).await;

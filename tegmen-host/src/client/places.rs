@@ -29,6 +29,8 @@ pub(super) struct Place {
     pub(super) listens: bool,
     /// The request is to be sent again under other OSCORE keys.
     pub(super) again: bool,
+    /// Another protected the request with OSCORE, and the response is for it.
+    pub(super) is_forwarded: bool,
     pub(super) arrived: VecDeque<Arrived>,
     waker: Option<Waker>,
     /// The time at which the future is woken.
@@ -43,6 +45,7 @@ impl Place {
             is_outstanding: false,
             listens: false,
             again: false,
+            is_forwarded: false,
             arrived: VecDeque::new(),
             waker: None,
             wake_at: Instant::NEVER,
@@ -92,7 +95,7 @@ impl Places {
         self.leave_queue(at);
         if let Some(place) = self.all.get_mut(at) {
             place.arrived.clear();
-            (place.is_taken, place.listens, place.again) = (false, false, false);
+            (place.is_taken, place.listens, place.again, place.is_forwarded) = (false, false, false, false);
             (place.waker, place.wake_at) = (None, Instant::NEVER);
             self.free.push(at);
         }

@@ -108,6 +108,11 @@ impl<'a, S> Request<'a, S> {
         }
     }
 
+    /// True if another protected the request with OSCORE.
+    pub(super) fn is_protected(&self) -> bool {
+        self.options.iter().any(|(number, _)| *number == OptionNumber::OSCORE)
+    }
+
     /// Calls `each` with the number and the value of each option of the target.
     fn each_of_target<E>(
         &self,
@@ -157,7 +162,18 @@ impl<'a, S> Request<'a, S> {
 
     /// Writes the options and the payload of one message.
     pub(super) fn write(&self, builder: &mut Builder<'_, '_>, part: Part<'_>) -> Result<(), BuildError> {
-        self.each_of_target(|number, value| builder.option(number, value.as_bytes()), || BuildError::Order)?;
+        // Whatever their length; a builder inserts short options alone.
+        let mut others: Vec<_> = self.options.iter().collect();
+        others.sort_by_key(|(number, _)| *number);
+        let mut others = others.into_iter().peekable();
+        let put_before = |number: OptionNumber, value: Cow<'_, str>| {
+            while let Some((other, value)) = others.next_if(|(other, _)| *other < number) {
+                builder.option(*other, value)?;
+            }
+            builder.option(number, value.as_bytes())
+        };
+        self.each_of_target(put_before, || BuildError::Order)?;
+        others.try_for_each(|(number, value)| builder.option(*number, value))?;
         let numbers = [
             (OptionNumber::CONTENT_FORMAT, self.content_format.map(u32::from)),
             (OptionNumber::ACCEPT, self.accept.map(u32::from)),
@@ -171,9 +187,6 @@ impl<'a, S> Request<'a, S> {
         }
         if let Some(transfer) = part.transfer {
             transfer.write_options(builder)?;
-        }
-        for (number, value) in self.options {
-            builder.insert(*number, value)?;
         }
         if let Some(echo) = part.echo {
             builder.insert(OptionNumber::ECHO, echo)?;

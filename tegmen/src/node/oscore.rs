@@ -68,6 +68,13 @@ pub trait Oscore {
         let _ = (last, frame);
     }
 
+    /// True if a protected request is to be opened here. A proxy forwards one that names another target as it is (RFC 8613,
+    /// section 10).
+    fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
+        let _ = request;
+        true
+    }
+
     /// Opens a request that came from `peer`.
     ///
     /// # Errors
@@ -118,6 +125,14 @@ pub trait Oscore {
     #[inline]
     fn is_protected(&self, peer: PeerId, request: RequestId) -> bool {
         let _ = (peer, request);
+        false
+    }
+
+    /// True if a response with OSCORE to a request to `peer` that was not protected here goes to the application as it is: its client
+    /// may have protected the request, and this end forwards both (RFC 8613, section 10).
+    #[inline]
+    fn is_forwarded(&self, peer: PeerId) -> bool {
+        let _ = peer;
         false
     }
 

@@ -6,7 +6,7 @@ use super::super::places::Arrived;
 use super::Connection;
 use crate::client::{ClientError, Response};
 use std::net::SocketAddr;
-use tegmen::coap::{Code, MessageRef, RequestId};
+use tegmen::coap::{Code, MessageRef, OptionNumber, RequestId};
 use tegmen::node::Oscore as _;
 use tegmen::oscore::UnprotectError;
 
@@ -15,6 +15,10 @@ impl Connection<'_> {
     pub(in crate::client) fn deliver(&mut self, request: RequestId, arrival: Arrival) {
         let Some(at) = self.entry.places.find(request) else { return };
         let arrived = match arrival {
+            Arrival::Response(response) if self.is_unasked(at, &response) => {
+                self.is_tried();
+                Arrived::Refused(self.refused(UnprotectError::UnknownContext, response.code))
+            }
             Arrival::Acknowledged => {
                 self.entry.places.answered(at);
                 return;
@@ -33,6 +37,13 @@ impl Connection<'_> {
             Arrival::TimedOut => Arrived::Unanswered,
         };
         self.entry.places.deliver(at, arrived);
+    }
+
+    /// True if a response is protected and its request was not.
+    fn is_unasked(&mut self, at: usize, response: &Response) -> bool {
+        self.oscore().is_none()
+            && response.option(OptionNumber::OSCORE).is_some()
+            && !self.entry.places.get(at).is_some_and(|place| place.is_forwarded)
     }
 
     /// Opens a protected response that a proxy cut, and whose blocks have all come, to the request of a place.

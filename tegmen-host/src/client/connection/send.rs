@@ -8,7 +8,8 @@ use crate::clock;
 use crate::contexts::OVERHEAD;
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
-use tegmen::coap::{Block, BuildError, Builder, Code, HEADER_LEN, OptionNumber, RequestId};
+use tegmen::coap::option::Class;
+use tegmen::coap::{Block, BuildError, Builder, Code, HEADER_LEN, OptionNumber, Options, RequestId, uint_bytes};
 use tegmen::crypto::Crypto as _;
 use tegmen::endpoint::{MAX_HEADROOM, MAX_TAILROOM, Peers as _};
 use tegmen::identity::Protection;
@@ -26,8 +27,8 @@ pub(in crate::client) enum Message<'a> {
     Agreement(&'a Request<'a>),
     /// An empty confirmable message.
     Ping,
-    /// A request for a block of a protected response that a proxy has cut: the code and the OSCORE option of the request
-    /// that it answers.
+    /// A request for a block of a protected response that a proxy has cut: the code and the encoded options that the request
+    /// which it answers had outside.
     OuterBlock(Code, &'a [u8], Block),
 }
 
@@ -68,6 +69,11 @@ impl Connection<'_> {
                 }
             } else if let Some((request, len)) = self.write(now, message, confirmable)? {
                 self.entry.places.sent(at, request);
+                if let Message::Request(request, _) = message
+                    && let Some(place) = self.entry.places.get(at)
+                {
+                    place.is_forwarded = request.is_protected();
+                }
                 self.entry.places.leave_queue(at);
                 self.entry.places.wake_first();
                 self.put_out(len)?;
@@ -101,10 +107,13 @@ impl Connection<'_> {
                 let sent = self.io.node.ping(&mut cx, self.entry.peer, &mut self.io.out);
                 self.sent(sent)
             }
-            Message::OuterBlock(code, option, block) => {
+            Message::OuterBlock(code, options, block) => {
+                // The proxy finds the response by these, and the way to it.
+                let is_for_proxies = |(number, _): &(OptionNumber, &[u8])| number.class() == Class::Unprotected;
                 let write = |builder: &mut Builder<'_, '_>| {
-                    builder.option(OptionNumber::OSCORE, option)?;
-                    builder.uint(OptionNumber::BLOCK2, block.value())
+                    let mut options = Options::new(options, &[]).filter(is_for_proxies);
+                    options.try_for_each(|(number, value)| builder.option(number, value))?;
+                    builder.insert(OptionNumber::BLOCK2, uint_bytes(block.value(), &mut [0; 4]))
                 };
                 let most = self.most() + OVERHEAD;
                 self.write_request(now, (RequestHead::new(*code), token), most, write)
