@@ -116,12 +116,12 @@ fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) 
     put(value);
 }
 
-/// Returns the time for which a response may answer equal requests from now on; `None` if it may not be stored (RFC 7252, sections
-/// 5.6.1, 5.9 and 5.10.5).
+/// Returns the time for which the response to a request that [`is_cacheable`] may answer equal requests from now on; `None` if it may
+/// not be stored (RFC 7252, sections 5.6.1, 5.9 and 5.10.5).
 ///
 /// Responses that concern one client alone are not stored: 4.01, which may hold a challenge (RFC 9175, section 2.3), 4.29
 /// (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). Nor are those about the blocks of one transfer.
-pub fn lifetime(request: &MessageRef<'_>, response: &MessageRef<'_>) -> Option<Duration> {
+pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     let of_one_client = matches!(
         response.code(),
         Code::UNAUTHORIZED
@@ -132,9 +132,7 @@ pub fn lifetime(request: &MessageRef<'_>, response: &MessageRef<'_>) -> Option<D
     );
     let may_be = response.code() == Code::CONTENT || matches!(response.code().class(), 4 | 5);
     let is_open = response.option(OptionNumber::OSCORE).is_none() && response.option(OptionNumber::ECHO).is_none();
-    (is_cacheable(request) && may_be && !of_one_client && is_open)
-        .then(|| max_age(response))
-        .filter(|age| !age.is_zero())
+    (may_be && !of_one_client && is_open).then(|| max_age(response)).filter(|age| !age.is_zero())
 }
 
 /// Returns the Max-Age of a response. A value that is too long for a number is taken as 0: the response is then not fresh.
@@ -280,17 +278,16 @@ impl<S: CacheStorage> Cache<S> {
         }
     }
 
-    /// Stores the response to a request, if it may be stored. `stored` is the response as [`write_stored`] writes it, and
-    /// `response` has all options. A response that may not be stored takes the place of an earlier one nevertheless.
+    /// Stores the response to a request that [`is_cacheable`], if it may be stored. `stored` is the response as [`write_stored`]
+    /// writes it, and `response` has all options. A response that may not be stored takes the place of an earlier one nevertheless.
     pub fn take(
         &mut self,
         now: Instant,
         (key, resource): (&[u8], usize),
         owner: S::Owner,
-        request: &MessageRef<'_>,
         (response, stored): (&MessageRef<'_>, &[u8]),
     ) -> Taken {
-        let Some(lifetime) = lifetime(request, response) else {
+        let Some(lifetime) = lifetime(response) else {
             self.storage.remove(key);
             return Taken::NotStored;
         };
@@ -298,20 +295,20 @@ impl<S: CacheStorage> Cache<S> {
         if self.storage.put(key, resource, owner, stored) { Taken::Stored } else { Taken::NotStored }
     }
 
-    /// Takes a 2.03 for the stored response of a key: writes the response with its new options into `frame`, and stores it.
-    /// Returns false if there is no stored response with the ETag of the 2.03, which then says nothing.
+    /// Takes a 2.03 to a request with this key and ETag: writes the stored response with its new options into `frame`, and stores
+    /// it. Returns false if there is no stored response with the ETag, or the 2.03 has another one; it then says nothing.
     pub fn revalidate(
         &mut self,
         now: Instant,
         (key, resource): (&[u8], usize),
         owner: S::Owner,
-        valid: &MessageRef<'_>,
+        (etag, valid): (&[u8], &MessageRef<'_>),
         frame: &mut Frame<'_>,
     ) -> bool {
         let Some(stored) = self.storage.find(key) else { return false };
         let Ok(response) = MessageRef::parse(stored.response) else { return false };
-        let (ours, theirs) = (response.option(OptionNumber::ETAG), valid.option(OptionNumber::ETAG));
-        let is_same = ours.is_some() && theirs.is_none_or(|_| ours == theirs);
+        let theirs = valid.option(OptionNumber::ETAG);
+        let is_same = response.option(OptionNumber::ETAG) == Some(etag) && theirs.is_none_or(|theirs| theirs == etag);
         if valid.code() != Code::VALID || !is_same || merge(&response, valid, frame).is_err() {
             return false;
         }

@@ -3,6 +3,7 @@
 //!
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
+//! * [`proxy`] forwards requests to other servers, and stores their responses.
 //! * [`contexts`] are what OSCORE needs, on disk, and [`edhoc`] makes contexts between two ends that know each other's keys.
 //! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and a device resume them.
@@ -38,6 +39,7 @@ mod prefix;
 pub mod printable;
 pub mod probe;
 pub mod problem;
+pub mod proxy;
 pub mod resources;
 pub mod resumption;
 pub mod senml;
@@ -45,6 +47,7 @@ pub mod server;
 pub mod slab;
 pub mod state;
 pub mod steering;
+mod target;
 pub mod udp;
 pub mod uri;
 mod wheel;

@@ -111,6 +111,13 @@ pub trait Application: Clone + Send + 'static {
         USUAL_OPTIONS
     }
 
+    /// True if the application acts upon the critical option `number` of this request. The default is
+    /// [`Self::critical_options`]; a proxy forwards options that it does not know.
+    fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        let _ = (path, request);
+        self.critical_options().contains(&number)
+    }
+
     /// True if the application acts upon each block of this request by itself, in any order. `path` has no slash in front. Otherwise
     /// the application gets the request when its body is complete.
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {

@@ -38,9 +38,7 @@ fn get(options: Options<'_>) -> Vec<u8> {
 }
 
 fn seconds(response: &[u8]) -> Option<u64> {
-    let request = get(&[PATH]);
-    let (request, response) = (MessageRef::parse(&request).unwrap(), MessageRef::parse(response).unwrap());
-    lifetime(&request, &response).map(|lifetime| lifetime.as_secs())
+    lifetime(&MessageRef::parse(response).unwrap()).map(|lifetime| lifetime.as_secs())
 }
 
 /// A cache and its clock.
@@ -60,11 +58,11 @@ impl Scene {
 
     fn take(&mut self, request: &[u8], response: &[u8]) -> Taken {
         let (key, resource) = key_of(b"a", request, 0);
-        let (request, response) = (MessageRef::parse(request).unwrap(), MessageRef::parse(response).unwrap());
+        let response = MessageRef::parse(response).unwrap();
         let mut storage = [0; 400];
         let mut frame = Frame::new(&mut storage, 0);
         write_stored(response.code(), response.options(), response.payload(), &mut frame).unwrap();
-        self.cache.take(self.now, (&key, resource), (), &request, (&response, frame.bytes()))
+        self.cache.take(self.now, (&key, resource), (), (&response, frame.bytes()))
     }
 
     fn revalidate(&mut self, request: &[u8], valid: &[u8]) -> bool {
@@ -72,7 +70,7 @@ impl Scene {
         let mut storage = [0; 400];
         let mut frame = Frame::new(&mut storage, 0);
         let valid = MessageRef::parse(valid).unwrap();
-        self.cache.revalidate(self.now, (&key, resource), (), &valid, &mut frame)
+        self.cache.revalidate(self.now, (&key, resource), (), (b"one", &valid), &mut frame)
     }
 
     fn look_up(&mut self, request: &[u8]) -> Found<'_> {

@@ -2,6 +2,7 @@
 
 use super::command::Command;
 use super::reply::Reply;
+use crate::target;
 use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Policy, Request};
@@ -130,7 +131,7 @@ impl Policy for Deciding {
     fn decide(&self, request: &Request<'_>) -> Option<bool> {
         let Self { policy, commands, last, taken } = self;
         taken.set(None);
-        policy.decide(request, &Later { commands, last, taken })
+        target::decide_on(request, |request| policy.decide(request, &Later { commands, last, taken }))
     }
 }
 

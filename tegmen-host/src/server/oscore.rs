@@ -4,6 +4,7 @@
 use super::bodies::ServerBodies;
 use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
 use crate::edhoc::{EdhocServer, Failed};
+use crate::target;
 use tegmen::buf::Frame;
 use tegmen::coap::{
     Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
@@ -208,6 +209,10 @@ impl Oscore for ServerOscore {
             frame.truncate(0);
             let _ = frame.append(&bytes);
         }
+    }
+
+    fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
+        target::named(request).is_none()
     }
 
     fn unprotect_request<'r, C: Crypto>(

@@ -63,12 +63,15 @@ impl Reply {
 
     /// Adds an option. The server writes Observe, OSCORE, Block1 and Block2 by itself and ignores them here.
     #[must_use]
-    pub fn option(mut self, number: OptionNumber, value: &[u8]) -> Self {
-        if !OWN.contains(&number) {
-            let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
-            self.options.reserve_exact(1);
-            self.options.insert(index, (number, OptionValue::new(value)));
-        }
+    pub fn option(self, number: OptionNumber, value: &[u8]) -> Self {
+        if OWN.contains(&number) { self } else { self.forwarded(number, value) }
+    }
+
+    /// Adds an option of the response that a proxy forwards, which may be protected.
+    pub(crate) fn forwarded(mut self, number: OptionNumber, value: &[u8]) -> Self {
+        let index = self.options.partition_point(|(earlier, _)| *earlier <= number);
+        self.options.reserve_exact(1);
+        self.options.insert(index, (number, OptionValue::new(value)));
         self
     }
 

@@ -22,6 +22,7 @@ use crate::edhoc::EdhocServer;
 use crate::exchange_pool::ExchangePool;
 use crate::group::{MembershipEvent, Memberships};
 use crate::request_uri;
+use crate::target;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -452,7 +453,7 @@ impl<A: Application> Resources<A> {
     #[inline]
     pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
-        request_uri::read(message, &mut self.path)
+        target::read_path(message, &mut self.path)
     }
 }
 
@@ -505,6 +506,10 @@ impl<A: Application> Handler for Resources<A> {
 
     fn critical_options(&self) -> &[OptionNumber] {
         self.application.critical_options()
+    }
+
+    fn acts_on(&self, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        self.application.acts_on(&self.path, request, number)
     }
 
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {

@@ -30,6 +30,7 @@ impl Scene {
         };
         contexts::create(&dir.join("client"), &context).unwrap();
         contexts::create(&dir.join("server"), &context.mirrored()).unwrap();
+        contexts::create(&dir.join("third"), &context.mirrored()).unwrap();
         Self(dir)
     }
 
@@ -41,6 +42,12 @@ impl Scene {
         let server = builder.credentials(credentials.clone()).serve(resources).unwrap();
         let address = server.addresses()[0].address;
         (server, address)
+    }
+
+    /// The context of the server at a third party that has all its keys.
+    #[allow(dead_code, reason = "not all tests have a third party")]
+    pub(crate) fn third(&self) -> PathBuf {
+        self.0.join("third")
     }
 
     pub(crate) fn client(&self) -> ClientConfig {

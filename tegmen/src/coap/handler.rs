@@ -123,6 +123,13 @@ pub trait Handler {
         USUAL_OPTIONS
     }
 
+    /// True if the handler acts upon the critical option `number` of this request. The default is [`Self::critical_options`]; a proxy
+    /// forwards options that it does not know (RFC 7252, section 5.7.1).
+    fn acts_on(&self, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        let _ = request;
+        self.critical_options().contains(&number)
+    }
+
     /// True if the handler acts upon each block of this request by itself, in any order (RFC 7959, section 2.3, the case of M unset in
     /// the response). Otherwise the handler is called when the body is complete.
     fn acts_on_blocks(&self, request: &MessageRef<'_>) -> bool {
@@ -272,7 +279,7 @@ fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
 
 /// The error of a request with a critical option that nobody here acts upon.
 pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Option<Code> {
-    let (assembled, known) = (message.is_assembled(), handler.critical_options());
+    let assembled = message.is_assembled();
     let unknown = |(number, value): &(OptionNumber, &[u8])| match *number {
         // A response that fits a message is the first block of any size.
         OptionNumber::BLOCK2 => !H::IN_BLOCKS && option::uint(value).is_none_or(|block| block > MAX_FIRST),
@@ -280,9 +287,9 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
         OptionNumber::BLOCK1 if H::IN_BLOCKS => {
             let several = |block: Block| block.more || block.number > 0;
             let single = !message.block(OptionNumber::BLOCK1).ok().flatten().is_some_and(several);
-            !assembled && !single && !known.contains(number) && !handler.acts_on_blocks(message)
+            !assembled && !single && !handler.acts_on(message, *number) && !handler.acts_on_blocks(message)
         }
-        other => other.is_critical() && !known.contains(number),
+        other => other.is_critical() && !handler.acts_on(message, other),
     };
     Some(match message.options().find(unknown)?.0 {
         OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => Code::PROXYING_NOT_SUPPORTED,

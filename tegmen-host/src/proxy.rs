@@ -1,0 +1,278 @@
+//! A proxy that caches: it forwards requests to other servers (RFC 7252, sections 5.7 and 5.6), and answers from what it stored.
+//!
+//! [`Proxy`] is an application that stands in front of others. As a forward proxy it takes requests with Proxy-Uri, or with
+//! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
+//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity.
+//!
+//! Who may ask for what is decided by the policy of the server, for each request and before the cache is looked into: the resource
+//! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone, so what it lets the proxy
+//! read, a client may read that the policy lets: a stored response is for all of those.
+//!
+//! A request with OSCORE for another target is forwarded as it is, and its response is never stored (RFC 8613, section 10).
+
+mod answer;
+mod config;
+mod memory;
+mod pattern;
+mod pool;
+mod state;
+mod upstream;
+
+pub use config::{ProxyConfig, Reverse, ReverseError};
+pub use pattern::{Pattern, PatternError};
+pub use state::ProxyCounts;
+
+use crate::client::ClientError;
+use crate::clock;
+use crate::server::{Application, Request};
+use crate::target;
+use crate::uri::Scheme;
+use memory::Owner;
+use pool::Origin;
+use state::{Room, State, Waiter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::buf::Frame;
+use tegmen::coap::cache::{self, Found, Treatment};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
+use tokio::sync::mpsc;
+use upstream::{Job, Purpose, Upstream};
+
+/// Seconds after which a client may try again that found no space.
+const RETRY_AFTER: u32 = 2;
+/// Bytes of a request that was written anew, beside what Proxy-Uri takes.
+const REWRITTEN: usize = 2048;
+
+/// The application. Its clones are the same proxy. It ends with the last clone.
+#[derive(Clone)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    jobs: mpsc::UnboundedSender<Job>,
+    /// The key of the request that is being answered.
+    key: Vec<u8>,
+    /// Room for a request whose target Proxy-Uri names.
+    rewritten: Vec<u8>,
+}
+
+/// What the clones, and the thread that asks origins, share.
+pub(crate) struct Shared {
+    config: ProxyConfig,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way of a request to its origin.
+struct Route<'a> {
+    scheme: Scheme,
+    host: &'a str,
+    port: u16,
+    /// Segments of the path that are not the origin's.
+    skipped: usize,
+    /// The path of the origin here, for a reverse proxy.
+    prefix: &'a str,
+}
+
+impl Proxy {
+    /// Starts the thread that asks origins.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the system gives no socket, no thread, or no randomness.
+    pub fn new(config: ProxyConfig) -> Result<Self, ClientError> {
+        let client = config.client();
+        let state = State::new(config.room());
+        let shared = Arc::new(Shared { config, state: Mutex::new(state) });
+        let (jobs, received) = mpsc::unbounded_channel();
+        upstream::start(shared.clone(), client, received)?;
+        Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
+    }
+
+    /// True if the proxy answers this request: it names another target, or `path`, without a slash in front, belongs to an origin.
+    pub fn has(&self, message: &MessageRef<'_>, path: &str) -> bool {
+        target::named(message).is_some() || self.shared.config.reverse_of(path).is_some()
+    }
+
+    /// Returns the counts of all clones.
+    pub fn counts(&self) -> ProxyCounts {
+        self.shared.state().counts()
+    }
+
+    /// Forgets all stored responses.
+    pub fn purge(&self) {
+        self.shared.state().purge(self.shared.config.room());
+    }
+
+    /// Forwards a request, or answers it from the cache.
+    fn forward(
+        &mut self,
+        route: &Route<'_>,
+        message: &MessageRef<'_>,
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        let is_refused = |(number, _): (OptionNumber, _)| cache::in_request(number) == Treatment::Refused;
+        if message.options().any(is_refused) {
+            return Err(Code::BAD_OPTION);
+        }
+        let hops = hops(message, self.shared.config.hop_limit)?;
+        let resource = write_key(&mut self.key, route, message);
+        if !cache::is_cacheable(message) {
+            return self.pass(route, message, (hops, resource), request, response);
+        }
+        let (now, key) = (clock::now(), self.key.as_slice());
+        let mut state = self.shared.state();
+        let found = state.look_up(now, key, message);
+        let etag = match found {
+            Found::Fresh { response: stored, max_age } => return answer::write(&stored, max_age, response),
+            Found::Known { etag, max_age } => return answer::write_known(etag, max_age, response),
+            Found::Stale { etag } => Some(etag.to_vec()),
+            Found::Nothing => None,
+        };
+        let Some(hops) = hops else { return self.shared.config.stop(response) };
+        let waiter = |response: &mut Response<'_, '_>| Waiter {
+            responder: request.defer(response),
+            known: message.values(OptionNumber::ETAG).map(<[u8]>::to_vec).collect(),
+        };
+        match state.room(key, hops) {
+            Room::Joins(id) => {
+                state.join(id, waiter(response));
+                Ok(())
+            }
+            Room::Begins => {
+                let upstream = Upstream::new(message, route.skipped, hops, etag);
+                let fetch = state.begin(key, hops, waiter(response));
+                drop(state);
+                let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
+                let purpose = Purpose::Fetch { id: fetch.id, key: fetch.key, resource, owner };
+                self.send(Job { origin: route.origin(), upstream, purpose });
+                Ok(())
+            }
+            Room::Apart => {
+                drop(state);
+                self.pass(route, message, (Some(hops), resource), request, response)
+            }
+            Room::Full => full(request, response),
+        }
+    }
+
+    /// Forwards a request whose response is for its client alone.
+    fn pass(
+        &self,
+        route: &Route<'_>,
+        message: &MessageRef<'_>,
+        (hops, resource): (Option<u8>, usize),
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        let Some(hops) = hops else { return self.shared.config.stop(response) };
+        if !self.shared.state().begin_apart() {
+            return full(request, response);
+        }
+        let upstream = Upstream::new(message, route.skipped, hops, None);
+        let resource = self.key.get(..resource).unwrap_or(&[]).to_vec();
+        let (responder, prefix) = (request.defer(response), route.prefix.to_owned());
+        let purpose = Purpose::Pass { responder, resource, prefix };
+        self.send(Job { origin: route.origin(), upstream, purpose });
+        Ok(())
+    }
+
+    fn send(&self, job: Job) {
+        // The thread runs as long as there is a clone.
+        let _ = self.jobs.send(job);
+    }
+}
+
+impl Route<'_> {
+    fn origin(&self) -> Origin {
+        Origin { scheme: self.scheme, host: self.host.to_owned(), port: self.port }
+    }
+}
+
+/// Writes the cache key of a request. Returns the length of the part that names the resource.
+fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> usize {
+    let Route { scheme, host, port, skipped, .. } = route;
+    key.clear();
+    key.push(*scheme as u8);
+    key.extend(port.to_be_bytes());
+    // A name in an option or a URI is shorter.
+    key.extend((host.len() as u16).to_be_bytes());
+    cache::write_resource(host.as_bytes(), message, *skipped, |bytes| key.extend(bytes));
+    let resource = key.len();
+    cache::write_variant(message, |bytes| key.extend(bytes));
+    resource
+}
+
+/// Returns the Hop-Limit with which a request is forwarded; `None` if it may pass no further proxy (RFC 8768, section 3).
+///
+/// # Errors
+/// 4.00 if the value is not valid.
+fn hops(message: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
+    match message.option(OptionNumber::HOP_LIMIT) {
+        None => Ok(Some(default)),
+        Some([0] | []) => Err(Code::BAD_REQUEST),
+        Some([hops]) => Ok(hops.checked_sub(1).filter(|hops| *hops > 0)),
+        Some(_) => Err(Code::BAD_REQUEST),
+    }
+}
+
+/// Refuses a request, because too many wait.
+fn full(request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    request.because("too many requests wait for their origins");
+    response.set_code(Code::SERVICE_UNAVAILABLE);
+    response.uint(OptionNumber::MAX_AGE, RETRY_AFTER)
+}
+
+impl Application for Proxy {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let shared = self.shared.clone();
+        let message = request.message();
+        let Some(named) = target::named(message) else {
+            let reverse = shared.config.reverse_of(request.path()).ok_or(Code::NOT_FOUND)?;
+            return self.forward(&reverse.route(), message, request, response);
+        };
+        let target = named?;
+        let (scheme, host, port) = (target.scheme, &*target.host, target.port);
+        if !shared.config.allows(scheme, host, port) {
+            return Err(Code::FORBIDDEN);
+        }
+        let route = Route { scheme, host, port, skipped: 0, prefix: "" };
+        if target.uri.is_none() {
+            return self.forward(&route, message, request, response);
+        }
+        let mut rewritten = std::mem::take(&mut self.rewritten);
+        let forwarded = self.forward_rewritten((&target, &route), &mut rewritten, request, response);
+        self.rewritten = rewritten;
+        forwarded
+    }
+
+    fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        match number {
+            // The server puts bodies together.
+            OptionNumber::BLOCK1 => false,
+            // Without Uri-Host the target is this server.
+            OptionNumber::PROXY_SCHEME => true,
+            _ if self.has(request, path) => cache::in_request(number) != Treatment::Refused,
+            _ => self.critical_options().contains(&number),
+        }
+    }
+}
+
+impl Proxy {
+    /// Forwards a request whose target Proxy-Uri names, with path and query as options.
+    fn forward_rewritten(
+        &mut self,
+        (target, route): (&target::Target<'_>, &Route<'_>),
+        rewritten: &mut Vec<u8>,
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        rewritten.resize(REWRITTEN, 0);
+        let mut frame = Frame::new(rewritten, 0);
+        target.write_request(request.message(), &mut frame, |_| Ok(())).map_err(|_| Code::BAD_REQUEST)?;
+        let message = MessageRef::parse(frame.bytes()).map_err(|_| Code::BAD_REQUEST)?;
+        self.forward(route, &message.with_body(request.payload()), request, response)
+    }
+}

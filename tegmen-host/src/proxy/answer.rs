@@ -1,0 +1,136 @@
+//! Responses of origins, and how clients receive them.
+
+use crate::client;
+use crate::server::Reply;
+use tegmen::buf::Frame;
+use tegmen::coap::cache::{self, Treatment};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Response};
+
+/// Bytes of a message without token, options and payload, and the marker before the payload.
+const FIXED: usize = 5;
+/// Most bytes of the header of an option.
+const OPTION_HEAD: usize = 5;
+
+/// Writes a stored response.
+pub(super) fn write(stored: &MessageRef<'_>, max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    response.set_code(stored.code());
+    let mut has_max_age = false;
+    for (number, value) in stored.options() {
+        if number > OptionNumber::MAX_AGE && !has_max_age {
+            has_max_age = true;
+            response.uint(OptionNumber::MAX_AGE, max_age)?;
+        }
+        response.option(number, value)?;
+    }
+    if !has_max_age {
+        response.uint(OptionNumber::MAX_AGE, max_age)?;
+    }
+    response.payload(stored.payload())
+}
+
+/// Writes the response to a client that has the representation.
+pub(super) fn write_known(etag: &[u8], max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    response.set_code(Code::VALID);
+    response.option(OptionNumber::ETAG, etag)?;
+    response.uint(OptionNumber::MAX_AGE, max_age)
+}
+
+/// The whole response of an origin.
+pub(super) struct Answer {
+    /// A message with all options and without payload.
+    head: Vec<u8>,
+    /// The response as a cache stores it.
+    stored: Vec<u8>,
+}
+
+/// The reason why a response of an origin is not taken: the client is told 5.02.
+pub(super) struct Unusable(pub(super) &'static str);
+
+impl Answer {
+    /// Takes a response. `name` comes first in the diagnostic of a request that went round in circles (RFC 8768, section 4).
+    pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
+        if !response.code.is_response() {
+            return Err(Unusable("the code is not that of a response"));
+        }
+        if response.options().any(|(number, _)| cache::in_response(number) == Treatment::Refused) {
+            return Err(Unusable("it has an option that is unknown here and unsafe to forward"));
+        }
+        let mut payload = response.payload.clone();
+        if response.code == Code::HOP_LIMIT_REACHED {
+            payload.splice(0..0, [name.as_bytes(), b" "].concat());
+        }
+        let options: usize = response.options().map(|(_, value)| value.len() + OPTION_HEAD).sum();
+        let head = written(FIXED + options, |frame| {
+            let mut builder = Builder::new(frame, MessageType::Acknowledgement, response.code, 0, &[])?;
+            response.options().try_for_each(|(number, value)| builder.option(number, value))
+        });
+        let stored = written(FIXED + options + payload.len(), |frame| {
+            cache::write_stored(response.code, response.options(), &payload, frame)
+        });
+        head.zip(stored).map(|(head, stored)| Self { head, stored }).ok_or(Unusable("its options are not in order"))
+    }
+
+    fn head(&self) -> Option<MessageRef<'_>> {
+        MessageRef::parse(&self.head).ok()
+    }
+
+    /// The code of the response.
+    pub(super) fn code(&self) -> Code {
+        self.head().map_or(Code::BAD_GATEWAY, |head| head.code())
+    }
+
+    /// Calls `store` with the head of the response, and with the response as it is stored.
+    pub(super) fn store(&self, store: impl FnOnce(&MessageRef<'_>, &[u8]) -> bool) {
+        if let Some(head) = self.head() {
+            store(&head, &self.stored);
+        }
+    }
+
+    /// Calls `revalidate` with the head of a 2.03 and room for the response that is valid. Returns this response, with the Max-Age of
+    /// the 2.03; `None` if `revalidate` returns false.
+    pub(super) fn revalidate(
+        &self,
+        longest: usize,
+        revalidate: impl FnOnce(&MessageRef<'_>, &mut Frame<'_>) -> bool,
+    ) -> Option<Self> {
+        let head = self.head()?;
+        let mut is_valid = false;
+        let stored = written(longest.saturating_add(self.head.len()), |frame| {
+            is_valid = revalidate(&head, frame);
+            Ok::<(), ()>(())
+        });
+        let stored = stored.filter(|_| is_valid)?;
+        Some(Self { head: self.head.clone(), stored })
+    }
+
+    /// The response for a client that has the representations with these ETags. `prefix` comes before the path of what was created.
+    pub(super) fn reply(&self, known: &[Vec<u8>], prefix: &str) -> Reply {
+        let (Some(head), Ok(stored)) = (self.head(), MessageRef::parse(&self.stored)) else {
+            return Reply::new(Code::BAD_GATEWAY);
+        };
+        let etag = stored.option(OptionNumber::ETAG).filter(|_| stored.code() == Code::CONTENT);
+        let max_age = |reply: Reply| match head.option(OptionNumber::MAX_AGE) {
+            Some(age) => reply.option(OptionNumber::MAX_AGE, age),
+            None => reply,
+        };
+        if let Some(etag) = etag.filter(|etag| known.iter().any(|known| known == etag)) {
+            return max_age(Reply::new(Code::VALID).etag(etag));
+        }
+        let mut reply = Reply::new(stored.code());
+        if stored.option(OptionNumber::LOCATION_PATH).is_some() && !prefix.is_empty() {
+            reply = reply.location(prefix);
+        }
+        let reply = stored.options().fold(reply, |reply, (number, value)| reply.forwarded(number, value));
+        max_age(reply).payload(stored.payload())
+    }
+}
+
+/// Returns what `write` writes into a frame of this length.
+fn written<E>(len: usize, write: impl FnOnce(&mut Frame<'_>) -> Result<(), E>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut frame = Frame::new(&mut bytes, 0);
+    write(&mut frame).ok()?;
+    let len = frame.len();
+    bytes.truncate(len);
+    Some(bytes)
+}

@@ -1,0 +1,285 @@
+//! The memory of a cache in bytes: bounded in all and for each client.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tegmen::coap::cache::{CacheStorage, Stored};
+use tegmen::identity::{Identity, Principal};
+use tegmen::time::Instant;
+
+/// Bytes that a response takes beside itself and its key.
+const OVERHEAD: usize = 256;
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// The client whose request was the cause of a stored response.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Owner {
+    /// A client that proved who it is.
+    Principal(u32),
+    /// The address of one that did not.
+    Address(Option<IpAddr>),
+}
+
+impl Owner {
+    pub(super) const fn new(identity: &Identity, address: Option<IpAddr>) -> Self {
+        match identity.principal {
+            Principal::NOBODY => Self::Address(address),
+            Principal(number) => Self::Principal(number),
+        }
+    }
+}
+
+/// The most bytes of a [`Memory`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) all: usize,
+    pub(super) each: usize,
+}
+
+/// Stored responses. If there is no space, the response goes that was not used for the longest time; if a client has no space, the
+/// oldest one that it was the cause of.
+pub(super) struct Memory {
+    bounds: Bounds,
+    bytes: usize,
+    places: Vec<Option<Place>>,
+    free: Vec<u32>,
+    by_key: HashMap<Arc<[u8]>, u32>,
+    /// By use.
+    used: Chain,
+    owners: HashMap<Owner, Share>,
+    resources: HashMap<Box<[u8]>, Chain>,
+}
+
+struct Place {
+    key: Arc<[u8]>,
+    resource: usize,
+    owner: Owner,
+    response: Box<[u8]>,
+    until: Instant,
+    /// The neighbours in each chain: see [`Kind`].
+    links: [Links; 3],
+}
+
+impl Place {
+    const fn bytes(key: usize, response: usize) -> usize {
+        key.saturating_add(response).saturating_add(OVERHEAD)
+    }
+
+    fn len(&self) -> usize {
+        Self::bytes(self.key.len(), self.response.len())
+    }
+}
+
+/// The chains that each place is in.
+#[derive(Clone, Copy)]
+enum Kind {
+    Used,
+    Owner,
+    Resource,
+}
+
+/// The oldest place of a chain, and the newest.
+#[derive(Clone, Copy)]
+struct Chain {
+    oldest: u32,
+    newest: u32,
+}
+
+impl Chain {
+    const EMPTY: Self = Self { oldest: NONE, newest: NONE };
+}
+
+/// The neighbours of a place in a chain.
+#[derive(Clone, Copy)]
+struct Links {
+    older: u32,
+    newer: u32,
+}
+
+/// The responses that one client was the cause of.
+struct Share {
+    bytes: usize,
+    chain: Chain,
+}
+
+impl Memory {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            bytes: 0,
+            places: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::new(),
+            used: Chain::EMPTY,
+            owners: HashMap::new(),
+            resources: HashMap::new(),
+        }
+    }
+
+    /// Returns the number of responses.
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Returns the bytes that the responses take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn links(&mut self, at: u32, kind: Kind) -> Option<&mut Links> {
+        let place = self.places.get_mut(at as usize)?.as_mut()?;
+        place.links.get_mut(kind as usize)
+    }
+
+    /// Adds a place to a chain, as the newest.
+    fn join(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
+        let older = chain.newest;
+        if let Some(links) = self.links(at, kind) {
+            *links = Links { older, newer: NONE };
+        }
+        match self.links(older, kind) {
+            Some(links) => links.newer = at,
+            None => chain.oldest = at,
+        }
+        chain.newest = at;
+    }
+
+    /// Takes a place out of a chain.
+    fn leave(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
+        let Some(Links { older, newer }) = self.links(at, kind).copied() else { return };
+        match self.links(older, kind) {
+            Some(links) => links.newer = newer,
+            None => chain.oldest = newer,
+        }
+        match self.links(newer, kind) {
+            Some(links) => links.older = older,
+            None => chain.newest = older,
+        }
+    }
+
+    /// Makes a place the newest one in the order of use.
+    fn use_now(&mut self, at: u32) {
+        let mut used = self.used;
+        if used.newest != at {
+            self.leave(&mut used, at, Kind::Used);
+            self.join(&mut used, at, Kind::Used);
+            self.used = used;
+        }
+    }
+
+    fn forget(&mut self, at: u32) {
+        let Some((owner, key, resource)) = self.places.get(at as usize).and_then(|place| {
+            let place = place.as_ref()?;
+            Some((place.owner, place.key.clone(), place.resource))
+        }) else {
+            return;
+        };
+        let mut used = self.used;
+        self.leave(&mut used, at, Kind::Used);
+        self.used = used;
+        if let Some(mut share) = self.owners.remove(&owner) {
+            self.leave(&mut share.chain, at, Kind::Owner);
+            share.bytes = share.bytes.saturating_sub(self.len_of(at));
+            if share.chain.oldest != NONE {
+                self.owners.insert(owner, share);
+            }
+        }
+        let resource = key.get(..resource).unwrap_or(&[]);
+        if let Some((name, mut chain)) = self.resources.remove_entry(resource) {
+            self.leave(&mut chain, at, Kind::Resource);
+            if chain.oldest != NONE {
+                self.resources.insert(name, chain);
+            }
+        }
+        self.by_key.remove(&key);
+        self.bytes = self.bytes.saturating_sub(self.len_of(at));
+        if let Some(place) = self.places.get_mut(at as usize) {
+            *place = None;
+            self.free.push(at);
+        }
+    }
+
+    fn len_of(&self, at: u32) -> usize {
+        self.places.get(at as usize).and_then(Option::as_ref).map_or(0, Place::len)
+    }
+
+    /// Makes space for `len` bytes of a client. False if there cannot be.
+    fn make_space(&mut self, owner: Owner, len: usize) -> bool {
+        let Bounds { all, each } = self.bounds;
+        if len > each.min(all) {
+            return false;
+        }
+        while let Some(share) = self.owners.get(&owner).filter(|share| share.bytes.saturating_add(len) > each) {
+            self.forget(share.chain.oldest);
+        }
+        while self.bytes.saturating_add(len) > all && self.used.oldest != NONE {
+            self.forget(self.used.oldest);
+        }
+        true
+    }
+}
+
+impl CacheStorage for Memory {
+    type Owner = Owner;
+
+    fn find(&mut self, key: &[u8]) -> Option<Stored<'_>> {
+        let at = *self.by_key.get(key)?;
+        self.use_now(at);
+        let place = self.places.get(at as usize)?.as_ref()?;
+        Some(Stored { response: &place.response, until: place.until })
+    }
+
+    fn put(&mut self, key: &[u8], resource: usize, owner: Owner, stored: Stored<'_>) -> bool {
+        let response: Box<[u8]> = stored.response.into();
+        self.remove(key);
+        let len = Place::bytes(key.len(), response.len());
+        if !self.make_space(owner, len) {
+            return false;
+        }
+        let key: Arc<[u8]> = key.into();
+        let links = [Links { older: NONE, newer: NONE }; 3];
+        let place = Some(Place { key: key.clone(), resource, owner, response, until: stored.until, links });
+        let at = match self.free.pop() {
+            Some(at) => {
+                if let Some(free) = self.places.get_mut(at as usize) {
+                    *free = place;
+                }
+                at
+            }
+            None => {
+                self.places.push(place);
+                (self.places.len() - 1) as u32
+            }
+        };
+        let mut used = self.used;
+        self.join(&mut used, at, Kind::Used);
+        self.used = used;
+        let mut share = self.owners.remove(&owner).unwrap_or(Share { bytes: 0, chain: Chain::EMPTY });
+        self.join(&mut share.chain, at, Kind::Owner);
+        share.bytes += len;
+        self.owners.insert(owner, share);
+        let name = key.get(..resource).unwrap_or(&[]);
+        let (name, mut chain) = self.resources.remove_entry(name).unwrap_or_else(|| (name.into(), Chain::EMPTY));
+        self.join(&mut chain, at, Kind::Resource);
+        self.resources.insert(name, chain);
+        self.by_key.insert(key, at);
+        self.bytes += len;
+        true
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(at) = self.by_key.get(key) {
+            self.forget(*at);
+        }
+    }
+
+    fn remove_resource(&mut self, resource: &[u8]) {
+        while let Some(Chain { oldest, .. }) = self.resources.get(resource).copied() {
+            self.forget(oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

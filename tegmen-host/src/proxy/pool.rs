@@ -1,0 +1,93 @@
+//! The sessions of a proxy with origins.
+
+use crate::client::{ClientConfig, ClientError, Endpoint, Session};
+use crate::uri::{Scheme, Uri};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most sessions that are kept while nobody uses them.
+const MOST: usize = 256;
+
+/// A server that is asked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Origin {
+    pub(super) scheme: Scheme,
+    /// Without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// Sessions by origin, over the sockets of two endpoints: one has one session with each address.
+pub(super) struct Pool {
+    plain: Endpoint,
+    secure: Endpoint,
+    config: ClientConfig,
+    sessions: Mutex<Sessions>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    by_origin: HashMap<Origin, (Session, u64)>,
+    /// The number of times that a session was taken.
+    uses: u64,
+}
+
+impl Pool {
+    /// Opens the sockets.
+    pub(super) async fn open(config: ClientConfig) -> Result<Self, ClientError> {
+        let bind = |config: ClientConfig| async move {
+            // A machine without IPv6 has no [::].
+            match Endpoint::with(config.clone()).bind("[::]:0").await {
+                Ok(endpoint) => Ok(endpoint),
+                Err(_) => Endpoint::with(config).bind("0.0.0.0:0").await,
+            }
+        };
+        let (plain, secure) = (bind(config.clone()).await?, bind(config.clone()).await?);
+        Ok(Self { plain, secure, config, sessions: Mutex::default() })
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the session with an origin: that of before, or a new one if there is none or it is over.
+    pub(super) async fn session(&self, origin: &Origin) -> Result<Session, ClientError> {
+        if let Some(session) = self.sessions().take(origin) {
+            return Ok(session);
+        }
+        let Origin { scheme, host, port } = origin.clone();
+        let uri = Uri { scheme, host, port, path: Vec::new(), query: Vec::new() };
+        let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
+        let session = endpoint.connect_with(&uri, self.config.clone()).await?;
+        self.sessions().keep(origin, &session);
+        Ok(session)
+    }
+
+    /// Forgets the session with an origin that does not answer: its name may have another address now.
+    pub(super) fn forget(&self, origin: &Origin) {
+        self.sessions().by_origin.remove(origin);
+    }
+}
+
+impl Sessions {
+    fn take(&mut self, origin: &Origin) -> Option<Session> {
+        self.uses += 1;
+        let (session, used) = self.by_origin.get_mut(origin)?;
+        if !session.is_open() {
+            self.by_origin.remove(origin);
+            return None;
+        }
+        *used = self.uses;
+        Some(session.clone())
+    }
+
+    fn keep(&mut self, origin: &Origin, session: &Session) {
+        self.by_origin.insert(origin.clone(), (session.clone(), self.uses));
+        if self.by_origin.len() > MOST
+            && let Some(idle) =
+                self.by_origin.iter().min_by_key(|(_, (_, used))| *used).map(|(origin, _)| origin.clone())
+        {
+            self.by_origin.remove(&idle);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The cache of a proxy, and the requests that wait for its origins.
+
+use super::answer::Answer;
+use super::memory::{Bounds, Memory, Owner};
+use crate::server::Responder;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tegmen::coap::MessageRef;
+use tegmen::coap::cache::{Cache, CacheStorage as _, Found, Taken};
+use tegmen::time::Instant;
+
+/// The counts of a proxy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProxyCounts {
+    /// Requests that were answered from the cache.
+    pub hits: u64,
+    /// Requests that could have been, and were not.
+    pub misses: u64,
+    /// Of these, the requests that waited for a response to an earlier one.
+    pub joined: u64,
+    /// Stored responses that their origin said to be valid still.
+    pub revalidated: u64,
+    /// Requests that no stored response could answer.
+    pub passed: u64,
+    /// Requests to origins that failed: with 5.02 or 5.04.
+    pub failed: u64,
+    /// Stored responses.
+    pub entries: usize,
+    /// Bytes that they take.
+    pub bytes: usize,
+    /// Requests to origins that wait.
+    pub open: usize,
+}
+
+/// The cache, and the requests that wait.
+pub(super) struct State {
+    cache: Cache<Memory>,
+    max_open: usize,
+    /// By the key of the request: the requests whose response others wait for, too.
+    by_key: HashMap<Arc<[u8]>, u64>,
+    fetches: HashMap<u64, Fetching>,
+    /// The number of the last one.
+    last: u64,
+    /// Requests whose response is for one client alone.
+    apart: usize,
+    counts: ProxyCounts,
+}
+
+/// A request to an origin, and those who wait for its response.
+struct Fetching {
+    hops: u8,
+    waiters: Vec<Waiter>,
+}
+
+/// A client that waits.
+pub(super) struct Waiter {
+    pub(super) responder: Responder,
+    /// The ETags of the representations that it has.
+    pub(super) known: Vec<Vec<u8>>,
+}
+
+/// The place for a request that the cache does not answer.
+pub(super) enum Room {
+    /// The same request waits for its response.
+    Joins(u64),
+    Begins,
+    /// It must not wait for the same request, which may wait for this one: that may pass more proxies (RFC 8768), so this
+    /// one may be the same in a loop.
+    Apart,
+    Full,
+}
+
+/// A request that begins.
+pub(super) struct Begun {
+    pub(super) id: u64,
+    pub(super) key: Arc<[u8]>,
+}
+
+impl State {
+    pub(super) fn new((bounds, max_open): (Bounds, usize)) -> Self {
+        Self {
+            cache: Cache { storage: Memory::new(bounds) },
+            max_open,
+            by_key: HashMap::new(),
+            fetches: HashMap::new(),
+            last: 0,
+            apart: 0,
+            counts: ProxyCounts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> ProxyCounts {
+        let memory = &self.cache.storage;
+        ProxyCounts {
+            entries: memory.len(),
+            bytes: memory.bytes(),
+            open: self.fetches.len() + self.apart,
+            ..self.counts
+        }
+    }
+
+    pub(super) fn purge(&mut self, (bounds, _): (Bounds, usize)) {
+        self.cache = Cache { storage: Memory::new(bounds) };
+        // What is on its way may be stored no more.
+        self.by_key.clear();
+    }
+
+    pub(super) fn look_up(&mut self, now: Instant, key: &[u8], request: &MessageRef<'_>) -> Found<'_> {
+        let found = self.cache.look_up(now, key, request);
+        match found {
+            Found::Fresh { .. } | Found::Known { .. } => self.counts.hits += 1,
+            Found::Stale { .. } | Found::Nothing => self.counts.misses += 1,
+        }
+        found
+    }
+
+    /// Returns the place for a request that may pass `hops` further proxies.
+    pub(super) fn room(&self, key: &[u8], hops: u8) -> Room {
+        let same = self.by_key.get(key).and_then(|id| Some((*id, self.fetches.get(id)?)));
+        match same {
+            Some((id, fetching)) if hops >= fetching.hops => Room::Joins(id),
+            Some(_) => Room::Apart,
+
+            None if self.is_full() => Room::Full,
+            None => Room::Begins,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.fetches.len() + self.apart >= self.max_open
+    }
+
+    pub(super) fn join(&mut self, id: u64, waiter: Waiter) {
+        self.counts.joined += 1;
+        if let Some(fetching) = self.fetches.get_mut(&id) {
+            fetching.waiters.push(waiter);
+        }
+    }
+
+    pub(super) fn begin(&mut self, key: &[u8], hops: u8, waiter: Waiter) -> Begun {
+        self.last += 1;
+        let (id, key): (u64, Arc<[u8]>) = (self.last, key.into());
+        self.by_key.insert(key.clone(), id);
+        self.fetches.insert(id, Fetching { hops, waiters: vec![waiter] });
+        Begun { id, key }
+    }
+
+    /// Begins with a request whose response is for one client alone. False if too many wait.
+    pub(super) fn begin_apart(&mut self) -> bool {
+        let has_room = !self.is_full();
+        self.apart += usize::from(has_room);
+        self.counts.passed += u64::from(has_room);
+        has_room
+    }
+
+    /// Ends such a request. If its response says so, stored responses for `resource` are not fresh any more, and those on their way
+    /// are not stored.
+    pub(super) fn end_apart(&mut self, changed: Option<&[u8]>, failed: bool) {
+        self.apart = self.apart.saturating_sub(1);
+        self.counts.failed += u64::from(failed);
+        if let Some(resource) = changed {
+            self.invalidate(resource);
+        }
+    }
+
+    pub(super) fn invalidate(&mut self, resource: &[u8]) {
+        self.cache.storage.remove_resource(resource);
+        self.by_key.retain(|key, _| !key.starts_with(resource));
+    }
+
+    /// Ends the request `id`, and stores its response if that may be. Returns those who wait for it.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        id: u64,
+        (key, resource): (&[u8], usize),
+        owner: Owner,
+        answer: Option<&Answer>,
+    ) -> Vec<Waiter> {
+        self.counts.failed += u64::from(answer.is_none());
+        if self.by_key.get(key) == Some(&id) {
+            self.by_key.remove(key);
+            if let Some(answer) = answer {
+                answer.store(|head, stored| {
+                    self.cache.take(now, (key, resource), owner, (head, stored)) == Taken::Stored
+                });
+            }
+        }
+        self.fetches.remove(&id).map(|fetching| fetching.waiters).unwrap_or_default()
+    }
+
+    /// Takes a 2.03 to the request `id`, which had this ETag. Returns the response that is valid, and those who wait for it; `None` if there is no
+    /// such response any more.
+    pub(super) fn revalidate(
+        &mut self,
+        now: Instant,
+        id: u64,
+        (key, resource): (&[u8], usize),
+        owner: Owner,
+        (etag, valid): (&[u8], &Answer),
+    ) -> Option<(Answer, Vec<Waiter>)> {
+        let longest = self.cache.storage.find(key)?.response.len();
+        let merged = valid.revalidate(longest, |head, frame| {
+            self.cache.revalidate(now, (key, resource), owner, (etag, head), frame)
+        })?;
+        self.counts.revalidated += 1;
+        if self.by_key.get(key) == Some(&id) {
+            self.by_key.remove(key);
+        } else {
+            // It changed meanwhile.
+            self.cache.storage.remove(key);
+        }
+        Some((merged, self.fetches.remove(&id).map(|fetching| fetching.waiters).unwrap_or_default()))
+    }
+}

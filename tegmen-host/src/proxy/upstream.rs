@@ -1,0 +1,197 @@
+//! The thread of a proxy that asks origins.
+
+use super::Shared;
+use super::answer::{Answer, Unusable};
+use super::memory::Owner;
+use super::pool::{Origin, Pool};
+use super::state::Waiter;
+use crate::client::{self, ClientConfig, ClientError};
+use crate::clock;
+use crate::server::{Reply, Responder};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen::coap::cache::{self, Treatment};
+use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tokio::sync::mpsc;
+
+/// Most time for a response with all its blocks: less than a server allows an application
+/// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
+const LONGEST: Duration = Duration::from_secs(100);
+
+/// A request as it goes to its origin.
+pub(super) struct Upstream {
+    method: Code,
+    options: Vec<(OptionNumber, Vec<u8>)>,
+    payload: Vec<u8>,
+    /// Of the stored response that may still be valid.
+    etag: Option<Vec<u8>>,
+}
+
+impl Upstream {
+    /// The request without the first `skipped` segments of its path.
+    pub(super) fn new(message: &MessageRef<'_>, skipped: usize, hops: u8, etag: Option<Vec<u8>>) -> Self {
+        let mut left = skipped;
+        let is_forwarded = |(number, _): &(OptionNumber, &[u8])| {
+            let is_skipped = *number == OptionNumber::URI_PATH && left > 0;
+            left -= usize::from(is_skipped);
+            !is_skipped && matches!(cache::in_request(*number), Treatment::Key | Treatment::Passed)
+        };
+        let options = message.options().filter(is_forwarded);
+        let mut options: Vec<_> = options.map(|(number, value)| (number, value.to_vec())).collect();
+        options.push((OptionNumber::HOP_LIMIT, vec![hops]));
+        Self { method: message.code(), options, payload: message.payload().to_vec(), etag }
+    }
+}
+
+/// A request, its origin, and what becomes of its response.
+pub(super) struct Job {
+    pub(super) origin: Origin,
+    pub(super) upstream: Upstream,
+    pub(super) purpose: Purpose,
+}
+
+/// What becomes of a response.
+pub(super) enum Purpose {
+    /// It is for all who wait for it, and for the cache.
+    Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
+    /// It is for one client. Stored responses for the resource may be invalid then. `prefix` is the path of the origin here.
+    Pass { responder: Responder, resource: Vec<u8>, prefix: String },
+}
+
+/// The reason why there is no response: a code, and words for the operator.
+struct Failed {
+    code: Code,
+    cause: String,
+}
+
+impl Failed {
+    fn reply(&self) -> Reply {
+        Reply::new(self.code).because(self.cause.clone())
+    }
+}
+
+/// Starts the thread.
+pub(super) fn start(
+    shared: Arc<Shared>,
+    config: ClientConfig,
+    jobs: mpsc::UnboundedReceiver<Job>,
+) -> Result<(), ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::System)?;
+    let (report, opened) = std::sync::mpsc::channel();
+    let run = move || {
+        runtime.block_on(async {
+            match Pool::open(config).await {
+                Ok(pool) => {
+                    let _ = report.send(Ok(()));
+                    run(shared, Arc::new(pool), jobs).await;
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        });
+    };
+    std::thread::Builder::new().name("tegmen-proxy".to_owned()).spawn(run).map_err(ClientError::System)?;
+    opened.recv().unwrap_or_else(|error| Err(ClientError::System(std::io::Error::other(error))))
+}
+
+/// Does the jobs until nobody is there to give one.
+async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    while let Some(job) = jobs.recv().await {
+        let (shared, pool) = (shared.clone(), pool.clone());
+        tokio::spawn(async move {
+            let Job { origin, upstream, purpose } = job;
+            match purpose {
+                Purpose::Fetch { id, key, resource, owner } => {
+                    fetch(&shared, &pool, (&origin, upstream), (id, &key, resource), owner).await;
+                }
+                Purpose::Pass { responder, resource, prefix } => {
+                    let answered = ask(&shared, &pool, &origin, &upstream).await;
+                    let code = answered.as_ref().map_or_else(|failed| failed.code, Answer::code);
+                    let changed = cache::changes(upstream.method, code).then_some(resource.as_slice());
+                    shared.state().end_apart(changed, answered.is_err());
+                    responder.send(match answered {
+                        Ok(answer) => answer.reply(&[], &prefix),
+                        Err(failed) => failed.reply(),
+                    });
+                }
+            }
+        });
+    }
+}
+
+/// Asks an origin for a response that may be stored, and sends it to all who wait for it.
+async fn fetch(
+    shared: &Shared,
+    pool: &Pool,
+    (origin, mut upstream): (&Origin, Upstream),
+    (id, key, resource): (u64, &[u8], usize),
+    owner: Owner,
+) {
+    let mut answered = ask(shared, pool, origin, &upstream).await;
+    if let Ok(valid) = &answered
+        && valid.code() == Code::VALID
+        && let Some(etag) = upstream.etag.take()
+    {
+        let revalidated = shared.state().revalidate(clock::now(), id, (key, resource), owner, (&etag, valid));
+        if let Some((answer, waiters)) = revalidated {
+            waiters.into_iter().for_each(|waiter| waiter.responder.send(answer.reply(&waiter.known, "")));
+            return;
+        }
+        // The response has left the cache meanwhile.
+        answered = ask(shared, pool, origin, &upstream).await;
+    }
+    if answered.as_ref().is_ok_and(|answer| answer.code() == Code::VALID) {
+        let cause = format!("{} answered 2.03 to a request without ETag", origin.host);
+        answered = Err(Failed { code: Code::BAD_GATEWAY, cause });
+    }
+    let waiters = shared.state().end(clock::now(), id, (key, resource), owner, answered.as_ref().ok());
+    for Waiter { responder, known } in waiters {
+        responder.send(match &answered {
+            Ok(answer) => answer.reply(&known, ""),
+            Err(failed) => failed.reply(),
+        });
+    }
+}
+
+/// Asks an origin.
+async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
+    let Upstream { method, options, payload, etag } = upstream;
+    let mut options = options.clone();
+    options.extend(etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));
+    if origin.host.parse::<IpAddr>().is_err() {
+        options.push((OptionNumber::URI_HOST, origin.host.clone().into_bytes()));
+    }
+    let asking = async {
+        let session = pool.session(origin).await?;
+        client::Request::new(*method, "").options(&options).payload(payload).over(&session).await
+    };
+    let failed = |code, cause: String| Failed { code, cause: format!("{}: {cause}", origin.host) };
+    match tokio::time::timeout(LONGEST, asking).await {
+        Ok(Ok(response)) => Answer::new(&response, &shared.config.name)
+            .map_err(|Unusable(why)| failed(Code::BAD_GATEWAY, format!("the response is not usable: {why}"))),
+        Ok(Err(error)) => {
+            let code = code_of(&error);
+            if code == Code::GATEWAY_TIMEOUT {
+                pool.forget(origin);
+            }
+            Err(failed(code, error.to_string()))
+        }
+        Err(_) => Err(failed(Code::GATEWAY_TIMEOUT, format!("no response within {} s", LONGEST.as_secs()))),
+    }
+}
+
+/// Returns the code that tells a client of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
+fn code_of(error: &ClientError) -> Code {
+    match error {
+        ClientError::Silence { .. }
+        | ClientError::Unfinished { .. }
+        | ClientError::NoResponse { .. }
+        | ClientError::NotSent { .. }
+        | ClientError::Refused { .. }
+        | ClientError::Unreachable { .. } => Code::GATEWAY_TIMEOUT,
+        ClientError::QueueFull { .. } => Code::SERVICE_UNAVAILABLE,
+        _ => Code::BAD_GATEWAY,
+    }
+}

@@ -1,0 +1,217 @@
+//! The target that a request to a forward proxy names (RFC 7252, section 5.7.2).
+//!
+//! Policy, observers, log and proxy name the resource of such a request by one path: `/proxy/coap/host:port/a/b` is `/a/b` of
+//! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets.
+
+use crate::request_uri::{self, InvalidUri};
+use crate::uri::{Scheme, Uri};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+use tegmen::buf::Frame;
+use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
+
+/// The first segment of the path of each resource behind the forward proxy.
+pub(crate) const PREFIX: &str = "proxy";
+/// Most bytes of a request without its payload that is decided on.
+const LONGEST: usize = 2048;
+
+/// A target.
+pub(crate) struct Target<'m> {
+    pub(crate) scheme: Scheme,
+    /// As [`canonical`] returns it, without brackets.
+    pub(crate) host: Cow<'m, str>,
+    pub(crate) port: u16,
+    /// The URI with path and query, if Proxy-Uri names the target; otherwise the request has the path and the query.
+    pub(crate) uri: Option<Uri>,
+}
+
+/// Returns the target that a request names with Proxy-Uri, or with Proxy-Scheme and Uri-Host; `None` if it names none. Without
+/// Uri-Host the host is the one to which the request was sent, and the resource is its own (RFC 7252, sections 5.7.2 and 5.10.1).
+///
+/// # Errors
+/// 4.00 if the target is not valid, 5.05 if its scheme is neither `coap` nor `coaps` (section 5.10.2).
+pub(crate) fn named<'m>(message: &MessageRef<'m>) -> Option<Result<Target<'m>, Code>> {
+    if !message.may_have_unprotected() {
+        return None;
+    }
+    if let Some(uri) = message.option(OptionNumber::PROXY_URI) {
+        return Some(of_uri(uri));
+    }
+    let scheme = message.option(OptionNumber::PROXY_SCHEME)?;
+    let host = message.option(OptionNumber::URI_HOST)?;
+    Some(of_parts(scheme, host, message))
+}
+
+fn of_uri<'m>(uri: &[u8]) -> Result<Target<'m>, Code> {
+    let text = std::str::from_utf8(uri).map_err(|_| Code::BAD_REQUEST)?;
+    let (scheme, _) = text.split_once(':').ok_or(Code::BAD_REQUEST)?;
+    let scheme: Scheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
+    let uri = Uri::parse(text).map_err(|_| Code::BAD_REQUEST)?;
+    let host = canonical(&uri.host)?.into_owned();
+    Ok(Target { scheme, host: host.into(), port: uri.port, uri: Some(uri) })
+}
+
+fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Result<Target<'m>, Code> {
+    let scheme = std::str::from_utf8(scheme).map_err(|_| Code::BAD_REQUEST)?;
+    let scheme: Scheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
+    let host = std::str::from_utf8(host).map_err(|_| Code::BAD_REQUEST)?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = canonical(host)?;
+    let port = match message.option(OptionNumber::URI_PORT) {
+        None => scheme.default_port(),
+        Some(value) => {
+            let port = tegmen::coap::uint(value).and_then(|port| u16::try_from(port).ok());
+            port.filter(|port| *port > 0).ok_or(Code::BAD_REQUEST)?
+        }
+    };
+    Ok(Target { scheme, host, port, uri: None })
+}
+
+/// Returns the one form of a host: a name in lower case, or an IPv6 address in its short form. A host that would read as more than
+/// that in a URI or a path is refused, and so is an address with a zone, which means something at the proxy alone.
+fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
+    let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
+    if host.is_empty() || host.contains(is_other) {
+        return Err(Code::BAD_REQUEST);
+    }
+    if host.contains(':') {
+        let address: Ipv6Addr = host.parse().map_err(|_| Code::BAD_REQUEST)?;
+        return Ok(address.to_string().into());
+    }
+    Ok(match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => host.to_ascii_lowercase().into(),
+        false => host.into(),
+    })
+}
+
+impl Target<'_> {
+    /// Returns host and port as in a URI.
+    pub(crate) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Writes the request with path and query as options and without the options that name the target; `before` writes the
+    /// segments of the path that come first.
+    pub(crate) fn write_request(
+        &self,
+        message: &MessageRef<'_>,
+        frame: &mut Frame<'_>,
+        before: impl Fn(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+    ) -> Result<(), BuildError> {
+        let (message_type, code) = (message.message_type(), message.code());
+        let mut builder = Builder::new(frame, message_type, code, message.message_id(), message.token())?;
+        let names_target = |number| {
+            let number: OptionNumber = number;
+            matches!(
+                number,
+                OptionNumber::URI_HOST | OptionNumber::URI_PORT | OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME
+            ) || self.uri.is_some() && matches!(number, OptionNumber::URI_PATH | OptionNumber::URI_QUERY)
+        };
+        let (mut has_before, mut has_path, mut has_query) = (false, self.uri.is_none(), self.uri.is_none());
+        let mut put_until = |builder: &mut Builder<'_, '_>, next: u16| {
+            if !has_before && next >= OptionNumber::URI_PATH.0 {
+                has_before = true;
+                before(builder)?;
+            }
+            let path =
+                self.uri.iter().flat_map(|uri| &uri.path).filter(|_| !has_path && next > OptionNumber::URI_PATH.0);
+            path.into_iter().try_for_each(|value| builder.option(OptionNumber::URI_PATH, value.as_bytes()))?;
+            has_path |= next > OptionNumber::URI_PATH.0;
+            let query =
+                self.uri.iter().flat_map(|uri| &uri.query).filter(|_| !has_query && next > OptionNumber::URI_QUERY.0);
+            query.into_iter().try_for_each(|value| builder.option(OptionNumber::URI_QUERY, value.as_bytes()))?;
+            has_query |= next > OptionNumber::URI_QUERY.0;
+            Ok(())
+        };
+        for (number, value) in message.options().filter(|(number, _)| !names_target(*number)) {
+            put_until(&mut builder, number.0)?;
+            builder.option(number, value)?;
+        }
+        put_until(&mut builder, u16::MAX)
+    }
+}
+
+/// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource behind the
+/// forward proxy if the request names one, otherwise as [`request_uri::read`] does.
+///
+/// # Errors
+/// [`InvalidUri`].
+#[inline]
+pub(crate) fn read_path(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
+    match named(message) {
+        None => request_uri::read(message, path),
+        Some(target) => read_proxied(target, message, path),
+    }
+}
+
+fn read_proxied(
+    target: Result<Target<'_>, Code>,
+    message: &MessageRef<'_>,
+    path: &mut String,
+) -> Result<(), InvalidUri> {
+    // The proxy refuses a target that is not valid.
+    let Ok(target) = target else {
+        path.clear();
+        path.push_str(PREFIX);
+        return Ok(());
+    };
+    let mut storage = [0; LONGEST];
+    let mut frame = Frame::new(&mut storage, 0);
+    let written = target.write_request(message, &mut frame, |_| Ok(()));
+    let written = written.map_err(|_| InvalidUri::Slash).and_then(|()| {
+        let message = MessageRef::parse(frame.bytes()).map_err(|_| InvalidUri::Slash)?;
+        request_uri::read(&message, path)
+    });
+    let behind = std::mem::take(path);
+    // Writing to a string does not fail.
+    let _ = write!(path, "{PREFIX}/{}/{}", target.scheme, target.authority());
+    if !behind.is_empty() {
+        path.push('/');
+        path.push_str(&behind);
+    }
+    written
+}
+
+/// Lets a policy decide on a request. A request to the forward proxy is shown to it as one for a path of this server: what a client may
+/// do here says nothing of what it may do elsewhere.
+#[inline]
+pub(crate) fn decide_on(request: &Request<'_>, decide: impl FnOnce(&Request<'_>) -> Option<bool>) -> Option<bool> {
+    match named(&request.message) {
+        None => decide(request),
+        Some(target) => decide_on_proxied(target, request, decide),
+    }
+}
+
+fn decide_on_proxied(
+    target: Result<Target<'_>, Code>,
+    request: &Request<'_>,
+    decide: impl FnOnce(&Request<'_>) -> Option<bool>,
+) -> Option<bool> {
+    let mut storage = [0; LONGEST];
+    let mut frame = Frame::new(&mut storage, 0);
+    let message = &request.message;
+    let written = match &target {
+        // The proxy refuses it; the policy says whether the client learns that.
+        Err(_) => {
+            Builder::new(&mut frame, message.message_type(), message.code(), message.message_id(), message.token())
+                .and_then(|mut builder| builder.option(OptionNumber::URI_PATH, PREFIX.as_bytes()))
+        }
+        Ok(target) => {
+            let (scheme, authority) = (target.scheme.to_string(), target.authority());
+            target.write_request(message, &mut frame, |builder| {
+                let segments = [PREFIX, &scheme, &authority];
+                segments.into_iter().try_for_each(|text| builder.option(OptionNumber::URI_PATH, text.as_bytes()))
+            })
+        }
+    };
+    match (written, MessageRef::parse(frame.bytes())) {
+        (Ok(()), Ok(shown)) => decide(&Request::new(shown.with_body(message.payload()), request.identity)),
+        // Longer than a policy is shown.
+        _ => Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests;

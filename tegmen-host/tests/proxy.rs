@@ -1,0 +1,553 @@
+//! A proxy that caches, between clients and origins.
+
+mod oscore_scene;
+
+use oscore_scene::Scene;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
+use tegmen_host::client::{ClientConfig, ClientKey, Response, Session};
+use tegmen_host::contexts::Contexts;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::proxy::{Proxy, ProxyConfig};
+use tegmen_host::server::{Event, Reply, Router, Server};
+use tegmen_host::uri::Scheme;
+
+const KEY: &[u8] = b"0123456789abcdef";
+/// An option that is critical and safe to forward, and one that is elective and unsafe; nobody has registered them.
+const SAFE: OptionNumber = OptionNumber(0x2f9);
+const UNSAFE: OptionNumber = OptionNumber(0x2fa);
+
+/// An origin that counts its requests.
+struct Origin {
+    server: Server,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Origin {
+    /// Serves `/one` with an ETag, `/short`, which is fresh for a second, and has an ETag, `/slow`, which takes a moment, `/none`, which
+    /// may not be stored, `/echo`, which answers with the options and the payload, and `/long`.
+    fn new() -> Self {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        let count = move || counted.fetch_add(1, Relaxed) + 1;
+        let (one, short, slow, none, changed) =
+            (count.clone(), count.clone(), count.clone(), count.clone(), count.clone());
+        let router = Router::new()
+            .get("/one", move |_, response| {
+                response.option(OptionNumber::ETAG, b"e1")?;
+                response.uint(OptionNumber::CONTENT_FORMAT, 0)?;
+                response.payload(format!("one {}", one()).as_bytes())
+            })
+            .get("/short", move |request, response| {
+                short();
+                response.option(OptionNumber::ETAG, b"e2")?;
+                response.uint(OptionNumber::MAX_AGE, 1)?;
+                if request.message().values(OptionNumber::ETAG).any(|known| known == b"e2") {
+                    response.set_code(Code::VALID);
+                    return Ok(());
+                }
+                response.payload(b"short")
+            })
+            .get("/slow", move |request, response| {
+                let (responder, count) = (request.defer(response), slow());
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(300));
+                    responder.send(Reply::content(0, format!("slow {count}")));
+                });
+                Ok(())
+            })
+            .get("/none", move |_, response| {
+                response.uint(OptionNumber::MAX_AGE, 0)?;
+                response.payload(format!("none {}", none()).as_bytes())
+            })
+            .on(Code::PUT, "/one", move |_, response| {
+                changed();
+                response.set_code(Code::CHANGED);
+                Ok(())
+            })
+            .on(Code::POST, "/made", |_, response| {
+                response.set_code(Code::CREATED);
+                response.option(OptionNumber::LOCATION_PATH, b"made")?;
+                response.option(OptionNumber::LOCATION_PATH, b"7")
+            })
+            .get("/long", |_, response| response.payload(&long()))
+            .on(Code::PUT, "/long", |request, response| {
+                response.set_code(if request.payload() == long() { Code::CHANGED } else { Code::BAD_REQUEST });
+                Ok(())
+            })
+            .get("/host", |request, response| {
+                let host = request.message().option(OptionNumber::URI_HOST).unwrap_or(b"nobody").to_vec();
+                response.payload(&host)
+            })
+            .get("/safe", |request, response| response.payload(request.message().option(SAFE).unwrap_or(b"")))
+            .critical_options(&[
+                OptionNumber::URI_HOST,
+                OptionNumber::URI_PORT,
+                OptionNumber::URI_PATH,
+                OptionNumber::URI_QUERY,
+                OptionNumber::ACCEPT,
+                SAFE,
+            ]);
+        let credentials = Credentials::single("proxy", KEY);
+        let builder = Server::builder().listen("coap://127.0.0.1:0").listen("coaps://127.0.0.1:0").shards(1);
+        let server = builder.credentials(credentials).allow_plain().on_event(|_| ()).serve(router).unwrap();
+        Self { server, requests }
+    }
+
+    fn address(&self, scheme: Scheme) -> SocketAddr {
+        self.server.addresses().iter().find(|listen| listen.scheme == scheme).unwrap().address
+    }
+
+    fn uri(&self, path: &str) -> String {
+        format!("coap://{}{path}", self.address(Scheme::Coap))
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Relaxed)
+    }
+}
+
+fn long() -> Vec<u8> {
+    (0..5000u32).map(|index| index as u8).collect()
+}
+
+/// Settings of a proxy that forwards to each port of this machine.
+fn settings() -> ProxyConfig {
+    ProxyConfig::default().with(|config| {
+        config.targets = vec!["coap://127.0.0.1:*".parse().unwrap(), "coaps://127.0.0.1:*".parse().unwrap()];
+        config.client.trust.key = Some(ClientKey { identity: "proxy".to_owned(), key: KEY.to_vec().into() });
+        config.client.coap.timeout = Duration::from_secs(20);
+    })
+}
+
+/// A server with a proxy, that lets everybody do everything.
+fn open(config: ProxyConfig) -> (Server, Proxy) {
+    let proxy = Proxy::new(config).unwrap();
+    let builder = Server::builder().listen("coap://127.0.0.1:0").shards(2).allow_plain().on_event(|_| ());
+    (builder.serve(proxy.clone()).unwrap(), proxy)
+}
+
+async fn client_of(server: &Server) -> Session {
+    let config = ClientConfig::default().with(|config| {
+        config.coap.nstart = 32;
+        config.coap.timeout = Duration::from_secs(60);
+    });
+    Session::connect_to(server.addresses()[0].address, Scheme::Coap, config).await.unwrap()
+}
+
+/// Asks a forward proxy with Proxy-Uri.
+async fn ask(client: &Session, method: Code, uri: &str, options: &[(OptionNumber, &[u8])]) -> Response {
+    let mut all = vec![(OptionNumber::PROXY_URI, uri.as_bytes().to_vec())];
+    all.extend(options.iter().map(|(number, value)| (*number, value.to_vec())));
+    client.request(method, "").options(&all).await.unwrap()
+}
+
+async fn get(client: &Session, uri: &str) -> Response {
+    ask(client, Code::GET, uri, &[]).await
+}
+
+/// Asks a forward proxy with Proxy-Scheme, Uri-Host and Uri-Port.
+async fn get_by_parts(client: &Session, origin: SocketAddr, path: &str) -> Response {
+    let options = [
+        (OptionNumber::PROXY_SCHEME, b"coap".to_vec()),
+        (OptionNumber::URI_HOST, origin.ip().to_string().into_bytes()),
+        (OptionNumber::URI_PORT, origin.port().to_be_bytes().to_vec()),
+    ];
+    client.request(Code::GET, path).options(&options).await.unwrap()
+}
+
+fn text(response: &Response) -> (Code, &str) {
+    (response.code, std::str::from_utf8(&response.payload).unwrap())
+}
+
+#[tokio::test]
+async fn a_stored_response_answers_without_its_origin() {
+    let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    let first = get(&client, &origin.uri("/one")).await;
+    let second = get(&client, &origin.uri("/one")).await;
+    let third = get_by_parts(&client, origin.address(Scheme::Coap), "/one").await;
+    for response in [&first, &second, &third] {
+        assert_eq!(text(response), (Code::CONTENT, "one 1"));
+        assert_eq!(response.option(OptionNumber::ETAG), Some(&b"e1"[..]));
+        assert_eq!(response.content_format(), Some(0));
+    }
+    assert!(first.option(OptionNumber::MAX_AGE).is_none());
+    assert!((50..60).contains(&second.uint(OptionNumber::MAX_AGE).unwrap()));
+    let counts = proxy.counts();
+    assert_eq!((origin.requests(), counts.hits, counts.misses, counts.entries), (1, 2, 1, 1));
+    proxy.purge();
+    assert_eq!(text(&get(&client, &origin.uri("/one")).await), (Code::CONTENT, "one 2"));
+}
+
+#[tokio::test]
+async fn a_query_and_accept_choose_another_response() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    get(&client, &origin.uri("/one")).await;
+    assert_eq!(text(&get(&client, &origin.uri("/one?unit=C")).await).1, "one 2");
+    let accept: (OptionNumber, &[u8]) = (OptionNumber::ACCEPT, &[]);
+    assert_eq!(text(&ask(&client, Code::GET, &origin.uri("/one"), &[accept]).await).1, "one 3");
+    assert_eq!(text(&get(&client, &origin.uri("/one")).await).1, "one 1");
+}
+
+#[tokio::test]
+async fn requests_for_one_response_that_wait_are_one_request_to_the_origin() {
+    let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+    let uri = origin.uri("/slow");
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (client, uri) = (client_of(&server).await, uri.clone());
+        tasks.spawn(async move { get(&client, &uri).await });
+    }
+    while let Some(response) = tasks.join_next().await {
+        assert_eq!(text(&response.unwrap()), (Code::CONTENT, "slow 1"));
+    }
+    assert_eq!(origin.requests(), 1);
+    let counts = proxy.counts();
+    assert_eq!((counts.joined + counts.hits, counts.open), (9, 0));
+}
+
+#[tokio::test]
+async fn a_response_that_may_not_be_stored_is_asked_for_each_time() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    assert_eq!(text(&get(&client, &origin.uri("/none")).await).1, "none 1");
+    let second = get(&client, &origin.uri("/none")).await;
+    assert_eq!((text(&second).1, second.uint(OptionNumber::MAX_AGE)), ("none 2", Some(0)));
+}
+
+#[tokio::test]
+async fn a_change_through_the_proxy_makes_the_stored_response_invalid() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    get(&client, &origin.uri("/one?a")).await;
+    assert_eq!(ask(&client, Code::PUT, &origin.uri("/one"), &[]).await.code, Code::CHANGED);
+    assert_eq!(text(&get(&client, &origin.uri("/one?a")).await), (Code::CONTENT, "one 3"));
+    // A refused one changes nothing.
+    assert_eq!(ask(&client, Code::DELETE, &origin.uri("/one"), &[]).await.code, Code::METHOD_NOT_ALLOWED);
+    assert_eq!(text(&get(&client, &origin.uri("/one?a")).await), (Code::CONTENT, "one 3"));
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_fresh_is_validated() {
+    let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    assert_eq!(text(&get(&client, &origin.uri("/short")).await), (Code::CONTENT, "short"));
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(text(&get(&client, &origin.uri("/short")).await), (Code::CONTENT, "short"));
+    assert_eq!((origin.requests(), proxy.counts().revalidated, proxy.counts().entries), (2, 1, 1));
+}
+
+#[tokio::test]
+async fn a_client_that_has_the_representation_is_told_so() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    for _ in 0..2 {
+        let response = ask(&client, Code::GET, &origin.uri("/one"), &[(OptionNumber::ETAG, b"e1")]).await;
+        assert_eq!(text(&response), (Code::VALID, ""));
+        assert_eq!(response.option(OptionNumber::ETAG), Some(&b"e1"[..]));
+    }
+    assert_eq!(origin.requests(), 1);
+}
+
+#[tokio::test]
+async fn long_bodies_go_in_blocks_on_both_sides() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    for _ in 0..2 {
+        assert_eq!(get(&client, &origin.uri("/long")).await.payload, long());
+    }
+    let options = [(OptionNumber::PROXY_URI, origin.uri("/long").into_bytes())];
+    let put = client.request(Code::PUT, "").options(&options).payload(&long()).await.unwrap();
+    assert_eq!(put.code, Code::CHANGED);
+}
+
+#[tokio::test]
+async fn an_origin_may_be_asked_over_dtls() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    let uri = format!("coaps://{}/one", origin.address(Scheme::Coaps));
+    assert_eq!(text(&get(&client, &uri).await), (Code::CONTENT, "one 1"));
+    // What is stored for coaps does not answer for coap.
+    assert_eq!(text(&get(&client, &origin.uri("/one")).await), (Code::CONTENT, "one 2"));
+    assert_eq!(text(&get(&client, &uri).await), (Code::CONTENT, "one 1"));
+}
+
+#[tokio::test]
+async fn a_reverse_proxy_has_the_resources_of_its_origins_below_paths() {
+    let origin = Origin::new();
+    let reverse = format!("/house/a={}", origin.uri(""));
+    let config = ProxyConfig::default().with(|config| config.reverse = vec![reverse.parse().unwrap()]);
+    let (server, _) = open(config);
+    let client = client_of(&server).await;
+    for _ in 0..2 {
+        assert_eq!(text(&client.get("/house/a/one").await.unwrap()), (Code::CONTENT, "one 1"));
+    }
+    assert_eq!(client.get("/house/ab/one").await.unwrap().code, Code::NOT_FOUND);
+    let made = client.post("/house/a/made", b"").await.unwrap();
+    let location: Vec<_> =
+        made.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH).map(|(_, value)| value).collect();
+    assert_eq!(location, [&b"house"[..], b"a", b"made", b"7"]);
+    // It is no forward proxy.
+    assert_eq!(get(&client, &origin.uri("/one")).await.code, Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn the_host_of_an_origin_is_that_of_the_target() {
+    let origin = Origin::new();
+    let config = settings().with(|config| config.targets.push("coap://localhost:*".parse().unwrap()));
+    let (server, _) = open(config);
+    let client = client_of(&server).await;
+    let port = origin.address(Scheme::Coap).port();
+    assert_eq!(text(&get(&client, &format!("coap://LOCALHOST:{port}/host")).await).1, "localhost");
+    assert_eq!(text(&get(&client, &origin.uri("/host")).await).1, "nobody");
+}
+
+#[tokio::test]
+async fn a_target_that_is_not_allowed_is_refused_and_so_is_one_that_is_not_valid() {
+    let (origin, (server, _)) = (Origin::new(), open(ProxyConfig::default()));
+    let client = client_of(&server).await;
+    assert_eq!(get(&client, &origin.uri("/one")).await.code, Code::FORBIDDEN);
+    assert_eq!(get(&client, "coap://127.0.0.1:0/").await.code, Code::BAD_REQUEST);
+    assert_eq!(get(&client, "http://127.0.0.1/").await.code, Code::PROXYING_NOT_SUPPORTED);
+    assert_eq!(origin.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_server_without_a_proxy_says_so() {
+    let origin = Origin::new();
+    let client = client_of(&origin.server).await;
+    assert_eq!(get(&client, "coap://127.0.0.1/one").await.code, Code::PROXYING_NOT_SUPPORTED);
+    let by_parts = get_by_parts(&client, origin.address(Scheme::Coap), "/one").await;
+    assert_eq!(by_parts.code, Code::PROXYING_NOT_SUPPORTED);
+}
+
+#[tokio::test]
+async fn unknown_options_are_forwarded_if_that_is_safe() {
+    let (origin, (server, _)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    let safe = ask(&client, Code::GET, &origin.uri("/safe"), &[(SAFE, b"x")]).await;
+    assert_eq!(text(&safe), (Code::CONTENT, "x"));
+    assert_eq!(text(&ask(&client, Code::GET, &origin.uri("/safe"), &[(SAFE, b"y")]).await).1, "y");
+    let refused = ask(&client, Code::GET, &origin.uri("/safe"), &[(UNSAFE, b"x")]).await;
+    assert_eq!(refused.code, Code::BAD_OPTION);
+    // Where no proxy is meant, a critical option that nobody knows is refused.
+    let local = client.get("/x").options(&[(SAFE, vec![1])]).await.unwrap();
+    assert_eq!(local.code, Code::BAD_OPTION);
+}
+
+#[tokio::test]
+async fn a_request_that_goes_round_in_circles_ends() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let config = ProxyConfig::default().with(|config| {
+        config.reverse = vec![format!("/=coap://{address}").parse().unwrap()];
+        config.name = "here".to_owned();
+        config.client.coap.nstart = 32;
+    });
+    let builder = Server::builder().listen(&format!("coap://{address}")).inherit([socket]).allow_plain();
+    let server = builder.on_event(|_| ()).serve(Proxy::new(config).unwrap()).unwrap();
+    let client = client_of(&server).await;
+    for method in [Code::GET, Code::POST] {
+        let response = client.request(method, "/a").await.unwrap();
+        // The first proxy sets the limit of 16 further ones.
+        assert_eq!(text(&response), (Code::HOP_LIMIT_REACHED, ["here"; 17].join(" ").as_str()), "{method}");
+    }
+    let last = client.get("/a").options(&[(OptionNumber::HOP_LIMIT, vec![1])]).await.unwrap();
+    assert_eq!(text(&last), (Code::HOP_LIMIT_REACHED, "here"));
+    for value in [vec![], vec![0], vec![0, 4]] {
+        let wrong = client.get("/a").options(&[(OptionNumber::HOP_LIMIT, value)]).await.unwrap();
+        assert_eq!(wrong.code, Code::BAD_REQUEST);
+    }
+}
+
+/// An origin that answers each request with the messages that `answer` makes: with the token of the request or another one, from its
+/// own socket or another one.
+fn scripted(answer: impl Fn(&MessageRef<'_>) -> Vec<Vec<u8>> + Send + 'static) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut datagram) {
+            let request = MessageRef::parse(&datagram[..len]).unwrap();
+            for message in answer(&request) {
+                socket.send_to(&message, from).unwrap();
+            }
+        }
+    });
+    address
+}
+
+fn response_to(request: &MessageRef<'_>, code: Code, token: &[u8], options: &[(OptionNumber, &[u8])]) -> Vec<u8> {
+    let mut storage = [0; 200];
+    let mut frame = Frame::new(&mut storage, 0);
+    let head = (MessageType::Acknowledgement, request.message_id());
+    let mut builder = Builder::new(&mut frame, head.0, code, head.1, token).unwrap();
+    options.iter().for_each(|(number, value)| builder.option(*number, value).unwrap());
+    builder.payload(b"false").unwrap();
+    frame.bytes().to_vec()
+}
+
+#[tokio::test]
+async fn a_slow_origin_is_a_timeout() {
+    let silent = scripted(|_| Vec::new());
+    let (server, proxy) = open(settings().with(|config| config.client.coap.timeout = Duration::from_secs(1)));
+    let client = client_of(&server).await;
+    assert_eq!(get(&client, &format!("coap://{silent}/")).await.code, Code::GATEWAY_TIMEOUT);
+    assert_eq!((proxy.counts().failed, proxy.counts().open, proxy.counts().entries), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn while_too_many_requests_wait_others_are_refused_and_hits_are_not() {
+    let origin = Origin::new();
+    let silent = scripted(|_| Vec::new());
+    let (server, proxy) = open(settings().with(|config| {
+        config.client.coap.timeout = Duration::from_secs(3);
+        config.max_open = 1;
+    }));
+    let client = client_of(&server).await;
+    get(&client, &origin.uri("/one")).await;
+    let (waiting, uri) = (client.clone(), format!("coap://{silent}/"));
+    let waiting = tokio::spawn(async move { get(&waiting, &uri).await });
+    while proxy.counts().open == 0 {
+        tokio::task::yield_now().await;
+    }
+    let refused = get(&client, &origin.uri("/one?other")).await;
+    assert_eq!(refused.code, Code::SERVICE_UNAVAILABLE);
+    assert!(refused.uint(OptionNumber::MAX_AGE).is_some());
+    assert_eq!(ask(&client, Code::PUT, &origin.uri("/one"), &[]).await.code, Code::SERVICE_UNAVAILABLE);
+    assert_eq!(text(&get(&client, &origin.uri("/one")).await), (Code::CONTENT, "one 1"));
+    assert_eq!(waiting.await.unwrap().code, Code::GATEWAY_TIMEOUT);
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_is_never_stored() {
+    // A right answer comes to the second attempt alone: the first gets answers with another token.
+    let attempts = AtomicUsize::new(0);
+    let origin = scripted(move |request| {
+        let id = request.message_id();
+        if request.code() == Code::EMPTY {
+            return Vec::new();
+        }
+        let other = response_to(request, Code::CONTENT, b"other", &[]);
+        let mut foreign = response_to(request, Code::CONTENT, request.token(), &[]);
+        // The acknowledgement of another message.
+        foreign[2..4].copy_from_slice(&id.wrapping_add(1).to_be_bytes());
+        match attempts.fetch_add(1, Relaxed) {
+            0 => vec![other, foreign],
+            _ => vec![response_to(request, Code::NOT_FOUND, request.token(), &[])],
+        }
+    });
+    let (server, proxy) = open(settings());
+    let client = client_of(&server).await;
+    let uri = format!("coap://{origin}/x");
+    for _ in 0..2 {
+        assert_eq!(get(&client, &uri).await.code, Code::NOT_FOUND);
+    }
+    assert_eq!((proxy.counts().entries, proxy.counts().hits), (1, 1));
+}
+
+#[tokio::test]
+async fn a_response_that_makes_no_sense_is_a_bad_gateway_and_is_never_stored() {
+    let origin = scripted(|request| {
+        let last = request.values(OptionNumber::URI_PATH).last().unwrap_or(b"");
+        let token = request.token();
+        vec![match last {
+            b"unasked" => response_to(request, Code::VALID, token, &[(OptionNumber::ETAG, b"x")]),
+            b"unsafe" => response_to(request, Code::CONTENT, token, &[(UNSAFE, b"x")]),
+            _ => response_to(request, Code::CONTENT, token, &[(OptionNumber::PROXY_URI, b"coap://a")]),
+        }]
+    });
+    let (server, proxy) = open(settings());
+    let client = client_of(&server).await;
+    for path in ["unasked", "unsafe", "critical"] {
+        assert_eq!(get(&client, &format!("coap://{origin}/{path}")).await.code, Code::BAD_GATEWAY, "{path}");
+    }
+    assert_eq!((proxy.counts().entries, proxy.counts().failed), (0, 3));
+}
+
+/// Credentials of Alice, who may read `/secret` and more, and of Mallory, who may not.
+fn rights(origin: SocketAddr) -> Credentials {
+    let dir = std::env::temp_dir().join(format!("tegmen-proxy-{}-{}", std::process::id(), origin.port()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("credentials.toml");
+    let key = tegmen_host::hex::to_hex(KEY);
+    let text = format!(
+        "[[psk]]\nidentity = \"alice\"\nkey = \"{key}\"\nallow = [\"GET /\", \"GET /one\", \"GET /proxy/coap/{origin}/*\", \"GET /house/*\"]\n\
+         [[psk]]\nidentity = \"mallory\"\nkey = \"{key}\"\nallow = [\"GET /\", \"GET /one\", \"GET /proxy/coap/{origin}/none\", \"GET /house/none\"]\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let credentials = Credentials::from_file(&file).unwrap();
+    let _ = std::fs::remove_dir_all(&dir);
+    credentials
+}
+
+#[tokio::test]
+async fn a_proxy_never_answers_one_client_with_what_another_may_not_see() {
+    let origin = Origin::new();
+    let address = origin.address(Scheme::Coap);
+    let config = settings().with(|config| config.reverse = vec![format!("/house=coap://{address}").parse().unwrap()]);
+    let builder = Server::builder().listen("coaps://127.0.0.1:0").on_event(|_| ());
+    let server = builder.credentials(rights(address)).serve(Proxy::new(config).unwrap()).unwrap();
+    let open = |name: &'static str| {
+        Session::connect_to(server.addresses()[0].address, Scheme::Coaps, ClientConfig::psk(name, KEY))
+    };
+    let (alice, mallory) = (open("alice").await.unwrap(), open("mallory").await.unwrap());
+    // Alice is the cause of a stored response, which answers her.
+    for _ in 0..2 {
+        assert_eq!(text(&get(&alice, &origin.uri("/one")).await), (Code::CONTENT, "one 1"));
+        assert_eq!(text(&alice.get("/house/one").await.unwrap()), (Code::CONTENT, "one 1"));
+    }
+    // Mallory may read / and /one of this server, and nothing of that name elsewhere.
+    assert_eq!(get(&mallory, &origin.uri("/one")).await.code, Code::FORBIDDEN);
+    assert_eq!(get_by_parts(&mallory, address, "/one").await.code, Code::FORBIDDEN);
+    assert_eq!(mallory.get("/house/one").await.unwrap().code, Code::FORBIDDEN);
+    // Nor does another way to write it help.
+    for uri in ["/%6fne", "/one?x", "/none/../one", "/none%2f..%2fone"] {
+        assert_ne!(get(&mallory, &origin.uri(uri)).await.code, Code::CONTENT, "{uri}");
+    }
+    let both =
+        [(OptionNumber::URI_PATH, &b"none"[..]), (OptionNumber::PROXY_SCHEME, b"coap"), (OptionNumber::URI_HOST, b"a")];
+    assert_eq!(ask(&mallory, Code::GET, &origin.uri("/one"), &both).await.code, Code::FORBIDDEN);
+    // What both may read is shared.
+    assert_eq!(text(&get(&alice, &origin.uri("/none")).await).0, Code::CONTENT);
+    assert_eq!(text(&get(&mallory, &origin.uri("/none")).await).0, Code::CONTENT);
+}
+
+#[tokio::test]
+async fn a_request_with_oscore_for_another_target_passes_untouched_also_in_blocks() {
+    let scene = Scene::new("proxied");
+    let (_origin, address) = scene.serve();
+    // The proxy has the context of the client, too, and must not open what is not for it.
+    let proxy = Proxy::new(settings()).unwrap();
+    let credentials = Credentials::default();
+    let contexts = Contexts::open(&[scene.third()], |name, _| credentials.learn(name, None)).unwrap();
+    let builder = Server::builder().listen("coap://127.0.0.1:0").oscore(contexts).allow_plain().on_event(|event| {
+        if let Event::Request(answered) = event {
+            assert!(answered.path.starts_with("/proxy/coap/127.0.0.1:"), "{answered:?}");
+        }
+    });
+    let server = builder.credentials(credentials.clone()).serve(proxy.clone()).unwrap();
+    let client = Session::connect_to(server.addresses()[0].address, Scheme::Coap, scene.client()).await.unwrap();
+    let options = [
+        (OptionNumber::PROXY_SCHEME, b"coap".to_vec()),
+        (OptionNumber::URI_HOST, address.ip().to_string().into_bytes()),
+        (OptionNumber::URI_PORT, address.port().to_be_bytes().to_vec()),
+    ];
+    for _ in 0..2 {
+        let response = client.get("/value").options(&options).await.unwrap();
+        assert_eq!(text(&response), (Code::CONTENT, "first"));
+    }
+    let put = client.put("/value", &long()).options(&options).await.unwrap();
+    assert_eq!(put.code, Code::CHANGED);
+    assert_eq!(client.get("/value").options(&options).await.unwrap().payload, long());
+    let counts = proxy.counts();
+    assert_eq!((counts.entries, counts.hits, counts.misses), (0, 0, 0));
+    assert!(counts.passed > 3);
+}
