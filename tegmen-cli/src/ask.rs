@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tegmen::coap::{Block, Code, OptionNumber, uint};
+use tegmen::coap::{Block, Code, OptionNumber, uint, uint_bytes};
 use tegmen_host::client::{self, Progress, Request, Response, Session};
 use tegmen_host::formats;
 use tegmen_host::group::Group;
@@ -62,6 +62,10 @@ pub(crate) struct RequestArgs {
     /// Content-Format to request for the response (Accept): a number, a name such as json, or a media type.
     #[arg(long, value_parser = content_format)]
     accept: Option<u16>,
+    /// Ask the proxy at this URI, coap://host[:port] or coaps; keys and certificates are for the session with it. A request that OSCORE
+    /// protects stays protected until the server.
+    #[arg(long, value_name = "URI", env = "TEGMEN_PROXY")]
+    proxy: Option<String>,
     /// Add a CoAP option by its number, with a value in hexadecimal (0x...) or text; may be repeated. If-Match is 1,
     /// ETag 4, If-None-Match 5, No-Response 258.
     #[arg(long = "option", short = 'O', value_name = "NUMBER[=VALUE]", value_parser = other_option)]
@@ -135,21 +139,53 @@ impl RequestArgs {
         Uri::parse(&self.uri).map_err(Failure::usage)
     }
 
-    pub(crate) fn ask<'a>(&'a self, uri: &'a Uri, method: Code, payload: &'a [u8], format: Option<u16>) -> Request<'a> {
-        let request = Request::to(method, uri).payload(payload).options(&self.options);
+    /// Returns the URI of the server that is asked: of the proxy, if there is one.
+    pub(crate) fn server(&self) -> Result<Uri, Failure> {
+        let Some(proxy) = &self.proxy else { return self.uri() };
+        let uri = Uri::parse(proxy).map_err(Failure::usage)?;
+        match uri.path.is_empty() && uri.query.is_empty() {
+            true => Ok(uri),
+            false => Err(Failure::usage(format!("{proxy}: name the proxy alone, as coap://host[:port]"))),
+        }
+    }
+
+    /// Returns the other options of the request, with those that name the target to a proxy (RFC 7252, section 5.10.2).
+    pub(crate) fn options(&self, uri: &Uri) -> Vec<(OptionNumber, Vec<u8>)> {
+        let mut options = self.options.clone();
+        if self.proxy.is_some() {
+            let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
+            options.push((OptionNumber::PROXY_SCHEME, uri.scheme.to_string().into_bytes()));
+            options.push((OptionNumber::URI_HOST, host.into_bytes()));
+            if uri.port != uri.scheme.default_port() {
+                options.push((OptionNumber::URI_PORT, uint_bytes(uri.port.into(), &mut [0; 4]).to_vec()));
+            }
+        }
+        options
+    }
+
+    /// Returns the request; `options` is what [`Self::options`] returns.
+    pub(crate) fn ask<'a>(
+        &self,
+        (uri, options): (&'a Uri, &'a [(OptionNumber, Vec<u8>)]),
+        method: Code,
+        payload: &'a [u8],
+        format: Option<u16>,
+    ) -> Request<'a> {
+        let request = Request::to(method, uri).payload(payload).options(options);
         let request = self.accept.map_or(request, |accept| request.accept(accept));
         format.map_or(request, |format| request.content_format(format))
     }
 
     fn run(self, out: Output, method: Code, payload: &[u8], content_format: Option<u16>) -> Result<ExitCode, Failure> {
         let uri = self.uri()?;
-        let request = self.ask(&uri, method, payload, content_format);
-        if Group::is_named_by(&uri.host) {
+        let (server, options) = (self.server()?, self.options(&uri));
+        let request = self.ask((&uri, &options), method, payload, content_format);
+        if Group::is_named_by(&server.host) {
             return self.ask_group(out, &uri, &request);
         }
         let config = self.connect.config(&uri)?;
         let (reply, handshake) = runtime()?.block_on(async {
-            let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
+            let session = Session::connect(&server, config).await.map_err(Failure::request)?;
             let progress = progress(out);
             let request = progress.as_ref().map_or(request, |progress| request.progress(progress));
             let reply = request.over(&session).await.map_err(Failure::request)?;
@@ -159,7 +195,7 @@ impl RequestArgs {
         })?;
         if self.verbose {
             eprintln!("{} {}, round trip {:.1} ms", reply.code, reply.code.name(), millis(reply.round_trip));
-            if uri.scheme == Scheme::Coaps {
+            if server.scheme == Scheme::Coaps {
                 let resumed = if handshake.resumed { ", resumed" } else { "" };
                 eprintln!("handshake {:.1} ms{resumed}", millis(handshake.time));
             }

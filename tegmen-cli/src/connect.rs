@@ -6,7 +6,7 @@ use crate::output::Failure;
 use crate::public_keys::{Servers, suites};
 use clap::Args;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tegmen::dtls::{ConnectionIdConfig, Profile, Suites};
 use tegmen_host::client::{ClientConfig, ClientKey, Tap};
@@ -105,6 +105,17 @@ pub(crate) fn access_control(text: &str) -> Result<Uri, Failure> {
     let is_server = uri.scheme == Scheme::Coaps && uri.path.is_empty() && uri.query.is_empty();
     let wrong = || format!("{text}: name the access control server alone, as coaps://host[:port]");
     is_server.then_some(uri).ok_or_else(|| Failure::usage(wrong()))
+}
+
+/// Returns the identity and the key of a credentials file with one identity. The error is a text for the operator.
+pub(crate) fn only_key(file: &Path) -> Result<ClientKey, String> {
+    let known = Credentials::from_file(file).map_err(|error| error.to_string())?;
+    let identities = known.identities();
+    let [identity] = identities.as_slice() else {
+        return Err(format!("{} has {} identities: give a file with one", file.display(), identities.len()));
+    };
+    let keys = known.keys_of(identity.as_bytes()).ok_or_else(|| format!("{} has no key", file.display()))?;
+    Ok(ClientKey { identity: identity.clone(), key: keys.current.key })
 }
 
 /// A time of at most an hour, in seconds.

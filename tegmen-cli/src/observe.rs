@@ -37,9 +37,10 @@ impl Observe {
         let alive = self.alive.map(Duration::from_secs);
         let mut config = self.request.connect.config(&uri)?;
         config.recovery.alive = alive;
-        let request = self.request.ask(&uri, Code::GET, &[], None);
+        let (server, options) = (self.request.server()?, self.request.options(&uri));
+        let request = self.request.ask((&uri, &options), Code::GET, &[], None);
         runtime()?.block_on(async {
-            let client = Session::connect(&uri, config).await.map_err(Failure::request)?;
+            let client = Session::connect(&server, config).await.map_err(Failure::request)?;
             let mut observation = request.over(&client).observe().await.map_err(Failure::request)?;
             let registered = observation.is_registered();
             let start = Instant::now();

@@ -15,6 +15,7 @@ mod interface;
 mod members;
 mod options;
 mod page;
+mod proxy;
 mod reload;
 mod roles;
 mod settings;
@@ -234,6 +235,7 @@ fn run(
         reloads_refused: 0,
         groups: None,
         delegation: None,
+        proxy: None,
     };
     let (operation, watched) = watch::channel(started);
     let shown = Shown {
@@ -242,6 +244,7 @@ fn run(
         operation: watched,
         outbox: running.outbox(),
         delegations: running.delegations(),
+        proxy: running.proxy(),
     };
     let outcome = runtime.block_on(async {
         let mut pages = std::pin::pin!(pages(listen(listener, address, &log).await?, shown.clone()));

@@ -143,8 +143,10 @@ fn the_alert_rules_name_metrics_that_the_server_has() {
     let started = std::time::SystemTime::now();
     let groups = Some(tegmen_host::metrics::GroupTotals::default());
     let delegation = Some(tegmen_host::metrics::DelegationTotals::default());
+    let proxy = Some(tegmen_host::proxy::ProxyCounts::default());
+    let (ready, reloads, reloads_refused) = (true, 0, 0);
     let operation =
-        tegmen_host::metrics::Operation { started, ready: true, reloads: 0, reloads_refused: 0, groups, delegation };
+        tegmen_host::metrics::Operation { started, ready, reloads, reloads_refused, groups, delegation, proxy };
     let page = tegmen_host::metrics::render(&totals, Some(&operation));
     let rules = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../dist/alerts.yml")).unwrap();
     let expressions: Vec<&str> = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();

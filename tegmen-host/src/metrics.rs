@@ -1,5 +1,6 @@
 //! The counters of a server as OpenMetrics text, which Prometheus and other collectors read.
 
+use crate::proxy::ProxyCounts;
 use crate::resumption::ResumptionCounters;
 use crate::server::{Kind, Totals};
 use std::fmt::Write as _;
@@ -23,6 +24,8 @@ pub struct Operation {
     pub groups: Option<GroupTotals>,
     /// The counts of its server of delegated sessions, if it has one.
     pub delegation: Option<DelegationTotals>,
+    /// The counts of its proxy, if it is one.
+    pub proxy: Option<ProxyCounts>,
 }
 
 /// The counts of a controller of groups.
@@ -119,6 +122,31 @@ fn write_operation(text: &mut String, operation: &Operation) {
     if let Some(totals) = &operation.delegation {
         write_delegation(text, totals);
     }
+    if let Some(counts) = &operation.proxy {
+        write_proxy(text, counts);
+    }
+}
+
+/// Writes the counts of a proxy.
+fn write_proxy(text: &mut String, counts: &ProxyCounts) {
+    gauge(text, "proxy_responses", "", "Responses that the proxy has stored.", counts.entries);
+    let help = "Memory that the stored responses take (--proxy-cache).";
+    gauge(text, "proxy_cache_bytes", "bytes", help, counts.bytes);
+    gauge(text, "proxy_requests_waiting", "", "Requests to origins that wait for a response.", counts.open);
+    counter(
+        text,
+        "proxy_requests",
+        "Requests that the proxy took, by the source of the response; one that waited for an earlier request is a miss, too.",
+        &[
+            ("{source=\"hit\"}", counts.hits),
+            ("{source=\"miss\"}", counts.misses),
+            ("{source=\"joined\"}", counts.joined),
+            ("{source=\"passed\"}", counts.passed),
+        ],
+    );
+    let help = "Stored responses that their origin said to be valid still.";
+    counter(text, "proxy_revalidations", help, &[("", counts.revalidated)]);
+    counter(text, "proxy_failures", "Requests to origins that failed.", &[("", counts.failed)]);
 }
 
 /// Writes the counts of delegated sessions.

@@ -20,6 +20,7 @@ use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Event, State, Watcher};
 use tegmen_host::credentials::Credentials;
+use tegmen_host::proxy::Proxy;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Application, Notifier, Request};
 use tegmen_host::x509::PeerVerifier;
@@ -40,10 +41,11 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: a delegated device, a resource directory, groups and access control where they have the path,
+/// The application of a server: a proxy, a delegated device, a resource directory, groups and access control where they have the path,
 /// otherwise the resources.
 #[derive(Clone)]
 pub(crate) struct Roles {
+    pub(crate) proxy: Option<Proxy>,
     pub(crate) device: Option<DelegatedDevice>,
     pub(crate) directory: Option<DirectoryServer>,
     pub(crate) access: Option<AccessServer<Rows>>,
@@ -53,6 +55,11 @@ pub(crate) struct Roles {
 
 impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if let Some(proxy) = &mut self.proxy
+            && proxy.has(request.message(), request.path())
+        {
+            return proxy.handle(request, response);
+        }
         if let Some(device) = self.device.as_ref().filter(|device| device.has(request.path())) {
             return device.handle(request, response);
         }
@@ -71,6 +78,11 @@ impl Application for Roles {
 
     fn critical_options(&self) -> &[OptionNumber] {
         self.resources.critical_options()
+    }
+
+    fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        let proxied = self.proxy.as_ref().is_some_and(|proxy| proxy.acts_on(path, request, number));
+        proxied || self.resources.acts_on(path, request, number)
     }
 
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {

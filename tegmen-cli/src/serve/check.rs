@@ -18,9 +18,7 @@ impl Sections {
     /// Returns all mistakes. `made` are the resources that exist, which are not made again.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = match self.served.make(made) {
-            Ok(made) if made.is_empty() && self.access.store.is_none() && !self.directory.directory => {
-                vec![nothing_to_serve()]
-            }
+            Ok(made) if made.is_empty() && !self.has_role() => vec![nothing_to_serve()],
             made => made.err().unwrap_or_default(),
         };
         let addresses = &self.addresses;
@@ -37,6 +35,7 @@ impl Sections {
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
         mistakes.extend(self.delegated.mistakes(&self.not_of_a_device()));
         mistakes.extend(self.directory.mistakes());
+        mistakes.extend(self.proxy.mistakes());
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));
@@ -67,6 +66,11 @@ impl Sections {
             mistakes.extend(check_suites(&keys, suites).err().map(|failure| Mistake::new("suites", failure.message)));
         }
         mistakes
+    }
+
+    /// True if the server serves something beside resources.
+    const fn has_role(&self) -> bool {
+        self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }
 
     /// Returns the application that serves these resources, and lists the paths of a resource directory.
@@ -152,8 +156,8 @@ impl Served {
 }
 
 fn nothing_to_serve() -> Mistake {
-    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory or --store \
-               (`tegmen help serve` has examples)";
+    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory, --proxy-to, --proxy-reverse \
+               or --store (`tegmen help serve` has examples)";
     Mistake::new("", why)
 }
 

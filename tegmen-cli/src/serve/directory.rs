@@ -2,11 +2,12 @@
 
 use super::config_file::Mistake;
 use super::options::Directory;
+use crate::connect::only_key;
 use crate::log::{Level, Log};
 use crate::output::{Failure, printable};
 use serde_json::json;
 use tegmen_control::directory::{DirectoryBounds, DirectoryServer, DirectorySettings, Registering, RegistrationEvent};
-use tegmen_host::client::{ClientConfig, ClientKey};
+use tegmen_host::client::ClientConfig;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::resources::{ListedPath, Resources};
 use tegmen_host::uri::{Scheme, Uri};
@@ -41,7 +42,7 @@ impl Directory {
         if !directory.query.is_empty() {
             return Err(format!("{text}: leave out the query"));
         }
-        let key = self.key()?;
+        let key = self.register_credentials.as_deref().map(only_key).transpose()?;
         if key.is_none() && directory.scheme == Scheme::Coaps {
             return Err("a session with the directory needs --register-credentials".to_owned());
         }
@@ -52,17 +53,6 @@ impl Directory {
         let config = ClientConfig::default().with(|config| config.trust.key = key);
         let (base, lifetime) = (self.register_base.clone(), self.register_lifetime);
         Ok(Some(Registering { directory, config, name, base, lifetime }))
-    }
-
-    fn key(&self) -> Result<Option<ClientKey>, String> {
-        let Some(file) = &self.register_credentials else { return Ok(None) };
-        let known = Credentials::from_file(file).map_err(|error| error.to_string())?;
-        let identities = known.identities();
-        let [identity] = identities.as_slice() else {
-            return Err(format!("{} has {} identities: give a file with one", file.display(), identities.len()));
-        };
-        let keys = known.keys_of(identity.as_bytes());
-        Ok(keys.map(|keys| ClientKey { identity: identity.clone(), key: keys.current.key }))
     }
 
     /// Registers on the runtime, if a directory is given. The task ends when the value is dropped.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use tegmen::dtls::Suites;
 use tegmen_control::group::server::JOIN_INTERVAL;
 use tegmen_host::group::Group;
+use tegmen_host::proxy::{Pattern, ProxyConfig, Reverse};
 use tegmen_host::server::{HelloLimits, ServerConfig};
 use tegmen_host::slab::Capacity;
 
@@ -42,6 +43,8 @@ pub(super) struct Sections {
     pub(super) delegated: Delegated,
     #[command(flatten, next_help_heading = "Directory")]
     pub(super) directory: Directory,
+    #[command(flatten, next_help_heading = "Proxy")]
+    pub(super) proxy: ProxyOptions,
     #[command(flatten, next_help_heading = "Limits")]
     pub(super) limits: Limits,
     #[command(flatten, next_help_heading = "DTLS")]
@@ -335,6 +338,36 @@ pub(super) struct Delegated {
     /// in the same order. A peer has the rights of the scope in its ticket, and no others.
     #[arg(long, value_name = "RULES")]
     pub(super) device_scope: Vec<String>,
+}
+
+#[derive(Args)]
+pub(super) struct ProxyOptions {
+    /// Be a forward proxy for the servers that this pattern stands for, as coap://sensor.local, coaps://*.example.org or
+    /// coap://[2001:db8::1]:*; may be repeated. A client needs the right to the path /proxy/coap/HOST:PORT/PATH, and asks with
+    /// Proxy-Uri or Proxy-Scheme.
+    #[arg(long, value_name = "PATTERN")]
+    pub(super) proxy_to: Vec<Pattern>,
+    /// Be a reverse proxy: the resources of the origin at this URI are below this path, as /house=coap://sensor.local; may be repeated.
+    #[arg(long, value_name = "PATH=URI")]
+    pub(super) proxy_reverse: Vec<Reverse>,
+    /// Most bytes of stored responses; 0 stores nothing.
+    #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
+    pub(super) proxy_cache: usize,
+    /// Most bytes of stored responses that the requests of one client are the cause of. Clients without a name count by address.
+    #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache_of_client)]
+    pub(super) proxy_cache_client: usize,
+    /// Requests that may wait for one origin at the same time (NSTART, RFC 7252). Others wait in a queue.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) proxy_nstart: u16,
+    /// Open sessions with coaps origins with the pre-shared key in this credentials file, which has one identity.
+    #[arg(long, value_name = "FILE")]
+    pub(super) proxy_credentials: Option<PathBuf>,
+    /// Trust coaps origins whose certificates these authorities (PEM) issued; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(super) proxy_ca: Vec<PathBuf>,
+    /// The name of this proxy in the diagnostic of a request that went round in circles (RFC 8768).
+    #[arg(long, value_name = "NAME", default_value = "tegmen")]
+    pub(super) proxy_name: String,
 }
 
 #[derive(Args)]

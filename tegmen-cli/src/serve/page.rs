@@ -14,6 +14,7 @@ use std::time::Duration;
 use tegmen_control::delegation::{DelegationCounts, Delegations};
 use tegmen_control::group::{GroupCounts, Outbox};
 use tegmen_host::metrics::{self, DelegationTotals, GroupTotals, Operation};
+use tegmen_host::proxy::Proxy;
 use tegmen_host::server::{Counts, Pulse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,6 +38,8 @@ pub(super) struct Shown {
     pub(super) outbox: Option<Outbox>,
     /// The server of delegated sessions, if there is one.
     pub(super) delegations: Option<Arc<Delegations<Rows>>>,
+    /// The proxy, if the server is one.
+    pub(super) proxy: Option<Proxy>,
 }
 
 impl Shown {
@@ -45,7 +48,8 @@ impl Shown {
         let totals = |GroupCounts { epochs, messages, failures }| GroupTotals { epochs, messages, failures };
         let groups = self.outbox.as_ref().map(|outbox| totals(outbox.counts()));
         let delegation = self.delegations.as_ref().map(|server| delegation_totals(server));
-        Operation { groups, delegation, ..*self.operation.borrow() }
+        let proxy = self.proxy.as_ref().map(Proxy::counts);
+        Operation { groups, delegation, proxy, ..*self.operation.borrow() }
     }
 
     /// True if each shard answers soon.

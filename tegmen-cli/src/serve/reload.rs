@@ -20,6 +20,7 @@ use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
+use tegmen_host::proxy::Proxy;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::Resources;
 use tegmen_host::server::{Server, ServerLimits};
@@ -74,6 +75,7 @@ pub(super) struct Running {
     groups: Option<groups::Role>,
     delegation: Option<delegation::Role>,
     device: Option<DelegatedDevice>,
+    proxy: Option<Proxy>,
     pub(super) members: Members,
     /// The certificates of the interface for administrators, while it is served.
     admin: Option<watch::Sender<Arc<Tls>>>,
@@ -140,7 +142,9 @@ impl Running {
         if let Some(device) = &device {
             builder = builder.policy(device.policy(sections.addresses.plain));
         }
+        let proxy = sections.proxy.open()?;
         let roles = Roles {
+            proxy: proxy.clone(),
             device: device.clone(),
             directory: sections.directory.open(&credentials)?,
             access: access.as_ref().map(|role| role.application(&credentials)),
@@ -165,6 +169,7 @@ impl Running {
             groups,
             delegation,
             device,
+            proxy,
             members,
             admin: None,
             credentials,
@@ -218,6 +223,11 @@ impl Running {
     /// Returns the server of delegated sessions, if there is one.
     pub(super) fn delegations(&self) -> Option<Arc<Delegations<Rows>>> {
         self.delegation.as_ref().map(|role| Arc::clone(&role.server))
+    }
+
+    /// Returns the proxy, if the server is one.
+    pub(super) fn proxy(&self) -> Option<Proxy> {
+        self.proxy.clone()
     }
 
     /// Returns the number of resources.

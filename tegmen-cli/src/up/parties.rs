@@ -113,6 +113,7 @@ impl AccessControl {
             }
         };
         let application = Roles {
+            proxy: None,
             directory: None,
             device: None,
             access: Some(role.application(&credentials)),

@@ -7,8 +7,16 @@ fn every_line_is_one_of_openmetrics() {
     let groups = Some(GroupTotals { epochs: 4, messages: 9, failures: 5 });
     let delegation =
         Some(DelegationTotals { devices: 3, untold: 2, sealed: 7, epochs: 6, ..DelegationTotals::default() });
-    let operation =
-        Operation { started: SystemTime::now(), ready: true, reloads: 2, reloads_refused: 1, groups, delegation };
+    let proxy = Some(ProxyCounts { hits: 8, entries: 2, ..ProxyCounts::default() });
+    let operation = Operation {
+        started: SystemTime::now(),
+        ready: true,
+        reloads: 2,
+        reloads_refused: 1,
+        groups,
+        delegation,
+        proxy,
+    };
     let text = render(&totals, Some(&operation));
     assert!(text.ends_with("# EOF\n") && text.contains("\ntegmen_requests_total 7\n"));
     assert!(text.contains("\ntegmen_records_dropped_total{reason=\"replayed\"} 3\n"));

@@ -1,0 +1,57 @@
+//! The proxy as a part of `tegmen serve`.
+
+use super::config_file::Mistake;
+use super::options::ProxyOptions;
+use crate::connect::only_key;
+use crate::output::Failure;
+use crate::public_keys::servers_of;
+use tegmen_host::proxy::{Proxy, ProxyConfig};
+use tegmen_host::public_keys::{PublicKeys, SUITES};
+
+impl ProxyOptions {
+    /// True if the server is a proxy.
+    pub(super) const fn is_given(&self) -> bool {
+        !self.proxy_to.is_empty() || !self.proxy_reverse.is_empty()
+    }
+
+    /// Returns all mistakes.
+    pub(super) fn mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let mut check = |key, wrong: Option<String>| mistakes.extend(wrong.map(|why| Mistake::new(key, why)));
+        check("proxy-credentials", self.proxy_credentials.as_deref().and_then(|file| only_key(file).err()));
+        check("proxy-ca", servers_of(&self.proxy_ca, &[]).err().map(|failure| failure.message));
+        let given = [("proxy-credentials", self.proxy_credentials.is_some()), ("proxy-ca", !self.proxy_ca.is_empty())];
+        for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given && !self.is_given()) {
+            check(key, Some("it needs --proxy-to or --proxy-reverse".to_owned()));
+        }
+        let mut paths: Vec<_> = self.proxy_reverse.iter().map(|reverse| reverse.path()).collect();
+        paths.sort_unstable();
+        let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
+        check("proxy-reverse", twice.map(|pair| format!("/{}: there are two origins at this path", pair[0])));
+        mistakes
+    }
+
+    /// Starts the proxy; `None` if the server is none.
+    pub(super) fn open(&self) -> Result<Option<Proxy>, Failure> {
+        if !self.is_given() {
+            return Ok(None);
+        }
+        // The settings were checked before.
+        let key = self.proxy_credentials.as_deref().map(only_key).transpose().map_err(Failure::usage)?;
+        let public_keys = match self.proxy_ca.is_empty() {
+            true => None,
+            false => Some(PublicKeys::new(SUITES).believing(servers_of(&self.proxy_ca, &[])?)),
+        };
+        let config = ProxyConfig::default().with(|config| {
+            config.targets.clone_from(&self.proxy_to);
+            config.reverse.clone_from(&self.proxy_reverse);
+            config.cache = self.proxy_cache;
+            config.cache_of_client = self.proxy_cache_client;
+            config.name.clone_from(&self.proxy_name);
+            config.client.trust.key = key;
+            config.client.trust.public_keys = public_keys;
+            config.client.coap.nstart = self.proxy_nstart as usize;
+        });
+        Proxy::new(config).map(Some).map_err(Failure::usage)
+    }
+}

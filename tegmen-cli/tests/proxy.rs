@@ -1,0 +1,62 @@
+//! `tegmen serve` as a proxy, and `tegmen get --proxy`.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use std::process::{Command, Output};
+use works::{Scene, Server};
+
+fn tegmen(scene: &Scene, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&scene.0).output().unwrap()
+}
+
+fn uri_of(server: &Server) -> String {
+    format!("coap://127.0.0.1:{}", server.addresses[0].port())
+}
+
+fn shown(scene: &Scene, arguments: &[&str]) -> String {
+    let output = tegmen(scene, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn a_forward_and_a_reverse_proxy_give_what_they_stored() {
+    let scene = Scene::new("proxy-both");
+    let origin = Server::start(&scene.0, &["--value", "/temp=21.5", "--plain", "--no-secure"], 1);
+    let uri = uri_of(&origin);
+    let reverse = format!("/house={uri}");
+    let proxy = Server::start(
+        &scene.0,
+        &["--plain", "--no-secure", "--proxy-to", "coap://127.0.0.1:*", "--proxy-reverse", &reverse],
+        1,
+    );
+    let at = uri_of(&proxy);
+    let temp = format!("{uri}/temp");
+    assert_eq!(shown(&scene, &["get", "--proxy", &at, &temp]), "21.5");
+    assert_eq!(shown(&scene, &["get", &format!("{at}/house/temp")]), "21.5");
+    shown(&scene, &["put", "--proxy", &at, &temp, "22"]);
+    assert_eq!(shown(&scene, &["get", "--proxy", &at, &temp]), "22");
+    drop(origin);
+    assert_eq!(shown(&scene, &["get", &format!("{at}/house/temp")]), "22");
+    let elsewhere = tegmen(&scene, &["get", "--proxy", &at, "coap://192.0.2.1/temp"]);
+    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("4.03"));
+}
+
+#[test]
+fn mistakes_name_the_option_and_the_reason() {
+    let scene = Scene::new("proxy-mistakes");
+    let wrong = |arguments: &[&str]| {
+        let all = [&["serve", "--plain", "--no-secure"], arguments].concat();
+        let output = tegmen(&scene, &all);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(wrong(&["--proxy-to", "http://a"]).contains("coap://sensor.local"));
+    assert!(wrong(&["--proxy-reverse", "/a=coap://b/c"]).contains("an origin has no path"));
+    assert!(wrong(&["--value", "/a=1", "--proxy-credentials", "keys.toml"]).contains("--proxy-to"));
+    let twice = ["--proxy-reverse", "/a=coap://b", "--proxy-reverse", "/a=coap://c"];
+    assert!(wrong(&twice).contains("two origins"));
+    assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));
+}
