@@ -133,6 +133,8 @@ fn write_proxy(text: &mut String, counts: &ProxyCounts) {
     let help = "Memory that the stored responses take (--proxy-cache).";
     gauge(text, "proxy_cache_bytes", "bytes", help, counts.bytes);
     gauge(text, "proxy_requests_waiting", "", "Requests to origins that wait for a response.", counts.open);
+    let help = "Observations at origins, each for all clients that observe the same resource.";
+    gauge(text, "proxy_observations", "", help, counts.observations);
     counter(
         text,
         "proxy_requests",

@@ -8,6 +8,8 @@
 //! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone, so what it lets the proxy
 //! read, a client may read that the policy lets: a stored response is for all of those.
 //!
+//! One observation at the origin is for all clients that observe the same resource here (RFC 7641, section 5).
+//!
 //! A request with OSCORE for another target is forwarded as it is, and its response is never stored (RFC 8613, section 10).
 
 mod answer;
@@ -29,10 +31,11 @@ use crate::target;
 use crate::uri::Scheme;
 use memory::Owner;
 use pool::Origin;
-use state::{Room, State, Waiter};
+use state::{Room, State, Waiter, Watching};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Found, Treatment};
+use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tokio::sync::mpsc;
 use upstream::{Job, Purpose, Upstream};
@@ -122,6 +125,12 @@ impl Proxy {
         if !cache::is_cacheable(message) {
             return self.pass(route, message, (hops, resource), request, response);
         }
+        if message.uint(OptionNumber::OBSERVE) == Some(REGISTER)
+            && let Some(hops) = hops
+            && self.observe(route, message, (hops, resource), request, response)
+        {
+            return Ok(());
+        }
         let (now, key) = (clock::now(), self.key.as_slice());
         let mut state = self.shared.state();
         let found = state.look_up(now, key, message);
@@ -132,18 +141,14 @@ impl Proxy {
             Found::Nothing => None,
         };
         let Some(hops) = hops else { return self.shared.config.stop(response) };
-        let waiter = |response: &mut Response<'_, '_>| Waiter {
-            responder: request.defer(response),
-            known: message.values(OptionNumber::ETAG).map(<[u8]>::to_vec).collect(),
-        };
         match state.room(key, hops) {
             Room::Joins(id) => {
-                state.join(id, waiter(response));
+                state.join(id, waiter(message, request, response));
                 Ok(())
             }
             Room::Begins => {
                 let upstream = Upstream::new(message, route.skipped, hops, etag);
-                let fetch = state.begin(key, hops, waiter(response));
+                let fetch = state.begin(key, hops, waiter(message, request, response));
                 drop(state);
                 let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
                 let purpose = Purpose::Fetch { id: fetch.id, key: fetch.key, resource, owner };
@@ -156,6 +161,41 @@ impl Proxy {
             }
             Room::Full => full(request, response),
         }
+    }
+
+    /// Lets a client observe a resource, for which the proxy observes it at its origin. Returns true if the response comes with that of the
+    /// origin; otherwise the stored one is the response.
+    fn observe(
+        &self,
+        route: &Route<'_>,
+        message: &MessageRef<'_>,
+        (hops, resource): (u8, usize),
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> bool {
+        let mut state = self.shared.state();
+        let watching = state.watching(&self.key, hops);
+        match watching {
+            Watching::Begun => {
+                response.observable();
+                return false;
+            }
+            // What answers a notification is the last one then.
+            Watching::Not if request.remote().is_none() => return false,
+            Watching::Never => return false,
+            Watching::Begins | Watching::Not => {}
+        }
+        response.observable();
+        let key = state.watch(&self.key, hops, waiter(message, request, response));
+        drop(state);
+        if matches!(watching, Watching::Not) {
+            let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
+            let upstream = Upstream::new(message, route.skipped, hops, None);
+            let observers = (request.path().to_owned(), request.notifier());
+            let purpose = Purpose::Watch { key, resource, owner, observers };
+            self.send(Job { origin: route.origin(), upstream, purpose });
+        }
+        true
     }
 
     /// Forwards a request whose response is for its client alone.
@@ -216,6 +256,12 @@ fn hops(message: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
         Some([hops]) => Ok(hops.checked_sub(1).filter(|hops| *hops > 0)),
         Some(_) => Err(Code::BAD_REQUEST),
     }
+}
+
+/// Defers the response to a request.
+fn waiter(message: &MessageRef<'_>, request: &Request<'_>, response: &mut Response<'_, '_>) -> Waiter {
+    let known = message.values(OptionNumber::ETAG).map(<[u8]>::to_vec).collect();
+    Waiter { responder: request.defer(response), known }
 }
 
 /// Refuses a request, because too many wait.

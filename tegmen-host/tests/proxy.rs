@@ -13,6 +13,7 @@ use tegmen_host::client::{ClientConfig, ClientKey, Response, Session};
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::proxy::{Proxy, ProxyConfig};
+use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Reply, Router, Server};
 use tegmen_host::uri::Scheme;
 
@@ -469,6 +470,52 @@ async fn a_response_that_makes_no_sense_is_a_bad_gateway_and_is_never_stored() {
         assert_eq!(get(&client, &format!("coap://{origin}/{path}")).await.code, Code::BAD_GATEWAY, "{path}");
     }
     assert_eq!((proxy.counts().entries, proxy.counts().failed), (0, 3));
+}
+
+#[tokio::test]
+async fn one_observation_at_the_origin_serves_all_who_observe() {
+    let value = Resource::value(b"first");
+    let resources = Resources::new([("value".to_owned(), value)]);
+    let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
+    let origin = builder.serve(resources).unwrap();
+    let uri = format!("coap://{}/value", origin.addresses()[0].address);
+    let (server, proxy) = open(settings());
+    let options = [(OptionNumber::PROXY_URI, uri.clone().into_bytes())];
+    let (one, other) = (client_of(&server).await, client_of(&server).await);
+    let mut observations = Vec::new();
+    for client in [&one, &other] {
+        let observation = client.get("").options(&options).observe().await.unwrap();
+        assert!(observation.is_registered());
+        observations.push(observation);
+    }
+    for expected in ["first", "second", "third"] {
+        if expected != "first" {
+            // Straight to the origin: the proxy learns of it by the notification alone.
+            let writer = client_of(&origin).await;
+            assert_eq!(writer.put("/value", expected.as_bytes()).await.unwrap().code, Code::CHANGED);
+        }
+        for observation in &mut observations {
+            assert_eq!(text(&observation.next().await.unwrap().unwrap()), (Code::CONTENT, expected));
+        }
+        // The notification is in the cache.
+        assert_eq!(text(&get(&one, &uri).await), (Code::CONTENT, expected));
+    }
+    assert_eq!((proxy.counts().observations, proxy.counts().misses), (1, 0));
+    origin.pulse().beats().await;
+    assert_eq!(origin.totals().observations, 1);
+}
+
+#[tokio::test]
+async fn an_error_ends_an_observation_through_the_proxy() {
+    let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    let options = [(OptionNumber::PROXY_URI, origin.uri("/nothing").into_bytes())];
+    let mut observation = client.get("").options(&options).observe().await.unwrap();
+    assert_eq!(observation.next().await.unwrap().unwrap().code, Code::NOT_FOUND);
+    assert!(!observation.is_registered());
+    while proxy.counts().observations > 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Credentials of Alice, who may read `/secret` and more, and of Mallory, who may not.

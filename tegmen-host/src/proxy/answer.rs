@@ -2,6 +2,7 @@
 
 use crate::client;
 use crate::server::Reply;
+use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Treatment};
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Response};
@@ -77,6 +78,11 @@ impl Answer {
     /// The code of the response.
     pub(super) fn code(&self) -> Code {
         self.head().map_or(Code::BAD_GATEWAY, |head| head.code())
+    }
+
+    /// The time for which the response is fresh.
+    pub(super) fn max_age(&self) -> Duration {
+        self.head().map_or(Duration::ZERO, |head| cache::max_age(&head))
     }
 
     /// Calls `store` with the head of the response, and with the response as it is stored.

@@ -30,6 +30,8 @@ pub struct ProxyCounts {
     pub bytes: usize,
     /// Requests to origins that wait.
     pub open: usize,
+    /// Observations at origins.
+    pub observations: usize,
 }
 
 /// The cache, and the requests that wait.
@@ -39,7 +41,9 @@ pub(super) struct State {
     /// By the key of the request: the requests whose response others wait for, too.
     by_key: HashMap<Arc<[u8]>, u64>,
     fetches: HashMap<u64, Fetching>,
-    /// The number of the last one.
+    /// By the key of the request: what is observed at its origin.
+    watches: HashMap<Arc<[u8]>, Watch>,
+    /// The number of the last fetch.
     last: u64,
     /// Requests whose response is for one client alone.
     apart: usize,
@@ -50,6 +54,25 @@ pub(super) struct State {
 struct Fetching {
     hops: u8,
     waiters: Vec<Waiter>,
+}
+
+/// The observation of a resource at its origin, for all clients that observe it here.
+struct Watch {
+    hops: u8,
+    /// Those who wait for the first response; `None` once it came.
+    waiters: Option<Vec<Waiter>>,
+}
+
+/// The observation that a client asks for.
+pub(super) enum Watching {
+    /// The origin notifies the proxy.
+    Begun,
+    /// The first response of the origin is awaited.
+    Begins,
+    /// There is none, and may be one.
+    Not,
+    /// There cannot be one.
+    Never,
 }
 
 /// A client that waits.
@@ -83,6 +106,7 @@ impl State {
             max_open,
             by_key: HashMap::new(),
             fetches: HashMap::new(),
+            watches: HashMap::new(),
             last: 0,
             apart: 0,
             counts: ProxyCounts::default(),
@@ -91,7 +115,9 @@ impl State {
 
     pub(super) fn counts(&self) -> ProxyCounts {
         let memory = &self.cache.storage;
+        let observations = self.watches.len();
         ProxyCounts {
+            observations,
             entries: memory.len(),
             bytes: memory.bytes(),
             open: self.fetches.len() + self.apart,
@@ -143,6 +169,44 @@ impl State {
         self.by_key.insert(key.clone(), id);
         self.fetches.insert(id, Fetching { hops, waiters: vec![waiter] });
         Begun { id, key }
+    }
+
+    /// Returns the observation for a request that may pass `hops` further proxies.
+    pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
+        match self.watches.get(key) {
+            Some(Watch { waiters: None, .. }) => Watching::Begun,
+            // In a loop it would wait for itself.
+            Some(watch) if hops < watch.hops => Watching::Never,
+            Some(_) => Watching::Begins,
+            None if self.watches.len() >= self.max_open => Watching::Never,
+            None => Watching::Not,
+        }
+    }
+
+    /// Adds a client to those who wait for the first response of an observation, which begins with the first one.
+    pub(super) fn watch(&mut self, key: &[u8], hops: u8, waiter: Waiter) -> Arc<[u8]> {
+        let key: Arc<[u8]> = key.into();
+        let watch = self.watches.entry(key.clone()).or_insert(Watch { hops, waiters: Some(Vec::new()) });
+        watch.waiters.get_or_insert_default().push(waiter);
+        key
+    }
+
+    /// Takes a response of an observation, and stores it if that may be. Returns those who wait for it.
+    pub(super) fn on_notification(
+        &mut self,
+        now: Instant,
+        (key, resource): (&[u8], usize),
+        owner: Owner,
+        answer: &Answer,
+    ) -> Vec<Waiter> {
+        let Self { cache, watches, .. } = self;
+        answer.store(|head, stored| cache.take(now, (key, resource), owner, (head, stored)) == Taken::Stored);
+        watches.get_mut(key).and_then(|watch| watch.waiters.take()).unwrap_or_default()
+    }
+
+    /// Ends an observation. Returns those who still wait for its first response.
+    pub(super) fn end_watch(&mut self, key: &[u8]) -> Vec<Waiter> {
+        self.watches.remove(key).and_then(|watch| watch.waiters).unwrap_or_default()
     }
 
     /// Begins with a request whose response is for one client alone. False if too many wait.

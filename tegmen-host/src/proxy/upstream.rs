@@ -7,7 +7,7 @@ use super::pool::{Origin, Pool};
 use super::state::Waiter;
 use crate::client::{self, ClientConfig, ClientError};
 use crate::clock;
-use crate::server::{Reply, Responder};
+use crate::server::{Notifier, Reply, Responder};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,10 @@ use tokio::sync::mpsc;
 /// Most time for a response with all its blocks: less than a server allows an application
 /// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
 const LONGEST: Duration = Duration::from_secs(100);
+/// The time between two looks whether anybody still observes a resource.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Least time between two requests for a resource that its origin lets nobody observe.
+const SHORTEST_POLL: Duration = Duration::from_secs(5);
 
 /// A request as it goes to its origin.
 pub(super) struct Upstream {
@@ -42,6 +46,16 @@ impl Upstream {
         options.push((OptionNumber::HOP_LIMIT, vec![hops]));
         Self { method: message.code(), options, payload: message.payload().to_vec(), etag }
     }
+
+    /// The options for this origin.
+    fn options(&self, origin: &Origin) -> Vec<(OptionNumber, Vec<u8>)> {
+        let mut options = self.options.clone();
+        options.extend(self.etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));
+        if origin.host.parse::<IpAddr>().is_err() {
+            options.push((OptionNumber::URI_HOST, origin.host.clone().into_bytes()));
+        }
+        options
+    }
 }
 
 /// A request, its origin, and what becomes of its response.
@@ -55,6 +69,9 @@ pub(super) struct Job {
 pub(super) enum Purpose {
     /// It is for all who wait for it, and for the cache.
     Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
+    /// It is the first response of an observation at the origin, for those who wait for it, and notifications follow. They are for the
+    /// cache, and for the observers of a path.
+    Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
     /// It is for one client. Stored responses for the resource may be invalid then. `prefix` is the path of the origin here.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
 }
@@ -66,6 +83,10 @@ struct Failed {
 }
 
 impl Failed {
+    fn of(origin: &Origin, error: &ClientError) -> Self {
+        Self { code: code_of(error), cause: format!("{}: {error}", origin.host) }
+    }
+
     fn reply(&self) -> Reply {
         Reply::new(self.code).because(self.cause.clone())
     }
@@ -105,6 +126,9 @@ async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedRece
             match purpose {
                 Purpose::Fetch { id, key, resource, owner } => {
                     fetch(&shared, &pool, (&origin, upstream), (id, &key, resource), owner).await;
+                }
+                Purpose::Watch { key, resource, owner, observers } => {
+                    watch(&shared, &pool, (&origin, &upstream), (&key, resource), owner, &observers).await;
                 }
                 Purpose::Pass { responder, resource, prefix } => {
                     let answered = ask(&shared, &pool, &origin, &upstream).await;
@@ -155,14 +179,87 @@ async fn fetch(
     }
 }
 
+/// Observes a resource at its origin, as long as somebody observes it here. Where the origin lets nobody observe, it is asked each time its
+/// response is not fresh any more.
+async fn watch(
+    shared: &Shared,
+    pool: &Pool,
+    (origin, upstream): (&Origin, &Upstream),
+    (key, resource): (&[u8], usize),
+    owner: Owner,
+    (path, notifier): &(String, Notifier),
+) {
+    let failed = loop {
+        let (code, cause) =
+            match follow(shared, pool, (origin, upstream), (key, resource), owner, (path, notifier)).await {
+                Ok(None) => break None,
+                Ok(Some(max_age)) => {
+                    tokio::time::sleep(max_age.max(SHORTEST_POLL)).await;
+                    if notifier.is_observed(path) {
+                        continue;
+                    }
+                    break None;
+                }
+                Err(Failed { code, cause }) => (code, cause),
+            };
+        break Some(Failed { code, cause });
+    };
+    let waiters = shared.state().end_watch(key);
+    let failed =
+        failed.unwrap_or_else(|| Failed { code: Code::GATEWAY_TIMEOUT, cause: "it is observed no more".to_owned() });
+    waiters.into_iter().for_each(|waiter| waiter.responder.send(failed.reply()));
+    // Those who observe still learn that they do not any more.
+    notifier.changed(path);
+}
+
+/// Follows one observation. Returns `None` when nobody observes the resource here any more, and the Max-Age of the last response where the
+/// origin ended the observation or did not begin one.
+async fn follow(
+    shared: &Shared,
+    pool: &Pool,
+    (origin, upstream): (&Origin, &Upstream),
+    (key, resource): (&[u8], usize),
+    owner: Owner,
+    (path, notifier): (&str, &Notifier),
+) -> Result<Option<Duration>, Failed> {
+    let Upstream { method, payload, .. } = upstream;
+    let options = upstream.options(origin);
+    let session = pool.session(origin).await.map_err(|error| Failed::of(origin, &error))?;
+    let request = client::Request::new(*method, "").options(&options).payload(payload).over(&session);
+    let mut observation = request.observe().await.map_err(|error| Failed::of(origin, &error))?;
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut max_age = Duration::ZERO;
+    loop {
+        let next = tokio::select! {
+            next = observation.next() => next.map_err(|error| Failed::of(origin, &error))?,
+            _ = look.tick() => match max_age.is_zero() || notifier.is_observed(path) {
+                true => continue,
+                false => {
+                    // The origin may be gone.
+                    let _ = observation.cancel().await;
+                    return Ok(None);
+                }
+            },
+        };
+        let Some(response) = next else { return Ok(Some(max_age)) };
+        let answer = Answer::new(&response, &shared.config.name)
+            .map_err(|Unusable(why)| Failed { code: Code::BAD_GATEWAY, cause: format!("{}: {why}", origin.host) })?;
+        let waiters = shared.state().on_notification(clock::now(), (key, resource), owner, &answer);
+        if waiters.is_empty() {
+            notifier.changed(path);
+        }
+        waiters.into_iter().for_each(|waiter| waiter.responder.send(answer.reply(&waiter.known, "")));
+        max_age = answer.max_age().max(Duration::from_secs(1));
+        if !answer.code().is_success() {
+            return Err(Failed { code: answer.code(), cause: format!("{}: the observation ended", origin.host) });
+        }
+    }
+}
+
 /// Asks an origin.
 async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
-    let Upstream { method, options, payload, etag } = upstream;
-    let mut options = options.clone();
-    options.extend(etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));
-    if origin.host.parse::<IpAddr>().is_err() {
-        options.push((OptionNumber::URI_HOST, origin.host.clone().into_bytes()));
-    }
+    let Upstream { method, payload, .. } = upstream;
+    let options = upstream.options(origin);
     let asking = async {
         let session = pool.session(origin).await?;
         client::Request::new(*method, "").options(&options).payload(payload).over(&session).await
@@ -172,11 +269,11 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
         Ok(Ok(response)) => Answer::new(&response, &shared.config.name)
             .map_err(|Unusable(why)| failed(Code::BAD_GATEWAY, format!("the response is not usable: {why}"))),
         Ok(Err(error)) => {
-            let code = code_of(&error);
-            if code == Code::GATEWAY_TIMEOUT {
+            let failed = Failed::of(origin, &error);
+            if failed.code == Code::GATEWAY_TIMEOUT {
                 pool.forget(origin);
             }
-            Err(failed(code, error.to_string()))
+            Err(failed)
         }
         Err(_) => Err(failed(Code::GATEWAY_TIMEOUT, format!("no response within {} s", LONGEST.as_secs()))),
     }

@@ -4,7 +4,7 @@ use super::command::Whom;
 use super::notifier::ObservedPaths;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerPeer;
-use crate::request_uri;
+use crate::target;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -166,7 +166,7 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         if is_of_member && self.of_members >= self.most.div_ceil(2) {
             return Err(Full);
         }
-        request_uri::read(request, &mut self.path).map_err(|_| Full)?;
+        target::read_path(request, &mut self.path).map_err(|_| Full)?;
         let path = self.add_path(peer);
         let request = in_clear(request);
         self.by_peer.entry(peer).or_default().places.push(Place { observer, request, path });
