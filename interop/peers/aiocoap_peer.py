@@ -9,6 +9,8 @@
     aiocoap_peer.py edhoc-server KEY CREDENTIAL STYLE HOST PORT
     aiocoap_peer.py edhoc-client KEY CREDENTIAL STYLE combined|separate METHOD URI [PAYLOAD]
     aiocoap_peer.py proxy HOST PORT DESTINATION
+    aiocoap_peer.py forward-proxy HOST PORT
+    aiocoap_peer.py proxied-client PROXY METHOD URI [PAYLOAD]
     aiocoap_peer.py directory HOST PORT
     aiocoap_peer.py register HOST PORT DIRECTORY NAME
     aiocoap_peer.py register-simply HOST PORT DIRECTORY NAME
@@ -160,6 +162,17 @@ async def relay(host, port, destination):
     await context.shutdown()
 
 
+async def forward(host, port):
+    """A forward proxy."""
+    from aiocoap.proxy.server import ForwardProxyWithPooledObservations
+
+    outgoing = await Context.create_client_context()
+    context = await Context.create_server_context(ForwardProxyWithPooledObservations(outgoing), bind=(host, int(port)))
+    say("listening")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await context.shutdown()
+
+
 def site_of_value():
     site = resource.Site()
     site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
@@ -211,7 +224,7 @@ def pattern_of(uri):
     return "/".join(uri.split("/")[:3]) + "/*"
 
 
-async def ask(method, uri, payload, known=None):
+async def ask(method, uri, payload, known=None, proxy=None):
     context = await Context.create_client_context()
     if known is not None:
         context.client_credentials = known
@@ -224,7 +237,12 @@ async def ask(method, uri, payload, known=None):
         request.mtype = NON
     if method == "observe":
         request.opt.observe = 0
-    pending = context.request(request)
+    asked = context
+    if proxy is not None:
+        from aiocoap.proxy.client import ProxyForwarder
+
+        asked = ProxyForwarder(proxy, context)
+    pending = asked.request(request)
     notifications = aiter(pending.observation) if method == "observe" else None
     say(text(await pending.response))
     if method == "observe":
@@ -263,6 +281,10 @@ match sys.argv[1:]:
         asyncio.run(directory(host, port))
     case ["register" | "register-simply" as how, host, port, uri, name]:
         asyncio.run(register(host, port, uri, name, how == "register-simply"))
+    case ["forward-proxy", host, port]:
+        asyncio.run(forward(host, port))
+    case ["proxied-client", proxy, method, uri, *payload]:
+        asyncio.run(ask(method, uri, "".join(payload), proxy=proxy))
     case ["proxy", host, port, destination]:
         asyncio.run(relay(host, port, destination))
     case _:

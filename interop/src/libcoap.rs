@@ -356,13 +356,7 @@ impl<'s> Client<'s> {
     fn responses_at(&self, host: &str, path: &str, more: &[&str]) -> Result<(Process, Vec<String>), String> {
         let process = self.ask_at(host, path, more)?;
         let printed = [process.out.text(), process.err.text()].concat();
-        let response = |line: &str| {
-            let code = line.split_once(" c:")?.1.split(' ').next()?.to_owned();
-            let payload = line.split_once(" :: '").map_or("", |(_, payload)| payload.trim_end_matches('\''));
-            let is_response = code.starts_with(['2', '4', '5']);
-            is_response.then(|| format!("{code} {payload}").trim().to_owned())
-        };
-        let responses = printed.lines().filter_map(response).collect();
+        let responses = responses(&printed);
         Ok((process, responses))
     }
 
@@ -377,6 +371,17 @@ impl<'s> Client<'s> {
         }
         Err(format!("the client saw {responses:?}, not {expected:?}").into())
     }
+}
+
+/// The code and the payload of every response in what a client printed, as it shows them.
+pub(crate) fn responses(printed: &str) -> Vec<String> {
+    let response = |line: &str| {
+        let code = line.split_once(" c:")?.1.split(' ').next()?.to_owned();
+        let payload = line.split_once(" :: '").map_or("", |(_, payload)| payload.trim_end_matches('\''));
+        let is_response = code.starts_with(['2', '4', '5']);
+        is_response.then(|| format!("{code} {payload}").trim().to_owned())
+    };
+    printed.lines().filter_map(response).collect()
 }
 
 pub(crate) fn printed(process: &Process, text: &str) -> Check {

@@ -22,6 +22,7 @@ mod ours;
 mod peers;
 mod plain;
 mod process;
+mod proxy;
 mod public_keys;
 mod resumption;
 mod session;
@@ -190,6 +191,7 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         edhoc::all(places, &aiocoap),
     ];
     cells.extend(directory::cells(&aiocoap));
+    cells.extend(proxy::cells(&aiocoap));
     for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);

@@ -132,14 +132,14 @@ const CONTEXTS: [(&str, &[&str]); 5] = [
 ];
 
 /// The context of both roles, its other end in the format of the peer, and another one to write what is observed.
-fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
+pub(crate) fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
     make(scene, &[&["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"], context].concat())?;
     make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;
     make(scene, &["export", "--to", format, OURS, THEIRS])
 }
 
-const OURS: &str = "contexts/ours";
-const THEIRS: &str = "theirs";
+pub(crate) const OURS: &str = "contexts/ours";
+pub(crate) const THEIRS: &str = "theirs";
 const WRITER: &str = "writer";
 
 /// `tegmen oscore ...`

@@ -15,8 +15,13 @@ pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<
 
 /// Begins a transfer.
 pub(super) fn begin(session: &Session, request: &Request<'_>) -> Result<Transfer, ClientError> {
-    let (block_size, max) = (session.with(|connection| connection.block_size(request)), session.config().coap.max_body);
-    let transfer = Transfer::new(request.method, request.payload.len(), block_size, max);
+    let (block_size, room) = session.with(|connection| (connection.block_size(request), connection.room(request)));
+    // What another protected is whole if it can be: not every server puts its blocks together (RFC 8613, section 4.1.3.4.2).
+    let len = match request.payload.len() {
+        len if request.is_protected() && len <= room => 0,
+        len => len,
+    };
+    let transfer = Transfer::new(request.method, len, block_size, session.config().coap.max_body);
     transfer.map_err(|error| explain(session, error))
 }
 

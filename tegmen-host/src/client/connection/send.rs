@@ -203,14 +203,18 @@ impl Connection<'_> {
 
     /// The largest block that fits a message beside the options of `request`, and one that is asked for fits what we take.
     pub(in crate::client) fn block_size(&mut self, request: &Request<'_>) -> usize {
+        self.entry.config.coap.block_size.min(self.room(request))
+    }
+
+    /// Bytes of a body that fit a message beside the options of `request`, at least 16.
+    pub(in crate::client) fn room(&mut self, request: &Request<'_>) -> usize {
         let taken = match (self.entry.protection, self.entry.config.dtls.record_size_limit) {
             (Protection::Dtls, limit @ 1..) => usize::from(limit),
             _ => usize::MAX,
         };
         let others = request.options_len();
         // Header and token, the formats, Block1, Size1, Observe, Echo of 8 bytes and the end of the options.
-        let room = self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1);
-        self.entry.config.coap.block_size.min(room.max(16))
+        self.most().min(taken).saturating_sub(others + 4 + 8 + 3 + 3 + 5 + 5 + 4 + 10 + 1).max(16)
     }
 
     /// Sends the first bytes of the buffer for output.

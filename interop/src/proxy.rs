@@ -1,0 +1,285 @@
+//! Proxies: clients of others at ours, and our client at that of aiocoap.
+
+use crate::capture::Capture;
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
+use crate::libcoap::{self, Build};
+use crate::objects::{self, OURS, THEIRS};
+use crate::ours::{Psk, Served, ask};
+use crate::peers::Built;
+use crate::plain::{big, is};
+use crate::process::Process;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tegmen::coap::OptionNumber;
+
+pub(crate) fn cells(aiocoap: &Arc<Built>) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut add = |role, scenario: &str, play: fn(&Scene, &Built) -> Check| {
+        let program = Arc::clone(aiocoap);
+        cells.push(Cell::new("aiocoap", "0.4.17", role, &format!("proxy: {scenario}"), move |scene| {
+            program.ready()?;
+            play(&scene.with_new_deadline(), &program)
+        }));
+    };
+    add(Role::Client, "GET from the cache, PUT, GET", aiocoap_methods);
+    add(Role::Client, "block-wise, 5000 bytes both ways", aiocoap_blocks);
+    add(Role::Client, "observe", aiocoap_observes);
+    add(Role::Server, "OSCORE through ours, also in blocks", oscore_through_ours);
+    add(Role::Server, "GET, PUT through its", through_that_of_aiocoap);
+    let Some(version) = libcoap::version() else { return cells };
+    let mut add = |build: Build, scenario: &str, play: fn(&Scene, Build) -> Check| {
+        let scenario = format!("proxy: {scenario}");
+        cells.push(Cell::new(&build.peer(), &version, Role::Client, &scenario, move |scene| play(scene, build)));
+    };
+    for build in [Build::NoTls, Build::OpenSsl] {
+        add(build, "GET from the cache, PUT, GET", libcoap_methods);
+        add(build, "block-wise, 5000 bytes both ways", libcoap_blocks);
+        add(build, "observe", libcoap_observes);
+    }
+    add(Build::NoTls, "of others' origin", libcoap_both);
+    cells
+}
+
+/// Our proxy, and the relay to the origin behind it.
+struct Proxied {
+    _served: Served,
+    port: u16,
+    address: SocketAddr,
+    origin: Capture,
+}
+
+impl Proxied {
+    /// Behind the proxy is the origin at an address.
+    fn before(scene: &Scene, address: SocketAddr) -> Result<Self, String> {
+        let origin = Capture::start(address)?;
+        let served = Served::start_with(scene, &Psk::usual(), &["--proxy-to", "coap://127.0.0.1:*"])?;
+        Ok(Self { port: served.port, _served: served, address, origin })
+    }
+
+    fn plain(&self) -> String {
+        format!("coap://127.0.0.1:{}", self.port + 1)
+    }
+
+    /// The URI of a resource of the origin.
+    fn uri(&self, path: &str) -> String {
+        format!("coap://127.0.0.1:{}/{path}", self.origin.port)
+    }
+
+    /// The URI of a resource of the origin, past the proxy and the relay.
+    fn direct(&self, path: &str) -> String {
+        format!("coap://{}/{path}", self.address)
+    }
+
+    /// The number of requests that came to the origin.
+    fn requests(&self) -> usize {
+        let is_request =
+            |datagram: &crate::capture::Datagram| datagram.bytes.get(1).is_some_and(|code| (1..=7).contains(code));
+        self.origin.datagrams().iter().filter(|datagram| is_request(datagram)).count()
+    }
+
+    fn came(&self, expected: usize) -> Check {
+        match self.requests() {
+            came if came == expected => Ok(()),
+            came => Err(format!("{came} requests came to the origin, not {expected}").into()),
+        }
+    }
+}
+
+/// A server of aiocoap.
+fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> {
+    let address = SocketAddr::new(LOOPBACK, free_port()?);
+    let mut command = peer.command()?;
+    command.args(["coap-server", &address.ip().to_string(), &address.port().to_string()]);
+    let process = scene.start_command(command)?;
+    process.await_output("listening\n", 0)?;
+    Ok((process, address))
+}
+
+/// What aiocoap's client prints that asks our proxy.
+fn aiocoap(scene: &Scene, peer: &Built, proxied: &Proxied, words: &[&str], expected: &str) -> Check {
+    let mut command = peer.command()?;
+    command.args(["proxied-client", &proxied.plain()]).args(words);
+    let mut process = scene.start_command(command)?;
+    process.await_end()?;
+    let printed = process.out.text();
+    match printed.trim() == expected {
+        true => Ok(()),
+        false => Err(format!("the client printed {printed:?}, not {expected:?}: {}", process.err.text()).into()),
+    }
+}
+
+fn aiocoap_methods(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, address) = origin(scene, peer)?;
+    let proxied = Proxied::before(scene, address)?;
+    let uri = proxied.uri("v");
+    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    proxied.came(1)?;
+    aiocoap(scene, peer, &proxied, &["put", &uri, "new"], "2.04")?;
+    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 new")?;
+    proxied.came(3)
+}
+
+fn aiocoap_blocks(scene: &Scene, peer: &Built) -> Check {
+    let (server, address) = origin(scene, peer)?;
+    let proxied = Proxied::before(scene, address)?;
+    let uri = proxied.uri("big");
+    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 BIG")?;
+    aiocoap(scene, peer, &proxied, &["put", &uri, "BIG"], "2.04")?;
+    server.await_output("took 5000 bytes\n", 0)?;
+    Ok(())
+}
+
+fn aiocoap_observes(scene: &Scene, peer: &Built) -> Check {
+    let (server, address) = origin(scene, peer)?;
+    let proxied = Proxied::before(scene, address)?;
+    let (uri, proxy) = (proxied.uri("count"), proxied.plain());
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut command = peer.command()?;
+        command.args(["proxied-client", &proxy, "observe", &uri]);
+        clients.push(scene.start_command(command)?);
+    }
+    for client in &clients {
+        client.await_output("cancelled\n", 0)?;
+    }
+    match server.out.text().contains("observers 2") {
+        true => Err("the proxy observes twice".into()),
+        false => Ok(()),
+    }
+}
+
+/// Our client asks a server of aiocoap, under OSCORE, and our proxy between them knows nothing of it.
+fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
+    objects::ends(scene, "aiocoap", &[])?;
+    let address = SocketAddr::new(LOOPBACK, free_port()?);
+    let mut command = peer.command()?;
+    command.args(["oscore-server", THEIRS, &address.ip().to_string(), &address.port().to_string()]);
+    let server = scene.start_command(command)?;
+    server.await_output("listening\n", 0)?;
+    let proxied = Proxied::before(scene, address)?;
+    let proxy = proxied.plain();
+    let through = ["--proxy", &proxy, "--oscore", OURS];
+    let asks = |words: &[&str], code: &str, payload: &str| is(scene, &[words, &through].concat(), code, payload);
+    asks(&["get", &proxied.uri("v")], "2.05", "hello")?;
+    asks(&["put", &proxied.uri("v"), "new"], "2.04", "")?;
+    asks(&["get", &proxied.uri("v")], "2.05", "new")?;
+    asks(&["get", &proxied.uri("big")], "2.05", &big())?;
+    let file = scene.file("big", big())?;
+    asks(&["put", &proxied.uri("big"), "--file", &file.to_string_lossy()], "2.04", "")?;
+    let is_protected = |datagram: &crate::capture::Datagram| {
+        let message = tegmen::coap::MessageRef::parse(&datagram.bytes);
+        message.is_ok_and(|message| {
+            message.code() == tegmen::coap::Code::EMPTY || message.option(OptionNumber::OSCORE).is_some()
+        })
+    };
+    match proxied.origin.datagrams().iter().all(is_protected) {
+        true => Ok(()),
+        false => Err("something went to the origin in clear".into()),
+    }
+}
+
+/// Our client asks a server through a proxy of aiocoap. That fails where it is to observe: it asserts that "Remote has no netloc set".
+fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
+    let address = SocketAddr::new(LOOPBACK, free_port()?);
+    let mut command = peer.command()?;
+    command.args(["forward-proxy", &address.ip().to_string(), &address.port().to_string()]);
+    let process = scene.start_command(command)?;
+    process.await_output("listening\n", 0)?;
+    let (_origin, at) = origin(scene, peer)?;
+    let proxy = format!("coap://{address}");
+    let uri = |path: &str| format!("coap://{at}/{path}");
+    is(scene, &["get", &uri("v"), "--proxy", &proxy], "2.05", "hello")?;
+    is(scene, &["put", &uri("v"), "new", "--proxy", &proxy], "2.04", "")?;
+    is(scene, &["get", &uri("v"), "--proxy", &proxy], "2.05", "new")
+}
+
+/// Runs libcoap's client through our proxy. Returns the code and the payload of each response that it logs.
+fn libcoap(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str]) -> Result<Vec<String>, String> {
+    let secure = format!("coaps://127.0.0.1:{}", proxied.port);
+    let psk = Psk::usual();
+    let key = String::from_utf8_lossy(&psk.key).into_owned();
+    let to = match build {
+        Build::NoTls => vec!["-P".to_owned(), proxied.plain()],
+        _ => ["-u", &psk.identity, "-k", &key, "-P", &secure].map(str::to_owned).to_vec(),
+    };
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let mut process = scene.start(&build.client(), &[&["-B", "15", "-v", "7"], &to[..], words].concat())?;
+    process.await_end()?;
+    let printed = [process.out.text(), process.err.text()].concat();
+    Ok(libcoap::responses(&printed))
+}
+
+fn libcoap_expects(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str], expected: &[&str]) -> Check {
+    let responses = libcoap(scene, build, proxied, words)?;
+    match responses == expected {
+        true => Ok(()),
+        false => Err(format!("the client saw {responses:?}, not {expected:?}").into()),
+    }
+}
+
+/// A server of ours behind our proxy.
+fn behind(scene: &Scene, more: &[&str]) -> Result<(Process, Proxied), String> {
+    let port = free_port()?;
+    let plain = port.to_string();
+    let words =
+        ["serve", "--listen", "127.0.0.1", "--plain", "--plain-port", &plain, "--no-secure", "--value", "/v=hello"];
+    let process = scene.tegmen(&[&words[..], more].concat())?;
+    process.await_output("listening at coap://", 0)?;
+    Ok((process, Proxied::before(scene, SocketAddr::new(LOOPBACK, port))?))
+}
+
+fn libcoap_methods(scene: &Scene, build: Build) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let uri = proxied.uri("v");
+    libcoap_expects(scene, build, &proxied, &[&uri], &["2.05 hello"])?;
+    libcoap_expects(scene, build, &proxied, &[&uri], &["2.05 hello"])?;
+    proxied.came(1)?;
+    libcoap_expects(scene, build, &proxied, &["-m", "put", "-e", "new", &uri], &["2.04"])?;
+    libcoap_expects(scene, build, &proxied, &[&uri], &["2.05 new"])?;
+    proxied.came(3)
+}
+
+fn libcoap_blocks(scene: &Scene, build: Build) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let (file, uri) = (scene.file("big", big())?, proxied.uri("v"));
+    libcoap(scene, build, &proxied, &["-m", "put", "-f", &file.to_string_lossy(), &uri])?;
+    is(scene, &["get", &proxied.direct("v")], "2.05", &big())?;
+    let got = scene.directory().join("got");
+    libcoap(scene, build, &proxied, &["-o", &got.to_string_lossy(), &uri])?;
+    let got = std::fs::read(got).map_err(|error| error.to_string())?;
+    match got == big().into_bytes() {
+        true => Ok(()),
+        false => Err(format!("{} bytes came, or others", got.len()).into()),
+    }
+}
+
+fn libcoap_observes(scene: &Scene, build: Build) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let uri = proxied.uri("v");
+    std::thread::scope(|scope| {
+        let observes = scope.spawn(|| libcoap(scene, build, &proxied, &["-s", "3", &uri]));
+        while proxied.requests() == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        ask(scene, &["put", &proxied.direct("v"), "new"], None)?;
+        let seen = observes.join().map_err(|_| "the observer panicked".to_owned())??;
+        match seen.starts_with(&["2.05 hello".to_owned(), "2.05 new".to_owned()]) {
+            true => Ok(()),
+            false => Err(format!("the observer saw {seen:?}").into()),
+        }
+    })
+}
+
+/// Client and server are libcoap's.
+fn libcoap_both(scene: &Scene, build: Build) -> Check {
+    let server = libcoap::Server::start(scene, Build::NoTls)?;
+    let proxied = Proxied::before(scene, server.address)?;
+    let put = ["-m", "put", "-e", "proxied", &proxied.uri("example_data")];
+    libcoap_expects(scene, build, &proxied, &put, &["2.01"])?;
+    let uri = proxied.uri("example_data");
+    libcoap_expects(scene, build, &proxied, &[&uri], &["2.05 proxied"])?;
+    libcoap_expects(scene, build, &proxied, &[&uri], &["2.05 proxied"])?;
+    proxied.came(2)
+}
