@@ -95,7 +95,7 @@ fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> 
     Ok((process, address))
 }
 
-/// What aiocoap's client prints that asks our proxy.
+/// Checks the output of aiocoap's client, which asks our proxy.
 fn aiocoap(scene: &Scene, peer: &Built, proxied: &Proxied, words: &[&str], expected: &str) -> Check {
     let mut command = peer.command()?;
     command.args(["proxied-client", &proxied.plain()]).args(words);

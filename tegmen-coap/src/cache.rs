@@ -1,9 +1,9 @@
 //! Responses that answer several requests: the rules of a cache, and of a proxy with one.
 //!
-//! The rules are functions on messages: [`in_request`] and [`in_response`] say what a proxy does with an option (RFC 7252,
+//! The rules are functions on messages: [`in_request`] and [`in_response`] return the treatment of an option by a proxy (RFC 7252,
 //! sections 5.4.2 and 5.7.1), [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6),
-//! [`lifetime`] says for how long a response is fresh (sections 5.6.1, 5.9 and 5.10.5), [`changes`] which request makes stored
-//! responses invalid (section 5.9.1), and [`merge`] updates a stored response (section 5.6.2). [`Cache`] applies them to stored
+//! [`lifetime`] returns the time for which a response is fresh (sections 5.6.1, 5.9 and 5.10.5), [`changes`] is true for a
+//! request that makes stored responses invalid (section 5.9.1), and [`merge`] updates a stored response (section 5.6.2). [`Cache`] applies them to stored
 //! responses, whose memory the owner supplies as [`CacheStorage`]: [`FixedCache`] is an array for devices.
 
 mod fixed;
@@ -116,7 +116,7 @@ fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) 
     put(value);
 }
 
-/// Returns the time for which the response to a request that [`is_cacheable`] may answer equal requests from now on; `None` if it may
+/// Returns the time for which the response to a request that [`is_cacheable`] may answer equal requests; `None` if it must
 /// not be stored (RFC 7252, sections 5.6.1, 5.9 and 5.10.5).
 ///
 /// Responses that concern one client alone are not stored: 4.01, which may hold a challenge (RFC 9175, section 2.3), 4.29
@@ -168,7 +168,7 @@ pub fn write_stored<'a>(
     builder.payload(payload)
 }
 
-/// Writes the stored response with the options of the 2.03 `valid` that says that it is fresh again: each option that is forwarded
+/// Writes the stored response with the options of `valid`, the 2.03 to the question about it: each option that is forwarded
 /// replaces the stored ones of its number (RFC 7252, section 5.6.2).
 ///
 /// # Errors
@@ -233,7 +233,7 @@ pub enum Found<'a> {
         /// The value of the Max-Age option.
         max_age: u32,
     },
-    /// A response that is not fresh. Its server says with 2.03 that it is valid still, if it is asked with this ETag.
+    /// A response that is not fresh. Its server may confirm with 2.03 that it is valid, if it is asked with this ETag.
     Stale {
         /// The ETag.
         etag: &'a [u8],
@@ -254,7 +254,7 @@ pub struct Cache<S> {
 pub enum Taken {
     /// The response is stored.
     Stored,
-    /// It is not stored, because it may not be or there is no space.
+    /// It is not stored: it must not be, or there is no space.
     NotStored,
 }
 
@@ -279,7 +279,7 @@ impl<S: CacheStorage> Cache<S> {
     }
 
     /// Stores the response to a request that [`is_cacheable`], if it may be stored. `stored` is the response as [`write_stored`]
-    /// writes it, and `response` has all options. A response that may not be stored takes the place of an earlier one nevertheless.
+    /// writes it, and `response` has all options. A response that must not be stored removes an earlier one.
     pub fn take(
         &mut self,
         now: Instant,
@@ -296,7 +296,7 @@ impl<S: CacheStorage> Cache<S> {
     }
 
     /// Takes a 2.03 to a request with this key and ETag: writes the stored response with its new options into `frame`, and stores
-    /// it. Returns false if there is no stored response with the ETag, or the 2.03 has another one; it then says nothing.
+    /// it. Returns false if there is no stored response with the ETag, or the 2.03 has another one; the 2.03 has then no effect.
     pub fn revalidate(
         &mut self,
         now: Instant,

@@ -75,7 +75,7 @@ impl OptionNumber {
         self.0 & 2 != 0
     }
 
-    /// True if a response to another value of this option may not answer the request (RFC 7252, section 5.4.2).
+    /// True if a response to another value of this option must not answer the request (RFC 7252, section 5.4.2).
     pub const fn is_cache_key(self) -> bool {
         self.0 & 0x1e != 0x1c
     }

@@ -146,7 +146,7 @@ fn write_proxy(text: &mut String, counts: &ProxyCounts) {
             ("{source=\"passed\"}", counts.passed),
         ],
     );
-    let help = "Stored responses that their origin said to be valid still.";
+    let help = "Stored responses that their origin confirmed to be valid.";
     counter(text, "proxy_revalidations", help, &[("", counts.revalidated)]);
     counter(text, "proxy_failures", "Requests to origins that failed.", &[("", counts.failed)]);
 }

@@ -1,10 +1,10 @@
 //! A proxy that caches: it forwards requests to other servers (RFC 7252, sections 5.7 and 5.6), and answers from what it stored.
 //!
-//! [`Proxy`] is an application that stands in front of others. As a forward proxy it takes requests with Proxy-Uri, or with
+//! [`Proxy`] is an application for a server, before its others. As a forward proxy it takes requests with Proxy-Uri, or with
 //! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
 //! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity.
 //!
-//! Who may ask for what is decided by the policy of the server, for each request and before the cache is looked into: the resource
+//! The policy of the server decides on each request, before the cache is searched: the resource
 //! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone, so what it lets the proxy
 //! read, a client may read that the policy lets: a stored response is for all of those.
 //!
@@ -42,7 +42,7 @@ use upstream::{Job, Purpose, Upstream};
 
 /// Seconds after which a client may try again that found no space.
 const RETRY_AFTER: u32 = 2;
-/// Bytes of a request that was written anew, beside what Proxy-Uri takes.
+/// Most bytes of a request whose path and query were written as options, without its payload.
 const REWRITTEN: usize = 2048;
 
 /// The application. Its clones are the same proxy. It ends with the last clone.
@@ -52,11 +52,11 @@ pub struct Proxy {
     jobs: mpsc::UnboundedSender<Job>,
     /// The key of the request that is being answered.
     key: Vec<u8>,
-    /// Room for a request whose target Proxy-Uri names.
+    /// Memory for a request whose target Proxy-Uri names.
     rewritten: Vec<u8>,
 }
 
-/// What the clones, and the thread that asks origins, share.
+/// The parts that the clones share with the thread that asks origins.
 pub(crate) struct Shared {
     config: ProxyConfig,
     state: Mutex<State>,

@@ -174,8 +174,8 @@ fn read_proxied(
     written
 }
 
-/// Lets a policy decide on a request. A request to the forward proxy is shown to it as one for a path of this server: what a client may
-/// do here says nothing of what it may do elsewhere.
+/// Lets a policy decide on a request. A request to the forward proxy is shown to it as one for a path of this server: a right to a path
+/// here must not be one elsewhere.
 #[inline]
 pub(crate) fn decide_on(request: &Request<'_>, decide: impl FnOnce(&Request<'_>) -> Option<bool>) -> Option<bool> {
     match named(&request.message) {
@@ -193,7 +193,7 @@ fn decide_on_proxied(
     let mut frame = Frame::new(&mut storage, 0);
     let message = &request.message;
     let written = match &target {
-        // The proxy refuses it; the policy says whether the client learns that.
+        // The proxy refuses it, if the policy lets it.
         Err(_) => {
             Builder::new(&mut frame, message.message_type(), message.code(), message.message_id(), message.token())
                 .and_then(|mut builder| builder.option(OptionNumber::URI_PATH, PREFIX.as_bytes()))

@@ -29,8 +29,8 @@ struct Origin {
 }
 
 impl Origin {
-    /// Serves `/one` with an ETag, `/short`, which is fresh for a second, and has an ETag, `/slow`, which takes a moment, `/none`, which
-    /// may not be stored, `/echo`, which answers with the options and the payload, and `/long`.
+    /// Serves `/one` with an ETag, `/short`, which is fresh for a second and has an ETag, `/slow`, which takes 300 ms, `/none`, which
+    /// must not be stored, and `/long`.
     fn new() -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
         let counted = requests.clone();
@@ -518,7 +518,7 @@ async fn an_error_ends_an_observation_through_the_proxy() {
     }
 }
 
-/// Credentials of Alice, who may read `/secret` and more, and of Mallory, who may not.
+/// Credentials of Alice, who has the right to all of the origin, and of Mallory, who has not.
 fn rights(origin: SocketAddr) -> Credentials {
     let dir = std::env::temp_dir().join(format!("tegmen-proxy-{}-{}", std::process::id(), origin.port()));
     std::fs::create_dir_all(&dir).unwrap();

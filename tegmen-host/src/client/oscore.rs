@@ -120,7 +120,7 @@ pub(super) struct OscoreClient {
 struct Asked {
     request: RequestId,
     pending: Pending,
-    /// What those on the way saw of it: its code, and its options as they are encoded.
+    /// The code and the encoded options outside of its protection, which those on the way saw.
     outside: (Code, Vec<u8>),
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Answer {
     stored: Vec<u8>,
 }
 
-/// The reason why a response of an origin is not taken: the client is told 5.02.
+/// The reason why a response of an origin is not taken: the client receives 5.02.
 pub(super) struct Unusable(pub(super) &'static str);
 
 impl Answer {
@@ -92,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// Calls `revalidate` with the head of a 2.03 and room for the response that is valid. Returns this response, with the Max-Age of
+    /// Calls `revalidate` with the head of a 2.03 and the memory for the response that is valid. Returns this response, with the Max-Age of
     /// the 2.03; `None` if `revalidate` returns false.
     pub(super) fn revalidate(
         &self,

@@ -58,8 +58,8 @@ impl ProxyConfig {
         self
     }
 
-    /// The settings of the client that asks origins. What the proxy stores is not for others, so no file of a client is used, and
-    /// requests are never protected with a context of the proxy.
+    /// The settings of the client that asks origins. Other clients must not use the sessions of the proxy, so no file of a
+    /// client is used, and requests are never protected with a context of the proxy.
     pub(super) fn client(&self) -> ClientConfig {
         let mut client = self.client.clone();
         client.oscore = None;

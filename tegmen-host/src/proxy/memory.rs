@@ -158,7 +158,7 @@ impl Memory {
         }
     }
 
-    /// Makes a place the newest one in the order of use.
+    /// Moves a place to the end of the order of use.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {

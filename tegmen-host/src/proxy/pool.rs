@@ -50,7 +50,7 @@ impl Pool {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the session with an origin: that of before, or a new one if there is none or it is over.
+    /// Returns the session with an origin: the open one, or a new one.
     pub(super) async fn session(&self, origin: &Origin) -> Result<Session, ClientError> {
         if let Some(session) = self.sessions().take(origin) {
             return Ok(session);

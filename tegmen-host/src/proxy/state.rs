@@ -18,7 +18,7 @@ pub struct ProxyCounts {
     pub misses: u64,
     /// Of these, the requests that waited for a response to an earlier one.
     pub joined: u64,
-    /// Stored responses that their origin said to be valid still.
+    /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
     /// Requests that no stored response could answer.
     pub passed: u64,
@@ -217,8 +217,7 @@ impl State {
         has_room
     }
 
-    /// Ends such a request. If its response says so, stored responses for `resource` are not fresh any more, and those on their way
-    /// are not stored.
+    /// Ends such a request. Removes the stored responses for the resource `changed`; those on their way are not stored.
     pub(super) fn end_apart(&mut self, changed: Option<&[u8]>, failed: bool) {
         self.apart = self.apart.saturating_sub(1);
         self.counts.failed += u64::from(failed);

@@ -58,14 +58,14 @@ impl Upstream {
     }
 }
 
-/// A request, its origin, and what becomes of its response.
+/// A request, its origin, and the use of its response.
 pub(super) struct Job {
     pub(super) origin: Origin,
     pub(super) upstream: Upstream,
     pub(super) purpose: Purpose,
 }
 
-/// What becomes of a response.
+/// The use of a response.
 pub(super) enum Purpose {
     /// It is for all who wait for it, and for the cache.
     Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
@@ -279,7 +279,7 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     }
 }
 
-/// Returns the code that tells a client of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
+/// Returns the code with which a client learns of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
 fn code_of(error: &ClientError) -> Code {
     match error {
         ClientError::Silence { .. }

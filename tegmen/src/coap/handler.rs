@@ -125,6 +125,7 @@ pub trait Handler {
 
     /// True if the handler acts upon the critical option `number` of this request. The default is [`Self::critical_options`]; a proxy
     /// forwards options that it does not know (RFC 7252, section 5.7.1).
+    #[inline]
     fn acts_on(&self, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let _ = request;
         self.critical_options().contains(&number)

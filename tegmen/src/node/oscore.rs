@@ -70,6 +70,7 @@ pub trait Oscore {
 
     /// True if a protected request is to be opened here. A proxy forwards one that names another target as it is (RFC 8613,
     /// section 10).
+    #[inline]
     fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;
         true

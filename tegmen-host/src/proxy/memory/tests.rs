@@ -3,7 +3,7 @@ use super::*;
 const ALICE: Owner = Owner::Principal(1);
 const BOB: Owner = Owner::Principal(2);
 
-/// Room for `all` responses, and for `each` of one client.
+/// Memory for `all` responses, and for `each` of one client.
 fn memory(all: usize, each: usize) -> Memory {
     let len = Place::bytes(2, 10);
     Memory::new(Bounds { all: all * len, each: each * len })
