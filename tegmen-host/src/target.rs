@@ -6,7 +6,7 @@
 use crate::request_uri::{self, InvalidUri};
 use crate::uri::{Scheme, Uri};
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::Ipv6Addr;
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
@@ -15,6 +15,10 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request}
 pub(crate) const PREFIX: &str = "proxy";
 /// Most bytes of a request without its payload that is decided on.
 const LONGEST: usize = 2048;
+/// Most bytes of a host (RFC 7252, section 5.10).
+const LONGEST_HOST: usize = 255;
+/// Bytes of the path before that of the resource: the host, the port and what separates them.
+const LONGEST_PREFIX: usize = PREFIX.len() + LONGEST_HOST + 24;
 
 /// A target.
 pub(crate) struct Target<'m> {
@@ -72,7 +76,7 @@ fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Resu
 /// that in a URI or a path is refused, and so is an address with a zone, which means something at the proxy alone.
 fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
-    if host.is_empty() || host.contains(is_other) {
+    if host.is_empty() || host.len() > LONGEST_HOST || host.contains(is_other) {
         return Err(Code::BAD_REQUEST);
     }
     if host.contains(':') {
@@ -86,10 +90,16 @@ fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
 }
 
 impl Target<'_> {
-    /// Returns host and port as in a URI.
-    pub(crate) fn authority(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    /// Writes the path of the target here, without a slash in front and without the path of the resource. It needs no memory.
+    fn write_prefix<'s>(&self, storage: &'s mut [u8; LONGEST_PREFIX]) -> &'s str {
+        let Self { scheme, host, port, .. } = self;
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        let mut rest = storage.as_mut_slice();
+        // The longest host fits.
+        let _ = write!(rest, "{PREFIX}/{scheme}/{open}{host}{close}:{port}");
+        let left = rest.len();
+        let written = storage.get(..LONGEST_PREFIX - left).unwrap_or(&[]);
+        std::str::from_utf8(written).unwrap_or(PREFIX)
     }
 
     /// Writes the request with path and query as options and without the options that name the target; `before` writes the
@@ -164,13 +174,10 @@ fn read_proxied(
         let message = MessageRef::parse(frame.bytes()).map_err(|_| InvalidUri::Slash)?;
         request_uri::read(&message, path)
     });
-    let behind = std::mem::take(path);
-    // Writing to a string does not fail.
-    let _ = write!(path, "{PREFIX}/{}/{}", target.scheme, target.authority());
-    if !behind.is_empty() {
-        path.push('/');
-        path.push_str(&behind);
+    if !path.is_empty() {
+        path.insert(0, '/');
     }
+    path.insert_str(0, target.write_prefix(&mut [0; LONGEST_PREFIX]));
     written
 }
 
@@ -199,11 +206,9 @@ fn decide_on_proxied(
                 .and_then(|mut builder| builder.option(OptionNumber::URI_PATH, PREFIX.as_bytes()))
         }
         Ok(target) => {
-            let (scheme, authority) = (target.scheme.to_string(), target.authority());
-            target.write_request(message, &mut frame, |builder| {
-                let segments = [PREFIX, &scheme, &authority];
-                segments.into_iter().try_for_each(|text| builder.option(OptionNumber::URI_PATH, text.as_bytes()))
-            })
+            let mut storage = [0; LONGEST_PREFIX];
+            let prefix = target.write_prefix(&mut storage);
+            target.write_request(message, &mut frame, |builder| builder.path(prefix))
         }
     };
     match (written, MessageRef::parse(frame.bytes())) {

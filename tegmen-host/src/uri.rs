@@ -51,9 +51,9 @@ impl FromStr for Scheme {
     type Err = SchemeError;
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
-        match text.to_ascii_lowercase().as_str() {
-            "coap" => Ok(Self::Coap),
-            "coaps" => Ok(Self::Coaps),
+        match text {
+            _ if text.eq_ignore_ascii_case("coap") => Ok(Self::Coap),
+            _ if text.eq_ignore_ascii_case("coaps") => Ok(Self::Coaps),
             _ => Err(SchemeError),
         }
     }

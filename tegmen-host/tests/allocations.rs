@@ -4,11 +4,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tegmen::coap::Code;
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_host::client::{ClientConfig, ClientKey, Session};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::server::{Listen, Router, Server, ServerConfig};
+use tegmen_host::proxy::{Proxy, ProxyConfig};
+use tegmen_host::server::{Application, Listen, Request, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 
 thread_local! {
@@ -156,5 +157,64 @@ async fn a_warm_get_is_served_without_an_allocation() {
         let allocations = scene.warm_gets(scheme, 1000).await;
         // The memory of exchanges grows in blocks while it fills.
         assert!(allocations <= 10, "{allocations} allocations of 1,000 requests");
+    }
+}
+
+/// A proxy. A POST of `/mark` marks the thread of the server, whose allocations are counted from then on.
+#[derive(Clone)]
+struct Marked(Proxy);
+
+impl Application for Marked {
+    fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if request.method() == Code::POST {
+            COUNTS.set(true);
+            return response.payload(b"21.5");
+        }
+        self.0.handle(request, response)
+    }
+
+    fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
+        self.0.acts_on(path, request, number)
+    }
+}
+
+/// For the reverse proxy, and for the forward proxy with Proxy-Scheme.
+#[tokio::test]
+async fn a_proxy_answers_from_its_cache_without_an_allocation() {
+    let _one = ONE.lock().await;
+    let origin = Server::builder().listen("coap://127.0.0.1:0").allow_plain().serve(router()).unwrap();
+    let address = origin.addresses()[0].address;
+    let config = ProxyConfig::default().with(|config| {
+        config.targets = vec!["coap://127.0.0.1:*".parse().unwrap()];
+        config.reverse = vec![format!("/house=coap://{address}").parse().unwrap()];
+    });
+    let mut settings = ServerConfig::default();
+    settings.listen = vec![Listen { address: "127.0.0.1:0".parse().unwrap(), scheme: Scheme::Coap }];
+    settings.shards = 1;
+    settings.trust.plain_allowed = true;
+    settings.log.report_requests = false;
+    let server = Server::with(settings).serve(Marked(Proxy::new(config).unwrap())).unwrap();
+    let at = server.addresses()[0].address;
+    let session = Session::connect_to(at, Scheme::Coap, ClientConfig::default()).await.unwrap();
+    let forward = [
+        (OptionNumber::PROXY_SCHEME, b"coap".to_vec()),
+        (OptionNumber::URI_HOST, b"127.0.0.1".to_vec()),
+        (OptionNumber::URI_PORT, address.port().to_be_bytes().to_vec()),
+    ];
+    for (path, options) in [("/house/value", &[][..]), ("/value", &forward)] {
+        let (gets, mut before) = (1000, 0);
+        for number in 0..=100 + gets {
+            if number == 50 {
+                session.post("/mark", b"").await.unwrap();
+            }
+            let response = session.get(path).options(options).await.unwrap();
+            assert_eq!(response.payload, b"21.5");
+            if number == 100 {
+                before = ALLOCATIONS.load(Ordering::Relaxed);
+            }
+        }
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        // Those of what remembers replies, which grows.
+        assert!(allocations < 20, "{path}: {allocations} allocations of {gets} requests");
     }
 }
