@@ -41,8 +41,8 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: a proxy, a delegated device, a resource directory, groups and access control where they have the path,
-/// otherwise the resources.
+/// The application of a server: a delegated device, a resource directory, groups and access control where they have the path,
+/// otherwise the proxy and the resources. A device of the access control server has neither.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(crate) proxy: Option<Proxy>,
@@ -55,11 +55,6 @@ pub(crate) struct Roles {
 
 impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        if let Some(proxy) = &mut self.proxy
-            && proxy.has(request.message(), request.path())
-        {
-            return proxy.handle(request, response);
-        }
         if let Some(device) = self.device.as_ref().filter(|device| device.has(request.path())) {
             return device.handle(request, response);
         }
@@ -72,7 +67,10 @@ impl Application for Roles {
         match &mut self.access {
             Some(access) if access.has(request.path()) => access.handle(request, response),
             Some(access) if access.knows(request.identity()) => Err(Code::FORBIDDEN),
-            _ => self.resources.handle(request, response),
+            _ => match &mut self.proxy {
+                Some(proxy) if proxy.has(request.message(), request.path()) => proxy.handle(request, response),
+                _ => self.resources.handle(request, response),
+            },
         }
     }
 
