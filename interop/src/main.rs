@@ -191,7 +191,7 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         edhoc::all(places, &aiocoap),
     ];
     cells.extend(directory::cells(&aiocoap));
-    cells.extend(proxy::cells(&aiocoap));
+    cells.extend(proxy::cells(&aiocoap, &java));
     for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);

@@ -12,8 +12,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-pub(crate) fn cells(aiocoap: &Arc<Built>) -> Vec<Cell> {
+pub(crate) fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
     let mut cells = Vec::new();
+    let mut add = |scenario: &str, play: fn(&Scene, &Built) -> Check| {
+        let program = Arc::clone(java);
+        cells.push(Cell::new("Californium", "3.14.0", Role::Client, &format!("proxy: {scenario}"), move |scene| {
+            program.ready()?;
+            play(&scene.with_new_deadline(), &program)
+        }));
+    };
+    add("GET from the cache, PUT, GET", californium_methods);
+    add("GET and PUT over coaps", californium_over_coaps);
+    add("block-wise, 5000 bytes both ways", californium_blocks);
+    add("observe", californium_observes);
     let mut add = |role, scenario: &str, play: fn(&Scene, &Built) -> Check| {
         let program = Arc::clone(aiocoap);
         cells.push(Cell::new("aiocoap", "0.4.17", role, &format!("proxy: {scenario}"), move |scene| {
@@ -95,10 +106,14 @@ fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> 
     Ok((process, address))
 }
 
-/// Checks the output of aiocoap's client, which asks our proxy.
-fn aiocoap(scene: &Scene, peer: &Built, proxied: &Proxied, words: &[&str], expected: &str) -> Check {
+/// Checks the output of a client that asks our proxy in clear.
+fn asks(scene: &Scene, peer: &Built, proxied: &Proxied, words: &[&str], expected: &str) -> Check {
+    asks_at(scene, peer, &proxied.plain(), words, expected)
+}
+
+fn asks_at(scene: &Scene, peer: &Built, proxy: &str, words: &[&str], expected: &str) -> Check {
     let mut command = peer.command()?;
-    command.args(["proxied-client", &proxied.plain()]).args(words);
+    command.args(["proxied-client", proxy]).args(words);
     let mut process = scene.start_command(command)?;
     process.await_end()?;
     let printed = process.out.text();
@@ -112,11 +127,11 @@ fn aiocoap_methods(scene: &Scene, peer: &Built) -> Check {
     let (_origin, address) = origin(scene, peer)?;
     let proxied = Proxied::before(scene, address)?;
     let uri = proxied.uri("v");
-    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
-    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
     proxied.came(1)?;
-    aiocoap(scene, peer, &proxied, &["put", &uri, "new"], "2.04")?;
-    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 new")?;
+    asks(scene, peer, &proxied, &["put", &uri, "new"], "2.04")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 new")?;
     proxied.came(3)
 }
 
@@ -124,9 +139,51 @@ fn aiocoap_blocks(scene: &Scene, peer: &Built) -> Check {
     let (server, address) = origin(scene, peer)?;
     let proxied = Proxied::before(scene, address)?;
     let uri = proxied.uri("big");
-    aiocoap(scene, peer, &proxied, &["get", &uri], "2.05 BIG")?;
-    aiocoap(scene, peer, &proxied, &["put", &uri, "BIG"], "2.04")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 BIG")?;
+    asks(scene, peer, &proxied, &["put", &uri, "BIG"], "2.04")?;
     server.await_output("took 5000 bytes\n", 0)?;
+    Ok(())
+}
+
+fn californium_methods(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let uri = proxied.uri("v");
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 hello")?;
+    proxied.came(1)?;
+    asks(scene, peer, &proxied, &["put", &uri, "new"], "2.04")?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 new")?;
+    proxied.came(3)
+}
+
+fn californium_over_coaps(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let (uri, psk) = (proxied.uri("v"), Psk::usual());
+    let proxy = format!("coaps://127.0.0.1:{}", proxied.port);
+    asks_at(scene, peer, &proxy, &["put", &uri, "new", &psk.identity, &psk.hex()], "2.04")?;
+    asks_at(scene, peer, &proxy, &["get", &uri, "", &psk.identity, &psk.hex()], "2.05 new")
+}
+
+fn californium_blocks(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let uri = proxied.uri("v");
+    asks(scene, peer, &proxied, &["put", &uri, "BIG"], "2.04")?;
+    is(scene, &["get", &proxied.direct("v")], "2.05", &big())?;
+    asks(scene, peer, &proxied, &["get", &uri], "2.05 BIG")
+}
+
+fn californium_observes(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, proxied) = behind(scene, &[])?;
+    let (uri, proxy, direct) = (proxied.uri("v"), proxied.plain(), proxied.direct("v"));
+    let mut command = peer.command()?;
+    command.args(["proxied-client", &proxy, "observe", &uri]);
+    let observer = scene.start_command(command)?;
+    let mut from = observer.await_output("2.05 hello\n", 0)?;
+    for value in ["one", "two", "three"] {
+        is(scene, &["put", &direct, value], "2.04", "")?;
+        from = observer.await_output(format!("2.05 {value}\n"), from)?;
+    }
+    observer.await_output("cancelled\n", from)?;
     Ok(())
 }
 

@@ -42,6 +42,7 @@ import org.eclipse.californium.scandium.dtls.SessionAdapter;
  * client|server ADDRESS raw SUITE KEY PUBLIC_KEY PEER          files in DER
  * coap-server HOST PORT [IDENTITY KEY]
  * coap-client METHOD URI [PAYLOAD [IDENTITY KEY]]
+ * proxied-client PROXY METHOD URI [PAYLOAD [IDENTITY KEY]]
  * version|suites
  * </pre>
  */
@@ -80,7 +81,10 @@ public final class Peer {
                 serve(words);
                 break;
             case "coap-client":
-                ask(words);
+                ask(words, null);
+                break;
+            case "proxied-client":
+                ask(Arrays.copyOfRange(words, 1, words.length), words[1]);
                 break;
             default:
                 throw new IllegalArgumentException(words[0]);
@@ -227,22 +231,29 @@ public final class Peer {
         Things.serve(endpoint.build());
     }
 
-    private static void ask(String[] words) throws Exception {
+    private static void ask(String[] words, String proxy) throws Exception {
         String method = words[1];
-        CoapClient client = new CoapClient(words[2]);
+        CoapClient client = new CoapClient(proxy == null ? words[2] : proxy);
         client.setTimeout(20000L);
         if (words.length > 5) {
             DTLSConnector connector = connector(false, new InetSocketAddress(0), Credentials.of(words[4], words[5]));
             client.setEndpoint(CoapEndpoint.builder().setConnector(connector).build());
         }
         if (method.equals("observe")) {
-            Things.observe(client, Request.newGet(), 4);
+            Request registration = Request.newGet();
+            if (proxy != null) {
+                registration.getOptions().setProxyUri(words[2]);
+            }
+            Things.observe(client, registration, 4);
             return;
         }
         Request request = new Request(method.equals("non") ? Code.GET : Code.valueOf(method.toUpperCase()));
         request.setType(method.equals("non") ? Type.NON : Type.CON);
         if (words.length > 3 && !words[3].isEmpty()) {
             request.setPayload(Things.bytes(words[3]));
+        }
+        if (proxy != null) {
+            request.getOptions().setProxyUri(words[2]);
         }
         Things.say(Things.text(Things.ask(client, request)));
     }
