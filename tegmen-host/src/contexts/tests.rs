@@ -252,7 +252,7 @@ fn a_server_finds_the_context_that_a_request_names() {
     let contexts = Contexts::open(std::slice::from_ref(&scene.0), |_, _| Principal(0)).unwrap();
     assert_eq!(contexts.len(), 3);
     let find = |kid: &[u8], kid_context: Option<&[u8]>| {
-        let option = OscoreOption { partial_iv: None, kid_context, kid: Some(kid) };
+        let option = OscoreOption { kid_context, kid: Some(kid), ..OscoreOption::default() };
         contexts.find(&option).map(|found| found.name().to_owned())
     };
     assert_eq!(find(&[1], Some(&[5])).as_deref(), Some("b"));

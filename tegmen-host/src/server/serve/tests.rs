@@ -69,7 +69,7 @@ impl Scene {
         let features = Features {
             observers: Observers::new(Arc::default(), 100, config.unconfirmed_notifications),
             bodies: bodies(config.max_body),
-            oscore: ServerOscore::new(Contexts::default(), bodies(MAX_UNFRAGMENTED_SIZE)),
+            oscore: ServerOscore::new(Contexts::default(), None, bodies(MAX_UNFRAGMENTED_SIZE)),
             groups: Memberships::default(),
             leisure: Leisure::new(Duration::from_secs(0)),
             nothing: (),
