@@ -27,6 +27,7 @@ use crate::log::{Level, Log};
 use crate::output::{Failure, Output, runtime};
 use check::Made;
 use clap::Args;
+use contexts::ServedContexts;
 use options::Sections;
 use page::Shown;
 use reload::Running;
@@ -39,7 +40,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use systemd::{Manager, Sockets};
 use tegmen::dtls::{CipherSuite, ConnectionIdConfig, Suites};
-use tegmen_host::contexts::Contexts;
 use tegmen_host::metrics::Operation;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resumption::ResumptionConfig;
@@ -125,12 +125,12 @@ impl Sections {
     /// Returns the settings of the server. `devices` accepts the raw public keys of devices.
     fn config(
         &self,
-        contexts: Contexts,
+        contexts: ServedContexts,
         state: Option<Database>,
         devices: Option<Arc<dyn PeerVerifier>>,
     ) -> Result<ServerConfig, Failure> {
         let mut config = self.plain_config();
-        config.oscore = contexts;
+        contexts.configure(&mut config);
         config.state = state;
         let all = Suites(&[
             CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

@@ -1,4 +1,4 @@
-//! A light whose handler knows nothing of protection: the settings of the server alone say how it can be reached.
+//! A light whose handler knows nothing of protection: the settings of the server alone set it.
 //!
 //! `cargo run -p tegmen-host --example light -- plain dtls oscore=server edhoc=light.edhoc,clients.toml member=hall`
 //!

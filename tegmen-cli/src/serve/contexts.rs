@@ -5,13 +5,48 @@ use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
 use tegmen_host::contexts::Contexts;
+use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
 use tegmen_host::group::Group;
 use tegmen_host::resources::ListedPath;
+use tegmen_host::server::ServerConfig;
+use tegmen_host::state::Database;
+
+/// The OSCORE contexts of a server, the responder that makes further ones, and the groups in which clients look for the server.
+pub(super) struct ServedContexts {
+    contexts: Contexts,
+    edhoc: Option<EdhocServer>,
+    groups: Vec<Group>,
+}
+
+impl ServedContexts {
+    /// Returns the number of contexts in files.
+    pub(super) fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Adds all to the settings of the server.
+    pub(super) fn configure(self, config: &mut ServerConfig) {
+        (config.oscore, config.edhoc) = (self.contexts, self.edhoc);
+        config.groups.extend(self.groups);
+    }
+}
 
 impl Keys {
+    /// Opens the contexts, and the means to make and to find them.
+    pub(super) fn open_contexts(
+        &self,
+        state: Option<&Database>,
+        credentials: &Credentials,
+    ) -> Result<ServedContexts, Failure> {
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let contexts = Contexts::open_in(&self.oscore, state, learn).map_err(Failure::usage)?;
+        let groups = self.discovery_groups(&contexts)?;
+        Ok(ServedContexts { contexts, edhoc: self.edhoc_server(learn)?, groups })
+    }
+
     /// Returns the groups in which clients look for the server by their contexts.
-    pub(super) fn discovery_groups(&self, contexts: &Contexts) -> Result<Vec<Group>, Failure> {
+    fn discovery_groups(&self, contexts: &Contexts) -> Result<Vec<Group>, Failure> {
         let addresses = contexts.discovery_addresses();
         let pairs = self.oscore_discovery.iter().flat_map(|interface| addresses.iter().map(move |at| (at, interface)));
         let groups = pairs.map(|(address, interface)| format!("{address}%{interface}").parse());
@@ -38,7 +73,7 @@ impl Keys {
     }
 
     /// Returns the responder of EDHOC, if a key is given. `learn` takes the name of a client and its rights.
-    pub(super) fn edhoc_server(
+    fn edhoc_server(
         &self,
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Option<EdhocServer>, Failure> {

@@ -18,7 +18,6 @@ use tegmen_admin::Tls;
 use tegmen_control::delegated::DelegatedDevice;
 use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
-use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::proxy::Proxy;
 use tegmen_host::public_keys::PublicKeys;
@@ -109,10 +108,8 @@ impl Running {
         let all = |mistakes: Vec<_>| Failure::usage(settings.describe(&mistakes).join("\n"));
         let made = sections.served.make(&Made::new()).map_err(all)?;
         let state = sections.sessions.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
-        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
-        let contexts = Contexts::open_in(&sections.keys.oscore, state.as_ref(), learn).map_err(Failure::usage)?;
+        let contexts = sections.keys.open_contexts(state.as_ref(), &credentials)?;
         let count = contexts.len();
-        let edhoc = sections.keys.edhoc_server(learn)?;
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();
@@ -121,11 +118,8 @@ impl Running {
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let device = sections.delegated.open(&credentials, &log)?;
         let members = sections.groups.members()?;
-        let discovery = sections.keys.discovery_groups(&contexts)?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
-        config.groups.extend(discovery);
         config.memberships.clone_from(&members.memberships);
-        config.edhoc = edhoc;
         config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);
         if let Some(device) = &device {
             device.configure(&mut config);

@@ -1,4 +1,4 @@
-//! One handler under every protection: the settings of its server alone say how it is reached.
+//! One handler under every protection: the settings of its server alone set the protection.
 #![cfg(target_os = "linux")]
 
 use super::members::Network;

@@ -51,7 +51,7 @@ pub fn figures(effort: Effort) -> Vec<Figure> {
     figures.push(Figure::holds(
         "eq1/contexts_agree".into(),
         agrees,
-        "contexts that are drawn collide as Equation 1 says",
+        "contexts that are drawn collide as often as Equation 1 predicts",
     ));
     let mean = receivers as f64 / links;
     figures.push(
