@@ -1,4 +1,4 @@
-//! Responses that answer several requests: the rules of a cache, and of a proxy with one.
+//! The rules of a response cache (RFC 7252, section 5.6) and of a caching proxy (section 5.7).
 //!
 //! The rules are functions on messages: [`in_request`] and [`in_response`] return the treatment of an option by a proxy (RFC 7252,
 //! sections 5.4.2 and 5.7.1), [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6),
@@ -197,16 +197,16 @@ pub struct Stored<'a> {
     pub until: Instant,
 }
 
-/// The memory of a cache: responses by their keys. Which response goes where there is no space is its own decision.
+/// The memory of a cache: responses by their keys. The storage decides which response it removes if there is no space.
 pub trait CacheStorage {
     /// The client whose request was the cause of a stored response.
     type Owner: Copy;
 
-    /// Finds the response of a key, which is used by that.
+    /// Returns the response of a key, and marks the response as used.
     fn find(&mut self, key: &[u8]) -> Option<Stored<'_>>;
 
-    /// Stores a response in place of one with the same key. The first `resource` bytes of the key are that of
-    /// [`write_resource`]. Returns false if there is no space for it; the earlier response is then gone, too.
+    /// Stores a response in place of one with the same key. The first `resource` bytes of the key are those that
+    /// [`write_resource`] wrote. Returns false if there is no space for it; the earlier response is then gone, too.
     fn put(&mut self, key: &[u8], resource: usize, owner: Self::Owner, stored: Stored<'_>) -> bool;
 
     /// Removes the response of a key.

@@ -18,7 +18,7 @@ pub struct Agreed {
     pub sender_id: ConnectionId,
     /// The identifier that this end has chosen: our Recipient ID.
     pub recipient_id: ConnectionId,
-    /// The credential of the other end. An initiator knows that the other end has its key, and a responder, too.
+    /// The credential of the other end, which has proved that it has the private key.
     pub peer: Credential,
 }
 

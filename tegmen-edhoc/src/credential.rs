@@ -100,7 +100,7 @@ impl Credential {
         matches!(&self.0.key, CredentialKey::EC2Compact(ours) if ours == x)
     }
 
-    /// True if a message that names a credential so means this one.
+    /// True if `id` names this credential.
     pub fn is_meant_by(&self, id: &CredentialId<'_>) -> bool {
         match id {
             CredentialId::Kid(kid) => self.kid() == Some(kid),

@@ -2,8 +2,8 @@
 //!
 //! Both ends authenticate with static Diffie-Hellman keys (method 3) under cipher suite 2: P-256, AES-CCM-16-64-128 and SHA-256.
 //! Other methods and suites are missing. A credential is a CWT Claims Set (RFC 8392) with a public key on P-256, which messages name
-//! by its `kid` or carry whole. The library `lakers` has the state machine; this crate checks each message before that library
-//! reads it, and takes the cryptography from a [`Crypto`](tegmen_base::crypto::Crypto) provider.
+//! by its `kid` or carry whole. The library `lakers` has the state machine. This crate refuses the messages at which that library would
+//! panic, and takes the cryptography from a [`Crypto`](tegmen_base::crypto::Crypto) provider.
 //!
 //! ```text
 //! Initiator::begin    message_1 ->                    Responder::begin

@@ -1,4 +1,4 @@
-//! The cryptography of EDHOC, from a provider of ours.
+//! The cryptography of EDHOC, from a `Crypto` provider.
 
 use lakers::{
     AES_CCM_TAG_LEN, BufferCiphertext3, BufferPlaintext3, BytesCcmIvLen, BytesCcmKeyLen, BytesHashLen, BytesMaxBuffer,

@@ -26,8 +26,8 @@ pub struct EdhocKeys {
     pub identity: Identity,
     /// The credentials of servers that are trusted.
     pub trusted: Vec<Credential>,
-    /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must know that.
-    /// Requests that are not confirmable, or several at once, need the message of its own.
+    /// True to send message_3 in the first protected request, which saves a round trip (RFC 9668). The server must support
+    /// that. The client sends message_3 in a separate request if its requests are not confirmable, or if NSTART is more than 1.
     pub combined: bool,
 }
 

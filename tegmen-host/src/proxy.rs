@@ -5,8 +5,8 @@
 //! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity.
 //!
 //! The policy of the server decides on each request, before the cache is searched: the resource
-//! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone, so what it lets the proxy
-//! read, a client may read that the policy lets: a stored response is for all of those.
+//! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone. A client whose rights
+//! cover a resource receives the response that the proxy received for it.
 //!
 //! One observation at the origin is for all clients that observe the same resource here (RFC 7641, section 5).
 //!

@@ -7,7 +7,7 @@ use crate::request_uri::{self, InvalidUri};
 use crate::uri::{Scheme, Uri};
 use std::borrow::Cow;
 use std::io::Write as _;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
 
@@ -72,8 +72,11 @@ fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Resu
     Ok(Target { scheme, host, port, uri: None })
 }
 
-/// Returns the one form of a host: a name in lower case, or an IPv6 address in its short form. A host that would read as more than
-/// that in a URI or a path is refused, and so is an address with a zone, which means something at the proxy alone.
+/// Returns the one form of a host: a name in lower case, or an IPv6 address in its short form.
+///
+/// # Errors
+/// 4.00 for a host that would read as more than that in a URI or a path, and for an address with a zone, which names an interface of the
+/// proxy; 5.05 for a multicast address, as the proxy asks no groups.
 fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(is_other) {
@@ -81,7 +84,13 @@ fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     }
     if host.contains(':') {
         let address: Ipv6Addr = host.parse().map_err(|_| Code::BAD_REQUEST)?;
+        if address.to_canonical().is_multicast() {
+            return Err(Code::PROXYING_NOT_SUPPORTED);
+        }
         return Ok(address.to_string().into());
+    }
+    if host.parse().is_ok_and(|address: Ipv4Addr| address.is_multicast() || address.is_broadcast()) {
+        return Err(Code::PROXYING_NOT_SUPPORTED);
     }
     Ok(match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => host.to_ascii_lowercase().into(),

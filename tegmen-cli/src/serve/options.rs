@@ -365,7 +365,7 @@ pub(super) struct ProxyOptions {
     /// Trust coaps origins whose certificates these authorities (PEM) issued; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(super) proxy_ca: Vec<PathBuf>,
-    /// The name of this proxy in the diagnostic of a request that went round in circles (RFC 8768).
+    /// The name of this proxy in the diagnostic payload of 5.08 (RFC 8768).
     #[arg(long, value_name = "NAME", default_value = "tegmen")]
     pub(super) proxy_name: String,
 }

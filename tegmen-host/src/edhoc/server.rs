@@ -81,10 +81,11 @@ impl EdhocServer {
     pub const PATH: &str = tegmen_edhoc::transfer::PATH;
 
     /// Returns a responder with this key. `learn` gives each name and its rights a number, as
-    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. A thread computes.
+    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. Starts a thread that answers the requests to
+    /// `/.well-known/edhoc`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system, if it gives no thread or no randomness.
     pub fn new(
         identity: Identity,
         peers: Vec<EdhocPeer>,

@@ -48,7 +48,7 @@ pub(super) struct Answer {
 pub(super) struct Unusable(pub(super) &'static str);
 
 impl Answer {
-    /// Takes a response. `name` comes first in the diagnostic of a request that went round in circles (RFC 8768, section 4).
+    /// Takes a response. `name` comes first in the diagnostic payload of 5.08 (RFC 8768, section 4).
     pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
         if !response.code.is_response() {
             return Err(Unusable("the code is not that of a response"));

@@ -3,6 +3,7 @@
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
 use crate::uri::{Scheme, Uri};
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most sessions that are kept while nobody uses them.
@@ -59,6 +60,11 @@ impl Pool {
         let uri = Uri { scheme, host, port, path: Vec::new(), query: Vec::new() };
         let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
         let session = endpoint.connect_with(&uri, self.config.clone()).await?;
+        let remote = session.remote();
+        if remote.ip().to_canonical().is_multicast() {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "its name has the address of a group");
+            return Err(ClientError::Unreachable { remote, source });
+        }
         self.sessions().keep(origin, &session);
         Ok(session)
     }

@@ -22,7 +22,7 @@ pub struct ProxyCounts {
     pub revalidated: u64,
     /// Requests that no stored response could answer.
     pub passed: u64,
-    /// Requests to origins that failed: with 5.02 or 5.04.
+    /// Requests to origins that failed: the client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
     /// Stored responses.
     pub entries: usize,

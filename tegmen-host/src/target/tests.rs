@@ -47,6 +47,11 @@ fn a_target_that_is_not_valid_is_refused() {
     for uri in ["http://example/", "coap+tcp://example/", "ftp://x"] {
         assert_eq!(refused(&by_uri(uri)), Code::PROXYING_NOT_SUPPORTED, "{uri}");
     }
+    // A group, also behind an IPv4 address that is written as one of IPv6.
+    for uri in ["coap://224.0.1.187/", "coap://[ff02::fd]/", "coap://[::ffff:224.0.1.187]/", "coap://255.255.255.255/"]
+    {
+        assert_eq!(refused(&by_uri(uri)), Code::PROXYING_NOT_SUPPORTED, "{uri}");
+    }
     for uri in ["no-uri", "coap:", "coap://", "coap://[::1", "coap://[fe80::1%25eth0]/", "coap://a:99999/"] {
         assert_eq!(refused(&by_uri(uri)), Code::BAD_REQUEST, "{uri}");
     }

@@ -252,7 +252,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         iv
     }
 
-    /// The numbers of our messages, in both modes. Its end is kept first and extended then; 2^40 is the end of all.
+    /// The numbers of our messages, in both modes. The owner stores the new end first, and extends the lease then. The last number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }

@@ -1,4 +1,4 @@
-//! Authentication credentials (RFC 10021, section 2.4). They are used as the bytes that they are; only the public key is read.
+//! Authentication credentials (RFC 10021, section 2.4). Messages authenticate the bytes of a credential unchanged. This module reads the public key alone.
 
 use tegmen_base::buf::Reader;
 use tegmen_base::cbor::{self, MAP, NEGATIVE, UNSIGNED};

@@ -25,8 +25,8 @@ pub enum Mode<'m, B> {
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
-    /// code, the tag and the signature. As many as are needed of them must be free in front of the message, the tag's and the signature's
-    /// behind it.
+    /// code, the tag and the signature. The frame must have free bytes for the tag and the signature behind the message, and for the
+    /// others in front of it.
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + 5 + 2 + MAX_TAG + SIGNATURE_LEN;
 
     /// Protects the request in `frame`. `replies` has a place for each member that may answer. A retransmission has these same bytes; a
