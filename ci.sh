@@ -130,7 +130,7 @@ step_package() {
     # Cargo does not unpack a package again if one of the same version lies there from an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
     cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-edhoc -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
-    cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen
+    cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen
 }
 
 # A static binary, a Debian package and a container image, and the alert rules. In the gate it links the optimized libraries
