@@ -55,7 +55,7 @@ async fn ask(address: SocketAddr, scheme: Scheme, config: ClientConfig) -> Vec<u
 
 #[tokio::test]
 async fn one_handler_serves_under_every_protection() {
-    let network = Network::over_v4("oblivious", "239.77.6.61:41611", None).await;
+    let network = Network::over_v4("oblivious", "239.255.77.12:20782", None).await;
     let membership = network.join("hall", 1, false).await;
     let dir = |name: &str| network.dir(name);
     context(&dir("client"), &dir("context"));
