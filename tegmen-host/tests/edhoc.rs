@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
@@ -11,7 +12,7 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{self, Credential, EdhocKeys, EdhocPeer, EdhocServer, Transfer};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::Server;
+use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
 
 /// Keys in a directory that is gone at the end, and what passes between the ends.
@@ -260,4 +261,63 @@ async fn a_peer_keeps_few_contexts_and_takes_none_from_others() {
     // The oldest one is gone: its client agrees again.
     sessions[0].get("/value").await.unwrap();
     assert_eq!(edhoc.totals().agreed, 11);
+}
+
+/// Passes datagrams between one client and a server. While `attacks` is set, each response is replaced by a forged 4.01 in clear.
+fn relay(server: SocketAddr, attacks: Arc<AtomicBool>) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut buffer, mut client) = ([0; 1500], None);
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let datagram = buffer[..len].to_vec();
+            let Some(to) = (if from == server { client } else { Some(server) }) else { continue };
+            if from != server {
+                client = Some(from);
+            }
+            let is_response =
+                from == server && MessageRef::parse(&datagram).is_ok_and(|message| message.code().is_response());
+            let sent = if is_response && attacks.swap(false, Ordering::Relaxed) {
+                let token_len = usize::from(datagram[0] & 15);
+                [&[0x60 | datagram[0] & 15, 0x81], &datagram[2..4 + token_len]].concat()
+            } else {
+                datagram
+            };
+            socket.send_to(&sent, to).unwrap();
+        }
+    });
+    address
+}
+
+/// An attacker on the path that holds the response back, and answers 4.01 in clear, has no request executed twice.
+#[tokio::test]
+async fn a_forged_refusal_repeats_no_request_that_is_not_idempotent() {
+    let scene = Scene::new("forged");
+    let (client, server) = (scene.key("meter", Transfer::ByReference), scene.key("gateway", Transfer::ByReference));
+    let executed = Arc::new(AtomicU32::new(0));
+    let credentials = Credentials::default();
+    let peer = EdhocPeer { name: "meter".to_owned(), credential: client, allow: None };
+    let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+    let edhoc = EdhocServer::new(scene.identity("gateway"), vec![peer], learn).unwrap();
+    let counter = executed.clone();
+    let router = Router::new().on(Code::POST, "/count", move |_, response| {
+        response.payload(&[counter.fetch_add(1, Ordering::Relaxed) as u8])
+    });
+    let router = router.get("/count", |_, response| response.payload(b"read"));
+    let running =
+        Server::builder().listen(ANYWHERE).shards(1).edhoc(edhoc).credentials(credentials).serve(router).unwrap();
+    let attacks = Arc::new(AtomicBool::new(false));
+    let address = relay(running.addresses()[0].address, attacks.clone());
+
+    let session = connect(address, scene.config("meter", &[server], true)).await;
+    session.get("/count").await.unwrap();
+    attacks.store(true, Ordering::Relaxed);
+    let error = session.post("/count", b"").await.unwrap_err();
+    assert!(error.to_string().contains("4.01"), "{error}");
+    assert_eq!(executed.load(Ordering::Relaxed), 1);
+    // The next request agrees again, and one that may be repeated is.
+    session.post("/count", b"").await.unwrap();
+    attacks.store(true, Ordering::Relaxed);
+    assert_eq!(session.get("/count").await.unwrap().payload, b"read");
+    assert_eq!(executed.load(Ordering::Relaxed), 2);
 }

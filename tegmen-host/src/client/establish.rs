@@ -249,6 +249,6 @@ impl Session {
 }
 
 /// True if a request of this method has the same effect once and twice (RFC 7252, section 5.1; RFC 8132).
-fn is_idempotent(method: Code) -> bool {
+pub(super) fn is_idempotent(method: Code) -> bool {
     matches!(method, Code::GET | Code::PUT | Code::DELETE | Code::FETCH | Code::IPATCH)
 }

@@ -1,6 +1,7 @@
 //! One request in one message, and its response.
 
 use super::connection::{Connection, Message, Turn};
+use super::establish::is_idempotent;
 use super::request::{Part, Request};
 use super::{ClientError, Response, Session, TakenPlace};
 use crate::clock;
@@ -35,7 +36,9 @@ impl Session {
             let answer = self.response_to(&place, start).await;
             let again =
                 self.with(|connection| connection.entry.places.get(place.at()).is_some_and(|place| place.again));
-            if is_again || !again {
+            // Nothing protects a refusal: the server may have executed the request all the same.
+            let may_repeat = answer.is_ok() || is_idempotent(request.method);
+            if is_again || !again || !may_repeat {
                 let round_trip = clock::now().since(start);
                 return answer.map(|response| (place, Response { round_trip, ..response }));
             }
