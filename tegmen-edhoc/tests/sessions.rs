@@ -250,3 +250,15 @@ proptest! {
         prop_assert!(r.finish(crypto, &bytes, |_| Some(own)).is_err());
     }
 }
+
+/// An attacker that returns the messages of an end to it is no peer, although that end has the private key.
+#[test]
+fn an_end_does_not_agree_with_itself() {
+    let mut world = World::new(Transfer::ByReference, Transfer::ByReference);
+    let World { crypto, initiator, .. } = &mut world;
+    let (i, message_1) = Initiator::begin(crypto, id(&[1])).unwrap();
+    let (_, message_2) = Responder::begin(crypto, message_1.as_bytes(), initiator, |_| Some(id(&[2]))).unwrap();
+    let own = *initiator.credential();
+    let refused = i.finish(crypto, message_2.as_bytes(), initiator, |_| Some(own));
+    assert_eq!(refused.map(drop).unwrap_err(), Failure::UnknownCredential);
+}

@@ -63,10 +63,14 @@ impl AgreedContexts {
         known.by_id.contains_key(recipient_id) || known.reserved.contains(recipient_id)
     }
 
-    /// Takes the context of a peer, in the place of its oldest one if it has many.
-    pub(crate) fn take(&self, stored: StoredContext, name: &str, principal: Principal) {
+    /// Takes the context of a peer, in the place of its oldest one if it has many. Returns false if another context has the same
+    /// Recipient ID.
+    pub(crate) fn take(&self, stored: StoredContext, name: &str, principal: Principal) -> bool {
         let recipient_id = stored.context.recipient_id().to_vec();
         let mut known = self.known();
+        if known.by_id.contains_key(&recipient_id) {
+            return false;
+        }
         let place = FIRST_PLACE | known.places;
         known.places = known.places.wrapping_add(1) & !FIRST_PLACE;
         let context = SharedContext::new(stored, place, name.to_owned(), principal);
@@ -78,5 +82,6 @@ impl AgreedContexts {
         if let Some((_, context)) = oldest.and_then(|oldest| known.by_id.remove(&oldest)) {
             known.by_place.remove(&context.place());
         }
+        true
     }
 }

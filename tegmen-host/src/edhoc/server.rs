@@ -183,7 +183,10 @@ impl Shared {
         }
         let mut found = None;
         let (agreed, message_4) = responder.finish(crypto, message_3, |id| {
-            let is_meant = |(peer, _): &(EdhocPeer, Principal)| peer.credential.is_meant_by(id);
+            // An end is never its own peer: an attacker could return its messages to it (RFC 9528, section 9.1).
+            let own = self.identity.credential();
+            let is_meant =
+                |(peer, _): &(EdhocPeer, Principal)| peer.credential.is_meant_by(id) && peer.credential != *own;
             found = self.peers.iter().position(is_meant);
             found.and_then(|index| self.peers.get(index)).map(|(peer, _)| peer.credential)
         })?;
@@ -191,7 +194,10 @@ impl Shared {
         let (peer, principal) = self.peers.get(index).ok_or(Failure::UnknownCredential)?;
         let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
         let stored = stored.map_err(|_| Failure::Unsupported)?;
-        self.contexts.take(stored, &peer.name, *principal);
+        // Another session may have chosen the identifier after this one stopped waiting.
+        if !self.contexts.take(stored, &peer.name, *principal) {
+            return Err(Failure::ConnectionId);
+        }
         self.state().totals.agreed += 1;
         Ok(message_4.as_bytes().to_vec())
     }

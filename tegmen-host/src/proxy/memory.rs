@@ -158,7 +158,7 @@ impl Memory {
         }
     }
 
-    /// Moves a place to the end of the order of use.
+    /// Marks a place as the one that was used last.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {

@@ -333,6 +333,10 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let block = block(OptionNumber::BLOCK2).is_some_and(|block| block.number > 0)
             || is_part && self.resources.application.acts_on_blocks(&self.resources.path, message);
         self.report = Report { received: message.payload().len(), sent: 0, block };
+        // A group would answer a spoofed sender with many messages, each after two operations of a private key.
+        if incoming.to_group && self.resources.edhoc.is_some() && self.resources.path == EDHOC_PATH {
+            return Err(Refusal { code: Code::FORBIDDEN, option: None });
+        }
         let per_second = self.limits.requests_per_second;
         if !coap_peer.is_none_or(|coap_peer| coap_peer.admits(incoming.now, per_second)) {
             let option = Some((OptionNumber::MAX_AGE, 1));
