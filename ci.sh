@@ -53,16 +53,16 @@ need_component() {
     return 1
 }
 
-# Features of every unoptimized build of the workspace. The whole gate adds keys in a TPM, so lint and test do the work of the
-# step tpm.
-features=()
+# Options of every unoptimized build of the workspace. The whole gate adds keys in a TPM, so lint and test do the work of the
+# step tpm. It also compiles with Clippy's driver, which is rustc with further lints, so that one build checks and tests.
+unoptimized=()
 
 # tool NAME [ARGUMENT...]: a program of the project's own, built with the features that the tests of the workspace have, so that
 # cargo builds the libraries of all steps once. That takes more than the program's own package, and an example among the targets.
 tool() {
     local name=$1
     shift
-    cargo build --workspace "${features[@]}" --example "$name" --locked --quiet
+    cargo build --workspace "${unoptimized[@]}" --example "$name" --locked --quiet
     CARGO_MANIFEST_DIR=$PWD/tegmen-testbed "${CARGO_TARGET_DIR:-target}/debug/examples/$name" "$@"
 }
 
@@ -83,7 +83,9 @@ step_format() {
 
 step_lint() {
     need_component clippy
-    cargo clippy --workspace "${features[@]}" --all-targets --locked -- -D warnings
+    # In the whole gate the build of the tests does it.
+    [ "$whole" = no ] || { cargo test --workspace "${unoptimized[@]}" --lib --bins --examples --tests --no-run --locked; return; }
+    cargo clippy --workspace "${unoptimized[@]}" --all-targets --locked -- -D warnings
 }
 
 # The structure in numbers that may only fall: tegmen-testbed/house.toml. A few seconds after its first build.
@@ -102,7 +104,7 @@ step_words() {
 }
 
 step_docs() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace "${features[@]}" --no-deps --locked --quiet
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace "${unoptimized[@]}" --no-deps --locked --quiet
 }
 
 # Licences, versions and sources of dependencies. Not of the gate, because installing it takes minutes; advisories, whose list
@@ -120,7 +122,7 @@ step_test() {
     step_faults
     # With optimization functions are inlined, and the backtrace lists them all the same.
     cargo test --release --locked --quiet -p tegmen-cli --test backtrace
-    cargo test --doc --workspace "${features[@]}" --locked --quiet
+    cargo test --doc --workspace "${unoptimized[@]}" --locked --quiet
 }
 
 # The crates that can be published, as their packages: all are packed, and the core is built from its package. Without the
@@ -134,7 +136,7 @@ step_package() {
 }
 
 # A static binary, a Debian package and a container image, and the alert rules. In the gate it links the optimized libraries
-# that the step up built, which takes two minutes.
+# that the step up built, which takes a minute.
 step_dist() {
     need binutils libc6-dev dpkg buildah prometheus
     dist/build.sh
@@ -198,7 +200,7 @@ step_lab() {
     # The report as a browser draws it. In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
     need chromium
-    cargo test --workspace "${features[@]}" --locked --quiet --test browser
+    cargo test --workspace "${unoptimized[@]}" --locked --quiet --test browser
 }
 
 step_firmware() {
@@ -206,7 +208,7 @@ step_firmware() {
     cargo run --release --locked --quiet -- lab footprint
     # In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
-    cargo test --workspace "${features[@]}" --locked --quiet --test cosim -- --nocapture
+    cargo test --workspace "${unoptimized[@]}" --locked --quiet --test cosim -- --nocapture
 }
 
 step_interop() {
@@ -218,7 +220,7 @@ step_interop() {
     cargo build --release --locked --quiet -p tegmen-cli
     # The harness waits for its peers nearly all of the time, so it is the unoptimized one that the step test built.
     # With an example among the targets it has their features, as in tool.
-    cargo build --workspace "${features[@]}" --bin tegmen-interop --example house --locked --quiet
+    cargo build --workspace "${unoptimized[@]}" --bin tegmen-interop --example house --locked --quiet
     "${CARGO_TARGET_DIR:-target}/debug/tegmen-interop" --tegmen "${CARGO_TARGET_DIR:-target}/release/tegmen"
 }
 
@@ -230,7 +232,7 @@ step_fuzz() {
 # Every test of the workspace, and a line for each fault that other implementations had, by the tests that name it; writes
 # target/faults.json.
 step_faults() {
-    tool faults "${features[@]}"
+    tool faults "${unoptimized[@]}"
 }
 
 # Not of the gate: one to three minutes for each commit.
@@ -240,17 +242,18 @@ step_red() {
 }
 
 # Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code, and
-# an operation on secp256r1 of the private key, by every instruction and address.
+# an operation on secp256r1 of the private key, by every instruction and address. With optimization across crates, as users have it.
 step_timing() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen --example timing --features cbc,curves,p256
+    CARGO_PROFILE_RELEASE_LTO=thin cargo run --release --locked --quiet -p tegmen --example timing --features cbc,curves,p256
 }
 
 # Instructions of a record, a PSK handshake and a GET at a server, which may exceed those of an earlier commit by two percent:
-# bench/instructions.json. Three runs gave the same numbers to the last digit. Ten seconds; its link takes a minute.
+# bench/instructions.json. Three runs gave the same numbers to the last digit. Without optimization across crates, so that the whole
+# gate uses its libraries again. Ten seconds.
 step_instructions() {
     need valgrind
-    cargo run --release --locked --quiet -p tegmen-cli --example instructions
+    CARGO_PROFILE_RELEASE_LTO=off cargo run --release --locked --quiet -p tegmen-cli --example instructions
 }
 
 # Instructions of a decision under a policy of 10,000 rules. Not of the gate, because valgrind takes three minutes, nearly all of
@@ -352,7 +355,11 @@ fi
 if [ "$whole" = yes ]; then
     # Three steps compile the same libraries in C, and a second build finds them here.
     need ccache swtpm libtss2-dev pkg-config openssl
-    features=(--features tegmen-cli/tpm)
+    unoptimized=(--features tegmen-cli/tpm --config 'build.rustc-workspace-wrapper="clippy-driver"')
+    # As `cargo clippy -- -D warnings` sets it.
+    export CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+    # Optimization across crates takes four minutes of CPU for each program. A package outside the gate has it, and so does a benchmark.
+    export CARGO_PROFILE_RELEASE_LTO=off
     # The software stack would report every refusal that a test asks for.
     export TSS2_LOG=all+NONE
     export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$PWD/target/ccache

@@ -90,8 +90,7 @@ impl Images {
         cargo.args(["build", "--release", "--quiet", "--locked", "--bin", "blink_client", "--bin", "blink_server"]);
         cargo.args(["--bin", "publisher"]);
         cargo.env("RUSTC", RUSTC).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &self.target);
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"]
-        {
+        for name in CALLER {
             cargo.env_remove(name);
         }
         let output = cargo.output().map_err(|error| format!("{CARGO}: {error}"))?;
@@ -103,6 +102,15 @@ impl Images {
     }
 }
 
+/// Variables of the caller's builds, which would change the images.
+const CALLER: [&str; 6] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_PROFILE_RELEASE_LTO",
+    "RUSTC_WRAPPER",
+    "RUSTUP_TOOLCHAIN",
+];
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 

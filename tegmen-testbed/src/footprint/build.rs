@@ -111,7 +111,7 @@ fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
         .env("RUSTC", RUSTC)
         .env("RUSTC_BOOTSTRAP", "1") // for -Zbuild-std
         .env("CARGO_TARGET_DIR", folder);
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"] {
+    for name in CALLER {
         cargo.env_remove(name); // whatever the caller builds with, the sizes are to repeat
     }
     cargo
@@ -207,6 +207,15 @@ const WITH_OF_MOTES: [&str; 7] = [
 ];
 /// The provider of motes.
 const OF_MOTES: &str = "compact";
+/// Variables of the caller's builds, which would change the images.
+const CALLER: [&str; 6] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_PROFILE_RELEASE_LTO",
+    "RUSTC_WRAPPER",
+    "RUSTUP_TOOLCHAIN",
+];
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const CORE_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/core/src/lib.rs";
