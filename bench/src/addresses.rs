@@ -186,9 +186,8 @@ impl Server {
         server.clients.connect(0..count)?;
         server.clients.put()?;
         server.clients.each_once(0..count, |_| Code::GET)?;
-        // A virtual machine compiles what it runs often.
-        let warm_up = if matches!(kind, Kind::Californium) { Duration::from_secs(8) } else { WARM_UP };
-        server.clients.run(warm_up)?;
+        let warm_up = if matches!(kind, Kind::Californium) { WARM_UP_COMPILED } else { WARM_UP };
+        server.clients.run_with(warm_up, &mut |_| Question::of_value(Code::GET, b""))?;
         Ok(server)
     }
 
@@ -206,15 +205,10 @@ impl Server {
 
     /// Requests for each CPU second of the server.
     fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
-        self.clients.run(WARM_UP)?;
-        let cpu = self.process.cpu_nanoseconds()?;
-        let ran = self.clients.run(Duration::from_secs_f64(seconds))?;
-        let cpu = self.process.cpu_nanoseconds()?.saturating_sub(cpu);
-        self.lost += ran.lost;
-        match ran.answered {
-            0 => Err(Failure::new(format!("{} does not answer", self.kind.name()))),
-            answered => Ok(answered as f64 * 1e9 / cpu as f64),
-        }
+        let question = Question::of_value(Code::GET, b"");
+        let (rate, lost) = self.clients.rate(&self.process, seconds, &mut |_| question.clone())?;
+        self.lost += lost;
+        Ok(rate)
     }
 }
 
@@ -225,7 +219,7 @@ pub(crate) struct Ran {
     pub(crate) lost: u64,
 }
 
-/// A request, confirmable; the path is without a slash in front.
+/// A request, confirmable; the path is without a slash in front, and may have a query of one part behind `?`.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) code: Code,
@@ -236,7 +230,7 @@ pub(crate) struct Question {
 
 impl Question {
     /// A question about the value that all servers of this module have.
-    fn of_value(code: Code, payload: &[u8]) -> Self {
+    pub(crate) fn of_value(code: Code, payload: &[u8]) -> Self {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
@@ -249,9 +243,13 @@ impl Question {
     }
 
     fn write(&self, builder: &mut Builder<'_, '_>) -> Result<(), BuildError> {
-        builder.path(&self.path)?;
+        let (path, query) = self.path.split_once('?').unzip();
+        builder.path(path.unwrap_or(&self.path))?;
         if let Some(format) = self.content_format {
             builder.uint(OptionNumber::CONTENT_FORMAT, format.into())?;
+        }
+        if let Some(query) = query {
+            builder.option(OptionNumber::URI_QUERY, query.as_bytes())?;
         }
         if self.payload.is_empty() { Ok(()) } else { builder.payload(&self.payload) }
     }
@@ -391,18 +389,23 @@ impl Clients {
 
     /// Lets the first client put the value there that all ask for.
     pub(crate) fn put(&mut self) -> Result<(), Failure> {
+        self.ask_first(&Question::of_value(Code::PUT, VALUE))
+    }
+
+    /// Lets the first client ask until it has an answer: the server may not read yet.
+    pub(crate) fn ask_first(&mut self, question: &Question) -> Result<(), Failure> {
         let begin = Instant::now();
-        let mut is_put = false;
-        while !is_put {
+        let mut is_answered = false;
+        while !is_answered {
             if begin.elapsed() > START {
-                return Err(Failure::new("the server does not take a value"));
+                return Err(Failure::new("the server does not answer the first request"));
             }
             self.next = 0;
-            self.ask(|_| Question::of_value(Code::PUT, VALUE))?;
+            self.ask(|_| question.clone())?;
             self.crowd.send(&mut self.outbound)?;
             let asked = Instant::now();
-            while !is_put && asked.elapsed() < FIRST {
-                is_put = self.take()? == 1;
+            while !is_answered && asked.elapsed() < FIRST {
+                is_answered = self.take()? == 1;
             }
             self.each.iter_mut().for_each(|client| client.waits = None);
         }
@@ -435,10 +438,21 @@ impl Clients {
         Ok(())
     }
 
-    /// Asks for the value: see [`Self::run_with`].
-    fn run(&mut self, duration: Duration) -> Result<Ran, Failure> {
-        let question = Question::of_value(Code::GET, b"");
-        self.run_with(duration, &mut |_| question.clone())
+    /// Requests for each CPU second of the server in so many seconds, and how many were not answered.
+    pub(crate) fn rate(
+        &mut self,
+        process: &Process,
+        seconds: f64,
+        question: &mut dyn FnMut(u32) -> Question,
+    ) -> Result<(f64, u64), Failure> {
+        self.run_with(WARM_UP, question)?;
+        let cpu = process.cpu_nanoseconds()?;
+        let ran = self.run_with(Duration::from_secs_f64(seconds), question)?;
+        let cpu = process.cpu_nanoseconds()?.saturating_sub(cpu);
+        match ran.answered {
+            0 => Err(Failure::new("the server does not answer")),
+            answered => Ok((answered as f64 * 1e9 / cpu as f64, ran.lost)),
+        }
     }
 
     /// Keeps [`Self::window`] requests in flight for this long, and waits for the answers to the last of them.
@@ -545,13 +559,16 @@ impl Clients {
                 };
                 return Err(question.refused(name, &message));
             }
-            if message.message_type() == MessageType::Confirmable
-                && let Speaker::Dtls(session) = &mut client.speaker
-            {
+            if message.message_type() == MessageType::Confirmable {
+                let acknowledgement = empty_message(MessageType::Acknowledgement, message.message_id());
                 let mut out = Outbox::new();
-                session.seal(&empty_message(MessageType::Acknowledgement, message.message_id()), &mut out)?;
-                let record = out.iter().next().unwrap_or_default();
-                crowd.push(outbound, member, |letter| Ok(put(letter, record)))?;
+                let datagram = if let Speaker::Dtls(session) = &mut client.speaker {
+                    session.seal(&acknowledgement, &mut out)?;
+                    out.iter().next().unwrap_or_default()
+                } else {
+                    &acknowledgement[..]
+                };
+                crowd.push(outbound, member, |letter| Ok(put(letter, datagram)))?;
             }
             client.waits = None;
             answered += 1;
@@ -652,13 +669,15 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Where libcoap's example server has a value that PUT may replace, of 16 bytes like ours.
-const PATH: &str = "example_data";
+pub(crate) const PATH: &str = "example_data";
 /// libcoap takes its key as text.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";
 /// The same for all contexts: their IDs differ, and so do their keys. `Server.java` has it, too.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(100);
+/// The same where a virtual machine compiles what it runs often.
+pub(crate) const WARM_UP_COMPILED: Duration = Duration::from_secs(8);
 /// Longest silence while a server starts or answers hellos.
 const START: Duration = Duration::from_secs(20);
 /// Longest wait for the first answer: a virtual machine loads what it needs for it.
