@@ -31,13 +31,17 @@ cargo fetch --locked || exit 1
 failed=
 for peer in $peers; do
     if [ "$peer" = californium ]; then
-        # The same libraries as in interop/, whose pom.xml name them: one version for OSCORE, another one for DTLS.
-        for kind in oscore dtls; do
-            project=californium-oscore server=Server
-            [ $kind = oscore ] || project=californium server=SecureServer
+        # The same libraries as in interop/, whose pom.xml name them: one version for OSCORE, another one for DTLS. The proxy has a
+        # pom.xml of its own.
+        for kind in oscore dtls proxy; do
+            case $kind in
+                oscore) project=$bench/../interop/peers/californium-oscore server=Server ;;
+                dtls) project=$bench/../interop/peers/californium server=SecureServer ;;
+                *) project=$bench/peers/californium/proxy server=Proxy ;;
+            esac
             libraries=$target/californium/$kind
             mkdir -p "$libraries"
-            (cd "$bench/../interop/peers/$project" \
+            (cd "$project" \
                 && mvn -q -B dependency:copy-dependencies "-DoutputDirectory=$libraries") \
                 && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/$server.java" \
                 || failed="$failed $peer-$kind"

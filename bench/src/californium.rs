@@ -16,6 +16,11 @@ pub(crate) fn secure_command(port: u16, key: &str) -> Result<Vec<String>, Failur
     java("dtls", "SecureServer", &[&port.to_string(), IDENTITY, key])
 }
 
+/// The command line of the caching reverse proxy for a port of 127.0.0.1, with one resource, which has the URI `origin`.
+pub(crate) fn proxy_command(port: u16, name: &str, origin: &str) -> Result<Vec<String>, Failure> {
+    java("proxy", "Proxy", &[&port.to_string(), name, origin])
+}
+
 fn java(libraries: &str, class: &str, words: &[&str]) -> Result<Vec<String>, Failure> {
     let place = target()?.join("bench-peers/californium");
     if !place.join(class).with_extension("class").is_file() {
