@@ -27,6 +27,7 @@ mod oscore;
 mod ours;
 mod program;
 mod proof;
+mod proxy;
 mod reconnect;
 mod report;
 mod scene;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         "joins" => group::joins,
         "limit" => limit::run,
         "oscore" => oscore::run,
+        "proxy" => proxy::run,
         "reconnect" => reconnect::run,
         "session" => session::run,
         "sessions" => sessions::run,
@@ -177,10 +179,13 @@ tegmen-bench delegation              delegations and new tickets at a delegation
 tegmen-bench group [--seconds S]     records of a group beside those of DTLS sessions, of wolfSSL's multicast and of aiocoap's
                                      Group OSCORE; joins beside introspections on the same sessions
 tegmen-bench joins [--seconds S]     the last of these alone
+tegmen-bench proxy [--seconds S]     a reverse proxy that answers from its cache beside libcoap's server and Californium's proxy,
+                                     and that asks the origin each time beside the proxies of Californium and aiocoap
 tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      the working tree beside the commit BASE: handshakes, records, OSCORE, CoAP. With a
                                      bound it ends with 1 if the interval of a row lies below R of the base's
-                                     speed, or a row was not measured; group does so with bounds of its own
+                                     speed, or a row was not measured; group and proxy do so with bounds of
+                                     their own
 
   --json        one JSON object instead of a table
   --passes K    interleaved passes, 9 if not said, 31 at least to compare";

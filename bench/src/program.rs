@@ -111,6 +111,12 @@ pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
 }
 
+/// The Python that has aiocoap, if `bench/setup.sh aiocoap` installed it.
+pub(crate) fn python() -> Result<PathBuf, Failure> {
+    let path = target()?.join("bench-peers/python/bin/python");
+    if path.is_file() { Ok(path) } else { Err(Failure::new("not installed")) }
+}
+
 /// The target directory that this program lies in.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
     let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;

@@ -2,7 +2,7 @@
 
 use super::records::{Group, MANY, SIZES, Traffic, rate};
 use crate::{
-    program::{peer_binary, target},
+    program::{peer_binary, python},
     report::{Absent, OURS, Report, Row, Samples},
 };
 use std::{path::Path, process::Command};
@@ -55,11 +55,8 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
 }
 
 fn aiocoap() -> Result<Vec<String>, Failure> {
-    let python = target()?.join("bench-peers/python/bin/python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/aiocoap/group.py");
-    let is_there = python.is_file() && script.is_file();
-    let words = [python, script].map(|path| path.to_string_lossy().into_owned()).to_vec();
-    if is_there { Ok(words) } else { Err(Failure::new("not installed")) }
+    Ok([python()?, script].map(|path| path.to_string_lossy().into_owned()).to_vec())
 }
 
 impl Peer {
