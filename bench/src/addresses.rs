@@ -392,7 +392,7 @@ impl Clients {
         self.ask_first(&Question::of_value(Code::PUT, VALUE))
     }
 
-    /// Lets the first client ask until it has an answer: the server may not read yet.
+    /// Lets the first client ask until it has an answer: a server that starts can miss a request.
     pub(crate) fn ask_first(&mut self, question: &Question) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut is_answered = false;
@@ -438,7 +438,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Requests for each CPU second of the server in so many seconds, and how many were not answered.
+    /// Asks for `seconds`. Returns the requests for each CPU second of the server, and the number that were not answered.
     pub(crate) fn rate(
         &mut self,
         process: &Process,
