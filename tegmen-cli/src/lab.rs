@@ -177,6 +177,11 @@ const PLANS: &[Plan] = &[
         run: run_objects_creation,
     },
     Plan {
+        name: "objects-caches",
+        about: "content objects: requests over forwarders that are caching proxies, beside plain CoAP and OSCORE (figures 12 and 13)",
+        run: run_objects_caches,
+    },
+    Plan {
         name: "objects-discovery",
         about: "content objects: finding a server by a protected multicast request, and how rarely addresses collide (equation 1)",
         run: run_objects_discovery,
@@ -237,6 +242,13 @@ fn run_objects_delay(out: Output) -> ExitCode {
 
 fn run_objects_creation(out: Output) -> ExitCode {
     print_figures(out, &objects::creation::figures())
+}
+
+fn run_objects_caches(out: Output) -> ExitCode {
+    let progress = Progress::new();
+    let figures = objects::caches::figures(objects::caches::FULL, |done, all| progress.set(done, all));
+    progress.end();
+    print_figures(out, &figures)
 }
 
 fn run_objects_discovery(out: Output) -> ExitCode {

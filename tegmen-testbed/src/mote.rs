@@ -1,6 +1,7 @@
 //! The stack of a node above the radio: the real CoAP node of the core, and the cost of each call. Its
 //! ciphers are those of the images, so that no feature of another crate in the same build changes its handshakes.
 
+mod caching;
 pub(crate) mod credentials;
 pub(crate) mod delegated;
 mod group;
@@ -10,6 +11,7 @@ mod roles;
 mod script;
 pub(crate) mod sessions;
 
+pub use caching::{ObjectNode, Part};
 pub(crate) use group::is_handshake;
 pub use group::{Asking, GroupNode};
 pub use protection::Protection;
@@ -25,7 +27,8 @@ use std::collections::VecDeque;
 use tegmen::address::{Address, Path};
 use tegmen::coap::handler::{Anybody, Policy};
 use tegmen::coap::{
-    Authorized, Builder, Code, Exchanges, Fixed, Handler, OptionNumber, PeerExchanges, RequestId, Response,
+    Authorized, Builder, Code, ExchangeStorage, Exchanges, Fixed, Handler, OptionNumber, PeerExchanges, RequestId,
+    Response,
 };
 use tegmen::crypto::Compact;
 use tegmen::cx::Counters;
@@ -180,15 +183,15 @@ struct Asked {
 
 /// The exchanges of one peer, made when it first speaks.
 #[derive(Default)]
-struct Attached(Option<Box<Exchanges<Storage>>>);
+struct Attached<S: ExchangeStorage = Storage>(Option<Box<Exchanges<S>>>);
 
 type Storage = Fixed<1, MESSAGE, 8, 1024>;
 
-impl PeerExchanges for Attached {
-    type Storage = Storage;
+impl<S: ExchangeStorage> PeerExchanges for Attached<S> {
+    type Storage = S;
     type State = ();
 
-    fn exchanges(&mut self) -> Option<&mut Exchanges<Storage>> {
+    fn exchanges(&mut self) -> Option<&mut Exchanges<S>> {
         Some(self.0.get_or_insert_default())
     }
 }

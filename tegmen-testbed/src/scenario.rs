@@ -7,8 +7,8 @@ mod sleep;
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{
-    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, Protection, SMALL_HUB, Script, Scripts, Setup, Wish,
-    is_handshake,
+    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, ObjectNode, Part, Protection, SMALL_HUB, Script,
+    Scripts, Setup, Wish, is_handshake,
 };
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
@@ -165,6 +165,24 @@ pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) ->
         _ => Box::new(Script::new(exchange, false, &Rc::default())),
     });
     (world.begins_at_hub, world.ends_with_last) = (true, true);
+    world.go();
+    world.outcome()
+}
+
+/// Runs a network of content objects once. `part` returns the part of a node, of nodes with these addresses. The nodes that make
+/// readings are the consumers: a reading is a request.
+///
+/// # Panics
+/// If the deployment was not checked: [`crate::deployment::Plan::parse`] does.
+pub fn run_objects(
+    deployment: &Deployment,
+    part: impl Fn(NodeId, &[Address]) -> Part,
+    protection: Protection,
+    seed: u64,
+) -> Outcome {
+    let mut world = World::new(deployment, protection, seed, |node, addresses, setup| {
+        Box::new(ObjectNode::<SMALL_HUB>::new(seed, node, setup, part(node, addresses)))
+    });
     world.go();
     world.outcome()
 }

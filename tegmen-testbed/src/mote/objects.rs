@@ -17,14 +17,15 @@ use tegmen::oscore::{
 };
 use tegmen::secret::Secret;
 
-/// The contexts of a node. A pair of nodes is named by the one that makes readings.
+/// The contexts of a node. A pair of nodes is named by the one that makes readings, unless a network has more than one node that
+/// takes them.
 pub(super) struct Contexts {
-    /// The node.
-    number: u16,
+    /// The pair whose context protects requests.
+    pub(super) pair: u16,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,
     /// The requests that wait for their responses.
-    asked: Vec<(PeerId, RequestId, Pending)>,
+    asked: Vec<(PeerId, RequestId, u16, Pending)>,
     kept: BTreeMap<u16, u64>,
     /// Challenges since they were asked for.
     pub(super) challenges: u32,
@@ -58,9 +59,9 @@ impl Kept {
 }
 
 impl Contexts {
-    pub(super) fn new(number: u16, costs: Costs, kept: &Kept) -> Self {
+    pub(super) fn new(pair: u16, costs: Costs, kept: &Kept) -> Self {
         let (contexts, kept) = (BTreeMap::new(), kept.contexts.clone());
-        Self { number, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
+        Self { pair, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
     /// Deletes the context with a node from memory. The end of its lease stays in flash memory.
@@ -115,9 +116,17 @@ impl Oscore for Contexts {
     ) -> Result<(), SendError> {
         let enciphered = enciphered(frame.bytes());
         self.instructions += OscoreCosts::of_request(self.costs.oscore.protect_request, enciphered);
-        let pending = self.context(self.number, true).protect_request(crypto, frame)?;
-        self.asked.push((peer, request, pending));
+        let pending = self.context(self.pair, true).protect_request(crypto, frame)?;
+        self.asked.push((peer, request, self.pair, pending));
         Ok(())
+    }
+
+    fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
+        request.option(OptionNumber::PROXY_SCHEME).is_none()
+    }
+
+    fn is_forwarded(&self, _: PeerId) -> bool {
+        true
     }
 
     fn unprotect_request<'r, C: Crypto>(
@@ -179,8 +188,8 @@ impl Oscore for Contexts {
         datagram: &'r mut [u8],
     ) -> Result<MessageRef<'r>, UnprotectError> {
         let asked = self.asked.iter_mut().find(|asked| (asked.0, asked.1) == (peer, request));
-        let (_, _, pending) = asked.ok_or(UnprotectError::UnknownContext)?;
-        let context = self.contexts.get(&self.number).ok_or(UnprotectError::UnknownContext)?;
+        let (_, _, pair, pending) = asked.ok_or(UnprotectError::UnknownContext)?;
+        let context = self.contexts.get(pair).ok_or(UnprotectError::UnknownContext)?;
         let cost = OscoreCosts::of_response(self.costs.oscore.unprotect_response, ciphertext(datagram));
         let message = context.unprotect_response(crypto, pending, datagram)?;
         self.instructions += cost;
@@ -188,7 +197,7 @@ impl Oscore for Contexts {
     }
 
     fn retain(&mut self, mut is_open: impl FnMut(PeerId, RequestId) -> bool) {
-        self.asked.retain(|(peer, request, _)| is_open(*peer, *request));
+        self.asked.retain(|(peer, request, ..)| is_open(*peer, *request));
     }
 }
 

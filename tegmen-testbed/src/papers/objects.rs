@@ -4,10 +4,12 @@
 //! NDN is not part of this program: every table has the paper's figures for it, and our values beside them are empty.
 
 pub mod bytes;
+pub mod caches;
 pub mod creation;
 pub mod delay;
 pub mod discovery;
 
+use crate::deployment::{Deployment, Plan};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tegmen::buf::Frame;
@@ -52,6 +54,7 @@ struct Paper {
     table3: BTreeMap<String, Spread>,
     fig9: Fig9,
     fig11: BTreeMap<String, Creation>,
+    fig13: Fig13,
     discovery: Discovery,
 }
 
@@ -99,6 +102,16 @@ struct Creation {
     again: f64,
 }
 
+/// Percent of the requests that were answered.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fig13 {
+    simple: f64,
+    coap: f64,
+    coap_caches: f64,
+    ndn: f64,
+}
+
 /// Equation 1.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,4 +123,10 @@ struct Discovery {
 fn paper() -> Paper {
     toml::from_str(include_str!("../../data/objects.toml"))
         .expect("the file is part of the program, and a test reads it")
+}
+
+/// The only deployment of a plan.
+fn deployment(text: &str) -> Deployment {
+    let plan = Plan::parse("objects", text).expect("the plan is part of the program, and a test reads it");
+    plan.cases.into_iter().next().expect("a plan has a case").deployment
 }

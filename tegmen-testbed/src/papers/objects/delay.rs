@@ -5,8 +5,8 @@
 //! node sends, receives or passes on, chosen so that plain CoAP has its median; everything else follows from the bytes on
 //! the air and the instructions of each protocol.
 
-use super::{NO_NDN, Paper, Spread, paper};
-use crate::deployment::{Deployment, Loss, Plan, Rebooted, Reboots, Weather};
+use super::{NO_NDN, Paper, Spread, deployment, paper};
+use crate::deployment::{Deployment, Loss, Rebooted, Reboots, Weather};
 use crate::figure::Figure;
 use crate::interval::{self, Mean};
 use crate::mote::Protection;
@@ -30,7 +30,7 @@ pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 /// Returns all figures of the plan. Calls `done` with the number of finished runs and of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
-    let mut single = deployment(include_str!("../../../plans/objects-single-hop.toml"));
+    let mut single = deployment(SINGLE_HOP);
     let mut multi = deployment(include_str!("../../../plans/objects-multi-hop.toml"));
     single.traffic.readings = effort.readings;
     multi.traffic.readings = effort.readings.div_ceil(5);
@@ -59,9 +59,11 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-fn deployment(text: &str) -> Deployment {
-    let plan = Plan::parse("objects", text).expect("the plan is part of the program, and a test reads it");
-    plan.cases.into_iter().next().expect("a plan has a case").deployment
+/// The cost of the operating system for each datagram, in microseconds, as in the full plan.
+pub(super) fn stack_us() -> u32 {
+    let mut single = deployment(SINGLE_HOP);
+    single.traffic.readings = FULL.readings;
+    calibrated(&single, paper().table3["coap"].median)
 }
 
 /// The cost of the operating system for each datagram with which plain CoAP has this median, in microseconds.
@@ -358,6 +360,7 @@ const MILD: [f64; 15] = [0.2, 0.2, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 
 /// What is answered later was sent again, or its handshake was.
 const SECOND: Micros = 1_000_000;
 const MS: &str = "ms";
+const SINGLE_HOP: &str = include_str!("../../../plans/objects-single-hop.toml");
 
 #[cfg(test)]
 mod tests;

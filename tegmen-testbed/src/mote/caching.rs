@@ -1,0 +1,263 @@
+//! A node of a network of content objects: a consumer, a producer, or a forwarder.
+//!
+//! A consumer asks for the readings of producers, in turn. A forwarder is a caching proxy of CoAP (RFC 7252, section 5.7): it repeats a
+//! request on its own hop until it has the response, which is also the acknowledgement on the hop before. Where there are no proxies, a
+//! forwarder forwards IP alone, and consumers ask producers themselves.
+
+mod application;
+mod memory;
+
+use super::objects::{Contexts, Kept};
+use super::{Attached, DATAGRAM, Mote, Protection, Setup, Wish};
+use crate::sim::random::{Purpose, Stream};
+use application::{Answer, Application, Forwarded, Waiting};
+use memory::Memory;
+use tegmen::address::{Address, Path};
+use tegmen::coap::cache::{Treatment, in_request};
+use tegmen::coap::{BuildError, Builder, Code, Exchanges, OptionNumber, RequestId};
+use tegmen::crypto::Compact;
+use tegmen::cx::Environment;
+use tegmen::dtls::{Both, Config, Rank};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
+use tegmen::identity::PeerId;
+use tegmen::node::{self, Parts, RequestHead};
+use tegmen::time::{Duration, Instant};
+
+/// The part of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// It asks for readings.
+    Consumer {
+        /// Its place among the consumers.
+        place: usize,
+        /// The producers, by their numbers.
+        producers: Vec<Address>,
+        /// The proxy that it asks; `None` if it asks the producers.
+        proxy: Option<Address>,
+    },
+    /// It forwards.
+    Forwarder {
+        /// For each producer: the next proxy on the way, or the producer.
+        towards: Vec<Address>,
+        /// The producers, by their numbers.
+        producers: Vec<Address>,
+        /// It stores responses.
+        stores: bool,
+    },
+    /// It has readings.
+    Producer,
+}
+
+/// A node with space for `PEERS` peers.
+pub struct ObjectNode<const PEERS: usize> {
+    setup: Setup,
+    node: node::Node<PeerArray<Attached<Memory>, PEERS, 1>, Both, Parts<(), (), Contexts>>,
+    environment: Environment<Compact>,
+    application: Application,
+    random: Stream,
+    part: Part,
+    /// Requests that were made.
+    made: usize,
+    /// Requests of a consumer that wait for their responses.
+    asked: Vec<(PeerId, RequestId, Instant)>,
+    next_token: u16,
+    alarm: Option<Instant>,
+    instructions: u64,
+}
+
+impl<const PEERS: usize> ObjectNode<PEERS> {
+    /// A node that has received and sent nothing.
+    pub fn new(seed: u64, number: usize, setup: Setup, part: Part) -> Self {
+        let crypto = Compact::new(Stream::new(seed, number, Purpose::Crypto).seed());
+        let mut environment = Environment::new(crypto);
+        let config = Config { profile: setup.profile, ..Config::default() };
+        let endpoint = Endpoint::new(&mut environment.at(Instant::from_micros(1)), PeerArray::new(), config);
+        let features = Parts {
+            oscore: Contexts::new(number as u16, setup.costs, &Kept::default()),
+            queue: (),
+            pacing: (),
+            observers: (),
+            bodies: (),
+            leisure: (),
+            group_requests: (),
+            groups: (),
+        };
+        let mut node = node::Node::with_features(endpoint, Memory::default(), features);
+        // Requests do not wait for one another, as in the paper.
+        node.set_nstart(memory::OUT);
+        Self {
+            setup,
+            node,
+            environment,
+            application: Application::new(&part),
+            random: Stream::new(seed, number, Purpose::Messages),
+            part,
+            made: 0,
+            asked: Vec::new(),
+            next_token: 0,
+            alarm: None,
+            instructions: 0,
+        }
+    }
+
+    /// Sends a request, whose options and payload `write` adds. Returns `None` if it cannot be sent.
+    fn request(
+        &mut self,
+        now: Instant,
+        to: Address,
+        (code, with_oscore): (Code, bool),
+        write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
+        wishes: &mut Vec<Wish>,
+    ) -> Option<(PeerId, RequestId)> {
+        let path = Path { local: self.setup.local, remote: to };
+        let cx = &mut self.environment.at(now);
+        let peer = self.node.endpoint.plain(cx, &path, Rank::Ours).ok()?;
+        let first = self.random.below(1 << 16) as u16;
+        self.node.endpoint.peers.attached(peer)?.0.get_or_insert_with(|| Box::new(Exchanges::new(first)));
+        self.next_token = self.next_token.wrapping_add(1);
+        let token = self.next_token.to_be_bytes();
+        let head = RequestHead::new(code).with_token(&token);
+        let head = if with_oscore { head.with_oscore() } else { head };
+        let mut out = [0; DATAGRAM];
+        let (request, len) = self.node.request(cx, peer, head, write, &mut out).ok()?;
+        self.instructions += self.setup.costs.build + self.setup.costs.keep;
+        wishes.push(Wish::Send { to, datagram: out[..len].to_vec() });
+        Some((peer, request))
+    }
+
+    /// Does what the last call of the node leads to.
+    fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        let costs = self.setup.costs;
+        self.instructions += costs.serve * u64::from(std::mem::take(&mut self.application.served));
+        for forwarded in std::mem::take(&mut self.application.forwarded) {
+            self.forward(now, forwarded, wishes);
+        }
+        for (peer, request, is_content) in std::mem::take(&mut self.application.replies) {
+            self.instructions += costs.hear;
+            let Some(place) = self.asked.iter().position(|asked| (asked.0, asked.1) == (peer, request)) else {
+                continue;
+            };
+            let (_, _, made) = self.asked.swap_remove(place);
+            wishes.push(match is_content {
+                true => Wish::Answered { made, at_once: now.since(made) < SENT_AGAIN },
+                false => Wish::GivenUp,
+            });
+        }
+        for answer in std::mem::take(&mut self.application.answers) {
+            self.instructions += costs.hear;
+            self.answer(now, answer, wishes);
+        }
+    }
+
+    /// Sends a request to the next proxy, or to its producer.
+    fn forward(&mut self, now: Instant, forwarded: Forwarded, wishes: &mut Vec<Wish>) {
+        let Part::Forwarder { towards, producers, .. } = &self.part else { return };
+        let Forwarded { producer, code, options, payload, key, deferred } = forwarded;
+        let Some((to, last)) = towards.get(producer).zip(producers.get(producer)) else { return };
+        let (to, is_last) = (*to, to == last);
+        let write = |message: &mut Builder<'_, '_>| {
+            for (number, value) in &options {
+                if !is_last || in_request(*number) != Treatment::Target {
+                    message.option(*number, value)?;
+                }
+            }
+            message.payload(&payload)
+        };
+        if let Some((peer, request)) = self.request(now, to, (code, false), write, wishes) {
+            self.application.waiting.push(Waiting { peer, request, key, deferred });
+        }
+    }
+
+    /// Sends a response that another node gave.
+    fn answer(&mut self, now: Instant, answer: Answer, wishes: &mut Vec<Wish>) {
+        let Answer { deferred, code, options, payload } = answer;
+        let Some(to) = self.node.endpoint.peers.peer(deferred.peer).map(|peer| peer.path().remote) else { return };
+        let write = |message: &mut Builder<'_, '_>| {
+            options.iter().try_for_each(|(number, value)| message.option(*number, value))?;
+            message.payload(&payload)
+        };
+        let mut out = [0; DATAGRAM];
+        let cx = &mut self.environment.at(now);
+        if let Ok(len) = self.node.respond(cx, deferred, code, write, &mut out)
+            && len > 0
+        {
+            wishes.push(Wish::Send { to, datagram: out[..len].to_vec() });
+        }
+    }
+}
+
+impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
+    fn read(&mut self, now: Instant, _: Address, wishes: &mut Vec<Wish>) {
+        let Part::Consumer { place, producers, proxy } = &self.part else { return };
+        let producer = self.made % producers.len();
+        let (to, is_by_proxy) = (proxy.unwrap_or(producers[producer]), proxy.is_some());
+        self.made += 1;
+        // A consumer shares a context with each producer.
+        self.node.features.oscore.pair = (1 + place * producers.len() + producer) as u16;
+        let item = self.random.below(ITEMS);
+        let write = |message: &mut Builder<'_, '_>| {
+            if is_by_proxy {
+                message.option(OptionNumber::URI_HOST, application::name(producer).as_bytes())?;
+            }
+            message.path(&application::path(item))?;
+            if is_by_proxy { message.option(OptionNumber::PROXY_SCHEME, b"coap") } else { Ok(()) }
+        };
+        let with_oscore = self.setup.protection == Protection::Oscore;
+        match self.request(now, to, (Code::GET, with_oscore), write, wishes) {
+            Some((peer, request)) => self.asked.push((peer, request, now)),
+            None => wishes.push(Wish::GivenUp),
+        }
+        self.poll(now, wishes);
+    }
+
+    fn receive(&mut self, now: Instant, from: Address, datagram: &mut [u8], wishes: &mut Vec<Wish>) {
+        let path = Path { local: self.setup.local, remote: from };
+        let mut out = [0; DATAGRAM];
+        self.application.now = now;
+        let cx = &mut self.environment.at(now);
+        let event = self.node.handle_plain(cx, &path, datagram, &mut self.application, &mut out);
+        if let Some(Event::Transmit { len, .. }) = event {
+            wishes.push(Wish::Send { to: from, datagram: out[..len.into()].to_vec() });
+        }
+        self.settle(now, wishes);
+        self.poll(now, wishes);
+    }
+
+    fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        let mut out = [0; DATAGRAM];
+        self.application.now = now;
+        while self.node.endpoint.next_alarm().is_some_and(|alarm| alarm <= now) {
+            let event = self.node.poll(&mut self.environment.at(now), &mut self.application, &mut out);
+            let Some(event) = event else { break };
+            if let Event::Transmit { peer, len } = event
+                && let Some(to) = self.node.endpoint.peers.peer(peer).map(|peer| peer.path().remote)
+            {
+                self.instructions += self.setup.costs.again;
+                wishes.push(Wish::Send { to, datagram: out[..len.into()].to_vec() });
+            }
+        }
+        self.settle(now, wishes);
+        self.alarm = self.node.endpoint.next_alarm();
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        self.alarm
+    }
+
+    fn take_instructions(&mut self) -> u64 {
+        std::mem::take(&mut self.instructions) + std::mem::take(&mut self.node.features.oscore.instructions)
+    }
+
+    fn reboot(&mut self, _: Instant) {}
+
+    fn forget(&mut self, _: usize) {}
+
+    fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
+}
+
+/// The readings of a producer.
+const ITEMS: u64 = 10;
+/// The paths of the readings begin with this.
+const RESOURCE: &str = "temperature";
+/// No request is sent again before.
+const SENT_AGAIN: Duration = Duration::from_secs(2);
