@@ -37,6 +37,8 @@ pub fn write(
     objects_creation(&mut report, &objects::creation::figures())?;
     let effort = objects::discovery::Effort { links: 100 * seeds as u32, ..objects::discovery::FULL };
     objects_discovery(&mut report, &objects::discovery::figures(effort))?;
+    let effort = objects::caches::Effort { seeds: objects::caches::FULL.seeds.min(seeds), ..objects::caches::FULL };
+    objects_caches(&mut report, &objects::caches::figures(effort, |n, all| done("objects-caches", n, all)))?;
     handshakes(&mut report, &handshakes::figures())?;
     let effort = delegation::Effort { seeds: delegation::FULL.seeds.min(seeds), ..delegation::FULL };
     delegation(&mut report, &delegation::figures(effort, |n, all| done("delegation", n, all)))?;
@@ -127,6 +129,19 @@ fn objects_discovery(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<
     );
     report.figures("objects-discovery.csv", "Content objects", figures)?;
     report.end("objects-discovery.csv");
+    Ok(())
+}
+
+fn objects_caches(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<()> {
+    report.begin("objects-caches", "Content objects: caching proxies on the way (figures 12 and 13)");
+    report.say(
+        "Three consumers ask up to ten producers over a row of up to five forwarders. Plain CoAP repeats a request from end to end. A \
+         proxy repeats it on its own hop, and stores 30 responses. One number is fitted, on plain CoAP in the largest topology alone: the \
+         loss of every link. All other shares are predicted.",
+    );
+    report.pairs("objects-caches", "Requests answered over a row of forwarders", "percent", figures, "/success")?;
+    report.figures("objects-caches.csv", "Content objects", figures)?;
+    report.end("objects-caches.csv");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::deployment::Loss;
+use crate::figure::DIFFERS;
 
 #[test]
 fn the_file_has_the_largest_topology() {
@@ -30,4 +31,40 @@ fn the_loss_is_calibrated_on_plain_coap_alone() {
     // A tenth as much, and three times as much, do not fit.
     let [less, more] = [0.0017, 0.051].map(|loss| percent(Some(loss)));
     assert!(less > printed + 2.0 && more < printed - 2.0, "{less} {more}");
+}
+
+#[test]
+fn caches_lift_what_plain_coap_loses() {
+    let figures = figures(Effort { seeds: 1, ..FULL }, |_, _| {});
+    assert!(figures.iter().all(|figure| figure.verdict != DIFFERS), "{}", crate::figure::table(&figures));
+    let find =
+        |id: &str| figures.iter().find(|figure| figure.id == format!("fig13/5_forwarders_10_producers/{id}")).unwrap();
+    assert_eq!(find("caches_lift_what_plain_coap_loses").ours, Some(1.0));
+    assert!(find("coap/success").verdict.ends_with("calibrated"));
+    assert_eq!(figures.iter().filter(|figure| figure.verdict.ends_with("calibrated")).count(), 1);
+    assert!(find("ndn/success").ours.is_none());
+    let ours = |id: &str| find(id).ours.unwrap();
+    assert!(ours("coap_caches/success") > ours("coap_proxies/success"));
+    // Caches have no use for OSCORE.
+    assert!(ours("oscore_caches/success") < ours("coap_caches/success"));
+}
+
+#[test]
+fn the_same_seeds_give_the_same_figures() {
+    let effort = Effort { requests: 5, seeds: 1 };
+    assert_eq!(figures(effort, |_, _| {}), figures(effort, |_, _| {}));
+}
+
+#[test]
+fn a_stored_response_takes_no_frame_behind_its_forwarder() {
+    let topology = Topology::of_paper(1);
+    let mut deployment = topology.deployment(100, 0);
+    deployment.network.loss = Loss::Every(0.0);
+    let runs = parallel::each(&SYSTEMS, |system| topology.run(&deployment, *system, 1), |_| {});
+    let [coap, proxies, caches, oscore, oscore_caches] = runs.try_into().unwrap();
+    assert!([&coap, &proxies, &caches, &oscore, &oscore_caches].iter().all(|run| run.answered == 600));
+    // Four frames for a request, and two for one with a stored response; few are lost where two consumers send at once.
+    assert!([&coap, &proxies, &oscore, &oscore_caches].iter().all(|run| run.frames >= 2400));
+    assert!(proxies.frames < 2500, "{}", proxies.frames);
+    assert!((1200..1700).contains(&caches.frames), "{}", caches.frames);
 }
