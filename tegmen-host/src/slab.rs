@@ -367,16 +367,19 @@ impl<A: Default, const N: usize> Slab<A, N> {
         Err(TableFull)
     }
 
-    /// Forgets those of `order` that are gone, once there are more of them than can be alive.
+    /// Forgets those of `order` that are gone, once more than half of them are. `alive` is the number that can be alive: after a pass
+    /// over `order`, the next pass comes `alive` entries later at the earliest.
     fn trim(order: &mut VecDeque<PeerId>, alive: usize, keep: impl FnMut(&PeerId) -> bool) {
         if order.len() > 64 + 2 * alive {
+            #[cfg(test)]
+            tests::EXAMINED.set(tests::EXAMINED.get() + order.len());
             order.retain(keep);
         }
     }
 
     fn queue_stranger(&mut self, id: PeerId) {
         self.stranger_order.push_back(id);
-        let (entries, alive) = (&self.entries, self.handshakes.len().max(self.stranger_order.capacity() / 4));
+        let (entries, alive) = (&self.entries, self.len);
         Self::trim(&mut self.stranger_order, alive, |id| {
             let entry = entries.get(id.index).filter(|entry| entry.has_been(*id));
             entry.is_some_and(|entry| entry.is(*id) && entry.peer.rank() == Rank::Stranger)

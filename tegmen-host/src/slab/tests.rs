@@ -158,6 +158,27 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
     assert_eq!((table.len(), table.handshaking), (8, 0));
 }
 
+thread_local! {
+    /// Entries that the passes over an order examined.
+    pub(super) static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[test]
+fn a_new_peer_in_clear_costs_the_same_however_many_there_are() {
+    let mut table = Slab::<u64>::new(Capacity { peers: 10_000, handshakes: 64 });
+    EXAMINED.set(0);
+    for number in 0..30_000 {
+        let path = &path(number);
+        let (rank, phase, is_session) = (Rank::Stranger, Phase::Established, false);
+        let inserted = table.insert(&NewPeer { path, rank, phase, is_session, with_handshake: false }).unwrap();
+        // Some go by themselves.
+        if number % 3 == 0 {
+            table.remove(inserted.id);
+        }
+    }
+    assert!(EXAMINED.get() <= 4 * 30_000, "{} entries were examined", EXAMINED.get());
+}
+
 /// An endpoint with a pre-shared key.
 struct Node {
     endpoint: Endpoint<Slab<u64>, Both>,
