@@ -31,19 +31,18 @@ cargo fetch --locked || exit 1
 failed=
 for peer in $peers; do
     if [ "$peer" = californium ]; then
-        # The same libraries as in interop/, whose pom.xml name them: one version for OSCORE, another one for DTLS. The proxy has a
-        # pom.xml of its own.
+        # The same libraries as in interop/, whose pom.xml name them: one version for each of OSCORE, DTLS and the proxy.
         for kind in oscore dtls proxy; do
             case $kind in
-                oscore) project=$bench/../interop/peers/californium-oscore server=Server ;;
-                dtls) project=$bench/../interop/peers/californium server=SecureServer ;;
-                *) project=$bench/peers/californium/proxy server=Proxy ;;
+                oscore) project=californium-oscore source=$bench/peers/californium/Server.java ;;
+                dtls) project=californium source=$bench/peers/californium/SecureServer.java ;;
+                *) project=californium-proxy source=$bench/../interop/peers/californium-proxy/Proxy.java ;;
             esac
             libraries=$target/californium/$kind
             mkdir -p "$libraries"
-            (cd "$project" \
+            (cd "$bench/../interop/peers/$project" \
                 && mvn -q -B dependency:copy-dependencies "-DoutputDirectory=$libraries") \
-                && javac -cp "$libraries/*" -d "$target/californium" "$bench/peers/californium/$server.java" \
+                && javac -cp "$libraries/*" -d "$target/californium" "$source" \
                 || failed="$failed $peer-$kind"
         done
         continue

@@ -127,7 +127,8 @@ impl Kind {
         Ok(match self {
             Self::Ours => {
                 let (reverse, peers) = (format!("/{HOUSE}={uri}"), (2 * CLIENTS).to_string());
-                let options = ["--proxy-reverse", &reverse, "--max-peers", &peers];
+                // As many requests at once to the origin as the others send: they have no limit.
+                let options = ["--proxy-reverse", &reverse, "--max-peers", &peers, "--proxy-nstart", "64"];
                 ours::serve_command(port, &[], &options).ok_or_else(ours::missing)?
             }
             Self::Libcoap => libcoap_command("notls", port, &[]),

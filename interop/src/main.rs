@@ -189,9 +189,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         plain::all(&aiocoap, &java),
         objects::all(places, &aiocoap),
         edhoc::all(places, &aiocoap),
+        proxy::all(places, &aiocoap, &java),
     ];
     cells.extend(directory::cells(&aiocoap));
-    cells.extend(proxy::cells(&aiocoap, &java));
     for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);

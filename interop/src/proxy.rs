@@ -1,18 +1,31 @@
-//! Proxies: clients of others at ours, and our client at that of aiocoap.
+//! Proxies: clients of others at ours, and our client at those of aiocoap and Californium.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::libcoap::{self, Build};
 use crate::objects::{self, OURS, THEIRS};
 use crate::ours::{Psk, Served, ask};
-use crate::peers::Built;
+use crate::peers::{self, Built, Places};
 use crate::plain::{big, is};
 use crate::process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-pub(crate) fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
+/// The rows, and the program that is to be built for them alone.
+pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
+    let theirs = places.java_example("californium-proxy", peers::source("californium-proxy/Proxy.java"));
+    let mut cells = cells(aiocoap, java);
+    let program = Arc::clone(&theirs);
+    let row = "proxy: GET from its cache, PUT, GET";
+    cells.push(Cell::new("Californium", "3.9.1", Role::Server, row, move |scene| {
+        program.ready()?;
+        through_that_of_californium(&scene.with_new_deadline(), &program)
+    }));
+    (cells, vec![theirs])
+}
+
+fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut add = |scenario: &str, play: fn(&Scene, &Built) -> Check| {
         let program = Arc::clone(java);
@@ -81,18 +94,22 @@ impl Proxied {
         format!("coap://{}/{path}", self.address)
     }
 
-    /// The number of requests that came to the origin.
-    fn requests(&self) -> usize {
-        let is_request =
-            |datagram: &crate::capture::Datagram| datagram.bytes.get(1).is_some_and(|code| (1..=7).contains(code));
-        self.origin.datagrams().iter().filter(|datagram| is_request(datagram)).count()
-    }
-
     fn came(&self, expected: usize) -> Check {
-        match self.requests() {
-            came if came == expected => Ok(()),
-            came => Err(format!("{came} requests came to the origin, not {expected}").into()),
-        }
+        came(&self.origin, expected)
+    }
+}
+
+/// The number of requests that came to the origin.
+fn requests(origin: &Capture) -> usize {
+    let is_request =
+        |datagram: &crate::capture::Datagram| datagram.bytes.get(1).is_some_and(|code| (1..=7).contains(code));
+    origin.datagrams().iter().filter(|datagram| is_request(datagram)).count()
+}
+
+fn came(origin: &Capture, expected: usize) -> Check {
+    match requests(origin) {
+        came if came == expected => Ok(()),
+        came => Err(format!("{came} requests came to the origin, not {expected}").into()),
     }
 }
 
@@ -251,6 +268,23 @@ fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     is(scene, &["get", &uri("v"), "--proxy", &proxy], "2.05", "new")
 }
 
+/// Our client asks a server of ours through the reverse proxy of Californium, which stores the response.
+fn through_that_of_californium(scene: &Scene, peer: &Built) -> Check {
+    let (_origin, address) = serve(scene, &[])?;
+    let origin = Capture::start(address)?;
+    let port = free_port()?;
+    let mut command = peer.command()?;
+    command.args([&port.to_string(), "v", &format!("coap://127.0.0.1:{}/v", origin.port)]);
+    let process = scene.start_command(command)?;
+    process.await_output("listening\n", 0)?;
+    let uri = format!("coap://127.0.0.1:{port}/v");
+    is(scene, &["get", &uri], "2.05", "hello")?;
+    is(scene, &["get", &uri], "2.05", "hello")?;
+    came(&origin, 1)?;
+    is(scene, &["put", &uri, "new"], "2.04", "")?;
+    is(scene, &["get", &uri], "2.05", "new")
+}
+
 /// Runs libcoap's client through our proxy. Returns the code and the payload of each response that it logs.
 fn libcoap(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str]) -> Result<Vec<String>, String> {
     let secure = format!("coaps://127.0.0.1:{}", proxied.port);
@@ -277,13 +311,19 @@ fn libcoap_expects(scene: &Scene, build: Build, proxied: &Proxied, words: &[&str
 
 /// A server of ours behind our proxy.
 fn behind(scene: &Scene, more: &[&str]) -> Result<(Process, Proxied), String> {
+    let (process, address) = serve(scene, more)?;
+    Ok((process, Proxied::before(scene, address)?))
+}
+
+/// A server of ours, in clear.
+fn serve(scene: &Scene, more: &[&str]) -> Result<(Process, SocketAddr), String> {
     let port = free_port()?;
     let plain = port.to_string();
     let words =
         ["serve", "--listen", "127.0.0.1", "--plain", "--plain-port", &plain, "--no-secure", "--value", "/v=hello"];
     let process = scene.tegmen(&[&words[..], more].concat())?;
     process.await_output("listening at coap://", 0)?;
-    Ok((process, Proxied::before(scene, SocketAddr::new(LOOPBACK, port))?))
+    Ok((process, SocketAddr::new(LOOPBACK, port)))
 }
 
 fn libcoap_methods(scene: &Scene, build: Build) -> Check {
@@ -316,7 +356,7 @@ fn libcoap_observes(scene: &Scene, build: Build) -> Check {
     let uri = proxied.uri("v");
     std::thread::scope(|scope| {
         let observes = scope.spawn(|| libcoap(scene, build, &proxied, &["-s", "3", &uri]));
-        while proxied.requests() == 0 {
+        while requests(&proxied.origin) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         std::thread::sleep(std::time::Duration::from_millis(500));

@@ -12,7 +12,7 @@ import org.eclipse.californium.proxy2.resources.ProxyCacheResource;
 import org.eclipse.californium.proxy2.resources.ProxyCoapResource;
 
 /**
- * Californium's caching reverse proxy, for bench/src/proxy.rs: Proxy PORT NAME ORIGIN.
+ * Californium's caching reverse proxy, for interop/src/proxy.rs and bench/src/proxy.rs: Proxy PORT NAME ORIGIN.
  *
  * It forwards requests for /NAME to the resource with the URI ORIGIN, and ends when it is killed. Limits are its defaults, except
  * that it counts no Message IDs towards the origin: the default allows 65,536 requests in 247 seconds.
@@ -32,6 +32,7 @@ public final class Proxy {
         server.addEndpoint(CoapEndpoint.builder().setConfiguration(configuration).setInetSocketAddress(address).build());
         server.add(resource);
         server.start();
+        System.out.println("listening");
         Thread.currentThread().join();
     }
 }
