@@ -187,7 +187,7 @@ step_readme() {
 step_lab() {
     mkdir -p target/lab
     cargo run --release --locked --quiet -- lab run ns3-agreement --json >target/lab/ns3-agreement.json
-    for plan in blink objects-bytes objects-delay objects-creation objects-discovery objects-caches handshakes delegation two-way two-way-architecture axiom; do
+    for plan in blink objects-bytes objects-delay objects-creation objects-discovery objects-cache handshakes delegation two-way two-way-architecture axiom; do
         cargo run --release --locked --quiet -- lab run $plan --json >target/lab/$plan.json
     done
     cargo run --release --locked --quiet -- lab plan examples/greenhouse.toml

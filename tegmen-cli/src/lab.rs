@@ -177,9 +177,9 @@ const PLANS: &[Plan] = &[
         run: run_objects_creation,
     },
     Plan {
-        name: "objects-caches",
+        name: "objects-cache",
         about: "content objects: requests over forwarders that are caching proxies, beside plain CoAP and OSCORE (figures 12 and 13)",
-        run: run_objects_caches,
+        run: run_objects_cache,
     },
     Plan {
         name: "objects-discovery",
@@ -244,7 +244,7 @@ fn run_objects_creation(out: Output) -> ExitCode {
     print_figures(out, &objects::creation::figures())
 }
 
-fn run_objects_caches(out: Output) -> ExitCode {
+fn run_objects_cache(out: Output) -> ExitCode {
     let progress = Progress::new();
     let figures = objects::caches::figures(objects::caches::FULL, |done, all| progress.set(done, all));
     progress.end();

@@ -38,7 +38,7 @@ pub fn write(
     let effort = objects::discovery::Effort { links: 100 * seeds as u32, ..objects::discovery::FULL };
     objects_discovery(&mut report, &objects::discovery::figures(effort))?;
     let effort = objects::caches::Effort { seeds: objects::caches::FULL.seeds.min(seeds), ..objects::caches::FULL };
-    objects_caches(&mut report, &objects::caches::figures(effort, |n, all| done("objects-caches", n, all)))?;
+    objects_cache(&mut report, &objects::caches::figures(effort, |n, all| done("objects-cache", n, all)))?;
     handshakes(&mut report, &handshakes::figures())?;
     let effort = delegation::Effort { seeds: delegation::FULL.seeds.min(seeds), ..delegation::FULL };
     delegation(&mut report, &delegation::figures(effort, |n, all| done("delegation", n, all)))?;
@@ -132,16 +132,16 @@ fn objects_discovery(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<
     Ok(())
 }
 
-fn objects_caches(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<()> {
-    report.begin("objects-caches", "Content objects: caching proxies on the way (figures 12 and 13)");
+fn objects_cache(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<()> {
+    report.begin("objects-cache", "Content objects: caching proxies on the way (figures 12 and 13)");
     report.say(
         "Three consumers ask up to ten producers over a row of up to five forwarders. Plain CoAP repeats a request from end to end. A \
          proxy repeats it on its own hop, and stores 30 responses. One number is fitted, on plain CoAP in the largest topology alone: the \
          loss of every link. All other shares are predicted.",
     );
-    report.pairs("objects-caches", "Requests answered over a row of forwarders", "percent", figures, "/success")?;
-    report.figures("objects-caches.csv", "Content objects", figures)?;
-    report.end("objects-caches.csv");
+    report.pairs("objects-cache", "Requests answered over a row of forwarders", "percent", figures, "/success")?;
+    report.figures("objects-cache.csv", "Content objects", figures)?;
+    report.end("objects-cache.csv");
     Ok(())
 }
 

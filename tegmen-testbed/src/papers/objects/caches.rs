@@ -1,6 +1,6 @@
-//! The plan `objects-caches`: figures 12 and 13, requests over a row of forwarders, which are caching proxies or forward IP alone.
+//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders, which are caching proxies or forward IP alone.
 //!
-//! One number is fitted: the share of frames that every link loses. It is in `plans/objects-caches.toml`, and chosen so that plain CoAP
+//! One number is fitted: the share of frames that every link loses. It is in `plans/objects-cache.toml`, and chosen so that plain CoAP
 //! has the paper's share of responses in the largest topology.
 
 use super::{Fig13, NO_NDN, delay, deployment, paper};
@@ -90,7 +90,7 @@ impl Topology {
     /// The deployment of the plan with this topology. Each consumer asks each producer every 2.5 s, or as often as the load of the
     /// largest topology of the paper allows.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
-        let mut deployment = deployment(include_str!("../../../plans/objects-caches.toml"));
+        let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;
         let largest = Self::of_paper(LARGEST);
         deployment.network.nodes = Some(forwarders + producers + consumers - 1);

@@ -19,7 +19,7 @@ fn a_report_has_a_section_for_each_paper() {
     let effort = objects::delay::Effort { readings: 30, seeds: 1 };
     objects_delay(&mut report, &objects::delay::figures(effort, |_, _| {})).unwrap();
     let effort = objects::caches::Effort { requests: 5, seeds: 1 };
-    objects_caches(&mut report, &objects::caches::figures(effort, |_, _| {})).unwrap();
+    objects_cache(&mut report, &objects::caches::figures(effort, |_, _| {})).unwrap();
     assert_eq!(report.body.matches("<svg").count(), 18);
     let matrix = report.matrix();
     let row = |paper: &str, table: &str| {

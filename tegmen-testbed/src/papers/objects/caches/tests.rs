@@ -4,7 +4,7 @@ use crate::figure::DIFFERS;
 
 #[test]
 fn the_file_has_the_largest_topology() {
-    let file = deployment(include_str!("../../../../plans/objects-caches.toml"));
+    let file = deployment(include_str!("../../../../plans/objects-cache.toml"));
     let mut links = Topology::of_paper(LARGEST).links();
     links.sort_unstable();
     let mut written = file.network.links.clone().unwrap();
