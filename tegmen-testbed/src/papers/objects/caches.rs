@@ -218,7 +218,7 @@ const SYSTEMS: [System; 5] = [
     System { name: "coap_proxies", has_proxies: true, ..COAP },
     System { name: "coap_caches", has_proxies: true, stores: true, ..COAP },
     System { name: "oscore", protection: Protection::Oscore, ..COAP },
-    System { name: "oscore_caches", protection: Protection::Oscore, has_proxies: true, stores: true, ..COAP },
+    System { name: "oscore_caches", protection: Protection::Oscore, has_proxies: true, stores: true },
 ];
 /// Forwarders of the largest topology of the paper.
 const LARGEST: usize = 5;
