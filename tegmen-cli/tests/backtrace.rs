@@ -40,9 +40,10 @@ fn ours(backtrace: &str) -> Vec<String> {
         }
     }
     let application = frames.iter().position(|(_, place)| place.contains("tests/backtrace.rs"));
-    // The function that receives is asynchronous: `run`.
+    // The functions that receive are asynchronous: `run`, and `receive` in it.
     let is_run = |(name, place): &(&str, &str)| {
-        place.contains("server/shard.rs") && (name.contains("async_fn") || name.contains("run"))
+        let is_asynchronous = name.contains("async_fn") || name.ends_with("receive::{{closure}}");
+        place.contains("server/shard.rs") && (is_asynchronous || name.contains("run"))
     };
     let run = frames.iter().position(is_run);
     let (Some(application), Some(run)) = (application, run) else { panic!("no way from the socket:\n{backtrace}") };
