@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The result of a case under one protection.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -247,15 +248,29 @@ pub fn summarize(plan: &Plan, runs: &[Run]) -> Vec<Summary> {
     summaries
 }
 
+/// The CPU time of this thread, so that other programs do not slow a run down.
+#[cfg(target_os = "linux")]
+fn spent() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The time since an earlier moment, where the CPU time is not known.
+#[cfg(not(target_os = "linux"))]
+fn spent() -> Duration {
+    static BEGIN: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    BEGIN.elapsed()
+}
+
 fn once(case: &Case, protection: Protection, seed: u64, store: &Store) -> (Kept, Option<f64>) {
     let file = store.file(&case.deployment, protection, seed);
     let kept = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
     if let Some(kept) = kept.and_then(|text| serde_json::from_str(&text).ok()) {
         return (kept, None);
     }
-    let begin = std::time::Instant::now();
+    let begin = spent();
     let (outcome, _) = scenario::run(&case.deployment, protection, seed, false);
-    let speed = outcome.elapsed as f64 / 1e6 / begin.elapsed().as_secs_f64();
+    let speed = outcome.elapsed as f64 / 1e6 / spent().saturating_sub(begin).as_secs_f64();
     let nodes = case.deployment.links().map_or(1, |links| links.nodes());
     let kept = Kept::of(&outcome, &case.deployment.makers(nodes));
     if let (Some(file), Ok(text)) = (file, serde_json::to_string(&kept)) {
