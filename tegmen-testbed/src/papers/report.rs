@@ -37,7 +37,9 @@ pub fn write(
     objects_creation(&mut report, &objects::creation::figures())?;
     let effort = objects::discovery::Effort { links: 100 * seeds as u32, ..objects::discovery::FULL };
     objects_discovery(&mut report, &objects::discovery::figures(effort))?;
-    let effort = objects::caches::Effort { seeds: objects::caches::FULL.seeds.min(seeds), ..objects::caches::FULL };
+    let (full, seeds_of_caches) = (objects::caches::FULL, objects::caches::FULL.seeds.min(seeds));
+    let requests = full.requests * seeds_of_caches as u32 / full.seeds as u32;
+    let effort = objects::caches::Effort { requests, seeds: seeds_of_caches };
     objects_cache(&mut report, &objects::caches::figures(effort, |n, all| done("objects-cache", n, all)))?;
     handshakes(&mut report, &handshakes::figures())?;
     let effort = delegation::Effort { seeds: delegation::FULL.seeds.min(seeds), ..delegation::FULL };
