@@ -83,7 +83,7 @@ step_format() {
 
 step_lint() {
     need_component clippy
-    # In the whole gate the build of the tests does it.
+    # In the whole gate the build of the tests has the same lints.
     [ "$whole" = no ] || { cargo test --workspace "${unoptimized[@]}" --lib --bins --examples --tests --no-run --locked; return; }
     cargo clippy --workspace "${unoptimized[@]}" --all-targets --locked -- -D warnings
 }

@@ -367,8 +367,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         Err(TableFull)
     }
 
-    /// Forgets those of `order` that are gone, once more than half of them are. `alive` is the number that can be alive: after a pass
-    /// over `order`, the next pass comes `alive` entries later at the earliest.
+    /// Removes the peers that ended from `order`, if `order` is longer than 64 and twice `alive`, the most entries of living peers. So
+    /// at least `alive` insertions lie between two passes over `order`.
     fn trim(order: &mut VecDeque<PeerId>, alive: usize, keep: impl FnMut(&PeerId) -> bool) {
         if order.len() > 64 + 2 * alive {
             #[cfg(test)]

@@ -73,7 +73,7 @@ pub struct Summary {
     pub ram: u64,
     /// Each mote that makes readings, or is asked, for itself.
     pub by_node: Vec<OfNode>,
-    /// Virtual time of a run over the time it took to compute; `None` where it was not computed.
+    /// Virtual time of a run over the CPU time of its computation; `None` if it was not computed.
     #[serde(skip)]
     pub speed: Option<f64>,
 }
@@ -101,7 +101,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Virtual time of the run over the time it took to compute; `None` where it was kept from before.
+    /// Virtual time of the run over the CPU time of its computation; `None` if it was kept from before.
     pub const fn speed(&self) -> Option<f64> {
         self.speed
     }

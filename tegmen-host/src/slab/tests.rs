@@ -159,7 +159,7 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
 }
 
 thread_local! {
-    /// Entries that the passes over an order examined.
+    /// The number of entries that all passes examined.
     pub(super) static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -171,7 +171,7 @@ fn a_new_peer_in_clear_costs_the_same_however_many_there_are() {
         let path = &path(number);
         let (rank, phase, is_session) = (Rank::Stranger, Phase::Established, false);
         let inserted = table.insert(&NewPeer { path, rank, phase, is_session, with_handshake: false }).unwrap();
-        // Some go by themselves.
+        // A third of the peers end.
         if number % 3 == 0 {
             table.remove(inserted.id);
         }

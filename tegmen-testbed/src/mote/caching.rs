@@ -23,7 +23,7 @@ use tegmen::identity::PeerId;
 use tegmen::node::{self, Parts, RequestHead};
 use tegmen::time::{Duration, Instant};
 
-/// The part of a node.
+/// The role of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
     /// It asks for readings.
@@ -125,7 +125,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         Some((peer, request))
     }
 
-    /// Does what the last call of the node leads to.
+    /// Sends the requests and responses that the last call of the node left, and reports the ends of own requests.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         self.instructions += costs.serve * u64::from(std::mem::take(&mut self.application.served));
@@ -168,7 +168,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Sends a response that another node gave.
+    /// Sends the response of another node to the client of the proxy.
     fn answer(&mut self, now: Instant, answer: Answer, wishes: &mut Vec<Wish>) {
         let Answer { deferred, code, options, payload } = answer;
         let Some(to) = self.node.endpoint.peers.peer(deferred.peer).map(|peer| peer.path().remote) else { return };
@@ -259,5 +259,5 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
 const ITEMS: u64 = 10;
 /// The paths of the readings begin with this.
 const RESOURCE: &str = "temperature";
-/// No request is sent again before.
+/// The shortest time before a retransmission (ACK_TIMEOUT of RFC 7252).
 const SENT_AGAIN: Duration = Duration::from_secs(2);

@@ -17,8 +17,8 @@ use tegmen::oscore::{
 };
 use tegmen::secret::Secret;
 
-/// The contexts of a node. A pair of nodes is named by the one that makes readings, unless a network has more than one node that
-/// takes them.
+/// The contexts of a node, one for each pair of nodes. The number of a pair is that of the node that makes readings; where several
+/// consumers share a producer, each consumer and producer have a number of their own.
 pub(super) struct Contexts {
     /// The pair whose context protects requests.
     pub(super) pair: u16,

@@ -1,4 +1,4 @@
-//! The resources of a producer, and those that a forwarder has of others.
+//! The resources of a producer, and the requests that a forwarder answers from its cache or forwards.
 
 use super::{ITEMS, Part, RESOURCE};
 use tegmen::buf::Frame;
@@ -106,7 +106,7 @@ impl Application {
     fn pass(&mut self, Waiting { key, deferred, .. }: Waiting, response: Option<&MessageRef<'_>>) {
         let Some(deferred) = deferred else { return };
         let Some(response) = response else {
-            // Nobody stores the refusal.
+            // With a Max-Age of 0 no cache stores the error.
             let options = vec![(OptionNumber::MAX_AGE, Vec::new())];
             return self.answers.push(Answer { deferred, code: Code::GATEWAY_TIMEOUT, options, payload: Vec::new() });
         };
@@ -183,12 +183,12 @@ impl node::Application<Exchange> for Application {
     }
 }
 
-/// The name of a producer, which forwarders know.
+/// The Uri-Host of a producer.
 pub(super) fn name(producer: usize) -> String {
     format!("p{producer}")
 }
 
-/// The producer of this name.
+/// The producer with this Uri-Host.
 fn producer(name: &[u8]) -> Option<usize> {
     std::str::from_utf8(name).ok()?.strip_prefix('p')?.parse().ok()
 }

@@ -1,11 +1,12 @@
-//! The memory of the message layer of a mote, which also takes the reply to a request after the request was kept without one.
+//! The storage of the message layer of a proxy on a mote. Unlike [`Fixed`], it also stores a response that comes after the handler
+//! has returned, so that a retransmitted request receives it again.
 
 use std::collections::VecDeque;
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, ExchangeStorage, Fixed, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// The memory.
+/// The storage.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Memory(Inner);
 

@@ -188,7 +188,7 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
         shown(
             "gain_of_oscore_with_proxies",
             oscore_caches - oscore,
-            "a cache has no use for OSCORE, whose requests all differ",
+            "proxies store no response with OSCORE: each request differs",
         ),
     ];
     let all: Vec<Outcome> =
@@ -226,7 +226,7 @@ const LARGEST: usize = 5;
 const SIMPLE: [usize; 2] = [1, 2];
 /// The percent of requests by which a share may be below the paper's.
 const TOLERANCE: f64 = 10.0;
-/// As many nodes at the last forwarder as its table of peers has places for, with the load of the largest topology.
+/// A hundred producers, about as many as the table of peers of the last forwarder takes, with the load of the largest topology.
 const BEYOND: Topology = Topology { producers: 100, ..Topology::of_paper(LARGEST) };
 const PERCENT: &str = "percent";
 

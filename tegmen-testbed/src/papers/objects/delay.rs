@@ -63,7 +63,7 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
 pub(super) fn stack_us() -> u32 {
     let mut single = deployment(SINGLE_HOP);
     single.traffic.readings = FULL.readings;
-    // In a thread whose stack has space for a node.
+    // Another thread, because the stack of the caller can be too small for a node.
     parallel::each(&[single], |single| calibrated(single, paper().table3["coap"].median), |_| {})[0]
 }
 

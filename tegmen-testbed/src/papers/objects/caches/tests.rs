@@ -45,7 +45,7 @@ fn caches_lift_what_plain_coap_loses() {
     assert!(find("ndn/success").ours.is_none());
     let ours = |id: &str| find(id).ours.unwrap();
     assert!(ours("coap_caches/success") > ours("coap_proxies/success"));
-    // Caches have no use for OSCORE.
+    // No proxy stores a response with OSCORE.
     assert!(ours("oscore_caches/success") < ours("coap_caches/success"));
 }
 
