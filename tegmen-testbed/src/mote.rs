@@ -143,7 +143,7 @@ pub struct Node<
     const IDS: usize = 0,
 > {
     setup: Setup,
-    node: node::Node<PeerArray<Attached, PEERS, PEERS, OUTGOING, INCOMING, IDS>, R, Parts<(), (), Contexts>>,
+    node: node::Node<PeerArray<Attached, PEERS, PEERS, OUTGOING, INCOMING, IDS>, R, Features>,
     environment: Environment<Compact>,
     application: Application,
     messages: Stream,
@@ -186,6 +186,13 @@ struct Asked {
 struct Attached<S: ExchangeStorage = Storage>(Option<Box<Exchanges<S>>>);
 
 type Storage = Fixed<1, MESSAGE, 8, 1024>;
+
+/// The parts of a node that has OSCORE and no other feature.
+type Features = Parts<(), (), Contexts>;
+
+const fn features(oscore: Contexts) -> Features {
+    Parts { oscore, queue: (), pacing: (), observers: (), bodies: (), leisure: (), group_requests: (), groups: () }
+}
 
 impl<S: ExchangeStorage> PeerExchanges for Attached<S> {
     type Storage = S;
@@ -247,20 +254,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         let payloads = Payloads::new(random, setup.costs, kept);
         Self {
             setup,
-            node: node::Node::with_features(
-                endpoint,
-                Fixed,
-                Parts {
-                    oscore,
-                    queue: (),
-                    pacing: (),
-                    observers: (),
-                    bodies: (),
-                    leisure: (),
-                    group_requests: (),
-                    groups: (),
-                },
-            ),
+            node: node::Node::with_features(endpoint, Fixed, features(oscore)),
             environment,
             application: Application { setup, payloads, served: 0, replies: VecDeque::new() },
             messages: stream(Purpose::Messages),

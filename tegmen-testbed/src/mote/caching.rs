@@ -8,7 +8,7 @@ mod application;
 mod memory;
 
 use super::objects::{Contexts, Kept};
-use super::{Attached, DATAGRAM, Mote, Protection, Setup, Wish};
+use super::{Attached, DATAGRAM, Features, Mote, Protection, Setup, Wish, features};
 use crate::sim::random::{Purpose, Stream};
 use application::{Answer, Application, Forwarded, Waiting};
 use memory::Memory;
@@ -20,7 +20,7 @@ use tegmen::cx::Environment;
 use tegmen::dtls::{Both, Config, Rank};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::PeerId;
-use tegmen::node::{self, Parts, RequestHead};
+use tegmen::node::{self, RequestHead};
 use tegmen::time::{Duration, Instant};
 
 /// The role of a node.
@@ -51,7 +51,7 @@ pub enum Part {
 /// A node with space for `PEERS` peers.
 pub struct ObjectNode<const PEERS: usize> {
     setup: Setup,
-    node: node::Node<PeerArray<Attached<Memory>, PEERS, 1>, Both, Parts<(), (), Contexts>>,
+    node: node::Node<PeerArray<Attached<Memory>, PEERS, 1>, Both, Features>,
     environment: Environment<Compact>,
     application: Application,
     random: Stream,
@@ -72,16 +72,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         let mut environment = Environment::new(crypto);
         let config = Config { profile: setup.profile, ..Config::default() };
         let endpoint = Endpoint::new(&mut environment.at(Instant::from_micros(1)), PeerArray::new(), config);
-        let features = Parts {
-            oscore: Contexts::new(number as u16, setup.costs, &Kept::default()),
-            queue: (),
-            pacing: (),
-            observers: (),
-            bodies: (),
-            leisure: (),
-            group_requests: (),
-            groups: (),
-        };
+        let features = features(Contexts::new(number as u16, setup.costs, &Kept::default()));
         let mut node = node::Node::with_features(endpoint, Memory::default(), features);
         // Requests do not wait for one another, as in the paper.
         node.set_nstart(memory::OUT);
