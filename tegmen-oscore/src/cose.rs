@@ -201,7 +201,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
 
     /// Does the same as [`Self::string`], for up to seven bytes. On a host the bytes and their head share one word.
     #[inline]
-    fn padded(&mut self, value: &Padded) {
+    pub(super) fn padded(&mut self, value: &Padded) {
         if cfg!(not(target_pointer_width = "64")) {
             return self.string(value.as_bytes());
         }

@@ -1,6 +1,10 @@
 //! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers (section 3.1).
 
+use super::algorithms::{self, Algorithms};
 use super::exchange::GroupRequest;
+use crate::cose::Cbor;
+use crate::id::{Id, MAX_ID};
+use crate::option::PartialIv;
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
 
@@ -15,8 +19,7 @@ const COUNTERSIGN_STRUCTURE: &[u8] = b"\x84\x71CounterSignature0\x40";
 
 /// The parts of external_aad that differ between messages or groups.
 pub(super) struct Parts<'a> {
-    /// The array of algorithms.
-    pub algorithms: &'a [u8],
+    pub algorithms: &'a Algorithms,
     pub request: &'a GroupRequest,
     /// The value of the OSCORE option of the message.
     pub option: &'a [u8],
@@ -25,45 +28,38 @@ pub(super) struct Parts<'a> {
 }
 
 /// The additional authenticated data: an Enc_structure.
-pub(super) struct Aad<const MAX: usize> {
-    bytes: [u8; MAX],
-    len: usize,
-}
+pub(super) struct Aad<'a>(&'a [u8]);
 
-impl<const MAX: usize> Aad<MAX> {
+impl<'a> Aad<'a> {
+    /// Writes it into `room`.
+    ///
     /// # Errors
     /// [`Full`] if the credentials are too long.
-    pub(super) fn new(parts: &Parts<'_>) -> Result<Self, Full> {
-        let mut aad = Self { bytes: [0; MAX], len: 0 };
-        let mut out = Writer::new(&mut aad.bytes);
-        let GroupRequest { kid, number, gid, .. } = parts.request;
-        let strings = [
-            kid.as_bytes(),
-            number.as_bytes(),
-            // No option is of class I.
-            &[],
-            gid.as_bytes(),
-            parts.option,
-            parts.sender_credential,
-            parts.group_manager_credential,
-        ];
-        // The array has nine items: the version, the algorithms, and the strings.
-        let before = parts.algorithms.len().wrapping_add(2);
-        let len = strings.iter().fold(before, |sum, string| sum.wrapping_add(string_len(string)));
+    pub(super) fn new(parts: &Parts<'_>, room: &'a mut [u8]) -> Result<Self, Full> {
+        let mut out = Writer::new(room);
+        let GroupRequest { kid: Id(kid), number: PartialIv(number), gid, .. } = parts.request;
+        // The array has nine items: the version, the algorithms, and strings.
+        let mut start = Cbor::<MAX_START>::beginning_with([0x89, 1]);
+        parts.algorithms.write(&mut start);
+        start.padded(kid);
+        start.padded(number);
+        // No option is of class I.
+        start.string(&[]);
+        let start = start.as_bytes();
+        let strings = [gid.as_bytes(), parts.option, parts.sender_credential, parts.group_manager_credential];
+        let len = strings.iter().fold(start.len(), |sum, string| sum.wrapping_add(string_len(string)));
         out.put(ENC_STRUCTURE)?;
         write_head(len, &mut out)?;
-        out.put(&[0x89, 1])?;
-        out.put(parts.algorithms)?;
+        out.put(start)?;
         for string in strings {
             write_head(string.len(), &mut out)?;
             out.put(string)?;
         }
-        aad.len = out.len();
-        Ok(aad)
+        Ok(Self(out.finish()))
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
+    pub(super) const fn as_bytes(&self) -> &[u8] {
+        self.0
     }
 
     /// Calls `with` with the parts of what the signature covers: a Countersign_structure over a ciphertext, tag included.
@@ -72,7 +68,7 @@ impl<const MAX: usize> Aad<MAX> {
         let mut out = Writer::new(&mut head);
         // A payload is shorter than 2^16 bytes; of a longer one the head would be missing, and the signature wrong.
         let _ = write_head(ciphertext.len(), &mut out);
-        let external = self.as_bytes().get(ENC_STRUCTURE.len()..).unwrap_or(&[]);
+        let external = self.0.get(ENC_STRUCTURE.len()..).unwrap_or(&[]);
         with(&[COUNTERSIGN_STRUCTURE, external, out.written(), ciphertext])
     }
 
@@ -87,6 +83,9 @@ impl<const MAX: usize> Aad<MAX> {
         self.signed(ciphertext, |message| crypto.verify_message(key, message, signature))
     }
 }
+
+/// Most bytes of external_aad in front of the Group Identifier, and a little room for words.
+const MAX_START: usize = 2 + algorithms::MAX_LEN + 2 * (1 + MAX_ID) + 1;
 
 /// Bytes of the longest head of a string.
 const MAX_HEAD: usize = 3;

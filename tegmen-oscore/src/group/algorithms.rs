@@ -16,8 +16,8 @@ pub struct Algorithms {
     pub key_agreement: Option<Curve>,
 }
 
-/// Bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
-const MAX_LEN: usize = 9;
+/// Most bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
+pub(super) const MAX_LEN: usize = 9;
 
 impl Algorithms {
     /// Both modes with AES-CCM-16-64-128, and keys on this curve.
@@ -67,9 +67,9 @@ impl Algorithms {
         }
     }
 
-    /// The array `algorithms` of the external additional authenticated data (section 3.4).
-    pub(super) fn encoded(&self) -> Cbor<MAX_LEN> {
-        let mut cbor = Cbor::beginning_with([0x84]);
+    /// Appends the array `algorithms` of the external additional authenticated data (section 3.4).
+    pub(super) fn write<const N: usize>(&self, cbor: &mut Cbor<N>) {
+        cbor.put(&[0x84]);
         for aead in [self.aead, self.group_encryption] {
             match aead {
                 Some(aead) => cbor.uint(aead.cose_id()),
@@ -87,7 +87,6 @@ impl Algorithms {
             Some(_) => &[0x38, 0x1a],
             None => NULL,
         });
-        cbor
     }
 }
 

@@ -7,7 +7,7 @@ use super::exchange::{GroupPending, Replies};
 use super::gid::Gid;
 use super::recipient::{PairwiseKeys, Recipient};
 use crate::context::NO_CHALLENGE;
-use crate::cose::{Aead, Cbor, MAX_NONCE};
+use crate::cose::{Aead, Cbor, MAX_NONCE, Nonce};
 use crate::derivation::{IV, KEY, write_info_of};
 use crate::error::ProtectError;
 use crate::id::Id;
@@ -245,11 +245,15 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
     }
 
-    /// The common IV as the nonce of an algorithm takes it: its first bytes (section 3.3).
-    pub(super) fn iv_of(&self, aead: Aead) -> [u8; MAX_NONCE] {
+    /// The nonce for a number of a member. The algorithm takes the first bytes of the common IV (section 3.3).
+    pub(super) fn nonce(&self, aead: Aead, of: (&Id, &PartialIv)) -> Nonce {
+        let at = aead.nonce_at();
+        if at == 0 {
+            return Nonce::new(aead, &self.common_iv, of);
+        }
         let mut iv = [0; MAX_NONCE];
-        iv.iter_mut().skip(aead.nonce_at()).zip(self.common_iv).for_each(|(to, from)| *to = from);
-        iv
+        iv.iter_mut().skip(at).zip(self.common_iv).for_each(|(to, from)| *to = from);
+        Nonce::new(aead, &iv, of)
     }
 
     /// The numbers of our messages, in both modes. The owner stores the new end first, and extends the lease then. The last number is 2^40 - 1.

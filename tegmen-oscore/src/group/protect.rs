@@ -5,7 +5,7 @@ use super::context::GroupContext;
 use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
 use super::keystream::{self, SIGNATURE_LEN};
 use super::recipient::Recipient;
-use crate::cose::{Aead, MAX_TAG, Nonce};
+use crate::cose::{Aead, MAX_TAG};
 use crate::error::ProtectError;
 use crate::naming::MAX_ID_CONTEXT;
 use crate::option::{OscoreOption, PartialIv, max_len};
@@ -105,6 +105,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// The algorithm and the key of a message, and the curve of its signature.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     fn sealing<'k, C: GroupCrypto>(
         &'k self,
         crypto: &mut C,
@@ -146,15 +147,17 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let mut headroom = Headroom::new(&mut room);
         option.write(&mut headroom);
         let at = headroom.finish()?;
-        let aad = Aad::<AAD>::new(&Parts {
-            algorithms: self.algorithms.encoded().as_bytes(),
+        let parts = Parts {
+            algorithms: &self.algorithms,
             request,
             option: room.get(at..).unwrap_or(&[]),
             sender_credential: self.credential.as_ref(),
             group_manager_credential: self.group_manager_credential.as_ref(),
-        })?;
+        };
+        let mut room = [0; AAD];
+        let aad = Aad::new(&parts, &mut room)?;
         let of = own.map_or((&request.kid, &request.number), |number| (&self.sender_id, number));
-        let nonce = Nonce::new(aead, &self.iv_of(aead), of);
+        let nonce = self.nonce(aead, of);
         let (tag_len, signature_len) = (aead.tag_len(), if signature.is_some() { SIGNATURE_LEN } else { 0 });
         let (plaintext, behind) =
             enclose(frame, plain, plain.outer_code(), &option, tag_len.wrapping_add(signature_len))?;

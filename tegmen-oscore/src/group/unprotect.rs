@@ -44,8 +44,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             let _ = recipient.window.fresh(number.number())?;
         }
         let request = GroupRequest { kid: recipient.id, number, gid: self.gid, is_signed: option.group };
-        let sealed =
-            self.read((message, datagram), (true, option.group, value), (&recipient.id, &number), &request, recipient)?;
+        let (kind, of) = ((true, option.group, value), (&recipient.id, &number));
+        let mut room = [0; AAD];
+        let sealed = self.read((message, datagram, &mut room), kind, of, &request, recipient)?;
         self.open(crypto, recipient, &sealed, datagram)?;
         if mark.is_none() {
             recipient.window.fresh(number.number())?.accept();
@@ -100,7 +101,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         taken.check(number.as_ref())?;
         let request = &pending.request;
         let of = number.as_ref().map_or((&request.kid, &request.number), |number| (&kid, number));
-        let sealed = self.read((message, datagram), (false, option.group, value), of, request, recipient)?;
+        let mut room = [0; AAD];
+        let sealed = self.read((message, datagram, &mut room), (false, option.group, value), of, request, recipient)?;
         self.open(crypto, recipient, &sealed, datagram)?;
         let message = sealed.parts.inside(datagram).map_err(|_| UnprotectError::Malformed)?;
         if !message.code().is_response() {
@@ -122,22 +124,22 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if has_mode { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
     }
 
-    /// Reads what decryption needs of a message whose nonce has the number of `of`, and that is, or answers, `request`.
-    fn read(
+    /// Reads what decryption needs of a message whose nonce has the number of `of`, and that is, or answers, `request`. Writes the
+    /// additional authenticated data into `room`.
+    fn read<'a>(
         &self,
-        (message, datagram): (&MessageRef<'_>, &[u8]),
+        (message, datagram, room): (&MessageRef<'_>, &[u8], &'a mut [u8; AAD]),
         (is_request, is_signed, option): (bool, bool, &[u8]),
         of: (&Id, &PartialIv),
         request: &GroupRequest,
         recipient: &Recipient<B>,
-    ) -> Result<Sealed<AAD>, UnprotectError> {
+    ) -> Result<Sealed<'a>, UnprotectError> {
         let algorithms = &self.algorithms;
         let aead = if is_signed { algorithms.group_encryption } else { algorithms.aead };
         let aead = aead.ok_or(UnprotectError::BadOption)?;
-        let encoded = algorithms.encoded();
         let behind = aead.tag_len().wrapping_add(if is_signed { SIGNATURE_LEN } else { 0 });
         let parts = aad::Parts {
-            algorithms: encoded.as_bytes(),
+            algorithms,
             request,
             option,
             sender_credential: recipient.credential.as_ref(),
@@ -145,9 +147,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         };
         Ok(Sealed {
             // A recipient has a credential that fits, and so does an option that names our group.
-            aad: Aad::new(&parts).map_err(|_| UnprotectError::BadOption)?,
+            aad: Aad::new(&parts, room).map_err(|_| UnprotectError::BadOption)?,
             parts: Parts::of(message, datagram, behind)?,
-            nonce: Nonce::new(aead, &self.iv_of(aead), of),
+            nonce: self.nonce(aead, of),
             of: (*of.0, *of.1),
             aead,
             is_signed,
@@ -156,11 +158,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Verifies the signature, if there is one, and then decrypts.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     fn open<C: GroupCrypto>(
         &self,
         crypto: &mut C,
         recipient: &mut Recipient<B>,
-        sealed: &Sealed<AAD>,
+        sealed: &Sealed<'_>,
         datagram: &mut [u8],
     ) -> Result<(), NotAuthentic> {
         let Sealed { aad, parts, nonce, of: (id, number), aead, is_signed, is_request } = sealed;
@@ -178,8 +181,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 }
 
 /// The inputs of verification and decryption that are not keys.
-struct Sealed<const AAD: usize> {
-    aad: Aad<AAD>,
+struct Sealed<'a> {
+    aad: Aad<'a>,
     parts: Parts,
     nonce: Nonce,
     /// The number of the nonce, and who generated it.
