@@ -194,7 +194,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Images that need the feature `public-keys` of the firmware.
-const WITH_PUBLIC_KEYS: [&str; 3] = ["dtls_rpk", "dtls_x509", "p256"];
+const WITH_PUBLIC_KEYS: [&str; 4] = ["dtls_rpk", "dtls_x509", "group_oscore", "p256"];
 /// Images that are built with the provider of motes alone: `required-features` of the firmware.
 const WITH_OF_MOTES: [&str; 7] = [
     "coap_listener",

@@ -1,0 +1,250 @@
+//! Group OSCORE: two members of a group in one image, which exchange a protected GET and its response in memory, in the group mode and
+//! twice in the pairwise mode. Their keys are on secp256r1.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, HEADER_LEN, MessageType, OptionNumber};
+use tegmen::crypto::Curve;
+use tegmen::oscore::group::{
+    Algorithms, BadGroup, GroupContext, GroupParameters, GroupPending, Mode, Ourselves, Recipient, Replies,
+};
+use tegmen::oscore::{Id, ReplayWindow, Unprotected};
+use tegmen::secret::Secret;
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, Region, exit, measured, stack_of};
+use tegmen_firmware::place::{Kept, Place};
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 15] = [
+    Note::operation(DERIVE, "derive context"),
+    Note::operation(ADD, "add member"),
+    Note::operation(GROUP, "request, group: protect"),
+    Note::operation(GROUP + 1, "request, group: open"),
+    Note::operation(GROUP + 2, "response, group: protect"),
+    Note::operation(GROUP + 3, "response, group: open"),
+    // With the derivation of the pairwise keys.
+    Note::operation(FIRST, "first request: protect"),
+    Note::operation(FIRST + 1, "first request: open"),
+    Note::operation(PAIR, "request, pair: protect"),
+    Note::operation(PAIR + 1, "request, pair: open"),
+    Note::operation(PAIR + 2, "response, pair: protect"),
+    Note::operation(PAIR + 3, "response, pair: open"),
+    Note::size("GroupContext", size_of::<Context>()),
+    Note::size("Recipient", size_of::<Other>()),
+    Note::size("GroupPending", size_of::<GroupPending<[Replies; 1]>>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// The exchanges; `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let crypto = &mut Provider::new([1; 32]);
+    let mut client = member(crypto, &CLIENT, (&CLIENT_KEY, &SERVER_KEY))?;
+    let mut server = member(crypto, &SERVER, (&SERVER_KEY, &CLIENT_KEY))?;
+    let Wire { there, back } = WIRE.take()?;
+    for (is_pairwise, base) in [(false, GROUP), (true, FIRST), (true, PAIR)] {
+        let mut request = Frame::new(there, Context::OVERHEAD);
+        let mut pending = ask(&mut client, crypto, is_pairwise, base, &mut request)?;
+        let mut response = Frame::new(back, Context::OVERHEAD);
+        answer(&mut server, crypto, (is_pairwise, base), request.bytes_mut(), &mut response)?;
+        hear(&mut client, crypto, base, &mut pending, response.bytes_mut())?;
+    }
+    Some(())
+}
+
+/// A member, and what it knows of the other.
+struct Member {
+    context: &'static mut Context,
+    other: &'static mut [Other; 1],
+}
+
+/// One end of the group, with a lease of numbers.
+#[inline(never)]
+fn member(
+    crypto: &mut Provider,
+    (derived, added): &'static (Derived, Added),
+    (ours, theirs): (&'static Key, &'static Key),
+) -> Option<Member> {
+    let algorithms = Algorithms::both(Curve::P256);
+    let parameters = GroupParameters { master_secret: black_box(&[7; 16]), master_salt: &[], gid: b"g", algorithms };
+    let ourselves = Ourselves {
+        id: Id::new(&[ours.id])?,
+        private_key: Secret::new(ours.private),
+        credential: &ours.credential,
+        kept: 0,
+    };
+    let derive = || derived.fill(|| Context::new::<Provider>(&parameters, ourselves, &MANAGER));
+    let context = measured(DERIVE, derive)?.as_mut().ok()?;
+    // A mote writes the end of the lease to its flash memory first.
+    context.lease_mut().extend(32);
+    let id = Id::new(&[theirs.id])?;
+    let window = Some(ReplayWindow::new());
+    let other = measured(ADD, || context.recipient(crypto, id, &theirs.credential, window)).ok()?;
+    Some(Member { context, other: added.fill(|| [other])? })
+}
+
+/// A GET, protected.
+#[inline(never)]
+fn ask(
+    Member { context, other: [other] }: &mut Member,
+    crypto: &mut Provider,
+    is_pairwise: bool,
+    base: u32,
+    frame: &mut Frame<'_>,
+) -> Option<GroupPending<[Replies; 1]>> {
+    let message = &mut Builder::new(frame, MessageType::NonConfirmable, Code::GET, 0x1234, &[0xca, 0xfe]);
+    let message = message.as_mut().ok()?;
+    let (collection, sensor) = PATH.as_bytes().split_at_checked(SLASH)?;
+    message.option(OptionNumber::URI_PATH, collection).ok()?;
+    message.option(OptionNumber::URI_PATH, sensor.get(1..)?).ok()?;
+    let mode = mode(is_pairwise, other);
+    let protect = || context.protect_request(crypto, mode, [Replies::default()], frame);
+    Region::new(base).measured(protect).ok()
+}
+
+/// Takes the request out of a datagram, and writes the response.
+#[inline(never)]
+fn answer(
+    Member { context, other }: &mut Member,
+    crypto: &mut Provider,
+    (is_pairwise, base): (bool, u32),
+    datagram: &mut [u8],
+    frame: &mut Frame<'_>,
+) -> Option<()> {
+    let opened = Region::new(base + 1).measured(|| context.unprotect_request(crypto, other.as_mut_slice(), datagram));
+    let Ok(Unprotected::Fresh(ref request, nonce)) = opened else { return None };
+    if request.code() != Code::GET || !request.path_is(PATH) {
+        return None;
+    }
+    let (kind, id, token) = (MessageType::NonConfirmable, request.message_id(), request.token());
+    let response = &mut Builder::new(frame, kind, Code::CONTENT, id, token);
+    let response = response.as_mut().ok()?;
+    response.uint(OptionNumber::CONTENT_FORMAT, OCTET_STREAM).ok()?;
+    response.payload(&black_box(215u16).to_be_bytes()).ok()?;
+    let of = nonce.request();
+    let [other] = other;
+    let mode = mode(is_pairwise, other);
+    let protect = || context.protect_response(crypto, mode, &of, Some(nonce), frame);
+    Region::new(base + 2).measured(protect).ok()
+}
+
+/// Takes the response out of a datagram.
+#[inline(never)]
+fn hear(
+    Member { context, other }: &mut Member,
+    crypto: &mut Provider,
+    base: u32,
+    pending: &mut GroupPending<[Replies; 1]>,
+    datagram: &mut [u8],
+) -> Option<()> {
+    let opened =
+        Region::new(base + 3).measured(|| context.unprotect_response(crypto, other.as_mut_slice(), pending, datagram));
+    let (response, _) = opened.ok()?;
+    (response.code() == Code::CONTENT && response.payload() == [0, 215]).then_some(())
+}
+
+fn mode(is_pairwise: bool, other: &mut Other) -> Mode<'_, Credential> {
+    if is_pairwise { Mode::Pairwise(other) } else { Mode::Group }
+}
+
+/// The key of a member.
+struct Key {
+    id: u8,
+    private: [u8; 32],
+    credential: [u8; CREDENTIAL_LEN],
+}
+
+/// A CWT Claims Set with the claim `cnf` alone: a COSE_Key with these coordinates.
+const fn credential(x: [u8; 32], y: [u8; 32]) -> [u8; CREDENTIAL_LEN] {
+    let start = *b"\xa1\x08\xa1\x01\xa4\x01\x02\x20\x01\x21\x58\x20";
+    let between = *b"\x22\x58\x20";
+    let mut ccs = [0; CREDENTIAL_LEN];
+    let mut i = 0;
+    while i < CREDENTIAL_LEN {
+        ccs[i] = match i {
+            0..12 => start[i],
+            12..44 => x[i - 12],
+            44..47 => between[i - 44],
+            _ => y[i - 47],
+        };
+        i += 1;
+    }
+    ccs
+}
+
+const CREDENTIAL_LEN: usize = 79;
+
+// The public keys of the private keys 0x0202..., 0x0303... and, of the Group Manager, 0x0a0a...
+static CLIENT_KEY: Key = Key {
+    id: 1,
+    private: [2; 32],
+    credential: credential(
+        [
+            0x55, 0x0f, 0x47, 0x10, 0x03, 0xf3, 0xdf, 0x97, 0xc3, 0xdf, 0x50, 0x6a, 0xc7, 0x97, 0xf6, 0x72, 0x1f, 0xb1,
+            0xa1, 0xfb, 0x7b, 0x8f, 0x6f, 0x83, 0xd2, 0x24, 0x49, 0x8a, 0x65, 0xc8, 0x8e, 0x24,
+        ],
+        [
+            0x13, 0x60, 0x93, 0xd7, 0x01, 0x2e, 0x50, 0x9a, 0x73, 0x71, 0x5c, 0xbd, 0x0b, 0x00, 0xa3, 0xcc, 0x0f, 0xf4,
+            0xb5, 0xc0, 0x1b, 0x3f, 0xfa, 0x19, 0x6a, 0xb1, 0xfb, 0x32, 0x70, 0x36, 0xb8, 0xe6,
+        ],
+    ),
+};
+static SERVER_KEY: Key = Key {
+    id: 2,
+    private: [3; 32],
+    credential: credential(
+        [
+            0x59, 0x1a, 0xb7, 0x71, 0xeb, 0xbc, 0xfd, 0x6d, 0x9c, 0xb9, 0x09, 0x4d, 0x10, 0x65, 0x28, 0xad, 0xd1, 0xa6,
+            0x9d, 0x44, 0xc2, 0xc1, 0xf6, 0x27, 0xf0, 0x89, 0xec, 0x58, 0xb9, 0xc6, 0x1a, 0xdf,
+        ],
+        [
+            0x9f, 0x4e, 0x6a, 0xbf, 0x0d, 0x04, 0x5c, 0x0c, 0x69, 0x3a, 0x3c, 0x68, 0xad, 0x7c, 0x97, 0xca, 0x72, 0xbe,
+            0x64, 0xde, 0xf4, 0xa2, 0x6f, 0xec, 0xd2, 0x63, 0xdd, 0x98, 0xa9, 0x27, 0x80, 0xf0,
+        ],
+    ),
+};
+static MANAGER: [u8; CREDENTIAL_LEN] = credential(
+    [
+        0x9d, 0x34, 0x6a, 0xab, 0xe1, 0x46, 0x6d, 0xb5, 0x00, 0x67, 0x49, 0xae, 0x52, 0x51, 0xf7, 0x59, 0x12, 0xa2,
+        0x33, 0x6b, 0x50, 0x22, 0x54, 0x0f, 0x29, 0xf1, 0xdb, 0xdc, 0x98, 0xea, 0x32, 0x36,
+    ],
+    [
+        0x2c, 0x12, 0x96, 0xb7, 0x02, 0x7b, 0xb5, 0x92, 0x14, 0xd5, 0x97, 0x17, 0x7b, 0x7c, 0xc9, 0x0e, 0xcc, 0x72,
+        0xae, 0xbe, 0xa2, 0x72, 0x9b, 0x16, 0x18, 0x0b, 0xba, 0x89, 0xc8, 0x7c, 0x87, 0x57,
+    ],
+);
+
+/// A datagram each way, with the room that protecting needs.
+struct Wire {
+    there: [u8; ROOM],
+    back: [u8; ROOM],
+}
+
+const ROOM: usize = 2 * Context::OVERHEAD + HEADER_LEN + 64;
+
+type Credential = &'static [u8; CREDENTIAL_LEN];
+type Context = GroupContext<Credential, { 96 + 2 * CREDENTIAL_LEN }>;
+type Other = Recipient<Credential>;
+type Derived = Place<Result<Context, BadGroup>>;
+type Added = Place<[Other; 1]>;
+
+static CLIENT: (Derived, Added) = (Place::empty(), Place::empty());
+static SERVER: (Derived, Added) = (Place::empty(), Place::empty());
+static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; ROOM], back: [0; ROOM] });
+
+const DERIVE: u32 = 0;
+const ADD: u32 = 1;
+const GROUP: u32 = 2;
+const FIRST: u32 = 6;
+const PAIR: u32 = 10;
+
+const PATH: &str = "sensors/temperature";
+/// The index of the slash in it.
+const SLASH: usize = 7;
+const OCTET_STREAM: u32 = 42;
