@@ -144,6 +144,20 @@ pub fn max_age(response: &MessageRef<'_>) -> Duration {
     Duration::from_secs(seconds.into())
 }
 
+/// Returns the Hop-Limit with which a proxy forwards a request, `default` if the request has none; `None` if it may pass no further proxy
+/// (RFC 8768, section 3).
+///
+/// # Errors
+/// 4.00 if the value is not valid.
+pub fn hops(request: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
+    match request.option(OptionNumber::HOP_LIMIT) {
+        None => Ok(Some(default)),
+        Some([0] | []) => Err(Code::BAD_REQUEST),
+        Some([hops]) => Ok(hops.checked_sub(1).filter(|hops| *hops > 0)),
+        Some(_) => Err(Code::BAD_REQUEST),
+    }
+}
+
 /// True if stored responses for the resource of a request are not fresh any more, because of a response to it with this code
 /// (RFC 7252, section 5.9.1): it was created, changed or deleted. An error may come after a part of the change, so each
 /// response to a method that is not safe counts, except a refusal (4.xx).

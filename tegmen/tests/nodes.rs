@@ -31,6 +31,8 @@ mod groups;
 mod observe;
 #[path = "nodes/oscore.rs"]
 mod oscore;
+#[path = "nodes/proxy.rs"]
+mod proxy;
 #[path = "nodes/queue.rs"]
 mod queue;
 #[path = "nodes/serving.rs"]

@@ -109,7 +109,7 @@ pub const USUAL_OPTIONS: &[OptionNumber] = &[
 pub trait Handler {
     /// True if requests and responses may be longer than a message (RFC 7959). Otherwise the handler supports no Block-wise
     /// transfer, and an image links nothing of it: a request with Block1, or for a block that is not the first, is refused
-    /// with 4.02.
+    /// with 4.02. A handler that forwards blocks ([`Self::acts_on`], [`Self::acts_on_blocks`]) takes them as they are.
     const IN_BLOCKS: bool = true;
 
     /// Reads the request, then writes the response; success is 2.05 unless [`Response::set_code`] says otherwise.
@@ -283,7 +283,10 @@ pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Opti
     let assembled = message.is_assembled();
     let unknown = |(number, value): &(OptionNumber, &[u8])| match *number {
         // A response that fits a message is the first block of any size.
-        OptionNumber::BLOCK2 => !H::IN_BLOCKS && option::uint(value).is_none_or(|block| block > MAX_FIRST),
+        OptionNumber::BLOCK2 => {
+            let is_other = || option::uint(value).is_none_or(|block| block > MAX_FIRST);
+            !H::IN_BLOCKS && !handler.acts_on_blocks(message) && is_other()
+        }
         // A body in several blocks must have been put together before it comes here.
         OptionNumber::BLOCK1 if H::IN_BLOCKS => {
             let several = |block: Block| block.more || block.number > 0;

@@ -1,0 +1,360 @@
+//! A forward proxy with a cache in fixed memory, for devices (RFC 7252, section 5.7).
+//!
+//! The application of a node owns a [`Proxy`]. It gives requests that name another target to [`Proxy::handle`], their rights to answer to
+//! [`Proxy::on_deferred`], and the replies to the node's own requests to [`Proxy::on_reply`]. After each call of the node, the owner sends
+//! what is due: while [`Proxy::target`] returns a target, it chooses the peer and calls [`Proxy::forward`]; while [`Proxy::respond`]
+//! returns the length of a datagram, it sends the datagram.
+//!
+//! A request names its target by Proxy-Scheme, Uri-Host and Uri-Port. Each block of a block-wise transfer (RFC 7959) is a message of its own,
+//! which is forwarded and not stored. A response to a client that observes is the response of a request that does not (RFC 7641, section 4.1).
+//! Equal requests that wait at the same time are forwarded one by one.
+
+mod held;
+mod key;
+mod passing;
+
+use crate::buf::Frame;
+use crate::coap::cache::{self, Cache, CacheStorage as _, FixedCache, Found, Treatment};
+use crate::coap::{Code, MessageRef, OptionNumber, PeerExchanges, RequestId, Response};
+use crate::crypto::Crypto;
+use crate::cx::Cx;
+use crate::dtls::roles::Roles;
+use crate::endpoint::Peers;
+use crate::identity::PeerId;
+use crate::node::{Deferred, DeferredRequest, Features, Node, Oscore, Reply, RequestHead, SendError};
+use crate::time::Instant;
+use held::{Held, is_of_blocks};
+use key::Key;
+pub use key::Target;
+pub use passing::{write_known, write_stored};
+
+/// A proxy for `WAITING` requests that wait for their responses, with messages of at most `MESSAGE` bytes, and a cache of `ENTRIES`
+/// responses of at most `ENTRY` bytes, each with its key. `X` is a request that OSCORE opened: see [`Oscore::Exchange`].
+///
+/// A message with OSCORE for another end is forwarded as it is, and never stored.
+pub struct Proxy<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize> {
+    /// False if no response is stored.
+    pub stores: bool,
+    cache: Cache<FixedCache<ENTRIES, ENTRY>>,
+    /// The request that is to be forwarded.
+    asked: Option<Asked<X, ENTRY>>,
+    request: Held<MESSAGE>,
+    waiting: [Option<Waiting<X, ENTRY>>; WAITING],
+    /// The response that is to be passed on.
+    passing: Option<Passing<X>>,
+    response: Held<MESSAGE>,
+}
+
+/// A request to be forwarded.
+struct Asked<X, const ENTRY: usize> {
+    method: Code,
+    key: Option<Key<ENTRY>>,
+    /// The Hop-Limit that is forwarded.
+    hops: Option<u8>,
+    /// The ETag of the stored response, which is not fresh.
+    etag: Option<Held<MAX_ETAG>>,
+    /// The right to answer, from the end of the handler on.
+    right: Option<Deferred<X>>,
+}
+
+/// A request that was forwarded.
+struct Waiting<X, const ENTRY: usize> {
+    /// The peer and the request there; `None` if it could not be sent, or has no response.
+    sent: Option<(PeerId, RequestId)>,
+    asked: Asked<X, ENTRY>,
+    /// The code for the client without a response.
+    failed: Code,
+}
+
+/// A response to be passed on.
+struct Passing<X> {
+    right: Deferred<X>,
+    /// The code in place of the response.
+    failed: Option<Code>,
+    max_age: Option<u32>,
+}
+
+/// The next hop of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'t> {
+    /// The peer.
+    pub peer: PeerId,
+    /// True if the peer is the target itself. The options that name the target are then left out.
+    pub is_origin: bool,
+    /// The token; `None` if the node draws one.
+    pub token: Option<&'t [u8]>,
+}
+
+impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize> Default
+    for Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
+{
+    fn default() -> Self {
+        Self {
+            stores: ENTRIES > 0,
+            cache: Cache::default(),
+            asked: None,
+            request: Held::EMPTY,
+            waiting: [const { None }; WAITING],
+            passing: None,
+            response: Held::EMPTY,
+        }
+    }
+}
+
+impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
+    Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
+{
+    /// True if the proxy acts on an option of a request that [`Self::handle`] is given, or forwards it. A request with another critical
+    /// option is refused with 4.02 (RFC 7252, section 5.4.1). [`Handler`](crate::coap::Handler) has `IN_BLOCKS` false, and
+    /// `acts_on_blocks` true, so that each block is forwarded.
+    pub const fn acts_on(number: OptionNumber) -> bool {
+        !matches!(cache::in_request(number), Treatment::Refused)
+    }
+
+    /// Answers a request from the cache, or takes it to be forwarded and defers its response.
+    ///
+    /// # Errors
+    /// The codes of [`Target::of`]; 5.08 if the request may pass no further proxy (RFC 8768, section 3), and 4.00 if its Hop-Limit is not
+    /// valid; 5.03 if `WAITING` requests wait, or the last one is not forwarded yet; 4.13 if the request is longer than `MESSAGE` bytes.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        message: &MessageRef<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Result<(), Code> {
+        let target = Target::of(message)?;
+        let limited = message.option(OptionNumber::HOP_LIMIT).map(|_| cache::hops(message, 0)).transpose()?;
+        let key = Key::<ENTRY>::of(&target, message).filter(|_| self.stores);
+        let mut stale = None;
+        if let Some(key) = key.as_ref().and_then(Key::cacheable) {
+            match self.cache.look_up(now, key, message) {
+                Found::Fresh { response: stored, max_age } => return write_stored(&stored, max_age, response),
+                Found::Known { etag, max_age } => return write_known(etag, max_age, response),
+                Found::Stale { etag } => {
+                    let mut held = Held::EMPTY;
+                    stale = held.set(|frame| frame.append(etag)).ok().map(|()| held);
+                }
+                Found::Nothing => {}
+            }
+        }
+        let hops = match limited {
+            Some(None) => return Err(Code::HOP_LIMIT_REACHED),
+            Some(hops) => hops,
+            None => None,
+        };
+        if self.asked.is_some() || self.waiting.iter().all(Option::is_some) {
+            return Err(Code::SERVICE_UNAVAILABLE);
+        }
+        self.request.set(|frame| held::write_whole(message, frame)).map_err(|_| Code::REQUEST_ENTITY_TOO_LARGE)?;
+        self.asked = Some(Asked { method: message.code(), key, hops, etag: stale, right: None });
+        response.defer();
+        Ok(())
+    }
+
+    /// Takes the right to answer the request that [`Self::handle`] took last.
+    pub fn on_deferred(&mut self, request: DeferredRequest<'_, X>) {
+        if let Some(asked) = &mut self.asked
+            && asked.right.is_none()
+        {
+            asked.right = Some(request.keep());
+        }
+    }
+
+    /// Returns the target of the request that is to be forwarded, for which the owner calls [`Self::forward`] or [`Self::refuse`].
+    pub fn target(&self) -> Option<Target<'_>> {
+        self.asked.as_ref().filter(|asked| asked.right.is_some())?;
+        Target::of(&self.request.message()?).ok()
+    }
+
+    /// Answers the request that is to be forwarded with this code: 5.02 for a target that the owner does not know, 4.03 for one that its
+    /// clients may not ask.
+    pub fn refuse(&mut self, failed: Code) {
+        if let Some(asked) = self.asked.take() {
+            self.wait(Waiting { sent: None, asked, failed });
+        }
+    }
+
+    /// Writes the request that is to be forwarded into `out`, protected for its peer. Returns the length of the datagram to send, which
+    /// is 0 if there is no request, or the request waits in the queue of the node.
+    ///
+    /// # Errors
+    /// [`SendError`]. The client then receives 5.03.
+    pub fn forward<C: Crypto, P: Peers<Attached: PeerExchanges>, R: Roles, F: Features>(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        node: &mut Node<P, R, F>,
+        next: Next<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let Some(asked) = self.asked.take() else { return Ok(0) };
+        let Some(message) = self.request.message() else { return Ok(0) };
+        let head = RequestHead::new(asked.method);
+        let head = next.token.map_or(head, |token| head.with_token(token));
+        let sent = node.request(
+            cx,
+            next.peer,
+            head,
+            |request| {
+                let is_forwarded = |number| match cache::in_request(number) {
+                    Treatment::Key | Treatment::Passed => true,
+                    Treatment::Target => !next.is_origin,
+                    Treatment::Taken | Treatment::Refused => is_of_blocks(number),
+                };
+                for (number, value) in message.options().filter(|(number, _)| is_forwarded(*number)) {
+                    request.option(number, value)?;
+                }
+                if let Some(hops) = asked.hops {
+                    request.insert(OptionNumber::HOP_LIMIT, &[hops])?;
+                }
+                if let Some(etag) = &asked.etag {
+                    request.insert(OptionNumber::ETAG, etag.as_bytes())?;
+                }
+                request.payload(message.payload())
+            },
+            out,
+        );
+        let (sent, result) = match sent {
+            Ok((request, len)) => (Some((next.peer, request)), Ok(len)),
+            Err(error) => (None, Err(error)),
+        };
+        self.wait(Waiting { sent, asked, failed: Code::SERVICE_UNAVAILABLE });
+        result
+    }
+
+    /// Takes a reply to a request of the node. Returns false if the proxy did not send the request.
+    pub fn on_reply(&mut self, now: Instant, (peer, request): (PeerId, RequestId), reply: &Reply<'_>) -> bool {
+        let is_it = |place: &&mut Option<Waiting<X, ENTRY>>| {
+            place.as_ref().is_some_and(|waiting| waiting.sent == Some((peer, request)))
+        };
+        let Some(place) = self.waiting.iter_mut().find(is_it) else { return false };
+        let failed = match reply {
+            Reply::Acknowledged => return true,
+            Reply::Response(response) => {
+                let Some(waiting) = place.take() else { return true };
+                self.take(now, waiting.asked, response);
+                return true;
+            }
+            Reply::TimedOut => Code::GATEWAY_TIMEOUT,
+            Reply::NotSent(_) => Code::SERVICE_UNAVAILABLE,
+            Reply::Reset | Reply::Refused { .. } | Reply::Cut(_) => Code::BAD_GATEWAY,
+        };
+        if let Some(waiting) = place {
+            (waiting.sent, waiting.failed) = (None, failed);
+        }
+        true
+    }
+
+    /// Stores the response to a request that was forwarded, if it may be stored, and holds it for the client.
+    fn take(&mut self, now: Instant, mut asked: Asked<X, ENTRY>, response: &MessageRef<'_>) {
+        let Self { cache, response: held, .. } = self;
+        if let Some(key) = asked.key.as_ref().filter(|_| cache::changes(asked.method, response.code())) {
+            cache.storage.remove_resource(key.resource());
+        }
+        // The owner passes each response on before the next comes.
+        let is_free = self.passing.is_none();
+        let is_known = |(number, _)| cache::in_response(number) != Treatment::Refused;
+        let is_usable = is_free && response.options().all(is_known);
+        let key = asked.key.as_ref().and_then(|key| Some((key.cacheable()?, key.resource_len())));
+        let is_block = response.options().any(|(number, _)| is_of_blocks(number));
+        let is_held = is_usable
+            && match (&asked.etag, key) {
+                (Some(etag), Some(key)) if response.code() == Code::VALID => {
+                    let known = (etag.as_bytes(), response);
+                    let revalidate =
+                        |frame: &mut Frame<'_>| cache.revalidate(now, key, (), known, frame).then_some(()).ok_or(());
+                    held.set(revalidate).is_ok()
+                }
+                _ if is_block => held.set(|frame| held::write_whole(response, frame)).is_ok(),
+                (_, key) => {
+                    let written = held.set(|frame| {
+                        cache::write_stored(response.code(), response.options(), response.payload(), frame)
+                    });
+                    if let (Ok(()), Some(key)) = (written, key) {
+                        cache.take(now, key, (), (response, held.as_bytes()));
+                    }
+                    written.is_ok()
+                }
+            };
+        if !is_held {
+            let failed = if is_free { Code::BAD_GATEWAY } else { Code::SERVICE_UNAVAILABLE };
+            return self.wait(Waiting { sent: None, asked, failed });
+        }
+        let max_age = response.option(OptionNumber::MAX_AGE).map(|_| cache::max_age(response).as_secs() as u32);
+        if let Some(right) = asked.right.take() {
+            self.passing = Some(Passing { right, failed: None, max_age });
+        }
+    }
+
+    /// Writes a response that is to be passed on into `out`, protected for its client. Returns the client, and the length of the datagram to
+    /// send to it; `None` if there is no response, or the client cannot be sent one now: then call this again later.
+    pub fn respond<
+        C: Crypto,
+        P: Peers<Attached: PeerExchanges>,
+        R: Roles,
+        F: Features<Oscore: Oscore<Exchange = X>>,
+    >(
+        &mut self,
+        cx: &mut Cx<'_, C>,
+        node: &mut Node<P, R, F>,
+        out: &mut [u8],
+    ) -> Option<(PeerId, usize)> {
+        loop {
+            let Passing { right, failed, max_age } = self.passing.take().or_else(|| self.take_failed())?;
+            let (peer, held) = (right.peer, self.response.message());
+            let code = failed.or_else(|| Some(held.as_ref()?.code())).unwrap_or(Code::BAD_GATEWAY);
+            let held = held.filter(|_| failed.is_none());
+            let sent = node.respond(
+                cx,
+                right,
+                code,
+                |response| {
+                    if let Some(held) = &held {
+                        let is_passed =
+                            |number| cache::in_response(number) == Treatment::Passed || is_of_blocks(number);
+                        for (number, value) in held.options().filter(|(number, _)| is_passed(*number)) {
+                            response.option(number, value)?;
+                        }
+                    }
+                    if let Some(max_age) = max_age {
+                        let mut bytes = [0; 4];
+                        response.insert(OptionNumber::MAX_AGE, crate::coap::uint_bytes(max_age, &mut bytes))?;
+                    }
+                    response.payload(held.map_or(&[], |held| held.payload()))
+                },
+                out,
+            );
+            match sent {
+                Ok(0) => {}
+                Ok(len) => return Some((peer, len)),
+                Err((SendError::Busy, right)) => {
+                    self.passing = Some(Passing { right, failed, max_age });
+                    return None;
+                }
+                // The client asks again.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Takes the right to answer a request that has no response. With a Max-Age of 0 no cache stores the error.
+    fn take_failed(&mut self) -> Option<Passing<X>> {
+        let is_failed =
+            |place: &&mut Option<Waiting<X, ENTRY>>| place.as_ref().is_some_and(|waiting| waiting.sent.is_none());
+        loop {
+            let Waiting { asked, failed, .. } = self.waiting.iter_mut().find(is_failed)?.take()?;
+            if let Some(right) = asked.right {
+                return Some(Passing { right, failed: Some(failed), max_age: Some(0) });
+            }
+        }
+    }
+
+    /// Keeps a request in a free place, which [`Self::handle`] found.
+    fn wait(&mut self, waiting: Waiting<X, ENTRY>) {
+        if let Some(place) = self.waiting.iter_mut().find(|place| place.is_none()) {
+            *place = Some(waiting);
+        }
+    }
+}
+
+/// Most bytes of an ETag (RFC 7252, section 5.10.6).
+const MAX_ETAG: usize = 8;

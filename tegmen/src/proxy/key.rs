@@ -1,0 +1,89 @@
+//! The target of a request, and the key of its response in the cache.
+
+use crate::buf::Writer;
+use crate::coap::cache;
+use crate::coap::{self, Code, MessageRef, OptionNumber};
+
+/// The target of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target<'m> {
+    /// Uri-Host: a name, or an address in text. Names in upper and in lower case are the same (RFC 7252, section 6.1); the owner compares
+    /// them so.
+    pub host: &'m [u8],
+    /// Uri-Port, 5683 without one.
+    pub port: u16,
+}
+
+impl<'m> Target<'m> {
+    /// Reads the target that a request names by Proxy-Scheme and Uri-Host (RFC 7252, section 5.7.2).
+    ///
+    /// # Errors
+    /// 5.05 for Proxy-Uri, whose text this proxy does not read, and for a scheme other than `coap` (section 5.10.2); 4.00 without
+    /// Uri-Host, and for a port that is none.
+    pub fn of(message: &MessageRef<'m>) -> Result<Self, Code> {
+        if message.option(OptionNumber::PROXY_URI).is_some() {
+            return Err(Code::PROXYING_NOT_SUPPORTED);
+        }
+        if message.option(OptionNumber::PROXY_SCHEME).is_some_and(|scheme| scheme != b"coap") {
+            return Err(Code::PROXYING_NOT_SUPPORTED);
+        }
+        let host = message.option(OptionNumber::URI_HOST).filter(|host| !host.is_empty()).ok_or(Code::BAD_REQUEST)?;
+        let port = match message.option(OptionNumber::URI_PORT) {
+            None => DEFAULT_PORT,
+            Some(value) => {
+                let port = coap::uint(value).and_then(|port| u16::try_from(port).ok());
+                port.filter(|port| *port > 0).ok_or(Code::BAD_REQUEST)?
+            }
+        };
+        Ok(Self { host, port })
+    }
+}
+
+/// The key of a response in the cache.
+pub(super) struct Key<const LEN: usize> {
+    bytes: [u8; LEN],
+    len: usize,
+    resource: usize,
+    /// The response to the request may be stored.
+    is_cacheable: bool,
+}
+
+impl<const LEN: usize> Key<LEN> {
+    /// Returns the key of a request; `None` if it is longer than `LEN` bytes.
+    pub(super) fn of(target: &Target<'_>, message: &MessageRef<'_>) -> Option<Self> {
+        let mut key = Self { bytes: [0; LEN], len: 0, resource: 0, is_cacheable: is_cacheable(message) };
+        let mut out = Writer::new(&mut key.bytes);
+        // The length of the host keeps it apart from the path behind it.
+        out.u16(target.port).and_then(|()| out.u8(u8::try_from(target.host.len()).unwrap_or(u8::MAX))).ok()?;
+        let mut is_whole = true;
+        cache::write_resource(target.host, message, 0, |part| is_whole &= out.put(part).is_ok());
+        key.resource = out.len();
+        if key.is_cacheable {
+            cache::write_variant(message, |part| is_whole &= out.put(part).is_ok());
+        }
+        key.len = out.len();
+        is_whole.then_some(key)
+    }
+
+    /// Returns the whole key, if the response may be stored.
+    pub(super) fn cacheable(&self) -> Option<&[u8]> {
+        if self.is_cacheable { self.bytes.get(..self.len) } else { None }
+    }
+
+    pub(super) const fn resource_len(&self) -> usize {
+        self.resource
+    }
+
+    pub(super) fn resource(&self) -> &[u8] {
+        self.bytes.get(..self.resource).unwrap_or(&[])
+    }
+}
+
+/// True if the response may be stored: to a whole request, not to one for a block.
+fn is_cacheable(message: &MessageRef<'_>) -> bool {
+    let mut blocks = [OptionNumber::BLOCK1, OptionNumber::BLOCK2].into_iter();
+    cache::is_cacheable(message) && !blocks.any(|number| message.option(number).is_some())
+}
+
+/// The port of `coap`.
+const DEFAULT_PORT: u16 = 5683;

@@ -1,0 +1,476 @@
+//! A proxy for devices: clients and an origin exchange datagrams with it, and each of its rules is a test.
+
+use tegmen::address::{Address, Path};
+use tegmen::buf::Frame;
+use tegmen::coap::handler::{Anybody, Policy};
+use tegmen::coap::{
+    Authorized, Builder, Code, Exchanges, Fixed, Handler, MessageRef, MessageType, OptionNumber, RequestId, Response,
+};
+use tegmen::crypto::RustCrypto;
+use tegmen::cx::Environment;
+use tegmen::dtls::{Both, Config, Rank};
+use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
+use tegmen::identity::PeerId;
+use tegmen::node::{self, DeferredRequest, Node, Reply};
+use tegmen::proxy::{Next, Proxy};
+use tegmen::time::{Duration, Instant};
+
+type Storage = Fixed<4, 128, 8, 512>;
+type Forwarding = Proxy<core::convert::Infallible, 3, 96, 3, 128>;
+type Options<'a> = &'a [(OptionNumber, &'a [u8])];
+
+#[derive(Default)]
+struct App {
+    proxy: Forwarding,
+    now: Option<Instant>,
+}
+
+impl App {
+    fn now(&self) -> Instant {
+        self.now.unwrap_or(Instant::AT_ONCE)
+    }
+}
+
+impl Handler for App {
+    const IN_BLOCKS: bool = false;
+
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.proxy.handle(self.now(), request.message(), response)
+    }
+
+    fn acts_on(&self, _: &MessageRef<'_>, number: OptionNumber) -> bool {
+        Forwarding::acts_on(number)
+    }
+
+    fn acts_on_blocks(&self, _: &MessageRef<'_>) -> bool {
+        true
+    }
+}
+
+impl node::Application for App {
+    fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
+        Some((&Anybody, self))
+    }
+
+    fn on_deferred(&mut self, request: DeferredRequest<'_>) {
+        self.proxy.on_deferred(request);
+    }
+
+    fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
+        // A response that no client acknowledges ends with a reply, too.
+        self.proxy.on_reply(self.now(), (peer, request), &reply);
+    }
+}
+
+/// The proxy, and what it sent.
+struct Scene {
+    node: Node<PeerArray<Exchanges<Storage>, 6, 1>, Both>,
+    environment: Environment<RustCrypto>,
+    app: App,
+    now: Instant,
+    message_id: u16,
+    sent: Vec<(Address, Vec<u8>)>,
+}
+
+/// The last byte of the address of the origin. Clients have others.
+const ORIGIN: u8 = 9;
+const HOST: (OptionNumber, &[u8]) = (OptionNumber::URI_HOST, b"lamp");
+const SCHEME: (OptionNumber, &[u8]) = (OptionNumber::PROXY_SCHEME, b"coap");
+const PATH: (OptionNumber, &[u8]) = (OptionNumber::URI_PATH, b"temp");
+const OTHER: (OptionNumber, &[u8]) = (OptionNumber::URI_PATH, b"mode");
+const ETAG: (OptionNumber, &[u8]) = (OptionNumber::ETAG, b"one");
+const AGE: (OptionNumber, &[u8]) = (OptionNumber::MAX_AGE, &[30]);
+/// An option that is critical, unsafe to forward, and not registered.
+const UNKNOWN: OptionNumber = OptionNumber(0x2fb);
+
+const fn address(last: u8) -> Address {
+    Address { ip: [last; 16], port: 5683, scope: 0 }
+}
+
+fn bytes(head: (MessageType, Code), id: u16, token: &[u8], options: Options<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut storage = [0; 400];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, head.0, head.1, id, token).unwrap();
+    let mut options = options.to_vec();
+    options.sort_by_key(|(number, _)| *number);
+    options.iter().for_each(|(number, value)| builder.option(*number, value).unwrap());
+    builder.payload(payload).unwrap();
+    frame.bytes().to_vec()
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut environment = Environment::new(RustCrypto::new([7; 32]));
+        let now = Instant::from_micros(1_000_000);
+        let endpoint = Endpoint::new(&mut environment.at(now), PeerArray::new(), Config::default());
+        let mut node = Node::with_features(endpoint, Storage::default(), ());
+        node.set_nstart(4);
+        Self { node, environment, app: App::default(), now, message_id: 0, sent: Vec::new() }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+    }
+
+    /// Gives the proxy a datagram, and sends what is due.
+    fn give(&mut self, from: u8, mut datagram: Vec<u8>) {
+        self.app.now = Some(self.now);
+        let path = Path { local: address(1), remote: address(from) };
+        let mut out = [0; 300];
+        let cx = &mut self.environment.at(self.now);
+        if let Some(Event::Answer { len } | Event::Transmit { len, .. }) =
+            self.node.handle_plain(cx, &path, &mut datagram, &mut self.app, &mut out)
+        {
+            self.sent.push((address(from), out[..usize::from(len)].to_vec()));
+        }
+        self.send();
+    }
+
+    fn send(&mut self) {
+        let mut out = [0; 300];
+        while let Some(target) = self.app.proxy.target() {
+            if target.host != b"lamp" {
+                self.app.proxy.refuse(Code::BAD_GATEWAY);
+                continue;
+            }
+            let path = Path { local: address(1), remote: address(ORIGIN) };
+            let cx = &mut self.environment.at(self.now);
+            let peer = self.node.endpoint.plain(cx, &path, Rank::Ours).unwrap();
+            let next = Next { peer, is_origin: true, token: None };
+            let len = self.app.proxy.forward(cx, &mut self.node, next, &mut out).unwrap();
+            self.sent.push((address(ORIGIN), out[..len].to_vec()));
+        }
+        while let Some((client, len)) =
+            self.app.proxy.respond(&mut self.environment.at(self.now), &mut self.node, &mut out)
+        {
+            let to = self.node.endpoint.peers.peer(client).unwrap().path().remote;
+            self.sent.push((to, out[..len].to_vec()));
+        }
+    }
+
+    /// Sends a request of a client. Its token is the number of the client.
+    fn ask(&mut self, client: u8, code: Code, options: Options<'_>, payload: &[u8]) {
+        self.message_id += 1;
+        let request = bytes(
+            (MessageType::NonConfirmable, code),
+            self.message_id,
+            &[client],
+            &[&[HOST, SCHEME], options].concat(),
+            payload,
+        );
+        self.give(client, request);
+    }
+
+    /// The requests that came to the origin since the last call.
+    fn at_origin(&mut self) -> Vec<Vec<u8>> {
+        let (there, others) = std::mem::take(&mut self.sent).into_iter().partition(|(to, _)| *to == address(ORIGIN));
+        self.sent = others;
+        let there: Vec<(Address, Vec<u8>)> = there;
+        there
+            .into_iter()
+            .map(|(_, datagram)| datagram)
+            .filter(|datagram| MessageRef::parse(datagram).unwrap().code().is_request())
+            .collect()
+    }
+
+    /// The one request that came to the origin.
+    fn one_at_origin(&mut self) -> Vec<u8> {
+        let requests = self.at_origin();
+        assert_eq!(requests.len(), 1, "one request at the origin");
+        requests.into_iter().next().unwrap()
+    }
+
+    /// Lets the origin answer a request.
+    fn answer(&mut self, request: &[u8], code: Code, options: Options<'_>, payload: &[u8]) {
+        let request = MessageRef::parse(request).unwrap();
+        let head = (MessageType::Acknowledgement, code);
+        self.give(ORIGIN, bytes(head, request.message_id(), request.token(), options, payload));
+    }
+
+    /// The response that a client received: its code, its Max-Age, and its payload.
+    fn heard(&mut self, client: u8) -> (Code, Option<u32>, Vec<u8>) {
+        let at = self.sent.iter().position(|(to, datagram)| {
+            *to == address(client) && MessageRef::parse(datagram).unwrap().code().is_response()
+        });
+        let (_, datagram) = self.sent.remove(at.expect("a response"));
+        let response = MessageRef::parse(&datagram).unwrap();
+        assert_eq!(response.token(), [client]);
+        (response.code(), response.uint(OptionNumber::MAX_AGE), response.payload().to_vec())
+    }
+
+    /// A client asks, and the origin answers with 2.05.
+    fn fetch(&mut self, client: u8, options: Options<'_>, payload: &[u8]) {
+        self.ask(client, Code::GET, &[PATH], b"");
+        let request = self.one_at_origin();
+        self.answer(&request, Code::CONTENT, options, payload);
+        assert_eq!(self.heard(client).2, payload);
+    }
+}
+
+#[test]
+fn a_request_reaches_its_origin_without_the_options_that_name_the_origin() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::POST, &[PATH, (OptionNumber::URI_QUERY, b"a=1"), (OptionNumber::HOP_LIMIT, &[5])], b"on");
+    let request = scene.one_at_origin();
+    let message = MessageRef::parse(&request).unwrap();
+    let options: Vec<_> = message.options().map(|(number, value)| (number, value.to_vec())).collect();
+    let expected = [
+        (OptionNumber::URI_PATH, b"temp".to_vec()),
+        (OptionNumber::URI_QUERY, b"a=1".to_vec()),
+        (OptionNumber::HOP_LIMIT, vec![4]),
+    ];
+    let mut expected = expected.to_vec();
+    expected.sort_by_key(|(number, _)| *number);
+    assert_eq!((message.code(), options, message.payload()), (Code::POST, expected, b"on".as_slice()));
+    scene.answer(&request, Code::CHANGED, &[], b"done");
+    assert_eq!(scene.heard(2), (Code::CHANGED, None, b"done".to_vec()));
+}
+
+#[test]
+fn a_stored_response_answers_another_client_with_the_seconds_that_remain() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[AGE], b"21");
+    scene.wait(12);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    assert_eq!(scene.heard(3), (Code::CONTENT, Some(18), b"21".to_vec()));
+    scene.wait(18);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE], b"22");
+    assert_eq!(scene.heard(3), (Code::CONTENT, Some(30), b"22".to_vec()));
+}
+
+#[test]
+fn a_response_is_stored_for_its_host_and_port_alone() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[AGE], b"21");
+    scene.message_id += 1;
+    let options = [HOST, SCHEME, PATH, (OptionNumber::URI_PORT, &[0x16, 0x34][..])];
+    let other_port = bytes((MessageType::NonConfirmable, Code::GET), scene.message_id, &[3], &options, b"");
+    scene.give(3, other_port);
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE], b"99");
+    assert_eq!(scene.heard(3).2, b"99");
+}
+
+#[test]
+fn a_host_and_a_path_are_never_taken_for_another_host() {
+    // The host of the second request has the bytes that end the host of the first one in a key without lengths.
+    let target = |host: &'static [u8], path: &'static [u8]| {
+        let options = [(OptionNumber::URI_HOST, host), SCHEME, (OptionNumber::URI_PATH, path)];
+        bytes((MessageType::NonConfirmable, Code::GET), 1, &[2], &options, b"")
+    };
+    let [mut one, mut two] = [Scene::new(), Scene::new()];
+    one.give(2, target(b"lamp", b"temp"));
+    let request = one.one_at_origin();
+    one.answer(&request, Code::CONTENT, &[AGE], b"21");
+    one.heard(2);
+    one.give(3, target(b"lamp\0\x0b\0\x04temp", b""));
+    assert_eq!(one.sent.len(), 1);
+    assert_eq!(MessageRef::parse(&one.sent[0].1).unwrap().code(), Code::BAD_GATEWAY, "no stored response");
+    two.give(2, target(b"lamp", b"temp"));
+    assert_eq!(two.at_origin().len(), 1);
+}
+
+#[test]
+fn a_stale_response_is_confirmed_by_its_etag() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[ETAG, AGE], b"21");
+    scene.wait(31);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    assert_eq!(MessageRef::parse(&request).unwrap().option(OptionNumber::ETAG), Some(b"one".as_slice()));
+    scene.answer(&request, Code::VALID, &[ETAG, AGE], b"");
+    assert_eq!(scene.heard(3), (Code::CONTENT, Some(30), b"21".to_vec()));
+    // It is fresh again, and a client that has it receives 2.03.
+    scene.ask(4, Code::GET, &[PATH, ETAG], b"");
+    assert_eq!(scene.heard(4), (Code::VALID, Some(30), Vec::new()));
+}
+
+#[test]
+fn a_confirmation_that_nobody_asked_for_is_no_response() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH, ETAG], b"");
+    let request = scene.one_at_origin();
+    assert_eq!(MessageRef::parse(&request).unwrap().option(OptionNumber::ETAG), None);
+    scene.answer(&request, Code::VALID, &[ETAG, AGE], b"");
+    assert_eq!(scene.heard(2).0, Code::VALID, "the client asked with this ETag");
+    scene.ask(3, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1, "a 2.03 is not stored");
+}
+
+#[test]
+fn an_unsafe_method_removes_what_is_stored_for_its_resource_alone() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[AGE], b"21");
+    scene.ask(2, Code::GET, &[OTHER], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE], b"auto");
+    scene.heard(2);
+    for (code, is_removed) in [(Code::FORBIDDEN, false), (Code::CHANGED, true)] {
+        scene.ask(3, Code::PUT, &[PATH], b"5");
+        let request = scene.one_at_origin();
+        scene.answer(&request, code, &[], b"");
+        assert_eq!(scene.heard(3).0, code);
+        scene.ask(4, Code::GET, &[PATH], b"");
+        assert_eq!(scene.at_origin().len(), usize::from(is_removed), "{code:?}");
+        scene.sent.clear();
+    }
+    scene.ask(4, Code::GET, &[OTHER], b"");
+    assert_eq!(scene.heard(4).2, b"auto");
+}
+
+#[test]
+fn a_block_is_forwarded_and_not_stored() {
+    let mut scene = Scene::new();
+    for _ in 0..2 {
+        scene.ask(2, Code::GET, &[PATH, (OptionNumber::BLOCK2, &[0x10])], b"");
+        let request = scene.one_at_origin();
+        assert_eq!(MessageRef::parse(&request).unwrap().option(OptionNumber::BLOCK2), Some([0x10].as_slice()));
+        scene.answer(&request, Code::CONTENT, &[AGE, (OptionNumber::BLOCK2, &[0x18])], &[7; 16]);
+        let (_, datagram) = scene.sent.remove(0);
+        let response = MessageRef::parse(&datagram).unwrap();
+        assert_eq!(response.option(OptionNumber::BLOCK2), Some([0x18].as_slice()));
+        scene.sent.clear();
+    }
+    // The first block of a response to a whole request is not stored as the whole, either.
+    scene.ask(3, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE, (OptionNumber::BLOCK2, &[0x08])], &[7; 16]);
+    scene.heard(3);
+    scene.ask(4, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1);
+}
+
+#[test]
+fn a_request_with_oscore_is_forwarded_as_it_is_and_never_stored() {
+    let mut scene = Scene::new();
+    let oscore = (OptionNumber::OSCORE, b"\x09\x14s".as_slice());
+    for _ in 0..2 {
+        scene.ask(2, Code::FETCH, &[oscore], b"ciphertext");
+        let request = scene.one_at_origin();
+        let message = MessageRef::parse(&request).unwrap();
+        assert_eq!(
+            (message.option(OptionNumber::OSCORE), message.payload()),
+            (Some(oscore.1), b"ciphertext".as_slice())
+        );
+        scene.answer(&request, Code::CONTENT, &[(OptionNumber::OSCORE, b"")], b"sealed");
+        let (_, datagram) = scene.sent.remove(0);
+        let response = MessageRef::parse(&datagram).unwrap();
+        assert_eq!((response.option(OptionNumber::OSCORE), response.payload()), (Some(&[][..]), b"sealed".as_slice()));
+    }
+}
+
+#[test]
+fn a_loop_ends_with_the_last_hop() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH, (OptionNumber::HOP_LIMIT, &[1])], b"");
+    assert_eq!(scene.heard(2).0, Code::HOP_LIMIT_REACHED);
+    scene.ask(2, Code::GET, &[PATH, (OptionNumber::HOP_LIMIT, &[0])], b"");
+    assert_eq!(scene.heard(2).0, Code::BAD_REQUEST);
+    // A stored response needs no further hop.
+    scene.fetch(2, &[AGE], b"21");
+    scene.ask(3, Code::GET, &[PATH, (OptionNumber::HOP_LIMIT, &[1])], b"");
+    assert_eq!(scene.heard(3).2, b"21");
+}
+
+#[test]
+fn each_target_that_is_none_has_its_code() {
+    let request = |options: Options<'_>| bytes((MessageType::Confirmable, Code::GET), 1, &[2], options, b"");
+    for (options, code) in [
+        (&[SCHEME, PATH][..], Code::BAD_REQUEST),
+        (&[HOST, (OptionNumber::PROXY_SCHEME, b"http"), PATH], Code::PROXYING_NOT_SUPPORTED),
+        (&[(OptionNumber::PROXY_URI, b"coap://lamp/temp")], Code::PROXYING_NOT_SUPPORTED),
+        (&[HOST, SCHEME, (OptionNumber::URI_PORT, &[]), PATH], Code::BAD_REQUEST),
+        (&[(OptionNumber::URI_HOST, b"elsewhere"), SCHEME, PATH], Code::BAD_GATEWAY),
+        (&[HOST, SCHEME, PATH, (UNKNOWN, b"x")], Code::BAD_OPTION),
+    ] {
+        let mut scene = Scene::new();
+        scene.give(2, request(options));
+        assert_eq!(scene.heard(2).0, code, "{options:?}");
+    }
+}
+
+#[test]
+fn an_answer_with_an_option_that_is_unsafe_to_forward_is_a_bad_gateway() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE, (UNKNOWN, b"x")], b"21");
+    // The node itself may refuse a critical option before the proxy does.
+    assert_eq!(scene.heard(2).0, Code::BAD_GATEWAY);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1, "it is not stored");
+}
+
+#[test]
+fn an_origin_that_does_not_answer_is_a_timeout_that_nobody_stores() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH], b"");
+    let mut out = [0; 300];
+    for _ in 0..200 {
+        scene.wait(1);
+        scene.app.now = Some(scene.now);
+        while let Some(event) = scene.node.poll(&mut scene.environment.at(scene.now), &mut scene.app, &mut out) {
+            if let Event::Transmit { len, .. } = event {
+                scene.sent.push((address(ORIGIN), out[..usize::from(len)].to_vec()));
+            }
+        }
+        scene.send();
+    }
+    assert_eq!(scene.at_origin().len(), 5, "one request and four retransmissions");
+    assert_eq!(scene.heard(2), (Code::GATEWAY_TIMEOUT, Some(0), Vec::new()));
+}
+
+#[test]
+fn a_reset_of_the_origin_is_a_bad_gateway() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH], b"");
+    let id = MessageRef::parse(&scene.one_at_origin()).unwrap().message_id();
+    scene.give(ORIGIN, bytes((MessageType::Reset, Code::EMPTY), id, &[], &[], b""));
+    assert_eq!(scene.heard(2).0, Code::BAD_GATEWAY);
+}
+
+#[test]
+fn a_full_proxy_refuses_and_serves_again_when_a_response_came() {
+    let mut scene = Scene::new();
+    let paths = [b"a", b"b", b"c", b"d"];
+    let mut waiting = Vec::new();
+    for (client, path) in (2..).zip(&paths[..3]) {
+        scene.ask(client, Code::GET, &[(OptionNumber::URI_PATH, &path[..])], b"");
+        waiting.push(scene.one_at_origin());
+    }
+    scene.ask(5, Code::GET, &[(OptionNumber::URI_PATH, paths[3])], b"");
+    assert_eq!(scene.heard(5).0, Code::SERVICE_UNAVAILABLE);
+    scene.answer(&waiting[1], Code::CONTENT, &[AGE], b"b");
+    assert_eq!(scene.heard(3).2, b"b");
+    scene.ask(5, Code::GET, &[(OptionNumber::URI_PATH, paths[3])], b"");
+    assert_eq!(scene.at_origin().len(), 1);
+}
+
+#[test]
+fn a_message_that_is_too_long_has_its_code() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::PUT, &[PATH], &[7; 140]);
+    assert_eq!(scene.heard(2).0, Code::REQUEST_ENTITY_TOO_LARGE);
+    scene.ask(2, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE], &[7; 140]);
+    assert_eq!(scene.heard(2).0, Code::BAD_GATEWAY);
+}
+
+#[test]
+fn a_response_that_does_not_fit_the_cache_reaches_its_client() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[AGE], &[7; 100]);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1);
+}
+
+#[test]
+fn a_proxy_without_a_cache_forwards_each_request() {
+    let mut scene = Scene::new();
+    scene.app.proxy.stores = false;
+    scene.fetch(2, &[AGE], b"21");
+    scene.fetch(3, &[AGE], b"22");
+}
