@@ -10,10 +10,9 @@ mod memory;
 use super::objects::{Contexts, Kept};
 use super::{Attached, DATAGRAM, Features, Mote, Protection, Setup, Wish, features};
 use crate::sim::random::{Purpose, Stream};
-use application::{Answer, Application, Forwarded, Waiting};
+use application::Application;
 use memory::Memory;
 use tegmen::address::{Address, Path};
-use tegmen::coap::cache::{Treatment, in_request};
 use tegmen::coap::{BuildError, Builder, Code, Exchanges, OptionNumber, RequestId};
 use tegmen::crypto::Compact;
 use tegmen::cx::Environment;
@@ -21,6 +20,7 @@ use tegmen::dtls::{Both, Config, Rank};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, RequestHead};
+use tegmen::proxy::Next;
 use tegmen::time::{Duration, Instant};
 
 /// The role of a node.
@@ -91,26 +91,34 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Sends a request, whose options and payload `write` adds. Returns `None` if it cannot be sent.
+    /// Returns the peer at an address.
+    fn peer(&mut self, now: Instant, at: Address) -> Option<PeerId> {
+        let path = Path { local: self.setup.local, remote: at };
+        let peer = self.node.endpoint.plain(&mut self.environment.at(now), &path, Rank::Ours).ok()?;
+        let first = self.random.below(1 << 16) as u16;
+        self.node.endpoint.peers.attached(peer)?.0.get_or_insert_with(|| Box::new(Exchanges::new(first)));
+        Some(peer)
+    }
+
+    fn next_token(&mut self) -> [u8; 2] {
+        self.next_token = self.next_token.wrapping_add(1);
+        self.next_token.to_be_bytes()
+    }
+
+    /// Sends a request of a consumer, whose options `write` adds. Returns `None` if it cannot be sent.
     fn request(
         &mut self,
         now: Instant,
         to: Address,
-        (code, with_oscore): (Code, bool),
         write: impl FnOnce(&mut Builder<'_, '_>) -> Result<(), BuildError>,
         wishes: &mut Vec<Wish>,
     ) -> Option<(PeerId, RequestId)> {
-        let path = Path { local: self.setup.local, remote: to };
-        let cx = &mut self.environment.at(now);
-        let peer = self.node.endpoint.plain(cx, &path, Rank::Ours).ok()?;
-        let first = self.random.below(1 << 16) as u16;
-        self.node.endpoint.peers.attached(peer)?.0.get_or_insert_with(|| Box::new(Exchanges::new(first)));
-        self.next_token = self.next_token.wrapping_add(1);
-        let token = self.next_token.to_be_bytes();
-        let head = RequestHead::new(code).with_token(&token);
-        let head = if with_oscore { head.with_oscore() } else { head };
+        let peer = self.peer(now, to)?;
+        let token = self.next_token();
+        let head = RequestHead::new(Code::GET).with_token(&token);
+        let head = if self.setup.protection == Protection::Oscore { head.with_oscore() } else { head };
         let mut out = [0; DATAGRAM];
-        let (request, len) = self.node.request(cx, peer, head, write, &mut out).ok()?;
+        let (request, len) = self.node.request(&mut self.environment.at(now), peer, head, write, &mut out).ok()?;
         self.instructions += self.setup.costs.build + self.setup.costs.keep;
         wishes.push(Wish::Send { to, datagram: out[..len].to_vec() });
         Some((peer, request))
@@ -120,9 +128,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         self.instructions += costs.serve * u64::from(std::mem::take(&mut self.application.served));
-        for forwarded in std::mem::take(&mut self.application.forwarded) {
-            self.forward(now, forwarded, wishes);
-        }
+        self.forward(now, wishes);
         for (peer, request, is_content) in std::mem::take(&mut self.application.replies) {
             self.instructions += costs.hear;
             let Some(place) = self.asked.iter().position(|asked| (asked.0, asked.1) == (peer, request)) else {
@@ -134,44 +140,35 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
                 false => Wish::GivenUp,
             });
         }
-        for answer in std::mem::take(&mut self.application.answers) {
-            self.instructions += costs.hear;
-            self.answer(now, answer, wishes);
-        }
+        self.instructions += costs.hear * u64::from(std::mem::take(&mut self.application.heard));
+        self.answer(now, wishes);
     }
 
-    /// Sends a request to the next proxy, or to its producer.
-    fn forward(&mut self, now: Instant, forwarded: Forwarded, wishes: &mut Vec<Wish>) {
+    /// Sends the request that a proxy took to the next proxy, or to its producer.
+    fn forward(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Part::Forwarder { towards, producers, .. } = &self.part else { return };
-        let Forwarded { producer, code, options, payload, key, deferred } = forwarded;
-        let Some((to, last)) = towards.get(producer).zip(producers.get(producer)) else { return };
-        let (to, is_last) = (*to, to == last);
-        let write = |message: &mut Builder<'_, '_>| {
-            for (number, value) in &options {
-                if !is_last || in_request(*number) != Treatment::Target {
-                    message.option(*number, value)?;
-                }
-            }
-            message.payload(&payload)
-        };
-        if let Some((peer, request)) = self.request(now, to, (code, false), write, wishes) {
-            self.application.waiting.push(Waiting { peer, request, key, deferred });
+        let Some(target) = self.application.proxy.as_ref().and_then(|proxy| proxy.target()) else { return };
+        let producer = application::producer(target.host);
+        let hop = producer.and_then(|producer| towards.get(producer).zip(producers.get(producer)));
+        let hop = hop.map(|(to, last)| (*to, to == last));
+        let peer = hop.and_then(|(to, is_origin)| Some((self.peer(now, to)?, to, is_origin)));
+        let token = self.next_token();
+        let Self { node, environment, application: Application { proxy: Some(proxy), .. }, .. } = self else { return };
+        let Some((peer, to, is_origin)) = peer else { return proxy.refuse(Code::BAD_GATEWAY) };
+        let mut out = [0; DATAGRAM];
+        let next = Next { peer, is_origin, token: Some(&token) };
+        if let Ok(len) = proxy.forward(&mut environment.at(now), node, next, &mut out) {
+            self.instructions += self.setup.costs.build + self.setup.costs.keep;
+            wishes.push(Wish::Send { to, datagram: out[..len].to_vec() });
         }
     }
 
-    /// Sends the response of another node to the client of the proxy.
-    fn answer(&mut self, now: Instant, answer: Answer, wishes: &mut Vec<Wish>) {
-        let Answer { deferred, code, options, payload } = answer;
-        let Some(to) = self.node.endpoint.peers.peer(deferred.peer).map(|peer| peer.path().remote) else { return };
-        let write = |message: &mut Builder<'_, '_>| {
-            options.iter().try_for_each(|(number, value)| message.option(*number, value))?;
-            message.payload(&payload)
-        };
+    /// Sends the responses of other nodes to the clients of a proxy.
+    fn answer(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
+        let Self { node, environment, application: Application { proxy: Some(proxy), .. }, .. } = self else { return };
         let mut out = [0; DATAGRAM];
-        let cx = &mut self.environment.at(now);
-        if let Ok(len) = self.node.respond(cx, deferred, code, write, &mut out)
-            && len > 0
-        {
+        while let Some((client, len)) = proxy.respond(&mut environment.at(now), node, &mut out) {
+            let Some(to) = node.endpoint.peers.peer(client).map(|peer| peer.path().remote) else { continue };
             wishes.push(Wish::Send { to, datagram: out[..len].to_vec() });
         }
     }
@@ -193,8 +190,7 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
             message.path(&application::path(item))?;
             if is_by_proxy { message.option(OptionNumber::PROXY_SCHEME, b"coap") } else { Ok(()) }
         };
-        let with_oscore = self.setup.protection == Protection::Oscore;
-        match self.request(now, to, (Code::GET, with_oscore), write, wishes) {
+        match self.request(now, to, write, wishes) {
             Some((peer, request)) => self.asked.push((peer, request, now)),
             None => wishes.push(Wish::GivenUp),
         }

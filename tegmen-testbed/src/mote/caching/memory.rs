@@ -94,7 +94,7 @@ impl ExchangeStorage for Memory {
 /// Open exchanges with a peer, at most.
 pub(super) const OUT: usize = 512;
 /// Bytes of a message.
-const MESSAGE: usize = 128;
+pub(super) const MESSAGE: usize = 128;
 /// Messages of a peer whose replies are known.
 const SEEN: usize = 512;
 /// Bytes of these replies.
