@@ -64,6 +64,8 @@ impl OptionNumber {
     pub const NO_RESPONSE: Self = Self(258);
     /// Tells the blocks of one request body from those of another (RFC 9175, section 3).
     pub const REQUEST_TAG: Self = Self(292);
+    /// The hash of a request that several clients send with the same bytes (draft-ietf-core-cacheable-oscore-02, section 3.3).
+    pub const REQUEST_HASH: Self = Self(548);
 
     /// A message with an unknown critical option must be rejected (RFC 7252, section 5.4.1).
     pub const fn is_critical(self) -> bool {

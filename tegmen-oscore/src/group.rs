@@ -16,12 +16,16 @@
 //! owner makes a new context, and [renews](GroupContext::renew) each recipient for it; earlier requests are then answered with a number
 //! of the new context.
 //!
+//! A proxy cannot store these messages, because each is different. [Deterministic requests](DeterministicClient) are the same from each
+//! member, and a proxy answers all members with one stored response, which it cannot read.
+//!
 //! Algorithms without integrity protection (A128CBC) and HKDF with SHA-512 are not supported.
 
 mod aad;
 mod algorithms;
 mod context;
 mod credential;
+mod deterministic;
 mod exchange;
 mod gid;
 mod keystream;
@@ -32,6 +36,7 @@ mod unprotect;
 pub use algorithms::Algorithms;
 pub use context::{BadGroup, GroupContext, GroupParameters, Ourselves};
 pub use credential::key_of_ccs;
+pub use deterministic::{DeterministicClient, DeterministicRequest};
 pub use exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
 pub use protect::Mode;
 pub use recipient::{Recipient, Recipients};

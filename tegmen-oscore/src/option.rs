@@ -11,6 +11,9 @@ pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 pub struct PartialIv(pub(super) Padded);
 
 impl PartialIv {
+    /// The number 0.
+    pub(crate) const ZERO: Self = Self(Padded::of(0, 1));
+
     /// The shortest form of a number; `None` above 2^40 - 1.
     pub(crate) const fn new(number: u64) -> Option<Self> {
         if number > MAX_PARTIAL_IV {

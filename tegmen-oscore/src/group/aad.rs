@@ -1,15 +1,17 @@
 //! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers (section 3.1).
 
 use super::algorithms::{self, Algorithms};
-use super::exchange::GroupRequest;
+use super::exchange::{GroupRequest, RequestHash};
 use crate::cose::Cbor;
 use crate::id::{Id, MAX_ID};
 use crate::option::PartialIv;
-use tegmen_base::buf::{Full, Writer};
+use tegmen_base::buf::{Full, Reader, Writer};
+use tegmen_base::cbor;
+use tegmen_base::crypto::hash::DIGEST_LEN;
 use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
 
 /// Most bytes of the additional authenticated data without the two credentials in it.
-pub(super) const OVERHEAD: usize = 96;
+pub(super) const OVERHEAD: usize = 136;
 
 /// The bytes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
 const ENC_STRUCTURE: &[u8] = b"\x83\x68Encrypt0\x40";
@@ -37,16 +39,22 @@ impl<'a> Aad<'a> {
     /// [`Full`] if the credentials are too long.
     pub(super) fn new(parts: &Parts<'_>, room: &'a mut [u8]) -> Result<Self, Full> {
         let mut out = Writer::new(room);
-        let GroupRequest { kid: Id(kid), number: PartialIv(number), gid, .. } = parts.request;
+        let GroupRequest { kid: Id(kid), number: PartialIv(number), gid, hash, .. } = parts.request;
         // The array has nine items: the version, the algorithms, and strings.
         let mut start = Cbor::<MAX_START>::beginning_with([0x89, 1]);
         parts.algorithms.write(&mut start);
         start.padded(kid);
         start.padded(number);
-        // No option is of class I.
-        start.string(&[]);
         let start = start.as_bytes();
-        let strings = [gid.as_bytes(), parts.option, parts.sender_credential, parts.group_manager_credential];
+        // In the response to a deterministic request Request-Hash is of class I; no other option is.
+        let class_i = hash.map(|hash| request_hash_option(&hash));
+        let strings = [
+            class_i.as_ref().map_or(&[][..], |option| option.as_slice()),
+            gid.as_bytes(),
+            parts.option,
+            parts.sender_credential,
+            parts.group_manager_credential,
+        ];
         let len = strings.iter().fold(start.len(), |sum, string| sum.wrapping_add(string_len(string)));
         out.put(ENC_STRUCTURE)?;
         write_head(len, &mut out)?;
@@ -62,14 +70,24 @@ impl<'a> Aad<'a> {
         self.0
     }
 
+    /// The array in external_aad, without the head of its string.
+    pub(super) fn array(&self) -> &[u8] {
+        let mut external = Reader::new(self.external());
+        cbor::read_bytes(&mut external).unwrap_or(&[])
+    }
+
+    /// The string external_aad, with its head.
+    fn external(&self) -> &[u8] {
+        self.as_bytes().get(ENC_STRUCTURE.len()..).unwrap_or(&[])
+    }
+
     /// Calls `with` with the parts of what the signature covers: a Countersign_structure over a ciphertext, tag included.
     pub(super) fn signed<R>(&self, ciphertext: &[u8], with: impl FnOnce(&[&[u8]]) -> R) -> R {
         let mut head = [0; MAX_HEAD];
         let mut out = Writer::new(&mut head);
         // A payload is shorter than 2^16 bytes; of a longer one the head would be missing, and the signature wrong.
         let _ = write_head(ciphertext.len(), &mut out);
-        let external = self.0.get(ENC_STRUCTURE.len()..).unwrap_or(&[]);
-        with(&[COUNTERSIGN_STRUCTURE, external, out.written(), ciphertext])
+        with(&[COUNTERSIGN_STRUCTURE, self.external(), out.written(), ciphertext])
     }
 
     /// Verifies a signature.
@@ -84,9 +102,19 @@ impl<'a> Aad<'a> {
     }
 }
 
-/// Most bytes of external_aad in front of the Group Identifier, and a little room for words.
+/// Most bytes of external_aad in front of the options of class I, and a little room for words.
 const MAX_START: usize = 2 + algorithms::MAX_LEN + 2 * (1 + MAX_ID) + 1;
 
+/// Request-Hash as the only option of a message.
+fn request_hash_option(hash: &RequestHash) -> [u8; REQUEST_HASH_HEAD.len() + DIGEST_LEN] {
+    let mut option = [0; _];
+    let bytes = REQUEST_HASH_HEAD.iter().chain(hash);
+    option.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    option
+}
+
+/// The header of the option 548 with 32 bytes (RFC 7252, section 3.1).
+const REQUEST_HASH_HEAD: [u8; 4] = [0xed, 0x01, 0x17, 0x13];
 /// Bytes of the longest head of a string.
 const MAX_HEAD: usize = 3;
 

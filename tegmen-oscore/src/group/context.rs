@@ -71,7 +71,7 @@ pub enum BadGroup {
 /// One member's end of the security context of a group: the Common Context and the Sender Context.
 ///
 /// `B` holds the bytes of an authentication credential. A message and its credentials are authenticated together, for which the stack has
-/// place for `AAD` bytes: 96, and those of the longest credential and of the Group Manager's.
+/// place for `AAD` bytes: 136, and those of the longest credential and of the Group Manager's.
 pub struct GroupContext<B, const AAD: usize> {
     pub(super) lease: Lease,
     pub(super) gid: Gid,
@@ -191,7 +191,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pending.renew(&self.gid);
     }
 
-    fn check(&self, id: &Id, credential: &[u8]) -> Result<(), BadGroup> {
+    pub(super) fn check(&self, id: &Id, credential: &[u8]) -> Result<(), BadGroup> {
         let max = self.algorithms.max_id();
         if id.as_bytes().len() > max {
             return Err(BadGroup::IdTooLong { max });
@@ -204,7 +204,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// The Sender or Recipient Key of a member (section 2.3).
-    fn key_of<C: Crypto>(&self, id: &Id) -> Secret<KEY_LEN> {
+    pub(super) fn key_of<C: Crypto>(&self, id: &Id) -> Secret<KEY_LEN> {
         let mut key = Secret::zeroed();
         self.expand::<C>(id, KEY, key.expose_mut());
         key
@@ -230,19 +230,32 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             let mut shared = Secret::<SCALAR_LEN>::zeroed();
             crypto.agree_static(self.private_key.expose(), public_key, shared.expose_mut())?;
             let (ours, theirs) = (self.credential.as_ref(), credential.as_ref());
-            let derive = |salt: &Secret<KEY_LEN>, secret: &[&[u8]], id: &Id| {
-                let mut hkdf = Hkdf::none();
-                hkdf.extract::<C>(salt.expose(), secret);
-                let mut key = Secret::zeroed();
-                expand::<C>(&hkdf, (&self.gid, aead), id, KEY, key.expose_mut());
-                key
-            };
             *pairwise = Some(PairwiseKeys {
-                sender: derive(&self.sender_key, &[ours, theirs, shared.expose()], &self.sender_id),
-                recipient: derive(key, &[theirs, ours, shared.expose()], id),
+                sender: self.pairwise_key::<C>(
+                    aead,
+                    &self.sender_key,
+                    &[ours, theirs, shared.expose()],
+                    &self.sender_id,
+                ),
+                recipient: self.pairwise_key::<C>(aead, key, &[theirs, ours, shared.expose()], id),
             });
         }
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
+    }
+
+    /// Derives the key with which the member `id` sends: from its Sender Key, and from `secret` in parts (section 2.5.1).
+    pub(super) fn pairwise_key<C: Crypto>(
+        &self,
+        aead: Aead,
+        sender_key: &Secret<KEY_LEN>,
+        secret: &[&[u8]],
+        id: &Id,
+    ) -> Secret<KEY_LEN> {
+        let mut hkdf = Hkdf::none();
+        hkdf.extract::<C>(sender_key.expose(), secret);
+        let mut key = Secret::zeroed();
+        expand::<C>(&hkdf, (&self.gid, aead), id, KEY, key.expose_mut());
+        key
     }
 
     /// The nonce for a number of a member. The algorithm takes the first bytes of the common IV (section 3.3).

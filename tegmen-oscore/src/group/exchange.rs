@@ -4,6 +4,7 @@ use super::gid::Gid;
 use crate::id::Id;
 use crate::option::PartialIv;
 use crate::unprotect::{Taken, UnprotectError};
+use tegmen_base::crypto::hash::DIGEST_LEN;
 
 /// The request that a response answers: the response authenticates for no other request. It stays as it is when the group or a
 /// member gets new keys (RFC 10021, section 7.1).
@@ -14,7 +15,12 @@ pub struct GroupRequest {
     pub(super) gid: Gid,
     /// True if the request was protected in the group mode.
     pub(super) is_signed: bool,
+    /// Of a deterministic request, whose responses it is bound to.
+    pub(super) hash: Option<RequestHash>,
 }
+
+/// The hash of a deterministic request.
+pub(super) type RequestHash = [u8; DIGEST_LEN];
 
 impl GroupRequest {
     /// Returns the ID of the client.
@@ -30,6 +36,11 @@ impl GroupRequest {
     /// True if the request was protected in the group mode: it may have been for several members.
     pub const fn is_signed(&self) -> bool {
         self.is_signed
+    }
+
+    /// True if the request is one of the Deterministic Client: any member may have sent it.
+    pub const fn is_deterministic(&self) -> bool {
+        self.hash.is_some()
     }
 }
 
@@ -57,7 +68,7 @@ pub struct Replies {
 #[derive(Debug)]
 pub struct GroupPending<R> {
     pub(super) request: GroupRequest,
-    /// The member that the request is for, if it was protected in the pairwise mode.
+    /// The member that the request is for, if it was protected in the pairwise mode, or a deterministic request names it.
     pub(super) to: Option<Id>,
     /// The Group Identifier of the responses.
     pub(super) gid: Gid,

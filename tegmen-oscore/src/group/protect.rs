@@ -2,6 +2,7 @@
 
 use super::aad::{Aad, Parts};
 use super::context::GroupContext;
+use super::deterministic::{MaxAge, REQUEST_HASH_LEN};
 use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
 use super::keystream::{self, SIGNATURE_LEN};
 use super::recipient::Recipient;
@@ -12,7 +13,7 @@ use crate::option::{OscoreOption, PartialIv, max_len};
 use crate::protect::{Plain, build_challenge, enclose};
 use tegmen_base::buf::{Frame, Headroom};
 use tegmen_base::crypto::{Curve, GroupCrypto, KEY_LEN};
-use tegmen_coap::{MessageType, Token};
+use tegmen_coap::{Code, MessageType, Token};
 
 /// The mode of a message.
 #[derive(Debug)]
@@ -24,10 +25,10 @@ pub enum Mode<'m, B> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
-    /// code, the tag and the signature. The frame must have free bytes for the tag and the signature behind the message, and for the
+    /// Most bytes that protection adds to a message: the option with its header, a second Observe, or Request-Hash, the payload marker,
+    /// the code, the tag and the signature. The frame must have free bytes for the tag and the signature behind the message, and for the
     /// others in front of it.
-    pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + 5 + 2 + MAX_TAG + SIGNATURE_LEN;
+    pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + REQUEST_HASH_LEN + 2 + MAX_TAG + SIGNATURE_LEN;
 
     /// Protects the request in `frame`. `replies` has a place for each member that may answer. A retransmission has these same bytes; a
     /// second call would use a second number.
@@ -50,7 +51,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             Mode::Group => (true, None),
             Mode::Pairwise(recipient) => (false, Some(recipient.id)),
         };
-        let request = GroupRequest { kid: self.sender_id, number, gid: self.gid, is_signed };
+        let request = GroupRequest { kid: self.sender_id, number, gid: self.gid, is_signed, hash: None };
         self.seal(crypto, &plain, &mut mode, Some(&number), &request, frame)?;
         Ok(GroupPending::new(request, to, replies))
     }
@@ -59,8 +60,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// Without it, and if the request came under another Group Identifier than that of this context, the response takes one of our
     /// numbers, as every response but the first does (section 7.3).
     ///
+    /// The response to a deterministic request is signed, has a number of its own, and repeats its Max-Age outside, so that caches store it
+    /// for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
+    ///
     /// # Errors
-    /// As [`Self::protect_request`].
+    /// As [`Self::protect_request`]; for a deterministic request [`ProtectError::Malformed`] also if the mode is not that of the group, or the
+    /// response has Observe.
     pub fn protect_response<C: GroupCrypto>(
         &mut self,
         crypto: &mut C,
@@ -70,13 +75,19 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
         let plain = Plain::read(frame, false)?;
+        let max_age = match (&mode, request.hash) {
+            (_, None) => None,
+            (Mode::Group, Some(_)) => MaxAge::read(frame)?,
+            (Mode::Pairwise(_), Some(_)) => return Err(ProtectError::Malformed),
+        };
         let mut mode = mode;
         self.sealing(crypto, &mut mode)?;
         let own = match nonce {
             Some(GroupNonce(of)) if of == *request && of.gid == self.gid => None,
             _ => Some(self.take_number()?),
         };
-        self.seal(crypto, &plain, &mut mode, own.as_ref(), request, frame)
+        self.seal(crypto, &plain, &mut mode, own.as_ref(), request, frame)?;
+        max_age.map_or(Ok(()), |max_age| max_age.write(frame))
     }
 
     /// Writes the answer to a request that may be a replay because the window of its sender was lost: 4.01 with an Echo option that the
@@ -143,24 +154,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             kid: (is_request || request.is_signed || signature.is_some()).then_some(self.sender_id.as_bytes()),
             group: signature.is_some(),
         };
-        let mut room = [0; max_len(MAX_ID_CONTEXT)];
-        let mut headroom = Headroom::new(&mut room);
-        option.write(&mut headroom);
-        let at = headroom.finish()?;
-        let parts = Parts {
-            algorithms: &self.algorithms,
-            request,
-            option: room.get(at..).unwrap_or(&[]),
-            sender_credential: self.credential.as_ref(),
-            group_manager_credential: self.group_manager_credential.as_ref(),
-        };
         let mut room = [0; AAD];
-        let aad = Aad::new(&parts, &mut room)?;
+        let aad = self.aad_of(&option, request, self.credential.as_ref(), &mut room)?;
         let of = own.map_or((&request.kid, &request.number), |number| (&self.sender_id, number));
         let nonce = self.nonce(aead, of);
+        let code = if request.is_deterministic() { Code::CONTENT } else { plain.outer_code() };
         let (tag_len, signature_len) = (aead.tag_len(), if signature.is_some() { SIGNATURE_LEN } else { 0 });
-        let (plaintext, behind) =
-            enclose(frame, plain, plain.outer_code(), &option, tag_len.wrapping_add(signature_len))?;
+        let (plaintext, behind) = enclose(frame, plain, code, &option, tag_len.wrapping_add(signature_len))?;
         let text_len = plaintext.len();
         let tag = behind.get_mut(..tag_len).ok_or(ProtectError::Full)?;
         crypto
@@ -175,6 +175,28 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         *place = signed.map_err(|_| ProtectError::Unsupported)?;
         keystream::apply::<C>(&self.signature_encryption_key, of, &self.gid, is_request, place);
         Ok(())
+    }
+
+    /// Writes the additional authenticated data of a message of ours into `out`.
+    pub(super) fn aad_of<'a>(
+        &self,
+        option: &OscoreOption<'_>,
+        request: &GroupRequest,
+        sender_credential: &[u8],
+        out: &'a mut [u8; AAD],
+    ) -> Result<Aad<'a>, ProtectError> {
+        let mut room = [0; max_len(MAX_ID_CONTEXT)];
+        let mut headroom = Headroom::new(&mut room);
+        option.write(&mut headroom);
+        let at = headroom.finish()?;
+        let parts = Parts {
+            algorithms: &self.algorithms,
+            request,
+            option: room.get(at..).unwrap_or(&[]),
+            sender_credential,
+            group_manager_credential: self.group_manager_credential.as_ref(),
+        };
+        Aad::new(&parts, out).map_err(Into::into)
     }
 }
 

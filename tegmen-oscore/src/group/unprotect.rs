@@ -10,8 +10,9 @@ use crate::cose::{Aead, Nonce};
 use crate::id::Id;
 use crate::option::{OscoreOption, PartialIv};
 use crate::unprotect::{Parts, UnprotectError, Unprotected};
-use tegmen_base::crypto::{GroupCrypto, NotAuthentic};
+use tegmen_base::crypto::{GroupCrypto, KEY_LEN, NotAuthentic};
 use tegmen_base::replay::ReplayWindow;
+use tegmen_base::secret::Secret;
 use tegmen_coap::MessageRef;
 use tegmen_coap::option::OptionNumber;
 
@@ -43,10 +44,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             // Proved again below, after the message is authentic.
             let _ = recipient.window.fresh(number.number())?;
         }
-        let request = GroupRequest { kid: recipient.id, number, gid: self.gid, is_signed: option.group };
+        let request = GroupRequest { kid: recipient.id, number, gid: self.gid, is_signed: option.group, hash: None };
         let (kind, of) = ((true, option.group, value), (&recipient.id, &number));
-        let mut room = [0; AAD];
-        let sealed = self.read((message, datagram, &mut room), kind, of, &request, recipient)?;
+        let (credential, mut room) = (recipient.credential.as_ref(), [0; AAD]);
+        let sealed = self.read((message, datagram, &mut room), kind, of, &request, credential)?;
         self.open(crypto, recipient, &sealed, datagram)?;
         if mark.is_none() {
             recipient.window.fresh(number.number())?.accept();
@@ -97,12 +98,23 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             return Err(UnprotectError::BadOption);
         }
         let recipient = recipients.recipient(kid.as_bytes()).ok_or(UnprotectError::UnknownMember)?;
+        if let Some(hash) = pending.request.hash {
+            // Every member has the keys of the request, so the signature alone shows who answers (draft-ietf-core-cacheable-oscore-02,
+            // section 3.4.4).
+            if !option.group || number.is_none() {
+                return Err(UnprotectError::BadOption);
+            }
+            if message.option(OptionNumber::REQUEST_HASH).is_some_and(|theirs| theirs != hash) {
+                return Err(UnprotectError::NotAuthentic);
+            }
+        }
         let mut taken = pending.taken(&kid)?;
         taken.check(number.as_ref())?;
         let request = &pending.request;
         let of = number.as_ref().map_or((&request.kid, &request.number), |number| (&kid, number));
-        let mut room = [0; AAD];
-        let sealed = self.read((message, datagram, &mut room), (false, option.group, value), of, request, recipient)?;
+        let (credential, mut room) = (recipient.credential.as_ref(), [0; AAD]);
+        let sealed =
+            self.read((message, datagram, &mut room), (false, option.group, value), of, request, credential)?;
         self.open(crypto, recipient, &sealed, datagram)?;
         let message = sealed.parts.inside(datagram).map_err(|_| UnprotectError::Malformed)?;
         if !message.code().is_response() {
@@ -114,7 +126,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// The OSCORE option of a message, if the group has its mode (section 6), and its value.
-    fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
+    pub(super) fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
         let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
         let option = OscoreOption::parse_in_group(value)?;
         let has_mode = match option.group {
@@ -126,13 +138,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 
     /// Reads what decryption needs of a message whose nonce has the number of `of`, and that is, or answers, `request`. Writes the
     /// additional authenticated data into `room`.
-    fn read<'a>(
+    pub(super) fn read<'a>(
         &self,
         (message, datagram, room): (&MessageRef<'_>, &[u8], &'a mut [u8; AAD]),
         (is_request, is_signed, option): (bool, bool, &[u8]),
         of: (&Id, &PartialIv),
         request: &GroupRequest,
-        recipient: &Recipient<B>,
+        sender_credential: &[u8],
     ) -> Result<Sealed<'a>, UnprotectError> {
         let algorithms = &self.algorithms;
         let aead = if is_signed { algorithms.group_encryption } else { algorithms.aead };
@@ -142,7 +154,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             algorithms,
             request,
             option,
-            sender_credential: recipient.credential.as_ref(),
+            sender_credential,
             group_manager_credential: self.group_manager_credential.as_ref(),
         };
         Ok(Sealed {
@@ -166,7 +178,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         sealed: &Sealed<'_>,
         datagram: &mut [u8],
     ) -> Result<(), NotAuthentic> {
-        let Sealed { aad, parts, nonce, of: (id, number), aead, is_signed, is_request } = sealed;
+        let Sealed { aad, parts, of: (id, number), is_signed, is_request, .. } = sealed;
         if *is_signed {
             let (ciphertext, signature) = parts.whole(datagram).split_last_chunk().ok_or(NotAuthentic)?;
             let mut signature = *signature;
@@ -174,20 +186,34 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             aad.verify(crypto, &recipient.public_key, ciphertext, &signature)?;
         }
         let key = if *is_signed { &recipient.key } else { &self.pairwise(crypto, recipient)?.1.recipient };
-        let (text, behind) = parts.payload(datagram).ok_or(NotAuthentic)?;
-        let tag = behind.get(..aead.tag_len()).ok_or(NotAuthentic)?;
-        crypto.open(aead.of::<C>(), key.expose(), nonce.as_bytes(), aad.as_bytes(), text, tag)
+        sealed.decrypt(crypto, key, datagram).map(|_| ())
     }
 }
 
 /// The inputs of verification and decryption that are not keys.
-struct Sealed<'a> {
-    aad: Aad<'a>,
-    parts: Parts,
+pub(super) struct Sealed<'a> {
+    pub(super) aad: Aad<'a>,
+    pub(super) parts: Parts,
     nonce: Nonce,
     /// The number of the nonce, and who generated it.
     of: (Id, PartialIv),
-    aead: Aead,
+    pub(super) aead: Aead,
     is_signed: bool,
     is_request: bool,
+}
+
+impl Sealed<'_> {
+    /// Decrypts in place. Returns the plaintext.
+    pub(super) fn decrypt<'r, C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        key: &Secret<KEY_LEN>,
+        datagram: &'r mut [u8],
+    ) -> Result<&'r [u8], NotAuthentic> {
+        let Self { aad, nonce, aead, .. } = self;
+        let (text, behind) = self.parts.payload(datagram).ok_or(NotAuthentic)?;
+        let tag = behind.get(..aead.tag_len()).ok_or(NotAuthentic)?;
+        crypto.open(aead.of::<C>(), key.expose(), nonce.as_bytes(), aad.as_bytes(), text, tag)?;
+        Ok(text)
+    }
 }

@@ -14,7 +14,7 @@ fn all() -> Vec<Value> {
     all["groups"].as_array().unwrap().clone()
 }
 
-fn bytes(value: &Value) -> Vec<u8> {
+pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     let text = value.as_str().unwrap();
     (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
@@ -33,7 +33,7 @@ fn curve(group: &Value) -> Curve {
 }
 
 /// The context of one member of the group, and the other member.
-fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]) {
+pub(crate) fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]) {
     let curve = curve(group);
     let (secret, salt, gid) = (bytes(&group["master_secret"]), bytes(&group["master_salt"]), bytes(&group["gid"]));
     let parameters = GroupParameters {
@@ -62,14 +62,14 @@ fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]
     (context, [other.unwrap()])
 }
 
-fn frame<'s>(storage: &'s mut [u8], plain: &[u8]) -> Frame<'s> {
+pub(crate) fn frame<'s>(storage: &'s mut [u8], plain: &[u8]) -> Frame<'s> {
     let mut frame = Frame::new(storage, 100);
     frame.append(plain).unwrap();
     frame
 }
 
 /// Without Observe, whose value inside is not that of the application.
-fn plain(message: &[u8]) -> Said {
+pub(crate) fn plain(message: &[u8]) -> Said {
     let mut said = said(&MessageRef::parse(message).unwrap());
     said.1.retain(|(number, _)| *number != OptionNumber::OBSERVE);
     said

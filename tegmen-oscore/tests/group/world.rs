@@ -22,11 +22,13 @@ pub(crate) type Pending = GroupPending<Vec<Replies>>;
 pub(crate) struct Recorder {
     crypto: RustCrypto,
     seen: HashSet<(Vec<u8>, Vec<u8>)>,
+    /// The additional authenticated data and the nonce of the last message that was encrypted.
+    pub(crate) last: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        Self { crypto: RustCrypto::new([9; 32]), seen: HashSet::new() }
+        Self { crypto: RustCrypto::new([9; 32]), seen: HashSet::new(), last: None }
     }
 }
 
@@ -45,6 +47,7 @@ impl Crypto for Recorder {
         tag: &mut [u8],
     ) -> Result<(), Unsupported> {
         assert!(self.seen.insert((key.to_vec(), nonce.to_vec())), "a nonce was used twice: {nonce:02x?}");
+        self.last = Some((aad.to_vec(), nonce.to_vec()));
         self.crypto.seal(aead, key, nonce, aad, body, tag)
     }
 

@@ -1,0 +1,226 @@
+//! Deterministic requests (draft-ietf-core-cacheable-oscore-02): all members protect one request with the same bytes, so that a proxy that
+//! is no member can answer each of them from its cache.
+//!
+//! ```text
+//! any member, as the Deterministic Client            server
+//!   protect_deterministic_request        FETCH ->      unprotect_deterministic_request
+//!   unprotect_response               <- signed         protect_response
+//! ```
+//!
+//! The Partial IV is always 0. Each request has its own key, which depends on a hash of everything that is encrypted or authenticated,
+//! so the nonce never meets two plaintexts under one key. The same request may come again and again: the server delivers safe methods alone.
+
+use super::aad::Aad;
+use super::context::{BadGroup, GroupContext};
+use super::exchange::{GroupPending, GroupRequest, Replies, RequestHash};
+use crate::cose::Aead;
+use crate::error::ProtectError;
+use crate::id::Id;
+use crate::option::{OscoreOption, PartialIv};
+use crate::protect::{Plain, enclose};
+use crate::unprotect::UnprotectError;
+use tegmen_base::buf::{Frame, copy, shift_left};
+use tegmen_base::crypto::hash::{DIGEST_LEN, digest};
+use tegmen_base::crypto::{Crypto, GroupCrypto, KEY_LEN, NotAuthentic};
+use tegmen_base::secret::{Secret, same};
+use tegmen_coap::option::{Class, Header, OptionNumber};
+use tegmen_coap::{Code, MessageRef};
+
+/// Bytes of a Request-Hash option.
+pub(super) const REQUEST_HASH_LEN: usize = 4 + DIGEST_LEN;
+
+/// The Deterministic Client of a group: a member that all other members can speak for. It has no key pair and no numbers.
+pub struct DeterministicClient {
+    id: Id,
+    key: Secret<KEY_LEN>,
+}
+
+impl DeterministicClient {
+    /// Returns its ID.
+    pub const fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// True if a message is a request of this client: it has the ID of the client and a Request-Hash option.
+    pub fn sent(&self, message: &MessageRef<'_>) -> bool {
+        let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse_in_group);
+        let kid = option.and_then(|option| option.ok()?.kid);
+        kid == Some(self.id.as_bytes()) && message.option(OptionNumber::REQUEST_HASH).is_some()
+    }
+
+    /// The hash of a request with SHA-256 (section 3.4.2, step 2). A secret of the group comes first, so that nobody outside can try
+    /// plaintexts until the hash is right.
+    fn hash<C: Crypto>(&self, aad: &Aad<'_>, plaintext: &[u8]) -> RequestHash {
+        digest::<C, _>(&[self.key.expose(), aad.array(), plaintext])
+    }
+}
+
+impl core::fmt::Debug for DeterministicClient {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DeterministicClient").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// An authentic request of the Deterministic Client. Any member of the group may have sent it, and it may be a replay.
+#[derive(Debug)]
+pub enum DeterministicRequest<'r> {
+    /// The method is GET or FETCH. Answer only with content that every member may read.
+    Safe(MessageRef<'r>, GroupRequest),
+    /// The method has effects. Answer with a protected 4.01, and do nothing else (section 3.4.3).
+    Unsafe(GroupRequest),
+}
+
+impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
+    /// Derives the keys of the Deterministic Client, whose ID comes from the Group Manager. The hash algorithm is SHA-256.
+    ///
+    /// # Errors
+    /// [`BadGroup::Algorithms`] if the group does not have both modes; [`BadGroup::IdTooLong`]; [`BadGroup::SameIds`].
+    pub fn deterministic_client<C: GroupCrypto>(&self, id: Id) -> Result<DeterministicClient, BadGroup> {
+        self.algorithms.of_pairwise_mode().and(self.algorithms.of_group_mode()).ok_or(BadGroup::Algorithms)?;
+        self.check(&id, &[])?;
+        if id == self.sender_id {
+            return Err(BadGroup::SameIds);
+        }
+        Ok(DeterministicClient { id, key: self.key_of::<C>(&id) })
+    }
+
+    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). The same request has the same bytes behind its token
+    /// at each member. The response is that of the member `to`, or of any members. It consumes no number.
+    ///
+    /// # Errors
+    /// [`ProtectError`]; [`ProtectError::Malformed`] also if the method is neither GET nor FETCH, or the request has Observe. The frame is
+    /// then as it was.
+    pub fn protect_deterministic_request<C: GroupCrypto, R: AsMut<[Replies]>>(
+        &self,
+        crypto: &mut C,
+        client: &DeterministicClient,
+        to: Option<Id>,
+        replies: R,
+        frame: &mut Frame<'_>,
+    ) -> Result<GroupPending<R>, ProtectError> {
+        let plain = Plain::read(frame, true)?;
+        if !plain.code.is_safe() || has_option(frame, |number| number == OptionNumber::OBSERVE) {
+            return Err(ProtectError::Malformed);
+        }
+        let aead = self.algorithms.of_pairwise_mode().ok_or(ProtectError::Unsupported)?;
+        let number = PartialIv::ZERO;
+        let request = GroupRequest { kid: client.id, number, gid: self.gid, is_signed: false, hash: None };
+        let option = OscoreOption {
+            partial_iv: Some(number),
+            kid_context: Some(self.gid.as_bytes()),
+            kid: Some(client.id.as_bytes()),
+            group: false,
+        };
+        let mut room = [0; AAD];
+        let aad = self.aad_of(&option, &request, &[], &mut room)?;
+        let nonce = self.nonce(aead, (&client.id, &number));
+        let (plaintext, tag) = enclose(frame, &plain, Code::FETCH, &option, aead.tag_len())?;
+        let hash = client.hash::<C>(&aad, plaintext);
+        let key = self.key_of_request::<C>(client, aead, &hash);
+        let sealed = crypto.seal(aead.of::<C>(), key.expose(), nonce.as_bytes(), aad.as_bytes(), plaintext, tag);
+        sealed.map_err(|_| ProtectError::Unsupported)?;
+        add_outer(frame, OptionNumber::REQUEST_HASH, &hash)?;
+        Ok(GroupPending::new(GroupRequest { hash: Some(hash), ..request }, to, replies))
+    }
+
+    /// Decrypts a request of the Deterministic Client in place, and compares its hash (section 3.4.3). There is no window of numbers,
+    /// because the request is the same each time.
+    ///
+    /// # Errors
+    /// [`UnprotectError`].
+    pub fn unprotect_deterministic_request<'r, C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        client: &DeterministicClient,
+        datagram: &'r mut [u8],
+    ) -> Result<DeterministicRequest<'r>, UnprotectError> {
+        let message = &MessageRef::parse(datagram).map_err(|_| UnprotectError::Unprotected)?;
+        let (option, value) = self.option(message)?;
+        if !self.is_named_by(&option) {
+            return Err(UnprotectError::UnknownContext);
+        }
+        if option.kid != Some(client.id.as_bytes()) {
+            return Err(UnprotectError::UnknownMember);
+        }
+        let hash = message.option(OptionNumber::REQUEST_HASH).and_then(|hash| RequestHash::try_from(hash).ok());
+        let (Some(hash), Some(number @ PartialIv::ZERO), false) = (hash, option.partial_iv, option.group) else {
+            return Err(UnprotectError::BadOption);
+        };
+        let request = GroupRequest { kid: client.id, number, gid: self.gid, is_signed: false, hash: None };
+        let (kind, of, mut room) = ((true, false, value), (&client.id, &number), [0; AAD]);
+        let sealed = self.read((message, datagram, &mut room), kind, of, &request, &[])?;
+        let key = self.key_of_request::<C>(client, sealed.aead, &hash);
+        let plaintext = sealed.decrypt(crypto, &key, datagram)?;
+        if !same(&client.hash::<C>(&sealed.aad, plaintext), &hash) {
+            return Err(NotAuthentic.into());
+        }
+        let message = sealed.parts.inside(datagram).map_err(|_| UnprotectError::Malformed)?;
+        let request = GroupRequest { hash: Some(hash), ..request };
+        match message.code() {
+            code if code.is_safe() => Ok(DeterministicRequest::Safe(message, request)),
+            code if code.is_request() => Ok(DeterministicRequest::Unsafe(request)),
+            _ => Err(UnprotectError::Malformed),
+        }
+    }
+
+    /// The key of a request with this hash (section 3.4.2, step 3).
+    fn key_of_request<C: Crypto>(
+        &self,
+        client: &DeterministicClient,
+        aead: Aead,
+        hash: &RequestHash,
+    ) -> Secret<KEY_LEN> {
+        self.pairwise_key::<C>(aead, &client.key, &[hash], &client.id)
+    }
+}
+
+/// The value of Max-Age in a response to a deterministic request, which is repeated outside for caches.
+pub(super) struct MaxAge {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl MaxAge {
+    /// Reads it from the response in `frame`. `None` if there is no such option.
+    ///
+    /// # Errors
+    /// [`ProtectError::Malformed`] if a cache could not store the response: it has Observe, or options that proxies act upon, or its
+    /// Max-Age is too long.
+    pub(super) fn read(frame: &Frame<'_>) -> Result<Option<Self>, ProtectError> {
+        if has_option(frame, |number| number == OptionNumber::OBSERVE || number.class() == Class::Unprotected) {
+            return Err(ProtectError::Malformed);
+        }
+        let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
+        let Some(value) = message.option(OptionNumber::MAX_AGE) else { return Ok(None) };
+        let mut bytes = [0; 4];
+        copy(&mut bytes, value).map_err(|_| ProtectError::Malformed)?;
+        Ok(Some(Self { bytes, len: value.len() }))
+    }
+
+    /// Writes it outside.
+    pub(super) fn write(&self, frame: &mut Frame<'_>) -> Result<(), ProtectError> {
+        add_outer(frame, OptionNumber::MAX_AGE, self.bytes.get(..self.len).unwrap_or(&[]))
+    }
+}
+
+fn has_option(frame: &Frame<'_>, is_such: impl Fn(OptionNumber) -> bool) -> bool {
+    MessageRef::parse(frame.bytes()).is_ok_and(|message| message.options().any(|(number, _)| is_such(number)))
+}
+
+/// Puts an option behind those of a protected message, whose numbers are lower.
+fn add_outer(frame: &mut Frame<'_>, number: OptionNumber, value: &[u8]) -> Result<(), ProtectError> {
+    let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
+    let last = message.options().last().map_or(0, |(number, _)| number.0);
+    let delta = number.0.checked_sub(last).ok_or(ProtectError::Malformed)?;
+    // In front of the payload is its marker.
+    let at = frame.len().wrapping_sub(message.payload().len()).wrapping_sub(1);
+    let header = Header::new(delta, value.len());
+    let header = header.as_bytes();
+    let len = header.len().wrapping_add(value.len());
+    let bytes = frame.widen(len, 0)?;
+    shift_left(bytes.get_mut(..at.wrapping_add(len)).ok_or(ProtectError::Full)?, len, 0);
+    let place = bytes.get_mut(at..).unwrap_or(&mut []);
+    copy(place, header)?;
+    copy(place.get_mut(header.len()..).unwrap_or(&mut []), value)?;
+    Ok(())
+}
