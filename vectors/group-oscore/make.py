@@ -4,7 +4,7 @@
     python3 -m venv venv && venv/bin/pip install 'aiocoap[oscore,linkheader]==0.4.17'
     venv/bin/python vectors/group-oscore/make.py > vectors/group-oscore/group_oscore.json
 
-aiocoap follows draft-ietf-core-oscore-groupcomm-23 and later. Where it differs from RFC 10021 and the RFCs that it stands on, this
+aiocoap follows draft-ietf-core-oscore-groupcomm-23 and later, and draft-amsuess-core-cachable-oscore-08. Where it differs from RFC 10021 and the RFCs that it stands on, this
 script uses it as those have it, and the output names each difference under "differences".
 """
 import hashlib
@@ -39,6 +39,9 @@ class EcdhSsHkdf256OnP256(oscore.AlgorithmStaticStatic):
 
     def staticstatic(self, private_key, public_key):
         return private_key.exchange(ec.ECDH(), public_key)
+
+
+DETERMINISTIC = b"\xdc"
 
 
 def seed(text):
@@ -78,7 +81,7 @@ def context(group, ourselves, others, number=0):
         sender_id=ourselves.kid,
         private_key=ourselves.private,
         sender_auth_cred=ourselves.credential,
-        peers={other.kid: other.credential for other in others},
+        peers={other.kid: other.credential for other in others} | {DETERMINISTIC: oscore.DETERMINISTIC_KEY},
         group_manager_cred=group["manager"].credential,
     )
     made.sender_sequence_number = number
@@ -141,6 +144,36 @@ def exchange(name, client, server, server_id, pairwise, options):
     }
 
 
+def deterministic(at_client, at_server, server_id):
+    """A request of the Deterministic Client, and the response to it, which is signed."""
+    token = bytes.fromhex("7401")
+    request = aiocoap.Message(code=aiocoap.GET, uri_path=("lamps", "1"), _token=token)
+    request.direction = Direction.OUTGOING
+    plain_request = encoded(request, token, 1)
+    sender = at_client.for_sending_deterministic_requests(DETERMINISTIC, server_id)
+    outer, request_id = sender.protect(request)
+    protected_request = encoded(outer, token, 1)
+    arriving = arrived(protected_request)
+    opened, server_request_id = at_server.get_oscore_context_for(bag(arriving)).unprotect(arriving)
+    assert opened.opt.uri_path == ("lamps", "1")
+    response = aiocoap.Message(code=aiocoap.CONTENT, payload=b"on", content_format=0, _token=token)
+    response.direction = Direction.OUTGOING
+    plain_response = encoded(response, token, 2)
+    outer, _ = at_server.protect(response, server_request_id)
+    protected_response = encoded(outer, token, 2)
+    arriving = arrived(protected_response)
+    answer, _ = sender.context_from_response(bag(arriving)).unprotect(arriving, request_id)
+    assert answer.payload == b"on"
+    return {
+        "kid": DETERMINISTIC.hex(),
+        "number": 300,
+        "plain_request": plain_request.hex(),
+        "request": protected_request.hex(),
+        "plain_response": plain_response.hex(),
+        "response": protected_response.hex(),
+    }
+
+
 def group(name, curve, aead, group_encryption):
     ed = curve == "Ed25519"
     return {
@@ -159,6 +192,7 @@ def group(name, curve, aead, group_encryption):
 
 def told(of):
     client, server = Member(of["curve"], "client", b"\x25"), Member(of["curve"], "server", b"\x52")
+    shared = deterministic(context(of, client, [server]), context(of, server, [client], 300), server.kid)
     at_client, at_server = context(of, client, [server], 5), context(of, server, [client], 300)
     pairwise = at_client.pairwise_for(server.kid)
     exchanges = [
@@ -189,6 +223,7 @@ def told(of):
             "pairwise_server_key": pairwise.recipient_key.hex(),
         },
         "exchanges": exchanges,
+        "deterministic": shared,
     }
 
 

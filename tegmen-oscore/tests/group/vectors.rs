@@ -6,7 +6,7 @@ use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Curve;
 use tegmen_base::secret::Secret;
 use tegmen_coap::{MessageRef, OptionNumber};
-use tegmen_oscore::group::{Algorithms, GroupParameters, Mode, Ourselves, Recipient, Replies};
+use tegmen_oscore::group::{Algorithms, DeterministicRequest, GroupParameters, Mode, Ourselves, Recipient, Replies};
 use tegmen_oscore::{Aead, Id, ReplayWindow, Unprotected};
 
 fn all() -> Vec<Value> {
@@ -150,5 +150,39 @@ fn we_protect_as_aiocoap_does() {
                 compare(made.bytes(), &exchange["response"], is_signed);
             }
         }
+    }
+}
+
+#[test]
+fn a_deterministic_request_is_that_of_aiocoap_and_so_is_the_response() {
+    for group in all() {
+        let (client, mut at_client) = end(&group, "client", "server");
+        let (mut server, _) = end(&group, "server", "client");
+        let (exchange, name) = (&group["deterministic"], group["name"].to_string());
+        let crypto = &mut Recorder::new();
+        let id = Id::new(&bytes(&exchange["kid"])).unwrap();
+        let shared = client.deterministic_client::<Recorder>(id).unwrap();
+        let mut storage = [0; 400];
+        let mut made = frame(&mut storage, &bytes(&exchange["plain_request"]));
+        let to = Some(Id::new(&bytes(&group["server"]["id"])).unwrap());
+        let pending = client.protect_deterministic_request(crypto, &shared, to, [Replies::default()], &mut made);
+        assert_eq!(made.bytes(), bytes(&exchange["request"]), "{name}");
+
+        let mut request = bytes(&exchange["request"]);
+        let opened = server.unprotect_deterministic_request(crypto, &shared, &mut request).expect(&name);
+        let DeterministicRequest::Safe(message, request) = opened else { panic!("{name}") };
+        assert_eq!(said(&message), plain(&bytes(&exchange["plain_request"])), "{name}");
+        let mut storage = [0; 400];
+        let mut made = frame(&mut storage, &bytes(&exchange["plain_response"]));
+        server.protect_response(crypto, Mode::Group, &request, None, &mut made).unwrap();
+        let mut response = bytes(&exchange["response"]);
+        let signed = if curve(&group) == Curve::Ed25519 { response.len() } else { response.len() - 64 };
+        assert_eq!((made.bytes().len(), &made.bytes()[..signed]), (response.len(), &response[..signed]), "{name}");
+
+        let mut pending = pending.unwrap();
+        let opened = client.unprotect_response(crypto, at_client.as_mut_slice(), &mut pending, &mut response);
+        let (message, from) = opened.expect(&name);
+        assert_eq!(said(&message), plain(&bytes(&exchange["plain_response"])), "{name}");
+        assert_eq!(Some(from), to, "{name}");
     }
 }
