@@ -79,9 +79,13 @@ pub const fn in_response(number: OptionNumber) -> Treatment {
 }
 
 /// True if a stored response may answer the request, and the response to it be stored: GET, and FETCH with its payload in the
-/// key (RFC 8132, section 2). A request with OSCORE is neither, because each has a number of its own.
+/// key (RFC 8132, section 2). A request with OSCORE has a number of its own, except a deterministic one: FETCH with Request-Hash
+/// (draft-ietf-core-cacheable-oscore-02, section 3.4.2).
 pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
-    request.code().is_safe() && request.option(OptionNumber::OSCORE).is_none()
+    let has = |number| request.option(number).is_some();
+    let is_deterministic =
+        request.code() == Code::FETCH && has(OptionNumber::REQUEST_HASH) && !has(OptionNumber::OBSERVE);
+    request.code().is_safe() && (is_deterministic || !has(OptionNumber::OSCORE))
 }
 
 /// Writes the resource that a request names: `authority`, and its path without the first `skipped` segments. The bytes of one
@@ -131,8 +135,8 @@ pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
             | Code::HOP_LIMIT_REACHED
     );
     let may_be = response.code() == Code::CONTENT || matches!(response.code().class(), 4 | 5);
-    let is_open = response.option(OptionNumber::OSCORE).is_none() && response.option(OptionNumber::ECHO).is_none();
-    (may_be && !of_one_client && is_open).then(|| max_age(response)).filter(|age| !age.is_zero())
+    let is_challenge = response.option(OptionNumber::ECHO).is_some();
+    (may_be && !of_one_client && !is_challenge).then(|| max_age(response)).filter(|age| !age.is_zero())
 }
 
 /// Returns the Max-Age of a response. A value that is too long for a number is taken as 0: the response is then not fresh.

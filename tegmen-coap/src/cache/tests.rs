@@ -183,13 +183,36 @@ fn a_response_for_one_client_alone_is_not_stored() {
 }
 
 #[test]
-fn only_get_and_fetch_without_oscore_are_answered_from_a_cache() {
+fn get_and_fetch_are_answered_from_a_cache_and_with_oscore_deterministic_requests_alone() {
     let is = |code, options: Options<'_>| is_cacheable(&MessageRef::parse(&message(code, options, b"")).unwrap());
     assert!(is(Code::GET, &[PATH]) && is(Code::FETCH, &[PATH]));
     assert!(!is(Code::POST, &[PATH]) && !is(Code::PUT, &[PATH]) && !is(Code::DELETE, &[PATH]));
     assert!(!is(Code::PATCH, &[PATH]) && !is(Code::IPATCH, &[PATH]));
     assert!(!is(Code::GET, &[(OptionNumber::OSCORE, &[9, 1, 2])]));
     assert!(!is(Code::FETCH, &[(OptionNumber::OSCORE, &[9, 1, 2])]));
+    let deterministic = [(OptionNumber::OSCORE, &[9, 0, 2][..]), (OptionNumber::REQUEST_HASH, &[1; 32])];
+    assert!(is(Code::FETCH, &deterministic));
+    assert!(!is(Code::GET, &deterministic) && !is(Code::POST, &deterministic));
+    assert!(!is(Code::FETCH, &[deterministic[0], deterministic[1], (OptionNumber::OBSERVE, b"")]));
+}
+
+#[test]
+fn a_deterministic_request_is_stored_under_all_that_is_in_it() {
+    let fetch = |oscore: &[u8], hash: &[u8], payload: &[u8]| {
+        message(Code::FETCH, &[(OptionNumber::OSCORE, oscore), (OptionNumber::REQUEST_HASH, hash)], payload)
+    };
+    assert_eq!(in_request(OptionNumber::REQUEST_HASH), Treatment::Key);
+    assert_eq!(in_response(OptionNumber::REQUEST_HASH), Treatment::Passed);
+    let request = fetch(b"one", &[1; 32], b"text");
+    for other in [fetch(b"two", &[1; 32], b"text"), fetch(b"one", &[2; 32], b"text"), fetch(b"one", &[1; 32], b"texts")]
+    {
+        assert!(!same_key(&request, &other));
+    }
+    let mut scene = Scene::new();
+    let options = [(OptionNumber::OSCORE, &b"piv"[..]), (OptionNumber::MAX_AGE, &[10])];
+    assert_eq!(scene.take(&request, &message(Code::CONTENT, &options, b"text")), Taken::Stored);
+    let Found::Fresh { response, max_age: 10 } = scene.look_up(&request) else { panic!("it is fresh") };
+    assert_eq!((response.option(OptionNumber::OSCORE), response.payload()), (Some(&b"piv"[..]), &b"text"[..]));
 }
 
 #[test]
