@@ -2,12 +2,15 @@
 
     aiocoap_group_peer.py server GROUP.json HOST PORT ANSWERS
     aiocoap_group_peer.py client GROUP.json MODE METHOD URI [PAYLOAD]
+    aiocoap_group_peer.py deterministic-client GROUP.json URI [PROXY]
 
-MODE and ANSWERS are group or pairwise. GROUP.json is what group_oscore_reader.py takes, with "us" and "other", the IDs of two members.
+MODE and ANSWERS are group or pairwise. GROUP.json is what group_oscore_reader.py takes, with "us" and "other", the IDs of two members, and
+"deterministic", that of the Deterministic Client. The third form sends a GET of the Deterministic Client.
 
 aiocoap differs from RFC 10021 and the RFCs that it stands on in two points, which this program corrects: it writes an empty
 sign_protected into the Countersign_structure of an abbreviated countersignature (RFC 9338, section 3.3, omits it), and has no
-ECDH-SS + HKDF-256 with keys on P-256. aiocoap answers in the pairwise mode alone, unless it is told otherwise.
+ECDH-SS + HKDF-256 with keys on P-256. aiocoap answers in the pairwise mode alone, unless it is told otherwise. It drops Proxy-Scheme and Uri-Port where it protects a request, so
+this program adds them behind it.
 """
 
 import asyncio
@@ -62,10 +65,13 @@ def group(path):
         sender_id=bytes.fromhex(told["us"]),
         private_key=private,
         sender_auth_cred=bytes.fromhex(us["credential"]),
-        peers={bytes.fromhex(told["other"]): bytes.fromhex(other["credential"])},
+        peers={
+            bytes.fromhex(told["other"]): bytes.fromhex(other["credential"]),
+            bytes.fromhex(told["deterministic"]): oscore.DETERMINISTIC_KEY,
+        },
         group_manager_cred=bytes.fromhex(of["group_manager_credential"]),
     )
-    return made, bytes.fromhex(told["other"])
+    return made, bytes.fromhex(told["other"]), bytes.fromhex(told["deterministic"])
 
 
 class Value(resource.Resource):
@@ -82,7 +88,7 @@ class Value(resource.Resource):
 
 
 async def serve(path, host, port, answers):
-    made, _ = group(path)
+    made, *_ = group(path)
     if answers == "group":
         oscore._GroupContextAspect.context_for_response = lambda self: self.groupcontext
         oscore._PairwiseContextAspect.context_for_response = lambda self: self.groupcontext
@@ -97,7 +103,7 @@ async def serve(path, host, port, answers):
 
 
 async def ask(path, mode, method, uri, payload):
-    made, other = group(path)
+    made, other, _ = group(path)
     context = await Context.create_client_context()
     # Without a pattern that matches it would ask in clear.
     context.client_credentials["/".join(uri.split("/")[:3]) + "/*"] = made if mode == "group" else made.pairwise_for(other)
@@ -109,10 +115,33 @@ async def ask(path, mode, method, uri, payload):
     await context.shutdown()
 
 
+async def ask_as_all(path, uri, proxy):
+    made, other, deterministic = group(path)
+    sender = made.for_sending_deterministic_requests(deterministic, other)
+    context = await Context.create_client_context()
+    asked = proxy or "/".join(uri.split("/")[:3])
+    context.client_credentials[asked + "/*"] = sender
+    if proxy:
+        protect, (host, port) = sender.protect, uri.split("/")[2].split(":")
+
+        def protect_for_proxy(message):
+            outer, request = protect(message)
+            outer.opt.uri_host, outer.opt.uri_port, outer.opt.proxy_scheme = host, int(port), "coap"
+            return outer, request
+
+        sender.protect = protect_for_proxy
+    request = Message(code=GET, uri=asked + "/" + uri.split("/", 3)[3])
+    response = await context.request(request).response
+    say(f"{response.code.dotted} {response.payload.decode()}")
+    await context.shutdown()
+
+
 match sys.argv[1:]:
     case ["server", path, host, port, answers]:
         asyncio.run(serve(path, host, port, answers))
     case ["client", path, mode, method, uri, *payload]:
         asyncio.run(ask(path, mode, method, uri, "".join(payload)))
+    case ["deterministic-client", path, uri, *proxy]:
+        asyncio.run(ask_as_all(path, uri, "".join(proxy)))
     case _:
         sys.exit(__doc__)

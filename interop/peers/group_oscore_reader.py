@@ -6,7 +6,8 @@ and 6.1, RFC 9338, section 3.3, RFC 8032, section 5.1.5, and RFC 7748, section 4
 
 SESSION.json: {"group": {"curve", "aead", "group_encryption", "gid", "master_secret", "master_salt", "group_manager_credential"},
 "members": {ID: {"credential", "private"}}, "messages": [{"datagram", "from", "to", "answers"}]}, with bytes in hexadecimal digits.
-"answers" is the number of the request that a response answers, and null for a request; "to" matters in the pairwise mode alone.
+"answers" is the number of the request that a response answers, and null for a request; "to" matters in the pairwise mode alone. A member
+without a credential is the Deterministic Client (draft-ietf-core-cacheable-oscore-02, sections 3.4.2 and 3.4.4).
 
 Writes a line of JSON for each message: its mode, its sender, and what was encrypted. Ends with 1 if a message does not open.
 """
@@ -34,6 +35,7 @@ ECDH_SS_HKDF_256 = -27
 KEY_LEN = 16
 SIGNATURE_LEN = 64
 P = 2**255 - 19
+OSCORE, REQUEST_HASH = 9, 548
 
 
 def head(major, number):
@@ -88,8 +90,8 @@ def hkdf(salt, secret, info, length):
 
 
 def message(datagram):
-    """The value of the OSCORE option, and the payload (RFC 7252, section 3)."""
-    at, number, oscore = 4 + (datagram[0] & 15), 0, None
+    """The values of the options, and the payload (RFC 7252, section 3)."""
+    at, number, options = 4 + (datagram[0] & 15), 0, {}
     while at < len(datagram) and datagram[at] != 0xFF:
         lengths = []
         byte, at = datagram[at], at + 1
@@ -100,10 +102,9 @@ def message(datagram):
                 nibble, at = int.from_bytes(datagram[at : at + 2], "big") + 269, at + 2
             lengths.append(nibble)
         number += lengths[0]
-        if number == 9:
-            oscore = datagram[at : at + lengths[1]]
+        options[number] = datagram[at : at + lengths[1]]
         at += lengths[1]
-    return oscore, datagram[at + 1 :]
+    return options, datagram[at + 1 :]
 
 
 def option(value):
@@ -167,28 +168,33 @@ class Group:
 
     def open(self, told, requests):
         """The mode, the sender, the request that the message is or answers, and the plaintext."""
-        value, payload = message(bytes.fromhex(told["datagram"]))
+        options, payload = message(bytes.fromhex(told["datagram"]))
+        value = options[OSCORE]
         is_signed, number, gid, kid = option(value)
         is_request = told["answers"] is None
         sender = bytes.fromhex(told["from"])
         assert gid == self.gid if is_request else gid is None
         assert kid in (sender, None) and (kid is not None or not is_request)
+        is_deterministic = "credential" not in self.members[sender]
         if is_request:
-            request = (sender, number, is_signed)
+            request = (sender, number, is_signed, options[REQUEST_HASH] if is_deterministic else None)
         else:
             request = requests[told["answers"]]
             # Section 3.2.
             assert kid is not None or not request[2]
+            if request[3] is not None:
+                assert is_signed and number is not None and options.get(REQUEST_HASH, request[3]) == request[3]
+        class_i = b"" if is_request or request[3] is None else b"\xed\x01\x17\x13" + request[3]
         aad_array = cbor(
             [
                 1,
                 [AEADS[self.aead][0], AEADS[self.group_encryption][0], SIGNATURES[self.curve], ECDH_SS_HKDF_256],
                 request[0],
                 request[1],
-                b"",
+                class_i,
                 self.gid,
                 value,
-                self.members[sender]["credential"],
+                self.members[sender].get("credential", b""),
                 self.manager,
             ]
         )
@@ -200,6 +206,9 @@ class Group:
             signature = bytes(a ^ b for a, b in zip(encrypted, keystream))
             self.verify(sender, cbor(["CounterSignature0", b"", aad_array, payload]), signature)
             key, aead = self.key(sender), self.group_encryption
+        elif is_deterministic:
+            assert is_request and number == b"\0"
+            key, aead = self.derive(self.key(sender), request[3], sender, "Key", KEY_LEN, self.aead), self.aead
         else:
             key, aead = self.pairwise(sender, bytes.fromhex(told["to"])), self.aead
         _, nonce_len, tag_len = AEADS[aead]
@@ -207,6 +216,8 @@ class Group:
         nonce = bytes(a ^ b for a, b in zip(nonce, self.common_iv))
         cipher = AESGCM(key) if aead == "A128GCM" else AESCCM(key, tag_length=tag_len)
         plaintext = cipher.decrypt(nonce, payload, cbor(["Encrypt0", b"", aad_array]))
+        if is_deterministic:
+            assert hashlib.sha256(self.key(sender) + aad_array + plaintext).digest() == request[3]
         return "group" if is_signed else "pairwise", sender, request, plaintext
 
 

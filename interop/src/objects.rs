@@ -5,7 +5,7 @@
 //! of representations. In every row a relay keeps what
 //! passes: everything that says something has to be protected, and no number may be used twice.
 
-mod group;
+pub(crate) mod group;
 mod liboscore;
 mod own;
 mod rederivation;

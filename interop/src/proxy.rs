@@ -1,5 +1,7 @@
 //! Proxies: clients of others at ours, and our client at those of aiocoap and Californium.
 
+mod deterministic;
+
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::libcoap::{self, Build};
@@ -22,7 +24,9 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (
         program.ready()?;
         through_that_of_californium(&scene.with_new_deadline(), &program)
     }));
-    (cells, vec![theirs])
+    let (of_groups, members) = deterministic::all(places);
+    cells.extend(of_groups);
+    (cells, vec![theirs, members])
 }
 
 fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {

@@ -3,6 +3,8 @@
 //!
 //! Our member is that of `tegmen::oscore::group`, behind a socket of its own.
 
+mod deterministic;
+
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::peers::{Built, Places};
 use crate::process::Process;
@@ -30,24 +32,26 @@ const SECRET: [u8; 16] = *b"a secret for all";
 const SALT: &[u8] = b"salt";
 /// Members and the Group Manager, by number: their IDs are one byte.
 const MANAGER: u8 = 0;
-const OURS: u8 = 1;
-const THEIRS: u8 = 2;
-const THIRD: u8 = 3;
+pub(crate) const OURS: u8 = 1;
+pub(crate) const THEIRS: u8 = 2;
+pub(crate) const THIRD: u8 = 3;
+/// The Deterministic Client.
+const SHARED: u8 = 9;
 /// Bytes around a message.
 const ROOM: usize = 200;
 
 /// The algorithms of a session: the curve, AEAD Algorithm, and Group Encryption Algorithm.
-type Protection = (Curve, Aead, Aead);
+pub(crate) type Protection = (Curve, Aead, Aead);
 
 const CCM: Aead = Aead::AesCcm16_64_128;
-const USUAL: [Protection; 2] = [(Curve::Ed25519, CCM, CCM), (Curve::P256, CCM, CCM)];
+pub(crate) const USUAL: [Protection; 2] = [(Curve::Ed25519, CCM, CCM), (Curve::P256, CCM, CCM)];
 const UNLIKE: [Protection; 2] = [
     (Curve::Ed25519, Aead::AesCcm16_128_128, Aead::A128Gcm),
     (Curve::P256, Aead::AesCcm64_64_128, Aead::AesCcm16_128_128),
 ];
 
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
-    let aiocoap = places.python_peer("aiocoap_group_peer.py", "aiocoap[oscore,linkheader]==0.4.17");
+    let aiocoap = aiocoap(places);
     let reader = places.python_peer("group_oscore_reader.py", "cryptography==50.0.2");
     let cell = |program: &Arc<Built>, role: Role, scenario: &str, protection: Protection, play: Play| {
         let (curve, aead, group) = protection;
@@ -65,10 +69,21 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
         cells.push(cell(&aiocoap, Role::Client, "GET, PUT in both modes", protection, answers));
         cells.push(cell(&reader, Role::Reader, "every message of a session", protection, read));
     }
+    for protection in USUAL.into_iter().chain(UNLIKE) {
+        cells.push(cell(&aiocoap, Role::Server, "deterministic GET", protection, deterministic::asks));
+        cells.push(cell(&aiocoap, Role::Client, "deterministic GET", protection, deterministic::answers));
+        let row = "deterministic requests of a session";
+        cells.push(cell(&reader, Role::Reader, row, protection, deterministic::read));
+    }
     for protection in USUAL {
         cells.push(cell(&aiocoap, Role::Client, "an Echo asked for after our crash", protection, challenges));
     }
     (cells, vec![aiocoap, reader])
+}
+
+/// The program with aiocoap.
+pub(crate) fn aiocoap(places: &Places) -> Arc<Built> {
+    places.python_peer("aiocoap_group_peer.py", "aiocoap[oscore,linkheader]==0.4.17")
 }
 
 type Play = fn(&Scene, &Built, Protection) -> Check;
@@ -111,21 +126,22 @@ fn id(number: u8) -> Result<Id, String> {
     Id::new(&[number]).ok_or_else(|| "no ID".to_owned())
 }
 
-/// The group as the programs in Python read it.
-fn told((curve, aead, group): Protection) -> Result<Value, String> {
+/// The group as the programs in Python read it, with two of its members.
+fn told((curve, aead, group): Protection, us: u8, other: u8) -> Result<Value, String> {
     let mut members = Map::new();
     for number in [OURS, THEIRS, THIRD] {
         let keys =
             json!({ "credential": to_hex(&credential(curve, number)?), "private": to_hex(&private_key(number)) });
         members.insert(to_hex(&[number]), keys);
     }
+    members.insert(to_hex(&[SHARED]), json!({}));
     Ok(json!({
         "group": {
             "curve": if curve == Curve::Ed25519 { "Ed25519" } else { "P-256" },
             "aead": name_of(aead), "group_encryption": name_of(group), "gid": to_hex(GID), "master_secret": to_hex(&SECRET),
             "master_salt": to_hex(SALT), "group_manager_credential": to_hex(&credential(curve, MANAGER)?),
         },
-        "members": members, "us": to_hex(&[THEIRS]), "other": to_hex(&[OURS]),
+        "members": members, "us": to_hex(&[us]), "other": to_hex(&[other]), "deterministic": to_hex(&[SHARED]),
     }))
 }
 
@@ -265,9 +281,21 @@ fn message(
     Ok(frame.bytes().to_vec())
 }
 
-/// Starts aiocoap with the group.
+/// Starts aiocoap as the other member of the group.
 fn start(scene: &Scene, peer: &Built, protection: Protection, role: &str, words: &[&str]) -> Result<Process, String> {
-    let group = scene.file("group.json", told(protection)?.to_string())?;
+    start_as((THEIRS, OURS), scene, peer, protection, role, words)
+}
+
+/// Starts aiocoap as a member that knows one other.
+pub(crate) fn start_as(
+    (us, other): (u8, u8),
+    scene: &Scene,
+    peer: &Built,
+    protection: Protection,
+    role: &str,
+    words: &[&str],
+) -> Result<Process, String> {
+    let group = scene.file(&format!("group-{us}.json"), told(protection, us, other)?.to_string())?;
     let mut command = peer.command()?;
     command.arg(role).arg(group).args(words);
     scene.start_command(command)
@@ -419,7 +447,21 @@ fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
             }
         }
     }
-    let mut session = told(protection)?;
+    is_read(scene, reader, protection, messages, &expected)
+}
+
+/// The mode, the sender and the payload of a message.
+type Expected = (&'static str, u8, Vec<u8>);
+
+/// Checks that the program opens all messages.
+fn is_read(
+    scene: &Scene,
+    reader: &Built,
+    protection: Protection,
+    messages: Vec<Value>,
+    expected: &[Expected],
+) -> Check {
+    let mut session = told(protection, THEIRS, OURS)?;
     if let Value::Object(session) = &mut session {
         session.insert("messages".to_owned(), Value::Array(messages));
     }
@@ -428,11 +470,11 @@ fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str::<Value>).collect();
     let lines = lines.map_err(|error| format!("{error}: {text}"))?;
-    let is_read = |(line, (mode, from, payload)): (&Value, &(&str, u8, Vec<u8>))| {
+    let is_so = |(line, (mode, from, payload)): (&Value, &Expected)| {
         let plaintext = line["plaintext"].as_str().unwrap_or_default();
         line["mode"] == *mode && line["from"] == to_hex(&[*from]) && plaintext.ends_with(&to_hex(payload))
     };
-    if lines.len() != expected.len() || !lines.iter().zip(&expected).all(is_read) || !output.status.success() {
+    if lines.len() != expected.len() || !lines.iter().zip(expected).all(is_so) || !output.status.success() {
         return Err(format!("{} messages: {text}{}", expected.len(), String::from_utf8_lossy(&output.stderr)).into());
     }
     Ok(())
