@@ -6,7 +6,8 @@ mod learns;
 mod rights;
 mod world;
 
-use world::{Origin, Person, open_proxy};
+use tegmen::coap::{Code, MessageRef, OptionNumber};
+use world::{Line, Member, Origin, Person, get, open_proxy, response_to};
 
 #[test]
 fn different_clients_share_an_entry() {
@@ -23,4 +24,25 @@ fn different_clients_share_an_entry() {
     assert!(outside < 300 && inside == 300, "{outside} {inside}");
     proxy.purge();
     assert_eq!(members[0].get(origin.address, "door").unwrap(), "house door 2");
+}
+
+/// The proxy cannot read the method of a request with OSCORE, or its path. Any resource of the origin may be another then.
+#[test]
+fn a_request_that_may_change_the_origin_removes_its_entries() {
+    let mut member = Member::new("house", "origin");
+    let origin = Origin::answering(move |datagram, count| {
+        let message = MessageRef::parse(datagram).unwrap();
+        match message.code() {
+            Code::POST => Some(response_to(&message, Code::CHANGED, &[(OptionNumber::OSCORE, b"")], b"protected")),
+            _ => member.answer(datagram, |path| format!("{path} {count}")),
+        }
+    });
+    let (_server, address, proxy) = open_proxy();
+    let mut alice = Person::new("house", "alice", address);
+    assert_eq!(alice.get(origin.address, "door").unwrap(), "door 1");
+    let (_, mut posted) = Member::new("house", "alice").ask(&get(origin.address, "door"));
+    posted[1] = Code::POST.0;
+    assert_eq!(MessageRef::parse(&Line::to(address).exchange(&posted)).unwrap().code(), Code::CHANGED);
+    assert_eq!((proxy.counts().entries, proxy.counts().passed), (0, 1));
+    assert_eq!(alice.get(origin.address, "door").unwrap(), "door 3");
 }
