@@ -10,7 +10,8 @@
 //!
 //! One observation at the origin is for all clients that observe the same resource here (RFC 7641, section 5).
 //!
-//! A request with OSCORE for another target is forwarded as it is, and its response is never stored (RFC 8613, section 10).
+//! A request with OSCORE for another target is forwarded as it is. Its response is not stored (RFC 8613, section 10), except that to a
+//! deterministic request of a group ([`cache::is_cacheable`]).
 
 mod answer;
 mod config;
