@@ -40,3 +40,6 @@ pub use deterministic::{DeterministicClient, DeterministicRequest};
 pub use exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
 pub use protect::Mode;
 pub use recipient::{Recipient, Recipients};
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 
     /// Puts the message in `frame` inside of another, encrypts it with the number `own` or, without it, with that of the request that it answers,
     /// and signs it.
-    fn seal<C: GroupCrypto>(
+    pub(super) fn seal<C: GroupCrypto>(
         &self,
         crypto: &mut C,
         plain: &Plain,
