@@ -193,6 +193,11 @@ fn group_oscore() -> io::Result<()> {
         0, 18, 3, 0, 4, 1, 9, 3, 21, 0, 0, 0, 18, 4, 0, 0, 2, 5, 0,
     ];
     write("group_oscore", "exchange", &exchange)?;
+    // A request of the Deterministic Client, delivered, and its response; then the request again, and a damaged one.
+    let text = [1; 20];
+    let shared =
+        [&[8, 0][..], &text, &[18, 0, 0, 0], &text, &[2, 1, 0, 34, 0, 0, 0], &text, &[20, 0, 60, 1, 0, 0]].concat();
+    write("group_oscore", "deterministic", &shared)?;
     write("group_oscore", "option", &[0x39, 0x05, 0x01, b'g', 0x01])?;
     let mut forged = vec![7, 0x39, 0x05, 0x01, b'g', 0x01, 0, 0, 0, 0, 0, 0, 0];
     forged.extend([5; 120]);

@@ -6,8 +6,8 @@ use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::{Curve, ed25519};
 use tegmen::oscore::group::{
-    Algorithms, GroupContext, GroupNonce, GroupParameters, GroupPending, GroupRequest, Mode, Ourselves, Recipient,
-    Replies, key_of_ccs,
+    Algorithms, DeterministicClient, DeterministicRequest, GroupContext, GroupNonce, GroupParameters, GroupPending,
+    GroupRequest, Mode, Ourselves, Recipient, Replies, key_of_ccs,
 };
 use tegmen::oscore::{Id, OscoreOption, ReplayWindow, Unprotected};
 use tegmen::secret::Secret;
@@ -15,6 +15,9 @@ use tegmen_host::provider::HostCrypto;
 
 const MEMBERS: usize = 3;
 const MANAGER: usize = MEMBERS;
+const SHARED: usize = MEMBERS + 1;
+/// The bit of a command that makes its request one of the Deterministic Client.
+const DETERMINISTIC: u8 = 8;
 const PARAMETERS: GroupParameters<'static> = GroupParameters {
     master_secret: &[7; 16],
     master_salt: b"salt",
@@ -62,6 +65,10 @@ impl Member {
         Self { others: others.collect(), context, pending: Vec::new() }
     }
 
+    fn shared(&self) -> DeterministicClient {
+        self.context.deterministic_client::<HostCrypto>(id(SHARED)).expect("the group has both modes")
+    }
+
     fn mode(others: &mut [Recipient<Vec<u8>>], which: u8) -> Mode<'_, Vec<u8>> {
         match which & 3 {
             at @ 0..2 => others.get_mut(usize::from(at)).map_or(Mode::Group, Mode::Pairwise),
@@ -100,6 +107,19 @@ pub fn script(data: &[u8]) {
         let command = input.byte();
         let which = usize::from(command >> 4) % MEMBERS;
         match command & 7 {
+            0 | 1 if command & DETERMINISTIC != 0 => {
+                number += 1;
+                let mut storage = [0; 1000];
+                let Some(mut frame) = frame(&mut storage, Code::FETCH, &mut input, number) else { continue };
+                let shared = members[which].shared();
+                let Member { context, pending, .. } = &mut members[which];
+                let replies = [Replies::default(); MEMBERS];
+                let made = context.protect_deterministic_request(&mut crypto, &shared, None, replies, &mut frame);
+                if let Ok(made) = made {
+                    pending.push(made);
+                    sent.push(frame.bytes().to_vec());
+                }
+            }
             0 | 1 => {
                 number += 1;
                 let (mode, mut storage) = (input.byte(), [0; 1000]);
@@ -177,6 +197,10 @@ fn hear(
     datagram: &mut [u8],
     delivered: &mut HashSet<(usize, Vec<u8>)>,
 ) -> Option<Vec<u8>> {
+    let shared = members.get(which)?.shared();
+    if MessageRef::parse(datagram).is_ok_and(|message| shared.sent(&message)) {
+        return hear_shared(members.get_mut(which)?, &shared, crypto, input, datagram);
+    }
     let Member { context, others, .. } = members.get_mut(which)?;
     let (request, nonce): (GroupRequest, Option<GroupNonce>) =
         match context.unprotect_request(crypto, others.as_mut_slice(), datagram).ok()? {
@@ -198,5 +222,25 @@ fn hear(
     let mut frame = frame(&mut storage, Code::CHANGED, input, 0)?;
     let mode = Member::mode(others, mode);
     context.protect_response(crypto, mode, &request, nonce, &mut frame).ok()?;
+    Some(frame.bytes().to_vec())
+}
+
+/// Takes a datagram as a request of the Deterministic Client, and returns the response. Such a request is delivered each time that it comes.
+fn hear_shared(
+    member: &mut Member,
+    shared: &DeterministicClient,
+    crypto: &mut HostCrypto,
+    input: &mut Input<'_>,
+    datagram: &mut [u8],
+) -> Option<Vec<u8>> {
+    let Member { context, .. } = member;
+    let opened = context.unprotect_deterministic_request(crypto, shared, datagram).ok()?;
+    let DeterministicRequest::Safe(message, request) = opened else { panic!("nobody sends another method") };
+    assert!(message.code() == Code::FETCH && message.payload().len() >= 4, "nobody sent this request");
+    let mut storage = [0; 1000];
+    let mut frame = frame(&mut storage, Code::CONTENT, input, 0)?;
+    context.protect_response(crypto, Mode::Group, &request, None, &mut frame).ok()?;
+    let outer = MessageRef::parse(frame.bytes()).expect("a protected message is one");
+    assert!(outer.code() == Code::CONTENT && outer.option(OptionNumber::OSCORE).is_some());
     Some(frame.bytes().to_vec())
 }
