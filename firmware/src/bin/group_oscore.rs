@@ -229,7 +229,7 @@ struct Wire {
 const ROOM: usize = 2 * Context::OVERHEAD + HEADER_LEN + 64;
 
 type Credential = &'static [u8; CREDENTIAL_LEN];
-type Context = GroupContext<Credential, { 96 + 2 * CREDENTIAL_LEN }>;
+type Context = GroupContext<Credential, { 136 + 2 * CREDENTIAL_LEN }>;
 type Other = Recipient<Credential>;
 type Derived = Place<Result<Context, BadGroup>>;
 type Added = Place<[Other; 1]>;

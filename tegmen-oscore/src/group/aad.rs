@@ -48,17 +48,17 @@ impl<'a> Aad<'a> {
         let start = start.as_bytes();
         // In the response to a deterministic request Request-Hash is of class I; no other option is.
         let class_i = hash.map(|hash| request_hash_option(&hash));
-        let strings = [
-            class_i.as_ref().map_or(&[][..], |option| option.as_slice()),
-            gid.as_bytes(),
-            parts.option,
-            parts.sender_credential,
-            parts.group_manager_credential,
-        ];
-        let len = strings.iter().fold(start.len(), |sum, string| sum.wrapping_add(string_len(string)));
+        let class_i_len = class_i.as_ref().map_or(1, |option| string_len(option));
+        let strings = [gid.as_bytes(), parts.option, parts.sender_credential, parts.group_manager_credential];
+        let before = start.len().wrapping_add(class_i_len);
+        let len = strings.iter().fold(before, |sum, string| sum.wrapping_add(string_len(string)));
         out.put(ENC_STRUCTURE)?;
         write_head(len, &mut out)?;
         out.put(start)?;
+        match class_i {
+            None => write_head(0, &mut out)?,
+            Some(option) => write_head(option.len(), &mut out).and_then(|()| out.put(&option))?,
+        }
         for string in strings {
             write_head(string.len(), &mut out)?;
             out.put(string)?;
