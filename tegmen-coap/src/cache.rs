@@ -193,14 +193,22 @@ pub fn write_stored<'a>(
 /// [`BuildError::Full`].
 pub fn merge(stored: &MessageRef<'_>, valid: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
     let mut builder = Builder::new(frame, MessageType::Acknowledgement, stored.code(), 0, &[])?;
-    let mut kept = stored.options().filter(|(number, _)| valid.option(*number).is_none()).peekable();
+    // The stored options between two of `valid`.
+    let between = |from, to| {
+        let is_kept = move |(number, _): &(OptionNumber, &[u8])| {
+            (from..=to).contains(&number.0) && valid.option(*number).is_none()
+        };
+        stored.options().filter(is_kept)
+    };
+    let mut from = 0;
     for (number, value) in valid.options().filter(|(number, _)| in_response(*number) == Treatment::Passed) {
-        while let Some((number, value)) = kept.next_if(|(before, _)| *before < number) {
+        for (number, value) in between(from, number.0) {
             builder.option(number, value)?;
         }
         builder.option(number, value)?;
+        from = number.0;
     }
-    for (number, value) in kept {
+    for (number, value) in between(from, u16::MAX) {
         builder.option(number, value)?;
     }
     builder.payload(stored.payload())

@@ -474,3 +474,17 @@ fn a_proxy_without_a_cache_forwards_each_request() {
     scene.fetch(2, &[AGE], b"21");
     scene.fetch(3, &[AGE], b"22");
 }
+
+#[test]
+fn a_confirmable_request_is_acknowledged_before_its_response_comes() {
+    let mut scene = Scene::new();
+    let request = bytes((MessageType::Confirmable, Code::GET), 77, &[2], &[HOST, SCHEME, PATH], b"");
+    scene.give(2, request);
+    let (to, acknowledgement) = scene.sent.remove(0);
+    assert_eq!((to, acknowledgement), (address(2), vec![0x60, 0, 0, 77]));
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE], b"21");
+    let (_, response) = scene.sent.first().unwrap();
+    assert_eq!(MessageRef::parse(response).unwrap().message_type(), MessageType::Confirmable);
+    assert_eq!(scene.heard(2).2, b"21");
+}
