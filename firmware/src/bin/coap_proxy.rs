@@ -39,7 +39,9 @@ extern "C" fn main() -> ! {
 
 /// `None` if anything goes another way than expected.
 fn run() -> Option<()> {
-    let mote = MOTE.fill(Mote::new)?;
+    let mut environment = Environment::new(Provider::new([1; 32]));
+    let (node, proxy) = (make_node(&mut environment)?, make_proxy()?);
+    let mote = &mut Mote { node, environment, application: Application(proxy) };
     let Wire { there, back } = WIRE.take()?;
     let request = get(there, 1)?;
     let forwarded = measured(FORWARD, || mote.take_request(1, request, back))?;
@@ -57,22 +59,28 @@ fn run() -> Option<()> {
     is_reading(answered)
 }
 
+/// Makes the node. Apart, so that the stack holds it only while it is made.
+#[inline(never)]
+fn make_node(environment: &mut Environment<Provider>) -> Option<&'static mut ProxyNode> {
+    NODE.fill(|| {
+        let endpoint = Endpoint::new(&mut environment.at(NOW), PeerArray::new(), Config::default());
+        Node::with_features(endpoint, Storage::default(), ())
+    })
+}
+
+#[inline(never)]
+fn make_proxy() -> Option<&'static mut Forwarding> {
+    PROXY.fill(Forwarding::default)
+}
+
 /// The proxy.
 struct Mote {
-    node: Node<PeerArray<Exchanges<Storage>, 3, 1>, ServerOnly>,
+    node: &'static mut ProxyNode,
     environment: Environment<Provider>,
     application: Application,
 }
 
 impl Mote {
-    #[inline(never)]
-    fn new() -> Self {
-        let mut environment = Environment::new(Provider::new([1; 32]));
-        let endpoint = Endpoint::new(&mut environment.at(NOW), PeerArray::new(), Config::default());
-        let node = Node::with_features(endpoint, Storage::default(), ());
-        Self { node, environment, application: Application(Forwarding::default()) }
-    }
-
     /// Takes a datagram, and writes the answer into `out`.
     #[inline(never)]
     fn receive<'o>(&mut self, from: u8, datagram: &mut [u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
@@ -116,7 +124,7 @@ impl Mote {
     }
 }
 
-struct Application(Forwarding);
+struct Application(&'static mut Forwarding);
 
 impl Handler for Application {
     const IN_BLOCKS: bool = false;
@@ -196,10 +204,12 @@ const LONGEST: usize = 128;
 
 /// One request under way, four of a peer remembered, 64 bytes of replies.
 type Storage = Fixed<1, LONGEST, 4, 64>;
+type ProxyNode = Node<PeerArray<Exchanges<Storage>, 3, 1>, ServerOnly>;
 /// Eight responses of at most 64 bytes with their keys, and two requests that wait.
 type Forwarding = Proxy<Infallible, 8, 64, 2, LONGEST>;
 
-static MOTE: Place<Mote> = Place::empty();
+static NODE: Place<ProxyNode> = Place::empty();
+static PROXY: Place<Forwarding> = Place::empty();
 static WIRE: Kept<Wire> = Kept::new(Wire { there: [0; LONGEST], back: [0; LONGEST] });
 
 const FORWARD: u32 = 0;
