@@ -12,9 +12,13 @@
 //!
 //! A request with OSCORE for another target is forwarded as it is. Its response is not stored (RFC 8613, section 10), except that to a
 //! deterministic request of a group ([`cache::is_cacheable`]).
+//!
+//! With the feature `http`, the module `http` lets HTTP clients use the proxy.
 
 mod answer;
 mod config;
+#[cfg(feature = "http")]
+pub mod http;
 mod memory;
 mod pattern;
 mod pool;

@@ -1,0 +1,179 @@
+//! The listener for HTTP clients.
+
+mod refusal;
+mod request;
+mod response;
+mod target_uri;
+
+use crate::client::{ClientConfig, ClientError, Session};
+use crate::uri::Scheme;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use refusal::Refusal;
+use request::Mapped;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use target_uri::Target;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutStream;
+
+/// Connections at a time. Others wait outside the process.
+const CONNECTIONS: usize = 64;
+/// Connections of one address at a time. Further ones are closed.
+const CONNECTIONS_OF_ADDRESS: usize = 16;
+/// Time for the head of a request, which begins with the response before.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// Time for the body of a request.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// Time after which a client is cut off that reads nothing of what it is sent.
+const STALL: Duration = Duration::from_secs(60);
+/// Most bytes of the head of a request.
+const HEAD: usize = 16 << 10;
+/// Most bytes of the body of a response, as the proxy takes it from an origin.
+const LONGEST_RESPONSE: usize = 1 << 20;
+/// Time for a response of the proxy, which itself waits at most 100 seconds for an origin.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
+
+/// The settings of the HTTP side of a proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpFront {
+    /// The address at which the server with the proxy takes requests in clear.
+    pub proxy: SocketAddr,
+    /// The most bytes of a body. A longer request is refused with 413.
+    pub max_body: usize,
+}
+
+/// Takes requests of HTTP clients until the future is dropped, in HTTP/1.1: 64 connections at a time, 16 of one address. Connections that
+/// are open then remain open.
+pub async fn serve(listener: TcpListener, front: HttpFront) {
+    let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS)), by_address: Arc::default() };
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places.all).acquire_owned().await else { return };
+        let Ok((stream, remote)) = listener.accept().await else {
+            // The process has no more descriptors: others close in the meantime.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Some(place) = places.take(place, remote.ip().to_canonical()) else { continue };
+        tokio::spawn(async move {
+            connection(stream, front).await;
+            drop(place);
+        });
+    }
+}
+
+/// The places for connections.
+struct Places {
+    all: Arc<Semaphore>,
+    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// The place of a connection, which is free again when this value is dropped.
+struct Place {
+    _one: OwnedSemaphorePermit,
+    address: IpAddr,
+    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Places {
+    /// Returns the place of a connection; `None` if its address has too many.
+    fn take(&self, one: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = by_address.entry(address).or_default();
+        if *taken >= CONNECTIONS_OF_ADDRESS {
+            return None;
+        }
+        *taken += 1;
+        Some(Place { _one: one, address, by_address: Arc::clone(&self.by_address) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = by_address.get_mut(&self.address) {
+            *taken -= 1;
+            if *taken == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, front: HttpFront) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(STALL));
+    let client = Arc::new(Client { front, session: OnceCell::new() });
+    let service = service_fn(move |request| {
+        let client = Arc::clone(&client);
+        async move { Ok::<_, Infallible>(client.answer(request).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD);
+    // A client that closes early is no fault of the proxy.
+    let _ = server.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
+}
+
+/// A client with its connection. To the proxy it is a client in clear with a socket of its own.
+struct Client {
+    front: HttpFront,
+    session: OnceCell<Session>,
+}
+
+impl Client {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        self.forward(request).await.unwrap_or_else(response::refuse)
+    }
+
+    async fn forward(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+        let (head, body) = request.into_parts();
+        let target = Target::read(head.uri.path(), head.uri.query())?;
+        let mapped = Mapped::of(&head, &target)?;
+        let body = if mapped.has_body() { self.read(body).await? } else { Bytes::new() };
+        let session = self.session.get_or_try_init(|| self.connect()).await.map_err(|error| failed(&error))?;
+        let request = session.request(mapped.method, "").options(&mapped.options).payload(&body);
+        let response = request.await.map_err(|error| failed(&error))?;
+        Ok(response::of(response, &target))
+    }
+
+    async fn read(&self, body: Incoming) -> Result<Bytes, Refusal> {
+        let most = self.front.max_body;
+        let too_long = || Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has {most} bytes at most"));
+        if body.size_hint().lower() > most as u64 {
+            return Err(too_long());
+        }
+        match tokio::time::timeout(BODY_WITHIN, Limited::new(body, most).collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+            Ok(Err(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "the body is not valid")),
+            Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+        }
+    }
+
+    async fn connect(&self) -> Result<Session, ClientError> {
+        let config = ClientConfig::default().with(|config| {
+            config.coap.timeout = RESPONSE_WITHIN;
+            config.coap.max_body = LONGEST_RESPONSE;
+        });
+        Session::connect_to(self.front.proxy, Scheme::Coap, config).await
+    }
+}
+
+/// Answers a request for which the proxy had no response.
+fn failed(error: &ClientError) -> Refusal {
+    match error {
+        ClientError::NoResponse { .. } | ClientError::Silence { .. } | ClientError::NotSent { .. } => {
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the proxy did not answer in time")
+        }
+        _ => Refusal::new(StatusCode::BAD_GATEWAY, "the response cannot be used"),
+    }
+}

@@ -1,0 +1,146 @@
+//! HTTP requests as requests of CoAP (RFC 7252, section 10.2; RFC 8075; RFC 8132 for PATCH).
+
+use super::refusal::Refusal;
+use super::target_uri::Target;
+use crate::hex::from_hex;
+use crate::proxy::http::media;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use tegmen::coap::{Code, OptionNumber, uint_bytes};
+
+/// Most entity tags of a condition that are forwarded.
+const TAGS: usize = 8;
+
+/// A request to the proxy, without its body.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    pub(super) method: Code,
+    pub(super) options: Vec<(OptionNumber, Vec<u8>)>,
+}
+
+impl Mapped {
+    /// Maps the head of a request.
+    ///
+    /// # Errors
+    /// The response of a request that CoAP cannot carry.
+    pub(super) fn of(head: &Parts, target: &Target) -> Result<Self, Refusal> {
+        // Browsers let each page send requests to any host, and name the page here.
+        if head.headers.contains_key(header::ORIGIN) {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "requests of web pages (Origin) are not forwarded"));
+        }
+        let mut mapped = Self { method: method(&head.method)?, options: Vec::new() };
+        mapped.add(OptionNumber::PROXY_URI, target.uri.as_bytes());
+        mapped.add_conditions(&head.headers)?;
+        mapped.add_formats(&head.headers)?;
+        Ok(mapped)
+    }
+
+    /// True if the request has a body; that of GET and DELETE has no meaning in HTTP, and none in CoAP.
+    pub(super) const fn has_body(&self) -> bool {
+        !matches!(self.method, Code::GET | Code::DELETE)
+    }
+
+    fn add(&mut self, number: OptionNumber, value: &[u8]) {
+        self.options.push((number, value.to_vec()));
+    }
+
+    fn add_uint(&mut self, number: OptionNumber, value: u16) {
+        self.add(number, uint_bytes(value.into(), &mut [0; 4]));
+    }
+
+    /// Adds ETag, If-Match and If-None-Match (RFC 7252, sections 5.10.6 and 5.10.8).
+    fn add_conditions(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+        match Condition::read(headers, header::IF_NONE_MATCH) {
+            None => {}
+            Some(Condition::Tags(tags)) if self.method == Code::GET => {
+                tags.iter().for_each(|tag| self.add(OptionNumber::ETAG, tag));
+            }
+            Some(Condition::Any) if self.method != Code::GET => self.add(OptionNumber::IF_NONE_MATCH, &[]),
+            Some(_) => {
+                let why =
+                    "If-None-Match has entity tags in GET and HEAD, and * in other requests: CoAP knows nothing else";
+                return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, why));
+            }
+        }
+        match Condition::read(headers, header::IF_MATCH) {
+            None => {}
+            Some(Condition::Any) => self.add(OptionNumber::IF_MATCH, &[]),
+            Some(Condition::Tags(tags)) if tags.is_empty() => {
+                return Err(Refusal::new(StatusCode::PRECONDITION_FAILED, "If-Match has no entity tag of this proxy"));
+            }
+            Some(Condition::Tags(tags)) => tags.iter().for_each(|tag| self.add(OptionNumber::IF_MATCH, tag)),
+        }
+        Ok(())
+    }
+
+    /// Adds Content-Format and Accept (RFC 8075, section 6).
+    fn add_formats(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let unsupported = |why| Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        let is_coded = |value: &str| !value.trim().eq_ignore_ascii_case("identity");
+        if self.has_body() && texts(headers, header::CONTENT_ENCODING).any(is_coded) {
+            return unsupported("CoAP has no Content-Encoding");
+        }
+        match headers.get(header::CONTENT_TYPE).filter(|_| self.has_body()) {
+            None => {}
+            Some(value) => match value.to_str().ok().and_then(media::content_format) {
+                Some(format) => self.add_uint(OptionNumber::CONTENT_FORMAT, format),
+                None => return unsupported("the Content-Type has no Content-Format of CoAP"),
+            },
+        }
+        match media::accepted(texts(headers, header::ACCEPT)) {
+            Ok(None) => {}
+            Ok(Some(format)) => self.add_uint(OptionNumber::ACCEPT, format),
+            Err(()) => {
+                let why = "no media type of Accept has a Content-Format of CoAP";
+                return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn method(method: &Method) -> Result<Code, Refusal> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(Code::GET),
+        Method::POST => Ok(Code::POST),
+        Method::PUT => Ok(Code::PUT),
+        Method::DELETE => Ok(Code::DELETE),
+        Method::PATCH => Ok(Code::PATCH),
+        _ => Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "CoAP has no such method")),
+    }
+}
+
+/// A condition on the representation of the resource.
+enum Condition {
+    /// There is any.
+    Any,
+    /// It has one of these entity tags.
+    Tags(Vec<Vec<u8>>),
+}
+
+impl Condition {
+    /// Reads If-Match or If-None-Match. Entity tags that are not of this proxy are left out: no representation has one.
+    fn read(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
+        headers.get(&name)?;
+        let items = || texts(headers, name.clone()).flat_map(|value| value.split(',')).map(str::trim);
+        match items().any(|item| item == "*") {
+            true => Some(Self::Any),
+            false => Some(Self::Tags(items().filter_map(tag).take(TAGS).collect())),
+        }
+    }
+}
+
+/// Reads an entity tag as [`super::response`] writes it.
+fn tag(item: &str) -> Option<Vec<u8>> {
+    let digits = item.strip_prefix("W/").unwrap_or(item).strip_prefix('"')?.strip_suffix('"')?;
+    from_hex(digits).filter(|tag| (1..=8).contains(&tag.len()))
+}
+
+/// Returns the values of a header that are text.
+fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests;
