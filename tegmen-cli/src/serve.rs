@@ -252,6 +252,7 @@ fn run(
         let _delegating = running.delegate();
         let _device = running.run_device();
         let _registered = running.register();
+        let http = running.serve_http().await?;
         running.administer().await?;
         running.members.follow(&log);
         let mut ended = std::pin::pin!(ended);
@@ -278,6 +279,7 @@ fn run(
         }
         manager.report("STOPPING=1\nSTATUS=waiting for responses of commands");
         operation.send_modify(|operation| operation.ready = false);
+        drop(http);
         let patience = Duration::from_secs_f64(running.sections().service.drain);
         let server = running.server;
         let drained = tokio::task::spawn_blocking(move || server.drain(patience));

@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod works;
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
 use works::{Scene, Server};
 
@@ -44,6 +46,50 @@ fn a_forward_and_a_reverse_proxy_give_what_they_stored() {
     assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("4.03"));
 }
 
+/// Sends an HTTP request, and returns the response.
+fn http(at: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: p\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn http_clients_use_the_forward_proxy() {
+    let scene = Scene::new("proxy-http");
+    let origin = Server::start(&scene.0, &["--value", "/temp=21.5", "--plain", "--no-secure"], 1);
+    let file = "[proxy]\nproxy-to = [\"coap://127.0.0.1:*\"]\nproxy-http = \"127.0.0.1:0\"\n[addresses]\nplain = true\nno-secure = true\n";
+    std::fs::write(scene.0.join("tegmen.toml"), file).unwrap();
+    assert_eq!(shown(&scene, &["serve", "--config", "tegmen.toml", "--check-config"]), "ok");
+    let proxy = Server::start(&scene.0, &["--config", "tegmen.toml"], 2);
+    let at = proxy.addresses[1];
+    let temp = format!("/hc/{}/temp", uri_of(&origin));
+    assert!(http(at, "GET", &temp, "").ends_with("\r\n\r\n21.5"));
+    assert!(http(at, "PUT", &temp, "22").starts_with("HTTP/1.1 204 "));
+    assert!(http(at, "GET", &temp, "").ends_with("\r\n\r\n22"));
+    assert!(http(at, "GET", "/hc/coap://192.0.2.1/temp", "").starts_with("HTTP/1.1 403 "));
+    let lines = proxy.end();
+    assert!(lines.iter().any(|line| line.contains("PUT /proxy/coap/127.0.0.1:")), "{lines:?}");
+}
+
+#[test]
+fn http_clients_are_clients_in_clear() {
+    let scene = Scene::new("proxy-http-clear");
+    std::fs::write(scene.0.join("credentials.toml"), "").unwrap();
+    let arguments = ["serve", "--check-config", "--proxy-to", "coap://a", "--proxy-http", "127.0.0.1:0"];
+    let output = tegmen(&scene, &arguments);
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("--proxy-http: its clients are clients in clear: it needs --plain")
+    );
+}
+
 #[test]
 fn mistakes_name_the_option_and_the_reason() {
     let scene = Scene::new("proxy-mistakes");
@@ -56,6 +102,7 @@ fn mistakes_name_the_option_and_the_reason() {
     assert!(wrong(&["--proxy-to", "http://a"]).contains("coap://sensor.local"));
     assert!(wrong(&["--proxy-reverse", "/a=coap://b/c"]).contains("an origin has no path"));
     assert!(wrong(&["--value", "/a=1", "--proxy-credentials", "keys.toml"]).contains("--proxy-to"));
+    assert!(wrong(&["--value", "/a=1", "--proxy-http", "127.0.0.1:0"]).contains("proxy-http: it needs --proxy-to"));
     let twice = ["--proxy-reverse", "/a=coap://b", "--proxy-reverse", "/a=coap://c"];
     assert!(wrong(&twice).contains("two origins"));
     assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));

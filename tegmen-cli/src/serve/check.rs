@@ -35,7 +35,7 @@ impl Sections {
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
         mistakes.extend(self.delegated.mistakes(&self.not_of_a_device()));
         mistakes.extend(self.directory.mistakes());
-        mistakes.extend(self.proxy.mistakes());
+        mistakes.extend(self.proxy.mistakes(addresses.plain));
         mistakes.extend(self.credentials().err());
         for rule in self.keys.anonymous.iter().filter(|rule| !is_rule(rule)) {
             mistakes.push(Mistake::new("anonymous", format!("{rule}: write it as 'GET /sensors/*'")));

@@ -350,6 +350,11 @@ pub(super) struct ProxyOptions {
     /// Be a reverse proxy: the resources of the origin at this URI are below this path, as /house=coap://sensor.local; may be repeated.
     #[arg(long, value_name = "PATH=URI")]
     pub(super) proxy_reverse: Vec<Reverse>,
+    /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, as
+    /// http://127.0.0.1:8080/hc/coap://sensor.local/temp. They are clients in clear, so it needs --plain: anyone who can reach the address has
+    /// the rights of these. Give an address of this machine or of a network that you trust.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) proxy_http: Option<SocketAddr>,
     /// Most bytes of stored responses; 0 stores nothing.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
     pub(super) proxy_cache: usize,

@@ -3,10 +3,18 @@
 use super::config_file::Mistake;
 use super::options::ProxyOptions;
 use crate::connect::only_key;
+use crate::log::Log;
 use crate::output::Failure;
 use crate::public_keys::servers_of;
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr};
+use tegmen_host::proxy::http::{self, HttpFront};
 use tegmen_host::proxy::{Proxy, ProxyConfig};
 use tegmen_host::public_keys::{PublicKeys, SUITES};
+use tegmen_host::server::Listen;
+use tegmen_host::uri::Scheme;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 impl ProxyOptions {
     /// True if the server is a proxy.
@@ -14,8 +22,8 @@ impl ProxyOptions {
         !self.proxy_to.is_empty() || !self.proxy_reverse.is_empty()
     }
 
-    /// Returns all mistakes.
-    pub(super) fn mistakes(&self) -> Vec<Mistake> {
+    /// Returns all mistakes. `plain` is true if the server has clients in clear.
+    pub(super) fn mistakes(&self, plain: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let mut check = |key, wrong: Option<String>| mistakes.extend(wrong.map(|why| Mistake::new(key, why)));
         check("proxy-credentials", self.proxy_credentials.as_deref().and_then(|file| only_key(file).err()));
@@ -23,6 +31,10 @@ impl ProxyOptions {
         let given = [("proxy-credentials", self.proxy_credentials.is_some()), ("proxy-ca", !self.proxy_ca.is_empty())];
         for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given && !self.is_given()) {
             check(key, Some("it needs --proxy-to or --proxy-reverse".to_owned()));
+        }
+        if self.proxy_http.is_some() {
+            check("proxy-http", self.proxy_to.is_empty().then(|| "it needs --proxy-to".to_owned()));
+            check("proxy-http", (!plain).then(|| "its clients are clients in clear: it needs --plain".to_owned()));
         }
         let mut paths: Vec<_> = self.proxy_reverse.iter().map(|reverse| reverse.path()).collect();
         paths.sort_unstable();
@@ -53,5 +65,39 @@ impl ProxyOptions {
             config.client.coap.nstart = self.proxy_nstart as usize;
         });
         Proxy::new(config).map(Some).map_err(Failure::usage)
+    }
+
+    /// Takes requests of HTTP clients on the runtime, if they may use the proxy of the server at these addresses. It takes none any more when
+    /// the value is dropped.
+    pub(super) async fn serve_http(
+        &self,
+        addresses: &[Listen],
+        max_body: usize,
+        log: &Log,
+    ) -> Result<JoinSet<()>, Failure> {
+        let mut tasks = JoinSet::new();
+        let Some(address) = self.proxy_http else { return Ok(tasks) };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failure::usage(format!("--proxy-http: nothing can be served at {address}: {error}; choose another port"))
+        })?;
+        let at = listener.local_addr().unwrap_or(address);
+        // The settings were checked before: there is one.
+        let plain = addresses.iter().find(|listen| listen.scheme == Scheme::Coap);
+        let proxy = plain.map_or(at, |listen| reached(listen.address));
+        log.always(
+            || format!("HTTP clients use the proxy at http://{at}/hc/"),
+            || json!({ "event": "http_proxy", "address": at.to_string() }),
+        );
+        tasks.spawn(http::serve(listener, HttpFront { proxy, max_body }));
+        Ok(tasks)
+    }
+}
+
+/// Returns the address at which this machine reaches a socket that is bound to this one.
+fn reached(address: SocketAddr) -> SocketAddr {
+    match address.ip().is_unspecified() {
+        // A socket of [::] takes IPv4, too.
+        true => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        false => address,
     }
 }

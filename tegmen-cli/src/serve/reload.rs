@@ -224,6 +224,12 @@ impl Running {
         self.proxy.clone()
     }
 
+    /// Takes requests of HTTP clients of the proxy on the runtime, if they are wanted, until the value is dropped.
+    pub(super) async fn serve_http(&self) -> Result<JoinSet<()>, Failure> {
+        let Sections { proxy, limits, .. } = self.sections();
+        proxy.serve_http(self.server.addresses(), limits.max_body, &self.log).await
+    }
+
     /// Returns the number of resources.
     pub(super) fn resources(&self) -> usize {
         self.made.len()
