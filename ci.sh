@@ -212,7 +212,7 @@ step_firmware() {
 }
 
 step_interop() {
-    need openssl gnutls-bin libcoap3-bin tshark qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
+    need openssl gnutls-bin libcoap3-bin curl tshark qemu-system-arm rustc-web cargo-web rust-web-src gcc-arm-none-eabi
     need gcc make cmake libclang-dev autoconf automake libtool libmbedtls-dev python3-venv
     command -v go >/dev/null || need golang-go
     command -v javac >/dev/null || need default-jdk-headless

@@ -13,6 +13,7 @@ mod dtls;
 mod edhoc;
 mod gnutls;
 mod hello;
+mod http;
 mod libcoap;
 mod mote;
 mod network;
@@ -192,6 +193,10 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         proxy::all(places, &aiocoap, &java),
     ];
     cells.extend(directory::cells(&aiocoap));
+    match http::version() {
+        Some(version) => cells.extend(http::cells(&version, &aiocoap)),
+        None => cells.push(missing(http::PEER, http::PEER, "curl")),
+    }
     for (more, to_build) in libraries {
         cells.extend(more);
         built.extend(to_build);

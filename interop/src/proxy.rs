@@ -69,7 +69,7 @@ fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
 }
 
 /// Our proxy, and the relay to the origin behind it.
-struct Proxied {
+pub(crate) struct Proxied {
     _served: Served,
     port: u16,
     address: SocketAddr,
@@ -79,8 +79,14 @@ struct Proxied {
 impl Proxied {
     /// Behind the proxy is the origin at an address.
     fn before(scene: &Scene, address: SocketAddr) -> Result<Self, String> {
+        Self::with(scene, address, &[])
+    }
+
+    /// As [`Self::before`], with more options.
+    pub(crate) fn with(scene: &Scene, address: SocketAddr, more: &[&str]) -> Result<Self, String> {
         let origin = Capture::start(address)?;
-        let served = Served::start_with(scene, &Psk::usual(), &["--proxy-to", "coap://127.0.0.1:*"])?;
+        let options = [&["--proxy-to", "coap://127.0.0.1:*"], more].concat();
+        let served = Served::start_with(scene, &Psk::usual(), &options)?;
         Ok(Self { port: served.port, _served: served, address, origin })
     }
 
@@ -89,7 +95,7 @@ impl Proxied {
     }
 
     /// The URI of a resource of the origin.
-    fn uri(&self, path: &str) -> String {
+    pub(crate) fn uri(&self, path: &str) -> String {
         format!("coap://127.0.0.1:{}/{path}", self.origin.port)
     }
 
@@ -98,7 +104,7 @@ impl Proxied {
         format!("coap://{}/{path}", self.address)
     }
 
-    fn came(&self, expected: usize) -> Check {
+    pub(crate) fn came(&self, expected: usize) -> Check {
         came(&self.origin, expected)
     }
 }
@@ -118,7 +124,7 @@ fn came(origin: &Capture, expected: usize) -> Check {
 }
 
 /// A server of aiocoap.
-fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> {
+pub(crate) fn origin(scene: &Scene, peer: &Built) -> Result<(Process, SocketAddr), String> {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;
     command.args(["coap-server", &address.ip().to_string(), &address.port().to_string()]);

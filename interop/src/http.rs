@@ -1,0 +1,148 @@
+//! HTTP clients of our proxy: curl, in front of origins of libcoap and aiocoap.
+
+use crate::cell::{Cell, Check, Role, Scene, free_port};
+use crate::libcoap::{self, Build};
+use crate::peers::Built;
+use crate::plain::big;
+use crate::proxy::{Proxied, origin};
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+/// The client, and its program.
+pub(crate) const PEER: &str = "curl";
+
+/// The version, if the program is installed.
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(PEER).arg("--version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1)?.to_owned())
+}
+
+/// The rows.
+pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    if libcoap::version().is_some() {
+        let mut add = |scenario: &str, play: fn(&Scene) -> Check| {
+            let scenario = format!("proxy to libcoap: {scenario}");
+            cells.push(Cell::new(PEER, version, Role::Client, &scenario, play));
+        };
+        add("GET from the cache, PUT, GET, 404", libcoap_methods);
+        add("ETag, 304", libcoap_conditions);
+        add("5000 bytes both ways", libcoap_blocks);
+    }
+    let program = Arc::clone(aiocoap);
+    let scenario = "proxy to aiocoap: GET, PUT, DELETE, 5000 bytes both ways";
+    cells.push(Cell::new(PEER, version, Role::Client, scenario, move |scene| {
+        program.ready()?;
+        aiocoap_methods(&scene.with_new_deadline(), &program)
+    }));
+    cells
+}
+
+/// Our proxy with its HTTP side, before an origin.
+struct Front<'a> {
+    scene: &'a Scene,
+    proxied: Proxied,
+    port: u16,
+}
+
+/// The response that curl received.
+struct Fetched {
+    status: String,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl<'a> Front<'a> {
+    fn before(scene: &'a Scene, address: SocketAddr) -> Result<Self, String> {
+        let port = free_port()?;
+        let proxied = Proxied::with(scene, address, &["--proxy-http", &format!("127.0.0.1:{port}")])?;
+        let front = Self { scene, proxied, port };
+        // The process listens here later than in clear.
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if std::time::Instant::now() > scene.deadline {
+                return Err(format!("nobody took port {port}"));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Ok(front)
+    }
+
+    /// Runs curl for a resource of the origin.
+    fn curl(&self, path: &str, words: &[&str]) -> Result<Fetched, String> {
+        let uri = format!("http://127.0.0.1:{}/hc/{}", self.port, self.proxied.uri(path));
+        let (head, body) = (self.scene.directory().join("head"), self.scene.directory().join("body"));
+        let _ = fs::remove_file(&body);
+        let output = ["-sS", "-D", "head", "-o", "body", "-w", "%{http_code}"];
+        let mut process = self.scene.start(PEER, &[&output[..], words, &[&uri]].concat())?;
+        process.await_end()?;
+        let read = fs::read_to_string(head).map_err(|error| format!("{error}: {}", process.err.text()))?;
+        let body = fs::read(body).unwrap_or_default();
+        Ok(Fetched { status: process.out.text(), head: read.to_ascii_lowercase(), body })
+    }
+
+    /// Checks status and body.
+    fn fetches(&self, path: &str, words: &[&str], status: &str, body: &str) -> Check {
+        let fetched = self.curl(path, words)?;
+        match fetched.status == status && fetched.body == body.as_bytes() {
+            true => Ok(()),
+            false => {
+                let came = String::from_utf8_lossy(&fetched.body);
+                Err(format!("{words:?}: {} {came:?} came, not {status} {body:?}", fetched.status).into())
+            }
+        }
+    }
+}
+
+fn libcoap_methods(scene: &Scene) -> Check {
+    let server = libcoap::Server::start(scene, Build::NoTls)?;
+    let front = Front::before(scene, server.address)?;
+    let path = "example_data";
+    front.fetches(path, &["-X", "PUT", "-H", "Content-Type: text/plain", "-d", "first"], "201", "")?;
+    front.fetches(path, &[], "200", "first")?;
+    front.fetches(path, &[], "200", "first")?;
+    front.proxied.came(2)?;
+    front.fetches(path, &["-X", "PUT", "-H", "Content-Type: text/plain", "-d", "second"], "204", "")?;
+    front.fetches(path, &[], "200", "second")?;
+    match front.curl("nothing", &[])?.status.as_str() {
+        "404" => Ok(()),
+        other => Err(format!("{other} came, not 404").into()),
+    }
+}
+
+/// libcoap gives an entity tag to a representation that takes several blocks.
+fn libcoap_conditions(scene: &Scene) -> Check {
+    let server = libcoap::Server::start(scene, Build::NoTls)?;
+    let front = Front::before(scene, server.address)?;
+    let path = "example_data";
+    scene.file("big", big())?;
+    front.fetches(path, &["-T", "big"], "201", "")?;
+    let fetched = front.curl(path, &[])?;
+    let tag = fetched.head.lines().find_map(|line| line.strip_prefix("etag: "));
+    let Some(tag) = tag else { return Err(format!("no ETag came: {}", fetched.head).into()) };
+    front.fetches(path, &["-H", &format!("If-None-Match: {tag}")], "304", "")?;
+    front.fetches(path, &["-H", "If-None-Match: \"00\""], "200", &big())
+}
+
+fn libcoap_blocks(scene: &Scene) -> Check {
+    let server = libcoap::Server::start(scene, Build::NoTls)?;
+    let front = Front::before(scene, server.address)?;
+    scene.file("big", big())?;
+    front.fetches("example_data", &["-T", "big"], "201", "")?;
+    front.fetches("example_data", &[], "200", &big())
+}
+
+fn aiocoap_methods(scene: &Scene, peer: &Built) -> Check {
+    let (server, address) = origin(scene, peer)?;
+    let front = Front::before(scene, address)?;
+    front.fetches("v", &[], "200", "hello")?;
+    front.fetches("v", &["-X", "PUT", "-d", "new"], "204", "")?;
+    front.fetches("v", &[], "200", "new")?;
+    front.fetches("v", &["-X", "DELETE"], "204", "")?;
+    front.fetches("big", &[], "200", &big())?;
+    scene.file("big", big())?;
+    front.fetches("big", &["-T", "big"], "204", "")?;
+    server.await_output("took 5000 bytes\n", 0)?;
+    Ok(())
+}
