@@ -99,7 +99,7 @@ fn mistakes_name_the_option_and_the_reason() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(wrong(&["--proxy-to", "http://a"]).contains("coap://sensor.local"));
+    assert!(wrong(&["--proxy-to", "ftp://a"]).contains("coap://sensor.local"));
     assert!(wrong(&["--proxy-reverse", "/a=coap://b/c"]).contains("an origin has no path"));
     assert!(wrong(&["--value", "/a=1", "--proxy-credentials", "keys.toml"]).contains("--proxy-to"));
     assert!(wrong(&["--value", "/a=1", "--proxy-http", "127.0.0.1:0"]).contains("proxy-http: it needs --proxy-to"));

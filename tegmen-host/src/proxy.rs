@@ -2,7 +2,7 @@
 //!
 //! [`Proxy`] is an application for a server, before its others. As a forward proxy it takes requests with Proxy-Uri, or with
 //! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
-//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity.
+//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity, and over `http`.
 //!
 //! The policy of the server decides on each request, before the cache is searched: the resource
 //! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone. A client whose rights
@@ -13,10 +13,11 @@
 //! A request with OSCORE for another target is forwarded as it is. Its response is not stored (RFC 8613, section 10), except that to a
 //! deterministic request of a group ([`cache::is_cacheable`]).
 //!
-//! With the feature `http`, the module `http` lets HTTP clients use the proxy.
+//! With the feature `http`, the module `http` lets HTTP clients use the proxy, and the proxy asks HTTP servers.
 
 mod answer;
 mod config;
+mod failed;
 #[cfg(feature = "http")]
 pub mod http;
 mod memory;
@@ -32,7 +33,7 @@ pub use state::ProxyCounts;
 use crate::client::ClientError;
 use crate::clock;
 use crate::server::{Application, Request};
-use crate::target;
+use crate::target::{self, TargetScheme};
 use crate::uri::Scheme;
 use memory::Owner;
 use pool::Origin;
@@ -75,7 +76,7 @@ impl Shared {
 
 /// The way of a request to its origin.
 struct Route<'a> {
-    scheme: Scheme,
+    scheme: TargetScheme,
     host: &'a str,
     port: u16,
     /// Segments of the path that are not the origin's.
@@ -130,7 +131,9 @@ impl Proxy {
         if !cache::is_cacheable(message) {
             return self.pass(route, message, (hops, resource), request, response);
         }
+        // HTTP has no observation: the client receives one response.
         if message.uint(OptionNumber::OBSERVE) == Some(REGISTER)
+            && route.scheme != TargetScheme::Http
             && let Some(hops) = hops
             && self.observe(route, message, (hops, resource), request, response)
         {
@@ -240,7 +243,11 @@ impl Route<'_> {
 fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> usize {
     let Route { scheme, host, port, skipped, .. } = route;
     key.clear();
-    key.push(*scheme as u8);
+    key.push(match scheme {
+        TargetScheme::Coap(Scheme::Coap) => 0,
+        TargetScheme::Coap(Scheme::Coaps) => 1,
+        TargetScheme::Http => 2,
+    });
     key.extend(port.to_be_bytes());
     // A name in an option or a URI is shorter.
     key.extend((host.len() as u16).to_be_bytes());

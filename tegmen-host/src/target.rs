@@ -4,10 +4,12 @@
 //! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets.
 
 use crate::request_uri::{self, InvalidUri};
-use crate::uri::{Scheme, Uri};
+use crate::uri::{Behind, Scheme, SchemeError};
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
 
@@ -20,21 +22,59 @@ const LONGEST_HOST: usize = 255;
 /// Bytes of the path before that of the resource: the host, the port and what separates them.
 const LONGEST_PREFIX: usize = PREFIX.len() + LONGEST_HOST + 24;
 
+/// The scheme of a target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum TargetScheme {
+    Coap(Scheme),
+    /// HTTP without TLS (RFC 7252, section 10.1), with the feature `http`.
+    Http,
+}
+
+impl TargetScheme {
+    /// Returns the port of a URI without one.
+    pub(crate) const fn default_port(self) -> u16 {
+        match self {
+            Self::Coap(scheme) => scheme.default_port(),
+            Self::Http => 80,
+        }
+    }
+}
+
+impl FromStr for TargetScheme {
+    type Err = SchemeError;
+
+    fn from_str(text: &str) -> Result<Self, SchemeError> {
+        match cfg!(feature = "http") && text.eq_ignore_ascii_case("http") {
+            true => Ok(Self::Http),
+            false => text.parse().map(Self::Coap),
+        }
+    }
+}
+
+impl fmt::Display for TargetScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Coap(scheme) => scheme.fmt(f),
+            Self::Http => f.pad("http"),
+        }
+    }
+}
+
 /// A target.
 pub(crate) struct Target<'m> {
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: TargetScheme,
     /// As [`canonical`] returns it, without brackets.
     pub(crate) host: Cow<'m, str>,
     pub(crate) port: u16,
-    /// The URI with path and query, if Proxy-Uri names the target; otherwise the request has the path and the query.
-    pub(crate) uri: Option<Uri>,
+    /// The parts of the URI, if Proxy-Uri names the target; otherwise the request has the path and the query.
+    pub(crate) uri: Option<Behind>,
 }
 
 /// Returns the target that a request names with Proxy-Uri, or with Proxy-Scheme and Uri-Host; `None` if it names none. Without
 /// Uri-Host the host is the one to which the request was sent, and the resource is its own (RFC 7252, sections 5.7.2 and 5.10.1).
 ///
 /// # Errors
-/// 4.00 if the target is not valid, 5.05 if its scheme is neither `coap` nor `coaps` (section 5.10.2).
+/// 4.00 if the target is not valid, 5.05 if its scheme is none of [`TargetScheme`] (section 5.10.2).
 pub(crate) fn named<'m>(message: &MessageRef<'m>) -> Option<Result<Target<'m>, Code>> {
     if !message.may_have_unprotected() {
         return None;
@@ -49,16 +89,18 @@ pub(crate) fn named<'m>(message: &MessageRef<'m>) -> Option<Result<Target<'m>, C
 
 fn of_uri<'m>(uri: &[u8]) -> Result<Target<'m>, Code> {
     let text = std::str::from_utf8(uri).map_err(|_| Code::BAD_REQUEST)?;
-    let (scheme, _) = text.split_once(':').ok_or(Code::BAD_REQUEST)?;
-    let scheme: Scheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
-    let uri = Uri::parse(text).map_err(|_| Code::BAD_REQUEST)?;
+    let (scheme, rest) = text.split_once(':').ok_or(Code::BAD_REQUEST)?;
+    let scheme: TargetScheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
+    let rest = rest.strip_prefix("//").ok_or(Code::BAD_REQUEST)?;
+    let uri = Behind::parse(rest).map_err(|_| Code::BAD_REQUEST)?;
     let host = canonical(&uri.host)?.into_owned();
-    Ok(Target { scheme, host: host.into(), port: uri.port, uri: Some(uri) })
+    let port = uri.port.unwrap_or_else(|| scheme.default_port());
+    Ok(Target { scheme, host: host.into(), port, uri: Some(uri) })
 }
 
 fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Result<Target<'m>, Code> {
     let scheme = std::str::from_utf8(scheme).map_err(|_| Code::BAD_REQUEST)?;
-    let scheme: Scheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
+    let scheme: TargetScheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
     let host = std::str::from_utf8(host).map_err(|_| Code::BAD_REQUEST)?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = canonical(host)?;

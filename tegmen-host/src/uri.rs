@@ -95,42 +95,65 @@ impl Uri {
             _ => return Err(wrong("the scheme is missing")),
         };
         let scheme: Scheme = scheme.parse().map_err(|SchemeError| wrong("the scheme is neither coap nor coaps"))?;
+        let Behind { host, port, path, query } = Behind::parse(rest).map_err(wrong)?;
+        Ok(Self { scheme, host, port: port.unwrap_or_else(|| scheme.default_port()), path, query })
+    }
+}
+
+/// The parts of a URI behind its scheme.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    /// Without brackets.
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    /// Decoded segments.
+    pub(crate) path: Vec<String>,
+    /// Decoded arguments.
+    pub(crate) query: Vec<String>,
+}
+
+impl Behind {
+    /// Reads the text behind `://`.
+    ///
+    /// # Errors
+    /// The problem, in words.
+    pub(crate) fn parse(rest: &str) -> Result<Self, &'static str> {
         if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(wrong("a space or control character is written with its code, a space as %20"));
+            return Err("a space or control character is written with its code, a space as %20");
         }
         if rest.contains('#') {
-            return Err(wrong("a fragment (#) cannot be asked for"));
+            return Err("a fragment (#) cannot be asked for");
         }
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
-            return Err(wrong("user names are not part of CoAP; give the identity with --identity"));
+            return Err("user names are not part of CoAP; give the identity with --identity");
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(literal) => {
-                let (host, rest) = literal.split_once(']').ok_or_else(|| wrong("a ] is missing"))?;
+                let (host, rest) = literal.split_once(']').ok_or("a ] is missing")?;
                 (host, rest.strip_prefix(':'))
             }
             None => match authority.split_once(':') {
-                Some((_, port)) if port.contains(':') => return Err(wrong("IPv6 addresses stand in brackets")),
+                Some((_, port)) if port.contains(':') => return Err("IPv6 addresses stand in brackets"),
                 Some((host, port)) => (host, Some(port)),
                 None => (authority, None),
             },
         };
         if host.is_empty() {
-            return Err(wrong("the host is missing"));
+            return Err("the host is missing");
         }
         let port = match port {
-            None | Some("") => scheme.default_port(),
+            None | Some("") => None,
             Some(port) => match port.parse() {
-                Ok(port) if port > 0 => port,
-                _ => return Err(wrong("the port is not a number from 1 to 65535")),
+                Ok(port) if port > 0 => Some(port),
+                _ => return Err("the port is not a number from 1 to 65535"),
             },
         };
         if host.parse().is_ok_and(|ip: Ipv6Addr| ip.is_unicast_link_local()) {
-            return Err(wrong("an address fe80::... needs its interface, as in [fe80::1%eth0]"));
+            return Err("an address fe80::... needs its interface, as in [fe80::1%eth0]");
         }
-        let decode = |text| percent_decode(text).ok_or_else(|| wrong("a % is not followed by two hexadecimal digits"));
+        let decode = |text| percent_decode(text).ok_or("a % is not followed by two hexadecimal digits");
         let path = match path {
             "" => Vec::new(),
             path => path.split('/').map(|part| decode(part).map(Cow::into_owned)).collect::<Result<_, _>>()?,
@@ -140,9 +163,9 @@ impl Uri {
             Some(query) => query.split('&').map(|part| decode(part).map(Cow::into_owned)).collect::<Result<_, _>>()?,
         };
         if path.iter().chain(&query).any(|part| part.len() > 255) {
-            return Err(wrong("a segment or argument has more than 255 bytes"));
+            return Err("a segment or argument has more than 255 bytes");
         }
-        Ok(Self { scheme, host: host.replace("%25", "%"), port, path, query })
+        Ok(Self { host: host.replace("%25", "%"), port, path, query })
     }
 }
 

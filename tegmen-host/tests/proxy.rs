@@ -315,7 +315,7 @@ async fn a_target_that_is_not_allowed_is_refused_and_so_is_one_that_is_not_valid
     let client = client_of(&server).await;
     assert_eq!(get(&client, &origin.uri("/one")).await.code, Code::FORBIDDEN);
     assert_eq!(get(&client, "coap://127.0.0.1:0/").await.code, Code::BAD_REQUEST);
-    assert_eq!(get(&client, "http://127.0.0.1/").await.code, Code::PROXYING_NOT_SUPPORTED);
+    assert_eq!(get(&client, "ftp://127.0.0.1/").await.code, Code::PROXYING_NOT_SUPPORTED);
     assert_eq!(origin.requests(), 0);
 }
 

@@ -342,9 +342,9 @@ pub(super) struct Delegated {
 
 #[derive(Args)]
 pub(super) struct ProxyOptions {
-    /// Be a forward proxy for the servers that this pattern stands for, as coap://sensor.local, coaps://*.example.org or
-    /// coap://[2001:db8::1]:*; may be repeated. A client needs the right to the path /proxy/coap/HOST:PORT/PATH, and asks with
-    /// Proxy-Uri or Proxy-Scheme.
+    /// Be a forward proxy for the servers that this pattern stands for, as coap://sensor.local, coaps://*.example.org,
+    /// coap://[2001:db8::1]:* or http://api.example.org:8080; may be repeated. A client needs the right to the path
+    /// /proxy/coap/HOST:PORT/PATH, or /proxy/http/..., and asks with Proxy-Uri or Proxy-Scheme.
     #[arg(long, value_name = "PATTERN")]
     pub(super) proxy_to: Vec<Pattern>,
     /// Be a reverse proxy: the resources of the origin at this URI are below this path, as /house=coap://sensor.local; may be repeated.

@@ -50,24 +50,32 @@ pub(super) struct Unusable(pub(super) &'static str);
 impl Answer {
     /// Takes a response. `name` comes first in the diagnostic payload of 5.08 (RFC 8768, section 4).
     pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
-        if !response.code.is_response() {
+        Self::of(response.code, || response.options(), response.payload.clone(), name)
+    }
+
+    /// Takes the parts of a response, whose options are in the order of their numbers.
+    pub(super) fn of<'a, O: Iterator<Item = (OptionNumber, &'a [u8])>>(
+        code: Code,
+        options: impl Fn() -> O,
+        mut payload: Vec<u8>,
+        name: &str,
+    ) -> Result<Self, Unusable> {
+        if !code.is_response() {
             return Err(Unusable("the code is not that of a response"));
         }
-        if response.options().any(|(number, _)| cache::in_response(number) == Treatment::Refused) {
+        if options().any(|(number, _)| cache::in_response(number) == Treatment::Refused) {
             return Err(Unusable("it has an option that is unknown here and unsafe to forward"));
         }
-        let mut payload = response.payload.clone();
-        if response.code == Code::HOP_LIMIT_REACHED {
+        if code == Code::HOP_LIMIT_REACHED {
             payload.splice(0..0, [name.as_bytes(), b" "].concat());
         }
-        let options: usize = response.options().map(|(_, value)| value.len() + OPTION_HEAD).sum();
-        let head = written(FIXED + options, |frame| {
-            let mut builder = Builder::new(frame, MessageType::Acknowledgement, response.code, 0, &[])?;
-            response.options().try_for_each(|(number, value)| builder.option(number, value))
+        let length: usize = options().map(|(_, value)| value.len() + OPTION_HEAD).sum();
+        let head = written(FIXED + length, |frame| {
+            let mut builder = Builder::new(frame, MessageType::Acknowledgement, code, 0, &[])?;
+            options().try_for_each(|(number, value)| builder.option(number, value))
         });
-        let stored = written(FIXED + options + payload.len(), |frame| {
-            cache::write_stored(response.code, response.options(), &payload, frame)
-        });
+        let stored =
+            written(FIXED + length + payload.len(), |frame| cache::write_stored(code, options(), &payload, frame));
         head.zip(stored).map(|(head, stored)| Self { head, stored }).ok_or(Unusable("its options are not in order"))
     }
 

@@ -3,6 +3,7 @@
 use super::memory::Bounds;
 use super::{Pattern, Route};
 use crate::client::ClientConfig;
+use crate::target::TargetScheme;
 use crate::uri::{Scheme, Uri, UriError};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -71,7 +72,7 @@ impl ProxyConfig {
         (Bounds { all: self.cache, each: self.cache_of_client }, self.max_open)
     }
 
-    pub(super) fn allows(&self, scheme: Scheme, host: &str, port: u16) -> bool {
+    pub(super) fn allows(&self, scheme: TargetScheme, host: &str, port: u16) -> bool {
         self.targets.iter().any(|pattern| pattern.allows(scheme, host, port))
     }
 
@@ -120,7 +121,7 @@ impl Reverse {
     pub(super) fn route(&self) -> Route<'_> {
         let Self { path, scheme, host, port } = self;
         let skipped = if path.is_empty() { 0 } else { path.split('/').count() };
-        Route { scheme: *scheme, host, port: *port, skipped, prefix: path }
+        Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, skipped, prefix: path }
     }
 
     /// Returns the path, without a slash in front.

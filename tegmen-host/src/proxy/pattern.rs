@@ -1,16 +1,16 @@
 //! Patterns of the servers to which a proxy forwards.
 
-use crate::uri::Scheme;
+use crate::target::TargetScheme;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 /// A pattern of servers: `coap://sensor.local`, `coaps://*.example.org:5684`, `coap://[2001:db8::1]:*`. A host that begins with
 /// `*.` stands for all names that end so, and `*` for all hosts. A port `*` stands for all ports; without a port it is the default
-/// one of the scheme.
+/// one of the scheme. With the feature `http` the scheme may be `http`, too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    scheme: Scheme,
+    scheme: TargetScheme,
     host: Host,
     /// `None` for all.
     port: Option<u16>,
@@ -35,7 +35,7 @@ pub struct PatternError {
 
 impl Pattern {
     /// True if it stands for the server at this host, in lower case, and port.
-    pub(super) fn allows(&self, scheme: Scheme, host: &str, port: u16) -> bool {
+    pub(super) fn allows(&self, scheme: TargetScheme, host: &str, port: u16) -> bool {
         let has_host = match &self.host {
             Host::All => true,
             Host::Below(end) => host.len() > end.len() && host.ends_with(end.as_str()),
@@ -55,7 +55,7 @@ impl FromStr for Pattern {
 
 fn parse(text: &str) -> Option<Pattern> {
     let (scheme, authority) = text.split_once("://")?;
-    let scheme: Scheme = scheme.parse().ok()?;
+    let scheme: TargetScheme = scheme.parse().ok()?;
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     let (host, port) = match authority.strip_prefix('[') {
         Some(literal) => {

@@ -1,6 +1,7 @@
 //! The sessions of a proxy with origins.
 
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
+use crate::target::TargetScheme;
 use crate::uri::{Scheme, Uri};
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +13,7 @@ const MOST: usize = 256;
 /// A server that is asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Origin {
-    pub(super) scheme: Scheme,
+    pub(super) scheme: TargetScheme,
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
@@ -24,6 +25,8 @@ pub(super) struct Pool {
     secure: Endpoint,
     config: ClientConfig,
     sessions: Mutex<Sessions>,
+    #[cfg(feature = "http")]
+    pub(super) http: super::http::origin::Origins,
 }
 
 #[derive(Default)]
@@ -44,19 +47,28 @@ impl Pool {
             }
         };
         let (plain, secure) = (bind(config.clone()).await?, bind(config.clone()).await?);
-        Ok(Self { plain, secure, config, sessions: Mutex::default() })
+        #[cfg(feature = "http")]
+        let http = super::http::origin::Origins::new(config.coap.timeout, config.coap.max_body);
+        Ok(Self {
+            plain,
+            secure,
+            config,
+            sessions: Mutex::default(),
+            #[cfg(feature = "http")]
+            http,
+        })
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the session with an origin: the open one, or a new one.
-    pub(super) async fn session(&self, origin: &Origin) -> Result<Session, ClientError> {
+    /// Returns the session with an origin of this scheme: the open one, or a new one.
+    pub(super) async fn session(&self, scheme: Scheme, origin: &Origin) -> Result<Session, ClientError> {
         if let Some(session) = self.sessions().take(origin) {
             return Ok(session);
         }
-        let Origin { scheme, host, port } = origin.clone();
+        let Origin { host, port, .. } = origin.clone();
         let uri = Uri { scheme, host, port, path: Vec::new(), query: Vec::new() };
         let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
         let session = endpoint.connect_with(&uri, self.config.clone()).await?;

@@ -2,12 +2,15 @@
 
 use super::Shared;
 use super::answer::{Answer, Unusable};
+use super::failed::Failed;
 use super::memory::Owner;
 use super::pool::{Origin, Pool};
 use super::state::Waiter;
 use crate::client::{self, ClientConfig, ClientError};
 use crate::clock;
-use crate::server::{Notifier, Reply, Responder};
+use crate::server::{Notifier, Responder};
+use crate::target::TargetScheme;
+use crate::uri::Scheme;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,20 +79,9 @@ pub(super) enum Purpose {
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
 }
 
-/// The reason why there is no response: a code, and words for the operator.
-struct Failed {
-    code: Code,
-    cause: String,
-}
-
-impl Failed {
-    fn of(origin: &Origin, error: &ClientError) -> Self {
-        Self { code: code_of(error), cause: format!("{}: {error}", origin.host) }
-    }
-
-    fn reply(&self) -> Reply {
-        Reply::new(self.code).because(self.cause.clone())
-    }
+/// Returns the failure of a request over CoAP.
+fn failed(origin: &Origin, error: &ClientError) -> Failed {
+    Failed::new(code_of(error), format!("{}: {error}", origin.host))
 }
 
 /// Starts the thread.
@@ -224,14 +216,15 @@ async fn follow(
 ) -> Result<Option<Duration>, Failed> {
     let Upstream { method, payload, .. } = upstream;
     let options = upstream.options(origin);
-    let session = pool.session(origin).await.map_err(|error| Failed::of(origin, &error))?;
+    let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(None) };
+    let session = pool.session(scheme, origin).await.map_err(|error| failed(origin, &error))?;
     let request = client::Request::new(*method, "").options(&options).payload(payload).over(&session);
-    let mut observation = request.observe().await.map_err(|error| Failed::of(origin, &error))?;
+    let mut observation = request.observe().await.map_err(|error| failed(origin, &error))?;
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut max_age = Duration::ZERO;
     loop {
         let next = tokio::select! {
-            next = observation.next() => next.map_err(|error| Failed::of(origin, &error))?,
+            next = observation.next() => next.map_err(|error| failed(origin, &error))?,
             _ = look.tick() => match max_age.is_zero() || notifier.is_observed(path) {
                 true => continue,
                 false => {
@@ -258,25 +251,64 @@ async fn follow(
 
 /// Asks an origin.
 async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
+    let asking = async {
+        match origin.scheme {
+            TargetScheme::Coap(scheme) => ask_coap(shared, pool, (scheme, origin), upstream).await,
+            TargetScheme::Http => ask_http(shared, pool, origin, upstream).await,
+        }
+    };
+    match tokio::time::timeout(LONGEST, asking).await {
+        Ok(answered) => answered,
+        Err(_) => {
+            let cause = format!("{}: no response within {} s", origin.host, LONGEST.as_secs());
+            Err(Failed::new(Code::GATEWAY_TIMEOUT, cause))
+        }
+    }
+}
+
+fn unusable(origin: &Origin, Unusable(why): Unusable) -> Failed {
+    Failed::new(Code::BAD_GATEWAY, format!("{}: the response is not usable: {why}", origin.host))
+}
+
+async fn ask_coap(
+    shared: &Shared,
+    pool: &Pool,
+    (scheme, origin): (Scheme, &Origin),
+    upstream: &Upstream,
+) -> Result<Answer, Failed> {
     let Upstream { method, payload, .. } = upstream;
     let options = upstream.options(origin);
     let asking = async {
-        let session = pool.session(origin).await?;
+        let session = pool.session(scheme, origin).await?;
         client::Request::new(*method, "").options(&options).payload(payload).over(&session).await
     };
-    let failed = |code, cause: String| Failed { code, cause: format!("{}: {cause}", origin.host) };
-    match tokio::time::timeout(LONGEST, asking).await {
-        Ok(Ok(response)) => Answer::new(&response, &shared.config.name)
-            .map_err(|Unusable(why)| failed(Code::BAD_GATEWAY, format!("the response is not usable: {why}"))),
-        Ok(Err(error)) => {
-            let failed = Failed::of(origin, &error);
+    match asking.await {
+        Ok(response) => Answer::new(&response, &shared.config.name).map_err(|why| unusable(origin, why)),
+        Err(error) => {
+            let failed = failed(origin, &error);
             if failed.code == Code::GATEWAY_TIMEOUT {
                 pool.forget(origin);
             }
             Err(failed)
         }
-        Err(_) => Err(failed(Code::GATEWAY_TIMEOUT, format!("no response within {} s", LONGEST.as_secs()))),
     }
+}
+
+#[cfg(feature = "http")]
+async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
+    use super::http::origin::{Answered, Asked};
+    let Upstream { method, payload, .. } = upstream;
+    let options = upstream.options(origin);
+    let asked = Asked { method: *method, options: &options, payload };
+    let Answered { code, options, payload } = pool.http.ask(&origin.host, origin.port, &asked).await?;
+    let options = || options.iter().map(|(number, value)| (*number, value.as_slice()));
+    Answer::of(code, options, payload, &shared.config.name).map_err(|why| unusable(origin, why))
+}
+
+/// No target has the scheme then.
+#[cfg(not(feature = "http"))]
+async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
+    Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))
 }
 
 /// Returns the code with which a client learns of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).

@@ -44,7 +44,7 @@ fn both_forms_of_a_target_have_the_same_path() {
 #[test]
 fn a_target_that_is_not_valid_is_refused() {
     let refused = |request: &[u8]| named(&MessageRef::parse(request).unwrap()).unwrap().map(|_| ()).unwrap_err();
-    for uri in ["http://example/", "coap+tcp://example/", "ftp://x"] {
+    for uri in ["https://example/", "coap+tcp://example/", "ftp://x"] {
         assert_eq!(refused(&by_uri(uri)), Code::PROXYING_NOT_SUPPORTED, "{uri}");
     }
     // A group, also behind an IPv4 address that is written as one of IPv6.
@@ -66,7 +66,7 @@ fn a_target_that_is_not_valid_is_refused() {
     ]);
     assert_eq!(refused(&port_0), Code::BAD_REQUEST);
     // The policy is asked about the proxy as a whole.
-    assert_eq!(path_of(&by_uri("http://example/")), PREFIX);
+    assert_eq!(path_of(&by_uri("ftp://example/")), PREFIX);
 }
 
 /// A right to a path of this server is none to the same path elsewhere.
@@ -93,5 +93,14 @@ fn a_policy_sees_the_path_of_a_target_and_not_the_path_in_the_request() {
     ];
     assert_eq!(seen(&message(&parts)), "proxy/coaps/other:5684/temp");
     assert_eq!(seen(&message(&parts[1..2])), "temp");
-    assert_eq!(seen(&by_uri("http://other/temp")), PREFIX);
+    assert_eq!(seen(&by_uri("ftp://other/temp")), PREFIX);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn an_http_server_is_a_target_with_paths_of_its_own() {
+    assert_eq!(path_of(&by_uri("HTTP://Api.Example/a%20b?c")), "proxy/http/api.example:80/a b");
+    let parts = [(OptionNumber::URI_HOST, &b"a"[..]), (OptionNumber::PROXY_SCHEME, b"http")];
+    assert_eq!(path_of(&message(&parts)), "proxy/http/a:80");
+    assert_eq!(path_of(&by_uri("https://a/")), PREFIX);
 }

@@ -27,6 +27,12 @@ pub(super) fn content_format(text: &str) -> Option<u16> {
     }
 }
 
+/// Returns the registered Content-Format of a media type.
+pub(super) fn registered(text: &str) -> Option<u16> {
+    let (essence, number) = parts(text)?;
+    number.or_else(|| formats::parse(&essence))
+}
+
 /// Returns the type and subtype in lower case, and the number in a parameter `cf`.
 fn parts(text: &str) -> Option<(String, Option<u16>)> {
     let mut parts = text.split(';');
@@ -79,8 +85,7 @@ pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a str>) -> Result<Opti
             return Ok(None);
         }
         has_range |= range.contains("/*");
-        let registered = parts(&range).and_then(|(essence, number)| number.or_else(|| formats::parse(&essence)));
-        if let Some(format) = registered
+        if let Some(format) = registered(&range)
             && best.is_none_or(|(before, _)| weight > before)
         {
             best = Some((weight, format));

@@ -1,7 +1,8 @@
 use super::*;
+use crate::uri::Scheme;
 
 fn allows(pattern: &str, scheme: Scheme, host: &str, port: u16) -> bool {
-    pattern.parse::<Pattern>().unwrap().allows(scheme, host, port)
+    pattern.parse::<Pattern>().unwrap().allows(TargetScheme::Coap(scheme), host, port)
 }
 
 #[test]
@@ -28,7 +29,7 @@ fn other_texts_are_no_patterns() {
     for text in [
         "",
         "sensor.local",
-        "http://a",
+        "ftp://a",
         "coap://",
         "coap://a:0",
         "coap://a:x",
@@ -47,4 +48,14 @@ fn a_pattern_is_written_as_it_is_read() {
     for text in ["coap://sensor.local:5683", "coaps://*.example.org:1", "coap://*:*", "coap://[2001:db8::1]:7"] {
         assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
     }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_pattern_of_http_servers_allows_no_server_of_coap() {
+    let pattern: Pattern = "http://*.example.org".parse().unwrap();
+    assert_eq!(pattern.to_string(), "http://*.example.org:80");
+    assert!(pattern.allows(TargetScheme::Http, "a.example.org", 80));
+    assert!(!pattern.allows(TargetScheme::Http, "a.example.org", 8080));
+    assert!(!pattern.allows(TargetScheme::Coap(Scheme::Coap), "a.example.org", 80));
 }
