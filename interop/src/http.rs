@@ -1,9 +1,11 @@
-//! HTTP clients of our proxy: curl, in front of origins of libcoap and aiocoap.
+//! HTTP at our proxy: its client curl, with origins of libcoap and aiocoap, and an HTTP server of Python, with libcoap's client.
 
 use crate::cell::{Cell, Check, Role, Scene, free_port};
 use crate::libcoap::{self, Build};
-use crate::peers::Built;
+use crate::ours::{Psk, Served};
+use crate::peers::{Built, source};
 use crate::plain::big;
+use crate::process::Process;
 use crate::proxy::{Proxied, origin};
 use std::fs;
 use std::net::SocketAddr;
@@ -38,6 +40,104 @@ pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
         aiocoap_methods(&scene.with_new_deadline(), &program)
     }));
     cells
+}
+
+/// The rows of an HTTP server, if its program and the client are there.
+pub(crate) fn server_cells() -> Vec<Cell> {
+    let Ok(output) = Command::new("python3").arg("--version").output() else { return Vec::new() };
+    let version = String::from_utf8_lossy(&output.stdout).trim().replace("Python ", "");
+    if libcoap::version().is_none() {
+        return Vec::new();
+    }
+    let mut cells = Vec::new();
+    let mut add = |scenario: &str, play: fn(&Scene) -> Check| {
+        let scenario = format!("proxy, client of libcoap: {scenario}");
+        cells.push(Cell::new("http.server", &version, Role::Server, &scenario, play));
+    };
+    add("GET from the cache, PUT, GET, DELETE, 4.04", server_methods);
+    add("304", server_conditions);
+    add("5000 bytes both ways", server_blocks);
+    cells
+}
+
+/// An HTTP server of Python behind our proxy.
+struct Site<'a> {
+    scene: &'a Scene,
+    process: Process,
+    port: u16,
+    served: Served,
+}
+
+impl<'a> Site<'a> {
+    fn start(scene: &'a Scene) -> Result<Self, String> {
+        let port = free_port()?;
+        let mut command = Command::new("python3");
+        command.arg(source("http_server.py")).arg(port.to_string());
+        let process = scene.start_command(command)?;
+        process.await_output("listening\n", 0)?;
+        let served = Served::start_with(scene, &Psk::usual(), &["--proxy-to", "http://127.0.0.1:*"])?;
+        Ok(Self { scene, process, port, served })
+    }
+
+    /// Runs libcoap's client for a resource of the server.
+    fn ask(&self, path: &str, words: &[&str]) -> Result<Vec<String>, String> {
+        let proxy = format!("coap://127.0.0.1:{}", self.served.port + 1);
+        let uri = format!("http://127.0.0.1:{}{path}", self.port);
+        let words = [&["-B", "15", "-v", "7", "-P", &proxy], words, &[&uri]].concat();
+        let mut process = self.scene.start(&Build::NoTls.client(), &words)?;
+        process.await_end()?;
+        Ok(libcoap::responses(&[process.out.text(), process.err.text()].concat()))
+    }
+
+    fn expects(&self, path: &str, words: &[&str], expected: &str) -> Check {
+        match self.ask(path, words)?.as_slice() {
+            [response] if response == expected => Ok(()),
+            other => Err(format!("{words:?}: {other:?} came, not {expected:?}").into()),
+        }
+    }
+
+    /// Checks the requests that the server had.
+    fn had(&self, expected: &[&str]) -> Check {
+        let expected = format!("listening\n{}\n", expected.join("\n"));
+        self.process.await_output(&expected, 0)?;
+        match self.process.out.text() {
+            printed if printed == expected => Ok(()),
+            printed => Err(format!("the server printed {printed:?}, not {expected:?}").into()),
+        }
+    }
+}
+
+fn server_methods(scene: &Scene) -> Check {
+    let site = Site::start(scene)?;
+    site.expects("/v", &[], "2.05 hello")?;
+    site.expects("/v", &[], "2.05 hello")?;
+    site.had(&["GET /v 200 0"])?;
+    site.expects("/v", &["-m", "put", "-e", "new"], "2.04")?;
+    site.expects("/v", &[], "2.05 new")?;
+    site.expects("/v", &["-m", "delete"], "2.02")?;
+    site.expects("/v", &[], "4.04 nothing is here")?;
+    site.had(&["GET /v 200 0", "PUT /v 204 3", "GET /v 200 0", "DELETE /v 204 0", "GET /v 404 0"])
+}
+
+fn server_conditions(scene: &Scene) -> Check {
+    let site = Site::start(scene)?;
+    site.expects("/short", &[], "2.05 short")?;
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    site.expects("/short", &[], "2.05 short")?;
+    site.had(&["GET /short 200 0", "GET /short 304 0"])
+}
+
+fn server_blocks(scene: &Scene) -> Check {
+    let site = Site::start(scene)?;
+    let file = scene.file("big", big())?;
+    site.ask("/v", &["-m", "put", "-f", &file.to_string_lossy()])?;
+    let got = scene.directory().join("got");
+    site.ask("/v", &["-o", &got.to_string_lossy()])?;
+    site.had(&["PUT /v 204 5000", "GET /v 200 0"])?;
+    match fs::read(got).map_err(|error| error.to_string())? == big().into_bytes() {
+        true => Ok(()),
+        false => Err("other bytes came".into()),
+    }
 }
 
 /// Our proxy with its HTTP side, before an origin.

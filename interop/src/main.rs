@@ -193,6 +193,7 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
         proxy::all(places, &aiocoap, &java),
     ];
     cells.extend(directory::cells(&aiocoap));
+    cells.extend(http::server_cells());
     match http::version() {
         Some(version) => cells.extend(http::cells(&version, &aiocoap)),
         None => cells.push(missing(http::PEER, http::PEER, "curl")),
