@@ -286,6 +286,14 @@ fn errors_of_the_origin_have_their_status_and_their_text() {
 }
 
 #[test]
+fn a_browser_does_not_guess_the_type_of_a_payload() {
+    let (origin, front) = (Origin::new(), Front::new());
+    for path in [origin.at("/long"), origin.at("/broken"), "/".to_owned()] {
+        assert_eq!(front.get(&path).header("x-content-type-options"), "nosniff", "{path}");
+    }
+}
+
+#[test]
 fn a_target_that_is_not_allowed_is_not_asked() {
     let (origin, front) = (Origin::new(), Front::with(&["coap://sensor.example"], true));
     assert_eq!(front.get(&origin.at("/one")).status, 403);

@@ -9,6 +9,7 @@ use crate::client::{ClientConfig, ClientError, Session};
 use crate::uri::Scheme;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -131,7 +132,10 @@ struct Client {
 
 impl Client {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        self.forward(request).await.unwrap_or_else(response::refuse)
+        let mut response = self.forward(request).await.unwrap_or_else(response::refuse);
+        // A browser would guess that a payload without a media type is a page, and run its scripts as those of the proxy.
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
     }
 
     async fn forward(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
