@@ -2,7 +2,7 @@
 //!
 //! [`Proxy`] is an application for a server, before its others. As a forward proxy it takes requests with Proxy-Uri, or with
 //! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
-//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity, and over `http`.
+//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity, and over `http` and `https`.
 //!
 //! The policy of the server decides on each request, before the cache is searched: the resource
 //! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone. A client whose rights
@@ -91,11 +91,10 @@ impl Proxy {
     /// # Errors
     /// [`ClientError`] if the system gives no socket, no thread, or no randomness.
     pub fn new(config: ProxyConfig) -> Result<Self, ClientError> {
-        let client = config.client();
         let state = State::new(config.room());
         let shared = Arc::new(Shared { config, state: Mutex::new(state) });
         let (jobs, received) = mpsc::unbounded_channel();
-        upstream::start(shared.clone(), client, received)?;
+        upstream::start(shared.clone(), received)?;
         Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
     }
 
@@ -133,7 +132,7 @@ impl Proxy {
         }
         // HTTP has no observation: the client receives one response.
         if message.uint(OptionNumber::OBSERVE) == Some(REGISTER)
-            && route.scheme != TargetScheme::Http
+            && matches!(route.scheme, TargetScheme::Coap(_))
             && let Some(hops) = hops
             && self.observe(route, message, (hops, resource), request, response)
         {
@@ -247,6 +246,7 @@ fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> 
         TargetScheme::Coap(Scheme::Coap) => 0,
         TargetScheme::Coap(Scheme::Coaps) => 1,
         TargetScheme::Http => 2,
+        TargetScheme::Https => 3,
     });
     key.extend(port.to_be_bytes());
     // A name in an option or a URI is shorter.

@@ -28,6 +28,8 @@ pub(crate) enum TargetScheme {
     Coap(Scheme),
     /// HTTP without TLS (RFC 7252, section 10.1), with the feature `http`.
     Http,
+    /// The same with TLS.
+    Https,
 }
 
 impl TargetScheme {
@@ -36,6 +38,7 @@ impl TargetScheme {
         match self {
             Self::Coap(scheme) => scheme.default_port(),
             Self::Http => 80,
+            Self::Https => 443,
         }
     }
 }
@@ -44,9 +47,10 @@ impl FromStr for TargetScheme {
     type Err = SchemeError;
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
-        match cfg!(feature = "http") && text.eq_ignore_ascii_case("http") {
-            true => Ok(Self::Http),
-            false => text.parse().map(Self::Coap),
+        match text {
+            _ if cfg!(feature = "http") && text.eq_ignore_ascii_case("http") => Ok(Self::Http),
+            _ if cfg!(feature = "http") && text.eq_ignore_ascii_case("https") => Ok(Self::Https),
+            _ => text.parse().map(Self::Coap),
         }
     }
 }
@@ -56,6 +60,7 @@ impl fmt::Display for TargetScheme {
         match self {
             Self::Coap(scheme) => scheme.fmt(f),
             Self::Http => f.pad("http"),
+            Self::Https => f.pad("https"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP servers behind a proxy, over sockets.
 
-use std::io::{Read as _, Write as _};
+use rcgen::{CertificateParams, KeyPair};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,6 +10,8 @@ use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::proxy::{Proxy, ProxyConfig};
 use tegmen_host::server::{Event, Server};
 use tegmen_host::uri::Scheme;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// An HTTP server that keeps its requests, each as `METHOD PATH`, the headers that conditions and formats need, and the body.
 struct Site {
@@ -18,12 +21,31 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::with(serve)
+    }
+
+    /// With TLS, as `localhost`. Returns the certificate, too.
+    fn secure() -> (Self, Vec<u8>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let key = key.serialize_der().try_into().unwrap();
+        let config = Arc::new(builder.with_single_cert(vec![certificate.der().clone()], key).unwrap());
+        let site = Self::with(move |stream: TcpStream, kept: &Mutex<Vec<String>>| {
+            let session = ServerConnection::new(config.clone()).unwrap();
+            serve(StreamOwned::new(session, stream), kept);
+        });
+        (site, certificate.der().to_vec())
+    }
+
+    fn with(serve: impl Fn(TcpStream, &Mutex<Vec<String>>) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, requests) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let kept = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let kept = kept.clone();
+                let (kept, serve) = (kept.clone(), serve.clone());
                 std::thread::spawn(move || serve(stream.unwrap(), &kept));
             }
         });
@@ -39,12 +61,12 @@ impl Site {
     }
 }
 
-fn serve(mut stream: TcpStream, kept: &Mutex<Vec<String>>) {
+fn serve(mut stream: impl Read + Write, kept: &Mutex<Vec<String>>) {
     let mut received = Vec::new();
     let end = loop {
         let mut bytes = [0; 4096];
-        let len = stream.read(&mut bytes).unwrap();
-        assert!(len > 0, "a request");
+        // A client that does not trust the server ends the connection.
+        let Ok(len @ 1..) = stream.read(&mut bytes) else { return };
         received.extend(&bytes[..len]);
         if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
@@ -108,10 +130,15 @@ struct Asking {
 
 impl Asking {
     async fn new(targets: &[&str]) -> Self {
+        Self::trusting(targets, Vec::new()).await
+    }
+
+    async fn trusting(targets: &[&str], authorities: Vec<Vec<u8>>) -> Self {
         let config = ProxyConfig::default().with(|config| {
             config.targets = targets.iter().map(|target| target.parse().unwrap()).collect();
             config.client.coap.timeout = Duration::from_secs(2);
             config.client.coap.max_body = 65_536;
+            config.https_authorities = authorities;
         });
         let paths = Arc::new(Mutex::new(Vec::new()));
         let kept = paths.clone();
@@ -253,7 +280,7 @@ async fn a_server_that_is_not_allowed_is_not_asked() {
         assert_eq!(asking.code(&site.uri("/one")).await, Code::FORBIDDEN, "{targets:?}");
     }
     let asking = Asking::new(HERE).await;
-    assert_eq!(asking.code("https://127.0.0.1/").await, Code::PROXYING_NOT_SUPPORTED);
+    assert_eq!(asking.code("https://127.0.0.1/").await, Code::FORBIDDEN);
     assert_eq!(asking.code("http://127.0.0.1:0/").await, Code::BAD_REQUEST);
     assert_eq!(asking.code(&site.uri("/a/%2e%2e/b")).await, Code::BAD_REQUEST);
     assert_eq!(site.requests(), [""; 0]);
@@ -274,4 +301,25 @@ async fn a_client_that_would_observe_receives_one_response() {
     let response = asking.ask(Code::GET, &site.uri("/one"), &[(OptionNumber::OBSERVE, &[])], &[]).await;
     assert_eq!(response.code, Code::CONTENT);
     assert!(response.option(OptionNumber::OBSERVE).is_none());
+}
+
+#[tokio::test]
+async fn a_server_with_tls_is_asked_if_its_authority_is_trusted() {
+    let (site, authority) = Site::secure();
+    let (_, other) = Site::secure();
+    let uri = |host: &str| format!("https://{host}:{}/one", site.address.port());
+    let here = &["https://*:*"];
+    for authorities in [vec![], vec![other.clone()]] {
+        let asking = Asking::trusting(here, authorities).await;
+        assert_eq!(asking.code(&uri("localhost")).await, Code::BAD_GATEWAY);
+    }
+    let asking = Asking::trusting(here, vec![other, authority]).await;
+    // Its certificate is for another name.
+    assert_eq!(asking.code(&uri("127.0.0.1")).await, Code::BAD_GATEWAY);
+    assert_eq!(site.requests(), [""; 0]);
+    let response = asking.get(&uri("localhost")).await;
+    assert_eq!((response.code, &*response.payload), (Code::CONTENT, &b"{\"n\":1}"[..]));
+    // The patterns of HTTP without TLS are others.
+    let asking = Asking::new(&["http://*:*"]).await;
+    assert_eq!(asking.code(&uri("localhost")).await, Code::FORBIDDEN);
 }

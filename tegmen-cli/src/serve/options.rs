@@ -343,7 +343,7 @@ pub(super) struct Delegated {
 #[derive(Args)]
 pub(super) struct ProxyOptions {
     /// Be a forward proxy for the servers that this pattern stands for, as coap://sensor.local, coaps://*.example.org,
-    /// coap://[2001:db8::1]:* or http://api.example.org:8080; may be repeated. A client needs the right to the path
+    /// coap://[2001:db8::1]:* or https://api.example.org:8443; may be repeated. A client needs the right to the path
     /// /proxy/coap/HOST:PORT/PATH, or /proxy/http/..., and asks with Proxy-Uri or Proxy-Scheme.
     #[arg(long, value_name = "PATTERN")]
     pub(super) proxy_to: Vec<Pattern>,
@@ -367,7 +367,7 @@ pub(super) struct ProxyOptions {
     /// Open sessions with coaps origins with the pre-shared key in this credentials file, which has one identity.
     #[arg(long, value_name = "FILE")]
     pub(super) proxy_credentials: Option<PathBuf>,
-    /// Trust coaps origins whose certificates these authorities (PEM) issued; may be repeated.
+    /// Trust coaps and https origins whose certificates these authorities (PEM) issued; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(super) proxy_ca: Vec<PathBuf>,
     /// The name of this proxy in the diagnostic payload of 5.08 (RFC 8768).

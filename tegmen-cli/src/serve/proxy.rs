@@ -5,6 +5,7 @@ use super::options::ProxyOptions;
 use crate::connect::only_key;
 use crate::log::Log;
 use crate::output::Failure;
+use crate::pem::certificates;
 use crate::public_keys::servers_of;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,7 +55,13 @@ impl ProxyOptions {
             true => None,
             false => Some(PublicKeys::new(SUITES).believing(servers_of(&self.proxy_ca, &[])?)),
         };
+        let mut authorities = Vec::new();
+        for file in &self.proxy_ca {
+            let read = certificates(file).map_err(Failure::usage)?;
+            authorities.extend(read.iter().map(|certificate| certificate.to_vec()));
+        }
         let config = ProxyConfig::default().with(|config| {
+            config.https_authorities = authorities;
             config.targets.clone_from(&self.proxy_to);
             config.reverse.clone_from(&self.proxy_reverse);
             config.cache = self.proxy_cache;

@@ -28,6 +28,8 @@ pub struct ProxyConfig {
     pub hop_limit: u8,
     /// The name of the proxy in the diagnostic of 5.08 (RFC 8768, section 4).
     pub name: String,
+    /// The authorities of HTTPS servers, each a certificate in DER; without one no such server is asked.
+    pub https_authorities: Vec<Vec<u8>>,
     /// The keys and the limits with which the proxy asks origins.
     pub client: ClientConfig,
 }
@@ -47,6 +49,7 @@ impl Default for ProxyConfig {
             max_open: 1024,
             hop_limit: 16,
             name: "tegmen".to_owned(),
+            https_authorities: Vec::new(),
             client,
         }
     }

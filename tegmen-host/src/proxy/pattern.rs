@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A pattern of servers: `coap://sensor.local`, `coaps://*.example.org:5684`, `coap://[2001:db8::1]:*`. A host that begins with
 /// `*.` stands for all names that end so, and `*` for all hosts. A port `*` stands for all ports; without a port it is the default
-/// one of the scheme. With the feature `http` the scheme may be `http`, too.
+/// one of the scheme. With the feature `http` the scheme may be `http` or `https`, too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     scheme: TargetScheme,

@@ -1,5 +1,6 @@
 //! The sessions of a proxy with origins.
 
+use super::ProxyConfig;
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
 use crate::target::TargetScheme;
 use crate::uri::{Scheme, Uri};
@@ -38,7 +39,8 @@ struct Sessions {
 
 impl Pool {
     /// Opens the sockets.
-    pub(super) async fn open(config: ClientConfig) -> Result<Self, ClientError> {
+    pub(super) async fn open(proxy: &ProxyConfig) -> Result<Self, ClientError> {
+        let config = proxy.client();
         let bind = |config: ClientConfig| async move {
             // A machine without IPv6 has no [::].
             match Endpoint::with(config.clone()).bind("[::]:0").await {
@@ -48,7 +50,7 @@ impl Pool {
         };
         let (plain, secure) = (bind(config.clone()).await?, bind(config.clone()).await?);
         #[cfg(feature = "http")]
-        let http = super::http::origin::Origins::new(config.coap.timeout, config.coap.max_body);
+        let http = super::http::origin::Origins::new(proxy)?;
         Ok(Self {
             plain,
             secure,

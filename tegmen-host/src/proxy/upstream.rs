@@ -6,7 +6,7 @@ use super::failed::Failed;
 use super::memory::Owner;
 use super::pool::{Origin, Pool};
 use super::state::Waiter;
-use crate::client::{self, ClientConfig, ClientError};
+use crate::client::{self, ClientError};
 use crate::clock;
 use crate::server::{Notifier, Responder};
 use crate::target::TargetScheme;
@@ -85,16 +85,12 @@ fn failed(origin: &Origin, error: &ClientError) -> Failed {
 }
 
 /// Starts the thread.
-pub(super) fn start(
-    shared: Arc<Shared>,
-    config: ClientConfig,
-    jobs: mpsc::UnboundedReceiver<Job>,
-) -> Result<(), ClientError> {
+pub(super) fn start(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>) -> Result<(), ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::System)?;
     let (report, opened) = std::sync::mpsc::channel();
     let run = move || {
         runtime.block_on(async {
-            match Pool::open(config).await {
+            match Pool::open(&shared.config).await {
                 Ok(pool) => {
                     let _ = report.send(Ok(()));
                     run(shared, Arc::new(pool), jobs).await;
@@ -254,7 +250,7 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     let asking = async {
         match origin.scheme {
             TargetScheme::Coap(scheme) => ask_coap(shared, pool, (scheme, origin), upstream).await,
-            TargetScheme::Http => ask_http(shared, pool, origin, upstream).await,
+            TargetScheme::Http | TargetScheme::Https => ask_http(shared, pool, origin, upstream).await,
         }
     };
     match tokio::time::timeout(LONGEST, asking).await {
@@ -296,11 +292,12 @@ async fn ask_coap(
 
 #[cfg(feature = "http")]
 async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
-    use super::http::origin::{Answered, Asked};
+    use super::http::origin::{Answered, Asked, Site};
     let Upstream { method, payload, .. } = upstream;
     let options = upstream.options(origin);
     let asked = Asked { method: *method, options: &options, payload };
-    let Answered { code, options, payload } = pool.http.ask(&origin.host, origin.port, &asked).await?;
+    let site = Site { host: &origin.host, port: origin.port, is_secure: origin.scheme == TargetScheme::Https };
+    let Answered { code, options, payload } = pool.http.ask(&site, &asked).await?;
     let options = || options.iter().map(|(number, value)| (*number, value.as_slice()));
     Answer::of(code, options, payload, &shared.config.name).map_err(|why| unusable(origin, why))
 }

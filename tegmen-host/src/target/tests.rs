@@ -44,7 +44,7 @@ fn both_forms_of_a_target_have_the_same_path() {
 #[test]
 fn a_target_that_is_not_valid_is_refused() {
     let refused = |request: &[u8]| named(&MessageRef::parse(request).unwrap()).unwrap().map(|_| ()).unwrap_err();
-    for uri in ["https://example/", "coap+tcp://example/", "ftp://x"] {
+    for uri in ["coap+ws://example/", "coap+tcp://example/", "ftp://x"] {
         assert_eq!(refused(&by_uri(uri)), Code::PROXYING_NOT_SUPPORTED, "{uri}");
     }
     // A group, also behind an IPv4 address that is written as one of IPv6.
@@ -102,5 +102,5 @@ fn an_http_server_is_a_target_with_paths_of_its_own() {
     assert_eq!(path_of(&by_uri("HTTP://Api.Example/a%20b?c")), "proxy/http/api.example:80/a b");
     let parts = [(OptionNumber::URI_HOST, &b"a"[..]), (OptionNumber::PROXY_SCHEME, b"http")];
     assert_eq!(path_of(&message(&parts)), "proxy/http/a:80");
-    assert_eq!(path_of(&by_uri("https://a/")), PREFIX);
+    assert_eq!(path_of(&by_uri("https://a/b")), "proxy/https/a:443/b");
 }

@@ -1,21 +1,29 @@
-//! Asks HTTP servers (RFC 7252, section 10.1), over HTTP/1.1 without TLS, each request in a connection of its own.
+//! Asks HTTP servers (RFC 7252, section 10.1), over HTTP/1.1 with and without TLS, each request in a connection of its own.
 
 mod request;
 mod response;
 mod tags;
 
+use crate::client::ClientError;
+use crate::proxy::ProxyConfig;
 use crate::proxy::failed::Failed;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tags::Tags;
 use tegmen::coap::{Code, OptionNumber};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Requests to HTTP servers at a time. Others wait.
 const REQUESTS: usize = 64;
@@ -30,6 +38,38 @@ pub(in crate::proxy) struct Origins {
     timeout: Duration,
     /// Most bytes of the body of a response.
     max_body: usize,
+    /// The client of TLS, if there are authorities.
+    tls: Option<TlsConnector>,
+}
+
+/// A server.
+pub(in crate::proxy) struct Site<'a> {
+    /// Without brackets.
+    pub(in crate::proxy) host: &'a str,
+    pub(in crate::proxy) port: u16,
+    /// True for TLS.
+    pub(in crate::proxy) is_secure: bool,
+}
+
+impl Site<'_> {
+    /// Returns host and port as in a URI.
+    fn authority(&self) -> String {
+        let Self { host, port, is_secure } = self;
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        match (is_secure, port) {
+            (false, 80) | (true, 443) => format!("{open}{host}{close}"),
+            _ => format!("{open}{host}{close}:{port}"),
+        }
+    }
+
+    /// Returns the start of the URI of each resource.
+    fn base(&self) -> String {
+        format!("{}://{}", if self.is_secure { "https" } else { "http" }, self.authority())
+    }
+
+    fn failed(&self, code: Code, why: impl ToString) -> Failed {
+        Failed::new(code, format!("{}: {}", self.host, why.to_string()))
+    }
 }
 
 /// A request of CoAP.
@@ -47,54 +87,86 @@ pub(in crate::proxy) struct Answered {
 }
 
 impl Origins {
-    pub(in crate::proxy) fn new(timeout: Duration, max_body: usize) -> Self {
-        Self { places: Semaphore::new(REQUESTS), tags: Mutex::default(), timeout, max_body }
+    /// # Errors
+    /// [`ClientError::System`] if an authority is no certificate.
+    pub(in crate::proxy) fn new(config: &ProxyConfig) -> Result<Self, ClientError> {
+        let coap = &config.client.coap;
+        Ok(Self {
+            places: Semaphore::new(REQUESTS),
+            tags: Mutex::default(),
+            timeout: coap.timeout,
+            max_body: coap.max_body,
+            tls: connector(&config.https_authorities).map_err(ClientError::System)?,
+        })
     }
 
-    /// Asks the server at a host, without brackets, and port.
+    /// Asks a server.
     ///
     /// # Errors
-    /// 5.02 if the name does not resolve or the response cannot be used, 5.04 if the server cannot be reached or is too slow, and the code of
-    /// a request that HTTP cannot carry.
-    pub(in crate::proxy) async fn ask(&self, host: &str, port: u16, asked: &Asked<'_>) -> Result<Answered, Failed> {
+    /// 5.02 if the name does not resolve, the session cannot be opened, or the response cannot be used, 5.04 if the server cannot be reached or
+    /// is too slow, and the code of a request that HTTP cannot carry.
+    pub(in crate::proxy) async fn ask(&self, site: &Site<'_>, asked: &Asked<'_>) -> Result<Answered, Failed> {
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
-        let failed = |code, why: String| Failed::new(code, format!("{host}: {why}"));
-        let authority = request::authority(host, port);
-        let request = request::map(&authority, asked, &self.tags())
-            .map_err(|code| failed(code, "HTTP cannot carry the request".to_owned()))?;
-        let exchange = async {
-            let addresses: Vec<_> = lookup_host((host, port))
-                .await
-                .map_err(|error| failed(Code::BAD_GATEWAY, error.to_string()))?
-                .collect();
-            let stream = TcpStream::connect(&addresses[..])
-                .await
-                .map_err(|error| failed(Code::GATEWAY_TIMEOUT, error.to_string()))?;
-            send(stream, request).await.map_err(|error| failed(Code::BAD_GATEWAY, error.to_string()))
-        };
-        let (response, _connection) = tokio::time::timeout(self.timeout, exchange)
-            .await
-            .map_err(|_| failed(Code::GATEWAY_TIMEOUT, format!("no response within {} s", self.timeout.as_secs())))??;
+        let request = request::map(&site.authority(), asked, &self.tags())
+            .map_err(|code| site.failed(code, "HTTP cannot carry the request"))?;
+        let exchanged = tokio::time::timeout(self.timeout, self.exchange(site, request)).await;
+        let (response, _connection) = exchanged.map_err(|_| {
+            site.failed(Code::GATEWAY_TIMEOUT, format!("no response within {} s", self.timeout.as_secs()))
+        })??;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, self.max_body).collect().await.map_err(|error| {
             let is_long = error.is::<LengthLimitError>();
-            failed(Code::BAD_GATEWAY, if is_long { "the body is too long".to_owned() } else { error.to_string() })
+            site.failed(Code::BAD_GATEWAY, if is_long { "the body is too long".to_owned() } else { error.to_string() })
         })?;
-        response::map(asked, &authority, &head, body.to_bytes(), &mut self.tags())
-            .map_err(|why| failed(Code::BAD_GATEWAY, why.to_owned()))
+        response::map(asked, &site.base(), &head, body.to_bytes(), &mut self.tags())
+            .map_err(|why| site.failed(Code::BAD_GATEWAY, why))
     }
 
-    fn tags(&self) -> std::sync::MutexGuard<'_, Tags> {
+    /// Opens a connection and sends a request.
+    async fn exchange(&self, site: &Site<'_>, request: hyper::Request<Full<Bytes>>) -> Result<Responding, Failed> {
+        let bad = |why: &dyn ToString| site.failed(Code::BAD_GATEWAY, why.to_string());
+        let addresses: Vec<_> = lookup_host((site.host, site.port)).await.map_err(|error| bad(&error))?.collect();
+        let stream =
+            TcpStream::connect(&addresses[..]).await.map_err(|error| site.failed(Code::GATEWAY_TIMEOUT, error))?;
+        let responding = if site.is_secure {
+            let tls = self.tls.as_ref().ok_or_else(|| bad(&"there is no authority for https"))?;
+            let name = ServerName::try_from(site.host.to_owned()).map_err(|error| bad(&error))?;
+            send(tls.connect(name, stream).await.map_err(|error| bad(&error))?, request).await
+        } else {
+            send(stream, request).await
+        };
+        responding.map_err(|error| bad(&error))
+    }
+
+    fn tags(&self) -> MutexGuard<'_, Tags> {
         self.tags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends a request. Returns the response with its connection, which ends when it is dropped.
+/// Returns the client of TLS that trusts these authorities; `None` if there are none.
+fn connector(authorities: &[Vec<u8>]) -> io::Result<Option<TlsConnector>> {
+    if authorities.is_empty() {
+        return Ok(None);
+    }
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority.clone().into()).map_err(io::Error::other)?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    Ok(Some(TlsConnector::from(Arc::new(config))))
+}
+
+/// A response with its connection, which ends when it is dropped.
+type Responding = (hyper::Response<Incoming>, JoinSet<()>);
+
+/// Sends a request.
 async fn send(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: hyper::Request<Full<Bytes>>,
-) -> hyper::Result<(hyper::Response<Incoming>, JoinSet<()>)> {
+) -> hyper::Result<Responding> {
     let (mut sender, connection) = http1::Builder::new().max_buf_size(HEAD).handshake(TokioIo::new(stream)).await?;
     let mut task = JoinSet::new();
     task.spawn(async move {
@@ -103,3 +175,6 @@ async fn send(
     });
     Ok((sender.send_request(request).await?, task))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,15 +10,6 @@ use hyper::header::{self, HeaderName};
 use hyper::{Method, Request};
 use tegmen::coap::{Code, OptionNumber, uint};
 
-/// Returns host and port as in a URI.
-pub(super) fn authority(host: &str, port: u16) -> String {
-    let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-    match port {
-        80 => format!("{open}{host}{close}"),
-        port => format!("{open}{host}{close}:{port}"),
-    }
-}
-
 /// Maps a request.
 ///
 /// # Errors

@@ -13,13 +13,13 @@ use tegmen::coap::{Code, OptionNumber, uint_bytes};
 /// The Content-Format of a body whose media type CoAP does not know.
 const OCTETS: u16 = 42;
 
-/// Maps a response of the server at `authority`.
+/// Maps a response of the server whose URIs begin with `base`.
 ///
 /// # Errors
 /// The reason, in words, why the response cannot be used.
 pub(super) fn map(
     asked: &Asked<'_>,
-    authority: &str,
+    base: &str,
     head: &Parts,
     body: Bytes,
     tags: &mut Tags,
@@ -41,7 +41,7 @@ pub(super) fn map(
         answered.add(OptionNumber::ETAG, &tag);
     }
     if code == Code::CREATED
-        && let Some(location) = text(headers, header::LOCATION).and_then(|location| path_of(location, authority))
+        && let Some(location) = text(headers, header::LOCATION).and_then(|location| path_of(location, base))
     {
         location.path.iter().for_each(|segment| answered.add(OptionNumber::LOCATION_PATH, segment.as_bytes()));
         location.query.iter().for_each(|argument| answered.add(OptionNumber::LOCATION_QUERY, argument.as_bytes()));
@@ -143,15 +143,9 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Returns the path and the query of a Location at the server itself.
-fn path_of(location: &str, authority: &str) -> Option<Behind> {
-    let path = match location.split_at_checked("http://".len()) {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            if !host.eq_ignore_ascii_case(authority) {
-                return None;
-            }
-            path
-        }
+fn path_of(location: &str, base: &str) -> Option<Behind> {
+    let path = match location.split_at_checked(base.len()) {
+        Some((start, path)) if start.eq_ignore_ascii_case(base) => path,
         _ => location,
     };
     let is_path = path.starts_with('/') && !path.starts_with("//");

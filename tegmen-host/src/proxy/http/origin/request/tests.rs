@@ -65,9 +65,3 @@ fn a_condition_or_critical_option_is_never_left_out() {
     assert_eq!(refused(OptionNumber::OSCORE, b""), Code::BAD_OPTION);
     assert_eq!(refused(OptionNumber::ACCEPT, b"12345"), Code::BAD_REQUEST);
 }
-
-#[test]
-fn an_address_of_ipv6_has_brackets() {
-    assert_eq!(authority("2001:db8::1", 80), "[2001:db8::1]");
-    assert_eq!(authority("a", 8080), "a:8080");
-}

@@ -10,7 +10,7 @@ fn map(method: Code, status: u16, headers: &[(&str, &str)], body: &'static str) 
         .iter()
         .fold(Response::builder().status(status), |response, (name, value)| response.header(*name, *value));
     let (head, body) = response.body(Bytes::from_static(body.as_bytes())).unwrap().into_parts();
-    super::map(&Asked { method, options: &options, payload: &[] }, "a:8080", &head, body, &mut Tags::default())
+    super::map(&Asked { method, options: &options, payload: &[] }, "http://a:8080", &head, body, &mut Tags::default())
 }
 
 fn get(headers: &[(&str, &str)]) -> Vec<(OptionNumber, Vec<u8>)> {
@@ -58,7 +58,7 @@ fn a_status_is_a_code() {
 fn a_304_that_nobody_asked_for_is_no_answer() {
     let (head, ()) = Response::builder().status(304).body(()).unwrap().into_parts();
     let asked = Asked { method: Code::GET, options: &[], payload: &[] };
-    assert!(super::map(&asked, "a", &head, Bytes::new(), &mut Tags::default()).is_err());
+    assert!(super::map(&asked, "http://a", &head, Bytes::new(), &mut Tags::default()).is_err());
 }
 
 #[test]
@@ -114,7 +114,17 @@ fn a_location_at_the_server_itself_is_a_path() {
     };
     assert_eq!(location("/made/a%20b?c=1"), ["made", "a b", "c=1"]);
     assert_eq!(location("HTTP://A:8080/made"), ["made"]);
-    for elsewhere in ["http://b/made", "//b/made", "made", "https://a:8080/made", "http://", "/%zz", ""] {
+    for elsewhere in [
+        "http://b/made",
+        "http://a:80801/made",
+        "http://a:8080",
+        "//b/made",
+        "made",
+        "https://a:8080/made",
+        "http://",
+        "/%zz",
+        "",
+    ] {
         assert_eq!(location(elsewhere), [""; 0], "{elsewhere}");
     }
 }
