@@ -43,7 +43,7 @@ const LONGEST_RESPONSE: usize = 1 << 20;
 /// Time for a response of the proxy, which itself waits at most 100 seconds for an origin.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
 
-/// The settings of the HTTP side of a proxy.
+/// The settings of the HTTP side of a proxy. A response of more than 1 MiB becomes 502.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpFront {
     /// The address at which the server with the proxy takes requests in clear.

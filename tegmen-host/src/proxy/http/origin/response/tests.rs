@@ -134,3 +134,19 @@ fn a_body_that_is_compressed_cannot_be_used() {
     assert!(map(Code::GET, 200, &[("content-encoding", "gzip")], "x").is_err());
     assert!(map(Code::GET, 200, &[("content-encoding", "identity")], "x").is_ok());
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_header_is_read(start in "(http://a:8080|/)?", text in "\\PC{0,40}", bytes in proptest::collection::vec(0u8.., 0..40)) {
+        for value in [format!("{start}{text}").into_bytes(), bytes] {
+            let Ok(value) = hyper::header::HeaderValue::from_bytes(&value) else { continue };
+            let mut head = Response::builder().status(201).body(()).unwrap().into_parts().0;
+            for name in [header::LOCATION, header::CACHE_CONTROL, header::VARY, header::AGE, header::CONTENT_TYPE] {
+                head.headers.insert(name, value.clone());
+            }
+            let asked = Asked { method: Code::POST, options: &[], payload: &[] };
+            let answered = super::map(&asked, "http://a:8080", &head, Bytes::from_static(b"x"), &mut Tags::default());
+            assert!(answered.unwrap().options.iter().all(|(_, value)| value.len() <= 255));
+        }
+    }
+}
