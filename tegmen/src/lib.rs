@@ -38,7 +38,6 @@ pub mod endpoint;
 mod error;
 pub mod identity;
 pub mod node;
-pub mod proxy;
 
 pub use tegmen_base::{address, buf, crypto, secret, time};
 pub use tegmen_oscore as oscore;

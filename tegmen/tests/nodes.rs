@@ -31,8 +31,6 @@ mod groups;
 mod observe;
 #[path = "nodes/oscore.rs"]
 mod oscore;
-#[path = "nodes/proxy.rs"]
-mod proxy;
 #[path = "nodes/queue.rs"]
 mod queue;
 #[path = "nodes/serving.rs"]

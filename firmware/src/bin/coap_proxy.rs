@@ -16,11 +16,11 @@ use tegmen::dtls::{Config, Rank, ServerOnly};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, DeferredRequest, Node, Reply};
-use tegmen::proxy::{Next, Proxy};
 use tegmen::time::Instant;
 use tegmen_firmware::Provider;
 use tegmen_firmware::measure::{Note, exit, measured, stack_of};
 use tegmen_firmware::place::{Kept, Place};
+use tegmen_proxy::{Next, Proxy};
 
 #[used]
 #[unsafe(link_section = ".footprint")]

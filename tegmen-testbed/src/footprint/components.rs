@@ -124,7 +124,7 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen-firmware" => "application",
         "tegmen-base" if file.starts_with("crypto/p256") => P256,
         "tegmen" | "tegmen-base" => component_of_module(module),
-        "tegmen-coap" => "CoAP",
+        "tegmen-coap" | "tegmen-proxy" => "CoAP",
         "tegmen-oscore" => "OSCORE",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
@@ -159,7 +159,7 @@ fn component_of_symbol(name: &str) -> &'static str {
     match krate {
         "tegmen_base" if rest.starts_with("crypto::p256::") => P256,
         "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
-        "tegmen_coap" => "CoAP",
+        "tegmen_coap" | "tegmen_proxy" => "CoAP",
         "tegmen_oscore" => "OSCORE",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",

@@ -20,8 +20,8 @@ use tegmen::dtls::{Both, Config, Rank};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, RequestHead};
-use tegmen::proxy::Next;
 use tegmen::time::{Duration, Instant};
+use tegmen_proxy::Next;
 
 /// The role of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]

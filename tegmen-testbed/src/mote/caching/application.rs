@@ -6,8 +6,8 @@ use tegmen::coap::{Authorized, Code, Handler, MessageRef, OptionNumber, RequestI
 use tegmen::identity::PeerId;
 use tegmen::node::{self, DeferredRequest, Reply};
 use tegmen::oscore::RequestBinding;
-use tegmen::proxy::Proxy;
 use tegmen::time::Instant;
+use tegmen_proxy::Proxy;
 
 type Exchange = (u16, RequestBinding);
 type Forwarding = Proxy<Exchange, ENTRIES, ENTRY, { memory::OUT }, { memory::MESSAGE }>;

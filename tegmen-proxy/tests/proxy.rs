@@ -12,8 +12,8 @@ use tegmen::dtls::{Both, Config, Rank};
 use tegmen::endpoint::{Endpoint, Event, PeerArray, Peers as _};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, DeferredRequest, Node, Reply};
-use tegmen::proxy::{Next, Proxy};
 use tegmen::time::{Duration, Instant};
+use tegmen_proxy::{Next, Proxy};
 
 type Storage = Fixed<4, 128, 8, 512>;
 type Forwarding = Proxy<core::convert::Infallible, 3, 96, 3, 128>;

@@ -1,6 +1,6 @@
 //! Responses for the client of a proxy.
 
-use crate::coap::{Code, MessageRef, OptionNumber, Response};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 
 /// Writes a stored response, with the seconds for which it remains fresh.
 ///

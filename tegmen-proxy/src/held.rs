@@ -1,22 +1,22 @@
 //! A message in memory.
 
-use crate::buf::Frame;
-use crate::coap::{BuildError, Builder, MessageRef, OptionNumber};
+use tegmen::buf::Frame;
+use tegmen::coap::{BuildError, Builder, MessageRef, OptionNumber};
 
 /// A message of at most `LEN` bytes; of length 0 without one.
-pub(super) struct Held<const LEN: usize> {
+pub(crate) struct Held<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
 }
 
 impl<const LEN: usize> Held<LEN> {
-    pub(super) const EMPTY: Self = Self { bytes: [0; LEN], len: 0 };
+    pub(crate) const EMPTY: Self = Self { bytes: [0; LEN], len: 0 };
 
     /// Holds what `write` writes.
     ///
     /// # Errors
     /// The error of `write`; the message is then gone.
-    pub(super) fn set<E>(&mut self, write: impl FnOnce(&mut Frame<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn set<E>(&mut self, write: impl FnOnce(&mut Frame<'_>) -> Result<(), E>) -> Result<(), E> {
         self.len = 0;
         let mut frame = Frame::new(&mut self.bytes, 0);
         write(&mut frame)?;
@@ -24,11 +24,11 @@ impl<const LEN: usize> Held<LEN> {
         Ok(())
     }
 
-    pub(super) fn message(&self) -> Option<MessageRef<'_>> {
+    pub(crate) fn message(&self) -> Option<MessageRef<'_>> {
         MessageRef::parse(self.as_bytes()).ok()
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
 }
@@ -37,7 +37,7 @@ impl<const LEN: usize> Held<LEN> {
 ///
 /// # Errors
 /// [`BuildError::Full`].
-pub(super) fn write_whole(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
+pub(crate) fn write_whole(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
     let mut builder = Builder::new(frame, message.message_type(), message.code(), 0, &[])?;
     message.options().try_for_each(|(number, value)| builder.option(number, value))?;
     builder.payload(message.payload())
@@ -45,7 +45,7 @@ pub(super) fn write_whole(message: &MessageRef<'_>, frame: &mut Frame<'_>) -> Re
 
 /// True for an option of one block, which this proxy forwards with its message, and for the challenge of a server (RFC 9175), which it
 /// leaves to the client.
-pub(super) const fn is_of_blocks(number: OptionNumber) -> bool {
+pub(crate) const fn is_of_blocks(number: OptionNumber) -> bool {
     matches!(
         number,
         OptionNumber::BLOCK1 | OptionNumber::BLOCK2 | OptionNumber::SIZE1 | OptionNumber::SIZE2 | OptionNumber::ECHO

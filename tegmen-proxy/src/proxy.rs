@@ -1,32 +1,18 @@
-//! A forward proxy with a cache in fixed memory, for devices (RFC 7252, section 5.7).
-//!
-//! The application of a node owns a [`Proxy`]. It gives requests that name another target to [`Proxy::handle`], their rights to answer to
-//! [`Proxy::on_deferred`], and the replies to the node's own requests to [`Proxy::on_reply`]. After each call of the node, the owner sends
-//! what is due: while [`Proxy::target`] returns a target, it chooses the peer and calls [`Proxy::forward`]; while [`Proxy::respond`]
-//! returns the length of a datagram, it sends the datagram.
-//!
-//! A request names its target by Proxy-Scheme, Uri-Host and Uri-Port. Each block of a block-wise transfer (RFC 7959) is a message of its own,
-//! which is forwarded and not stored. A response to a client that observes is the response of a request that does not (RFC 7641, section 4.1).
-//! Equal requests that wait at the same time are forwarded one by one.
+//! The proxy: see [`Proxy`].
 
-mod held;
-mod key;
-mod passing;
-
-use crate::buf::Frame;
-use crate::coap::cache::{self, Cache, CacheStorage as _, FixedCache, Found, Treatment};
-use crate::coap::{Code, MessageRef, OptionNumber, PeerExchanges, RequestId, Response};
-use crate::crypto::Crypto;
-use crate::cx::Cx;
-use crate::dtls::roles::Roles;
-use crate::endpoint::Peers;
-use crate::identity::PeerId;
-use crate::node::{Deferred, DeferredRequest, Features, Node, Oscore, Reply, RequestHead, SendError};
-use crate::time::Instant;
-use held::{Held, is_of_blocks};
-use key::Key;
-pub use key::Target;
-pub use passing::{write_known, write_stored};
+use crate::held::{self, Held, is_of_blocks};
+use crate::key::{Key, Target};
+use crate::response::{write_known, write_stored};
+use tegmen::buf::Frame;
+use tegmen::coap::cache::{self, Cache, CacheStorage as _, FixedCache, Found, Treatment};
+use tegmen::coap::{Code, MessageRef, OptionNumber, PeerExchanges, RequestId, Response};
+use tegmen::crypto::Crypto;
+use tegmen::cx::Cx;
+use tegmen::dtls::Roles;
+use tegmen::endpoint::Peers;
+use tegmen::identity::PeerId;
+use tegmen::node::{Deferred, DeferredRequest, Features, Node, Oscore, Reply, RequestHead, SendError};
+use tegmen::time::Instant;
 
 /// A proxy for `WAITING` requests that wait for their responses, with messages of at most `MESSAGE` bytes, and a cache of `ENTRIES`
 /// responses of at most `ENTRY` bytes, each with its key. `X` is a request that OSCORE opened: see [`Oscore::Exchange`].
@@ -105,7 +91,7 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
     Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
 {
     /// True if the proxy acts on an option of a request that [`Self::handle`] is given, or forwards it. A request with another critical
-    /// option is refused with 4.02 (RFC 7252, section 5.4.1). [`Handler`](crate::coap::Handler) has `IN_BLOCKS` false, and
+    /// option is refused with 4.02 (RFC 7252, section 5.4.1). [`Handler`](tegmen::coap::Handler) has `IN_BLOCKS` false, and
     /// `acts_on_blocks` true, so that each block is forwarded.
     pub const fn acts_on(number: OptionNumber) -> bool {
         !matches!(cache::in_request(number), Treatment::Refused)
@@ -317,7 +303,7 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
                     }
                     if let Some(max_age) = max_age {
                         let mut bytes = [0; 4];
-                        response.insert(OptionNumber::MAX_AGE, crate::coap::uint_bytes(max_age, &mut bytes))?;
+                        response.insert(OptionNumber::MAX_AGE, tegmen::coap::uint_bytes(max_age, &mut bytes))?;
                     }
                     response.payload(held.map_or(&[], |held| held.payload()))
                 },

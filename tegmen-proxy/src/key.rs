@@ -1,8 +1,8 @@
 //! The target of a request, and the key of its response in the cache.
 
-use crate::buf::Writer;
-use crate::coap::cache;
-use crate::coap::{self, Code, MessageRef, OptionNumber};
+use tegmen::buf::Writer;
+use tegmen::coap::cache;
+use tegmen::coap::{self, Code, MessageRef, OptionNumber};
 
 /// The target of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ impl<'m> Target<'m> {
 }
 
 /// The key of a response in the cache.
-pub(super) struct Key<const LEN: usize> {
+pub(crate) struct Key<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
     resource: usize,
@@ -50,7 +50,7 @@ pub(super) struct Key<const LEN: usize> {
 
 impl<const LEN: usize> Key<LEN> {
     /// Returns the key of a request; `None` if it is longer than `LEN` bytes.
-    pub(super) fn of(target: &Target<'_>, message: &MessageRef<'_>) -> Option<Self> {
+    pub(crate) fn of(target: &Target<'_>, message: &MessageRef<'_>) -> Option<Self> {
         let mut key = Self { bytes: [0; LEN], len: 0, resource: 0, is_cacheable: is_cacheable(message) };
         let mut out = Writer::new(&mut key.bytes);
         // The length of the host keeps it apart from the path behind it.
@@ -66,15 +66,15 @@ impl<const LEN: usize> Key<LEN> {
     }
 
     /// Returns the whole key, if the response may be stored.
-    pub(super) fn cacheable(&self) -> Option<&[u8]> {
+    pub(crate) fn cacheable(&self) -> Option<&[u8]> {
         if self.is_cacheable { self.bytes.get(..self.len) } else { None }
     }
 
-    pub(super) const fn resource_len(&self) -> usize {
+    pub(crate) const fn resource_len(&self) -> usize {
         self.resource
     }
 
-    pub(super) fn resource(&self) -> &[u8] {
+    pub(crate) fn resource(&self) -> &[u8] {
         self.bytes.get(..self.resource).unwrap_or(&[])
     }
 }
