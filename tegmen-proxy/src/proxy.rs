@@ -152,8 +152,8 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
         Target::of(&self.request.message()?).ok()
     }
 
-    /// Answers the request that is to be forwarded with this code: 5.02 for a target that the owner does not know, 4.03 for one that its
-    /// clients may not ask.
+    /// Answers the request that is to be forwarded with this code: 5.02 for a target that the owner does not know, 4.03 for one that
+    /// clients must not ask.
     pub fn refuse(&mut self, failed: Code) {
         if let Some(asked) = self.asked.take() {
             self.wait(Waiting { sent: None, asked, failed });

@@ -220,7 +220,7 @@ static MANAGER: [u8; CREDENTIAL_LEN] = credential(
     ],
 );
 
-/// A datagram each way, with the room that protecting needs.
+/// A datagram each way, with the bytes that protection adds.
 struct Wire {
     there: [u8; ROOM],
     back: [u8; ROOM],

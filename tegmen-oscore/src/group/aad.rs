@@ -102,7 +102,7 @@ impl<'a> Aad<'a> {
     }
 }
 
-/// Most bytes of external_aad in front of the options of class I, and a little room for words.
+/// Most bytes of external_aad in front of the options of class I, and a few for words that are written whole.
 const MAX_START: usize = 2 + algorithms::MAX_LEN + 2 * (1 + MAX_ID) + 1;
 
 /// Request-Hash as the only option of a message.
