@@ -43,6 +43,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Found, Treatment};
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
+use tegmen_proxy::{write_known, write_stored};
 use tokio::sync::mpsc;
 use upstream::{Job, Purpose, Upstream};
 
@@ -125,7 +126,7 @@ impl Proxy {
         if message.options().any(is_refused) {
             return Err(Code::BAD_OPTION);
         }
-        let hops = hops(message, self.shared.config.hop_limit)?;
+        let hops = cache::hops(message, self.shared.config.hop_limit)?;
         let resource = write_key(&mut self.key, route, message);
         if !cache::is_cacheable(message) {
             return self.pass(route, message, (hops, resource), request, response);
@@ -142,8 +143,8 @@ impl Proxy {
         let mut state = self.shared.state();
         let found = state.look_up(now, key, message);
         let etag = match found {
-            Found::Fresh { response: stored, max_age } => return answer::write(&stored, max_age, response),
-            Found::Known { etag, max_age } => return answer::write_known(etag, max_age, response),
+            Found::Fresh { response: stored, max_age } => return write_stored(&stored, max_age, response),
+            Found::Known { etag, max_age } => return write_known(etag, max_age, response),
             Found::Stale { etag } => Some(etag.to_vec()),
             Found::Nothing => None,
         };
@@ -255,19 +256,6 @@ fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> 
     let resource = key.len();
     cache::write_variant(message, |bytes| key.extend(bytes));
     resource
-}
-
-/// Returns the Hop-Limit with which a request is forwarded; `None` if it may pass no further proxy (RFC 8768, section 3).
-///
-/// # Errors
-/// 4.00 if the value is not valid.
-fn hops(message: &MessageRef<'_>, default: u8) -> Result<Option<u8>, Code> {
-    match message.option(OptionNumber::HOP_LIMIT) {
-        None => Ok(Some(default)),
-        Some([0] | []) => Err(Code::BAD_REQUEST),
-        Some([hops]) => Ok(hops.checked_sub(1).filter(|hops| *hops > 0)),
-        Some(_) => Err(Code::BAD_REQUEST),
-    }
 }
 
 /// Defers the response to a request.

@@ -5,36 +5,12 @@ use crate::server::Reply;
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Treatment};
-use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Response};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 
 /// Bytes of a message without token, options and payload, and the marker before the payload.
 const FIXED: usize = 5;
 /// Most bytes of the header of an option.
 const OPTION_HEAD: usize = 5;
-
-/// Writes a stored response.
-pub(super) fn write(stored: &MessageRef<'_>, max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
-    response.set_code(stored.code());
-    let mut has_max_age = false;
-    for (number, value) in stored.options() {
-        if number > OptionNumber::MAX_AGE && !has_max_age {
-            has_max_age = true;
-            response.uint(OptionNumber::MAX_AGE, max_age)?;
-        }
-        response.option(number, value)?;
-    }
-    if !has_max_age {
-        response.uint(OptionNumber::MAX_AGE, max_age)?;
-    }
-    response.payload(stored.payload())
-}
-
-/// Writes the response to a client that has the representation.
-pub(super) fn write_known(etag: &[u8], max_age: u32, response: &mut Response<'_, '_>) -> Result<(), Code> {
-    response.set_code(Code::VALID);
-    response.option(OptionNumber::ETAG, etag)?;
-    response.uint(OptionNumber::MAX_AGE, max_age)
-}
 
 /// The whole response of an origin.
 pub(super) struct Answer {
