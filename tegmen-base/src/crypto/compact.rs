@@ -117,6 +117,16 @@ impl Crypto for Compact {
     }
 
     #[cfg(feature = "p256")]
+    fn agree_by_x(
+        &mut self,
+        private: &[u8; SCALAR_LEN],
+        x: &[u8; SCALAR_LEN],
+        secret: &mut [u8; SCALAR_LEN],
+    ) -> Result<(), NotAuthentic> {
+        p256::agree_by_x(self, private, x, secret)
+    }
+
+    #[cfg(feature = "p256")]
     fn verify(
         &mut self,
         scheme: SignatureScheme,

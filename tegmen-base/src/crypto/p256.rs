@@ -108,7 +108,29 @@ pub(crate) fn agree<C: Crypto>(
 ) -> Result<(), NotAuthentic> {
     let mut machine = Machine::ZERO;
     machine.load(share)?;
-    multiply_key(crypto, &mut machine, private, false).map_err(|_| NotAuthentic)?;
+    agree_with_loaded(crypto, &mut machine, private, secret)
+}
+
+/// Implements [`Crypto::agree_by_x`].
+#[inline(never)]
+pub(crate) fn agree_by_x<C: Crypto>(
+    crypto: &mut C,
+    private: &[u8; SCALAR_LEN],
+    x: &[u8; SCALAR_LEN],
+    secret: &mut [u8; SCALAR_LEN],
+) -> Result<(), NotAuthentic> {
+    let mut machine = Machine::ZERO;
+    machine.load_x(x)?;
+    agree_with_loaded(crypto, &mut machine, private, secret)
+}
+
+fn agree_with_loaded<C: Crypto>(
+    crypto: &mut C,
+    machine: &mut Machine,
+    private: &[u8; SCALAR_LEN],
+    secret: &mut [u8; SCALAR_LEN],
+) -> Result<(), NotAuthentic> {
+    multiply_key(crypto, machine, private, false).map_err(|_| NotAuthentic)?;
     let (x, _) = machine.affine();
     write(secret, x);
     Ok(())

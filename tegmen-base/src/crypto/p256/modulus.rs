@@ -57,6 +57,14 @@ pub(super) static N: Modulus = Modulus {
 /// The number 1.
 pub(super) static ONE: Words = [1, 0, 0, 0, 0, 0, 0, 0];
 
+/// An exponent: a number from which `less` is taken, which is at most its lowest word.
+pub(super) struct Exponent<'a> {
+    pub(super) words: &'a Words,
+    pub(super) less: u32,
+    /// The index of its highest bit.
+    pub(super) top: usize,
+}
+
 impl Modulus {
     /// Replaces `a` by `a · b / 2^256`, below the modulus. One of them is below it.
     #[inline(never)]
@@ -72,17 +80,22 @@ impl Modulus {
         self.finish(wide, above, a);
     }
 
-    /// Replaces `a = x · 2^256` by `2^256 / x`, after Fermat; zero stays zero.
+    /// Writes to `a` the number `2^256 / x` for `base = x · 2^256`, after Fermat; zero stays zero.
     #[inline(never)]
     pub(super) fn invert(&self, wide: &mut Wide, base: &Words, a: &mut Words) {
+        // The exponent is the prime less 2.
+        self.power(wide, base, &Exponent { words: &self.words, less: 2, top: 255 }, a);
+    }
+
+    /// Writes to `a` the number `x^exponent · 2^256` for `base = x · 2^256`. The exponent is public, so the branch on its bits does not
+    /// depend on a secret.
+    pub(super) fn power(&self, wide: &mut Wide, base: &Words, exponent: &Exponent<'_>, a: &mut Words) {
         *a = *base;
-        for i in (0..255).rev() {
+        for i in (0..exponent.top).rev() {
             let above = self.product(wide, a, a);
             self.finish(wide, above, a);
-            // The exponent is the prime less 2: it is public, so the branch does not depend on a secret. It differs from the prime in
-            // the lowest word alone.
-            let less = if i < 32 { 2 } else { 0 };
-            let word = self.words.get(i >> 5).map_or(0, |word| word.wrapping_sub(less));
+            let less = if i < 32 { exponent.less } else { 0 };
+            let word = exponent.words.get(i >> 5).map_or(0, |word| word.wrapping_sub(less));
             if word >> (i & 31) & 1 == 1 {
                 self.multiply(wide, a, base);
             }

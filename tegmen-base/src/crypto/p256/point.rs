@@ -4,7 +4,7 @@
 //! prime order elliptic curves", EUROCRYPT 2016), so there is no special case. A formula is a table of [`Step`]s over
 //! [`Register`]s, which take less memory than code.
 
-use super::modulus::{N, ONE, P, Wide, Words, read, sum};
+use super::modulus::{Exponent, N, ONE, P, Wide, Words, read, sum};
 use crate::crypto::{MAX_SHARE, NotAuthentic};
 use zeroize::optimization_barrier;
 
@@ -143,7 +143,11 @@ static DOUBLING: [Step; 34] = [
     add(Z1, Z1, Z1),
 ];
 
-/// Computes the difference of both sides of the equation of the curve, `y² = x³ - 3x + b`, for the second point with `Z2` = 1.
+/// The exponent of a square root in the field: a quarter of the prime and 1.
+static ROOT: Words = [0, 0, 0x4000_0000, 0, 0, 0x4000_0000, 0xc000_0000, 0x3fff_ffff];
+
+/// Computes the difference of both sides of the equation of the curve, `y² = x³ - 3x + b`, for the second point with `Z2` = 1. The right
+/// side is then in `T1`.
 static EQUATION: [Step; 8] = [
     mul(T0, Y2, Y2),
     mul(T1, X2, X2),
@@ -178,6 +182,29 @@ impl Machine {
             P.multiply(wide, to, &P.square);
         }
         self.set_constants();
+        self.run(&EQUATION);
+        let Self { registers: [_, _, [difference, ..], _], .. } = self;
+        if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
+    }
+
+    /// Takes one of the two points with this first coordinate as the second one.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the curve has no such point.
+    #[inline(never)]
+    pub(super) fn load_x(&mut self, bytes: &[u8; 32]) -> Result<(), NotAuthentic> {
+        let Self { registers: [_, [x, y, _], ..], wide } = self;
+        read(x, bytes);
+        if wide.difference(x, &P.words).1 {
+            return Err(NotAuthentic);
+        }
+        P.multiply(wide, x, &P.square);
+        *y = [0; 8];
+        self.set_constants();
+        self.run(&EQUATION);
+        let Self { registers: [_, [_, y, _], [_, square, _], _], wide } = self;
+        P.power(wide, square, &Exponent { words: &ROOT, less: 0, top: 253 }, y);
+        // Not each number is a square.
         self.run(&EQUATION);
         let Self { registers: [_, _, [difference, ..], _], .. } = self;
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }

@@ -157,6 +157,31 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Half of all numbers are no coordinate.
+    #[test]
+    fn secrets_with_any_coordinate_agree_with_the_crate_p256(private in numbers(&N), x: [u8; 32]) {
+        let private = bytes_of(&private);
+        prop_assume!(private != [0; 32]);
+        let [mut secret, mut expected] = [[0; 32]; 2];
+        let ours = Compact::new([1; 32]).agree_by_x(&private, &x, &mut secret);
+        let theirs = RustCrypto::new([1; 32]).agree_by_x(&private, &x, &mut expected);
+        prop_assert_eq!(ours.is_ok(), theirs.is_ok());
+        prop_assert!(ours.is_err() || secret == expected);
+    }
+}
+
+#[test]
+fn a_number_above_the_prime_is_no_coordinate() {
+    let agree = |x: &Words| provider().agree_by_x(&[6; 32], &bytes_of(x), &mut [0; 32]);
+    let x = (1..9).find(|x| agree(&small(*x)).is_ok()).unwrap();
+    // The prime and this number: all bits of the three lowest words of the prime are set.
+    let sum = [x.wrapping_sub(1), 0, 0, 1, 0, 0, 1, u32::MAX];
+    assert_eq!(wide().difference(&sum, &P.words), (&small(x), true));
+    assert_eq!(agree(&sum), Err(NotAuthentic));
+    assert_eq!(agree(&[u32::MAX; 8]), Err(NotAuthentic));
+}
+
 /// `base · G + second · point · G`, uncompressed, or a zero for the point at infinity.
 fn own_sum(base: &Words, second: &Words, point: &Words, blind: &Words) -> Vec<u8> {
     let mut machine = Machine::ZERO;
