@@ -41,7 +41,8 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     output_of(&mut cargo(&place, &folder, provider))?;
     // Apart from the others, which are measured as if there were no public keys.
     let mut with_public_keys = cargo(&place, &folder, public_keys(provider));
-    WITH_PUBLIC_KEYS.iter().for_each(|name| _ = with_public_keys.args(["--bin", name]));
+    let chosen = WITH_PUBLIC_KEYS.iter().filter(|name| names.iter().any(|chosen| chosen == *name));
+    chosen.for_each(|name| _ = with_public_keys.args(["--bin", name]));
     output_of(&mut with_public_keys)?;
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
@@ -194,9 +195,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Images that need the feature `public-keys` of the firmware.
-const WITH_PUBLIC_KEYS: [&str; 4] = ["dtls_rpk", "dtls_x509", "group_oscore", "p256"];
+const WITH_PUBLIC_KEYS: [&str; 5] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "p256"];
 /// Images that are built with the provider of motes alone: `required-features` of the firmware.
-const WITH_OF_MOTES: [&str; 7] = [
+const WITH_OF_MOTES: [&str; 8] = [
     "coap_listener",
     "coap_mul_sender",
     "coap_uni_sender",
@@ -204,6 +205,7 @@ const WITH_OF_MOTES: [&str; 7] = [
     "dtls_mul_uni_sender",
     "dtls_uni_uni_listener",
     "dtls_uni_uni_sender",
+    "edhoc",
 ];
 /// The provider of motes.
 const OF_MOTES: &str = "compact";

@@ -126,6 +126,9 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen" | "tegmen-base" => component_of_module(module),
         "tegmen-coap" | "tegmen-proxy" => "CoAP",
         "tegmen-oscore" => "OSCORE",
+        "tegmen-edhoc" => "EDHOC",
+        // The state machine of EDHOC.
+        _ if krate.starts_with("lakers-") => "EDHOC",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
         "tegmen-delegation" | "tegmen-flash" => "delegation",
@@ -161,6 +164,7 @@ fn component_of_symbol(name: &str) -> &'static str {
         "tegmen" | "tegmen_base" => component_of_module(rest.split(':').next().unwrap_or_default()),
         "tegmen_coap" | "tegmen_proxy" => "CoAP",
         "tegmen_oscore" => "OSCORE",
+        "tegmen_edhoc" | "lakers" | "lakers_shared" => "EDHOC",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
         "tegmen_delegation" | "tegmen_flash" => "delegation",

@@ -27,6 +27,8 @@ fn lines_and_symbols_are_laid_at_the_door_of_their_component() {
     assert_eq!(component("tegmen-lowpan", "src/iphc.rs:3"), "6LoWPAN");
     assert_eq!(component("tegmen-lowpan", "src/ip.rs:3"), "IP");
     assert_eq!(component("sha2-0.11.0", "src/sha256.rs:1"), "crypto");
+    assert_eq!(component("tegmen-edhoc", "src/initiator.rs:3"), "EDHOC");
+    assert_eq!(component("lakers-shared-0.8.0", "src/lib.rs:3"), "EDHOC");
     assert_eq!(component("tegmen-firmware", "src/bin/coap.rs:30"), "application");
     assert_eq!(component_of_symbol("tegmen::crypto::TABLE"), "crypto");
     assert_eq!(component_of_symbol("tegmen_base::crypto::p256::point::BASE"), "P-256");

@@ -1,0 +1,42 @@
+//! The two ends of the EDHOC session of the image `edhoc`: their credentials, and the seeds of their providers.
+
+use super::points;
+use tegmen_base::secret::Secret;
+use tegmen_edhoc::{ConnectionId, Credential, Identity, MAX_CREDENTIAL, Transfer};
+
+/// An end.
+pub struct End {
+    /// The seed of its provider.
+    pub seed: u8,
+    /// Its `kid`, which is also its identifier of the session.
+    name: u8,
+    private: u8,
+    point: ([u8; 32], [u8; 32]),
+}
+
+/// The mote.
+pub const INITIATOR: End = End { seed: 1, name: 1, private: 2, point: points::OF_2 };
+/// Its peer.
+pub const RESPONDER: End = End { seed: 2, name: 2, private: 3, point: points::OF_3 };
+
+impl End {
+    /// Returns the credential, which messages name by its `kid`.
+    pub fn credential(&self) -> Option<Credential> {
+        let (x, y) = &self.point;
+        let mut share = [4; 65];
+        let coordinates = x.iter().chain(y);
+        share.iter_mut().skip(1).zip(coordinates).for_each(|(to, from)| *to = *from);
+        let mut bytes = [0; MAX_CREDENTIAL];
+        Credential::parse(Credential::write(None, &[self.name], &share, &mut bytes).ok()?).ok()
+    }
+
+    /// Returns the credential with the private key.
+    pub fn identity(&self) -> Option<Identity> {
+        Some(Identity::new(Secret::new([self.private; 32]), self.credential()?, Transfer::ByReference))
+    }
+
+    /// Returns its identifier of the session.
+    pub fn connection_id(&self) -> Option<ConnectionId> {
+        ConnectionId::new(&[self.name])
+    }
+}
