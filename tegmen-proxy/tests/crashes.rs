@@ -106,7 +106,7 @@ impl Ends {
         let number = u16::from_be_bytes(token);
         let Some((pending, _)) = self.waiting.get_mut(&number) else { return };
         let mut datagram = response.to_vec();
-        // An error that nothing protects is not believed.
+        // The client ignores an error that nothing protects.
         let Ok(message) = self.client.unprotect_response(&mut self.crypto, pending, &mut datagram) else { return };
         assert_eq!(message.payload(), number.to_be_bytes(), "the response of another request");
         assert!(self.answered.insert(number), "a response to {number} is taken twice");
@@ -114,7 +114,7 @@ impl Ends {
     }
 }
 
-/// Sends what the proxy has sent on: to the server, whose responses come back, and to the client.
+/// Delivers the datagrams of the proxy to the server, whose responses go to the proxy, and to the client.
 fn deliver(ends: &mut Ends, scene: &mut Scene) {
     while let Some((to, datagram)) = scene.sent.pop() {
         let copies = [0, 1, 1, 1, 2][ends.draw(5)];
