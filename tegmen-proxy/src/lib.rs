@@ -7,7 +7,8 @@
 //!
 //! A request names its target by Proxy-Scheme, Uri-Host and Uri-Port. Each block of a block-wise transfer (RFC 7959) is a message of its own,
 //! which is forwarded and not stored. A response to a client that observes is the response of a request that does not (RFC 7641, section 4.1).
-//! Equal requests that wait at the same time are forwarded one by one.
+//! Equal requests that wait at the same time are forwarded one by one. Any client can use all places for requests that wait: the application
+//! decides which requests it gives to the proxy.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -239,7 +239,9 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
         // The owner passes each response on before the next comes.
         let is_free = self.passing.is_none();
         let is_known = |(number, _)| cache::in_response(number) != Treatment::Refused;
-        let is_usable = is_free && response.options().all(is_known);
+        // The ETags of clients are not forwarded, so a 2.03 confirms the stored response or nothing.
+        let is_asked_for = response.code() != Code::VALID || asked.etag.is_some();
+        let is_usable = is_free && is_asked_for && response.options().all(is_known);
         let key = asked.key.as_ref().and_then(|key| Some((key.cacheable()?, key.resource_len())));
         let is_block = response.options().any(|(number, _)| is_of_blocks(number));
         let is_held = is_usable
@@ -272,7 +274,8 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
     }
 
     /// Writes a response that is to be passed on into `out`, protected for its client. Returns the client, and the length of the datagram to
-    /// send to it; `None` if there is no response, or the client cannot be sent one now: then call this again later.
+    /// send to it; `None` if there is no response. A response that cannot be sent now is lost, as while its client leaves an earlier one
+    /// unacknowledged and the node has no [`Queue`](tegmen::node::Queue).
     pub fn respond<
         C: Crypto,
         P: Peers<Attached: PeerExchanges>,
@@ -310,14 +313,9 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
                 out,
             );
             match sent {
-                Ok(0) => {}
-                Ok(len) => return Some((peer, len)),
-                Err((SendError::Busy, right)) => {
-                    self.passing = Some(Passing { right, failed, max_age });
-                    return None;
-                }
-                // The client asks again.
-                Err(_) => {}
+                Ok(len) if len > 0 => return Some((peer, len)),
+                // A client that leaves its last response unacknowledged must not delay those of other clients.
+                _ => {}
             }
         }
     }

@@ -93,7 +93,7 @@ fn a_confirmation_that_nobody_asked_for_is_no_response() {
     let request = scene.one_at_origin();
     assert_eq!(MessageRef::parse(&request).unwrap().option(OptionNumber::ETAG), None);
     scene.answer(&request, Code::VALID, &[ETAG, AGE], b"");
-    assert_eq!(scene.heard(2).0, Code::VALID, "the client asked with this ETag");
+    assert_eq!(scene.heard(2).0, Code::BAD_GATEWAY);
     scene.ask(3, Code::GET, &[PATH], b"");
     assert_eq!(scene.at_origin().len(), 1, "a 2.03 is not stored");
 }
@@ -286,4 +286,19 @@ fn a_confirmable_request_is_acknowledged_before_its_response_comes() {
     let (_, response) = scene.sent.first().unwrap();
     assert_eq!(MessageRef::parse(response).unwrap().message_type(), MessageType::Confirmable);
     assert_eq!(scene.heard(2).2, b"21");
+}
+
+#[test]
+fn a_client_that_acknowledges_nothing_delays_no_other() {
+    let mut scene = Scene::new();
+    // One unacknowledged response for each client.
+    scene.node.set_nstart(1);
+    for (id, path) in [(70, &b"a"[..]), (71, b"b")] {
+        let options = [HOST, SCHEME, (OptionNumber::URI_PATH, path)];
+        scene.give(2, bytes((MessageType::Confirmable, Code::GET), id, &[2], &options, b""));
+        let request = scene.one_at_origin();
+        scene.answer(&request, Code::CONTENT, &[AGE], path);
+    }
+    assert_eq!(scene.heard(2).2, b"a");
+    scene.fetch(3, &[AGE], b"21");
 }
