@@ -35,6 +35,8 @@ pub struct Proxy<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usi
 struct Asked<X, const ENTRY: usize> {
     method: Code,
     key: Option<Key<ENTRY>>,
+    /// The request has OSCORE. A response with OSCORE to another one is 5.02.
+    is_protected: bool,
     /// The Hop-Limit that is forwarded.
     hops: Option<u8>,
     /// The ETag of the stored response, which is not fresh.
@@ -132,7 +134,8 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
             return Err(Code::SERVICE_UNAVAILABLE);
         }
         self.request.set(|frame| held::write_whole(message, frame)).map_err(|_| Code::REQUEST_ENTITY_TOO_LARGE)?;
-        self.asked = Some(Asked { method: message.code(), key, hops, etag: stale, right: None });
+        let is_protected = message.option(OptionNumber::OSCORE).is_some();
+        self.asked = Some(Asked { method: message.code(), key, is_protected, hops, etag: stale, right: None });
         response.defer();
         Ok(())
     }
@@ -241,7 +244,9 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
         let is_known = |(number, _)| cache::in_response(number) != Treatment::Refused;
         // The ETags of clients are not forwarded, so a 2.03 confirms the stored response or nothing.
         let is_asked_for = response.code() != Code::VALID || asked.etag.is_some();
-        let is_usable = is_free && is_asked_for && response.options().all(is_known);
+        let is_in_clear = response.option(OptionNumber::OSCORE).is_none();
+        let is_usable =
+            is_free && is_asked_for && (is_in_clear || asked.is_protected) && response.options().all(is_known);
         let key = asked.key.as_ref().and_then(|key| Some((key.cacheable()?, key.resource_len())));
         let is_block = response.options().any(|(number, _)| is_of_blocks(number));
         let is_held = is_usable

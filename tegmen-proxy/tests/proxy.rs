@@ -99,6 +99,17 @@ fn a_confirmation_that_nobody_asked_for_is_no_response() {
 }
 
 #[test]
+fn a_protected_response_to_a_request_in_clear_is_a_bad_gateway() {
+    let mut scene = Scene::new();
+    scene.ask(2, Code::GET, &[PATH], b"");
+    let request = scene.one_at_origin();
+    scene.answer(&request, Code::CONTENT, &[AGE, (OptionNumber::OSCORE, b"")], b"protected");
+    assert_eq!(scene.heard(2).0, Code::BAD_GATEWAY);
+    scene.ask(3, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1, "the response is not stored");
+}
+
+#[test]
 fn an_unsafe_method_removes_what_is_stored_for_its_resource_alone() {
     let mut scene = Scene::new();
     scene.fetch(2, &[AGE], b"21");

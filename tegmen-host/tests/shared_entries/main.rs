@@ -46,3 +46,15 @@ fn a_request_that_may_change_the_origin_removes_its_entries() {
     assert_eq!((proxy.counts().entries, proxy.counts().passed), (0, 1));
     assert_eq!(alice.get(origin.address, "door").unwrap(), "door 3");
 }
+
+#[test]
+fn a_protected_response_to_a_request_in_clear_is_a_bad_gateway() {
+    let origin = Origin::answering(|datagram, _| {
+        let message = MessageRef::parse(datagram).unwrap();
+        Some(response_to(&message, Code::CONTENT, &[(OptionNumber::OSCORE, b"")], b"protected"))
+    });
+    let (_server, address, proxy) = open_proxy();
+    let response = Line::to(address).exchange(&get(origin.address, "door"));
+    assert_eq!(MessageRef::parse(&response).unwrap().code(), Code::BAD_GATEWAY);
+    assert_eq!(proxy.counts().entries, 0);
+}
