@@ -131,7 +131,7 @@ step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
     # Cargo does not unpack a package again if one of the same version lies there from an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
-    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-proxy -p tegmen-edhoc -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
+    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen
 }
 
@@ -152,7 +152,7 @@ step_seeds() {
 step_nostd() {
     need rustc-web cargo-web rust-web-src
     PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
-        /usr/bin/cargo build -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-proxy -p tegmen-edhoc --no-default-features --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
+        /usr/bin/cargo build -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc --no-default-features --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
     PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
         /usr/bin/cargo build -p tegmen --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
 }

@@ -148,6 +148,11 @@ impl<'t> Writer<'t> {
         self.storage.get(..self.len).unwrap_or(&[])
     }
 
+    /// Returns the bytes written, to be changed in place.
+    pub fn written_mut(&mut self) -> &mut [u8] {
+        self.storage.get_mut(..self.len).unwrap_or(&mut [])
+    }
+
     /// Returns the bytes written, with the lifetime of the storage.
     pub fn finish(self) -> &'t mut [u8] {
         let Self { storage, len } = self;

@@ -1,0 +1,156 @@
+//! Data packets (packet format, section "Data Packet").
+
+use crate::error::{Error, WriteError};
+use crate::name::{Component, Name};
+use crate::put_head;
+use crate::signature::{SignatureInfo, Signed, Signer};
+use crate::tlv::{self, Type};
+use tegmen_base::buf::{Frame, Full, Writer};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
+
+/// The kind of a content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContentType(pub u64);
+
+impl ContentType {
+    /// Bytes of the application: the kind of a packet without ContentType.
+    pub const BLOB: Self = Self(0);
+    /// Other names of the content.
+    pub const LINK: Self = Self(1);
+    /// A public key: a certificate.
+    pub const KEY: Self = Self(2);
+    /// The application has no content of that name.
+    pub const NACK: Self = Self(3);
+}
+
+/// A Data packet, without its signature.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Data<'p> {
+    /// Name.
+    pub name: Name<'p>,
+    /// ContentType.
+    pub content_type: Option<ContentType>,
+    /// FreshnessPeriod, in milliseconds.
+    pub freshness: Option<u64>,
+    /// FinalBlockId: the last component of the name of the last segment.
+    pub final_block: Option<Component<'p>>,
+    /// Content.
+    pub content: Option<&'p [u8]>,
+}
+
+/// A received Data packet.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedData<'p> {
+    /// The packet.
+    pub data: Data<'p>,
+    /// The signature, which is not verified yet.
+    pub signed: Signed<'p>,
+    /// The whole packet.
+    pub wire: &'p [u8],
+}
+
+impl<'p> ReceivedData<'p> {
+    /// Reads a packet, which `wire` has nothing but.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
+        const KINDS: [Type; 5] =
+            [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
+        let value = tlv::only(wire, Type::DATA)?;
+        let [name, meta, content, info, signature] = tlv::fields(value, &KINDS)?;
+        let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
+        let info = info.ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
+        let signature = signature.ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
+        let mut data =
+            Data { name: Name::parse(name.value)?, content: content.map(|content| content.value), ..Data::default() };
+        if let Some(meta) = meta {
+            data.read_meta(meta.value)?;
+        }
+        let portion = value.get(..info.end).unwrap_or(value);
+        let signed =
+            Signed { info: SignatureInfo::parse(info.value)?, value: signature.value, portion: [portion, &[], &[]] };
+        Ok(Self { data, signed, wire })
+    }
+
+    /// Returns the digest of the whole packet, which the full name has as its last component.
+    pub fn implicit_digest<C: Crypto>(&self) -> [u8; DIGEST_LEN] {
+        digest::<C, DIGEST_LEN>(&[self.wire])
+    }
+}
+
+impl<'p> Data<'p> {
+    fn read_meta(&mut self, value: &'p [u8]) -> Result<(), Error> {
+        let [kind, freshness, last] = tlv::fields(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK])?;
+        let integer = |element: tlv::Element<'_>| tlv::integer(element.value, element.kind);
+        self.content_type = kind.map(integer).transpose()?.map(ContentType);
+        self.freshness = freshness.map(integer).transpose()?;
+        self.final_block = match last {
+            None => None,
+            Some(last) => Some(Name::parse(last.value)?.components().next().ok_or(Error::Length(Type::FINAL_BLOCK))?),
+        };
+        Ok(())
+    }
+
+    /// Writes the packet with its signature into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the frame is then empty.
+    pub fn write<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        signer: &impl Signer<C>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), WriteError> {
+        let written = self.write_value(crypto, signer, frame);
+        let written = written.and_then(|()| Ok(put_head(Type::DATA, frame)?));
+        if written.is_err() {
+            frame.truncate(0);
+        }
+        written
+    }
+
+    fn write_value<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        signer: &impl Signer<C>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), WriteError> {
+        frame.append_with(|out| {
+            self.name.write(out)?;
+            self.write_meta(out)?;
+            if let Some(content) = self.content {
+                tlv::write(out, Type::CONTENT, content)?;
+            }
+            signer.info().write(Type::SIGNATURE_INFO, out)
+        })?;
+        let mut signature = [0; MAX_SIGNATURE];
+        let len = signer.sign(crypto, &[frame.bytes()], &mut signature)?;
+        let signature = signature.get(..len).ok_or(Full)?;
+        Ok(frame.append_with(|out| tlv::write(out, Type::SIGNATURE_VALUE, signature))?)
+    }
+
+    fn write_meta(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        let integer = |kind, number| tlv::element_len(kind, tlv::integer_bytes(number, &mut [0; 8]).len());
+        let kind = self.content_type.map_or(0, |kind| integer(Type::CONTENT_TYPE, kind.0));
+        let freshness = self.freshness.map_or(0, |freshness| integer(Type::FRESHNESS, freshness));
+        let last = self.final_block.map(|last| tlv::element_len(last.kind, last.value.len()));
+        let block = last.map_or(0, |len| tlv::element_len(Type::FINAL_BLOCK, len));
+        let len = kind.saturating_add(freshness).saturating_add(block);
+        if len == 0 {
+            return Ok(());
+        }
+        tlv::write_head(out, Type::META_INFO, len)?;
+        if let Some(kind) = self.content_type {
+            tlv::write_integer(out, Type::CONTENT_TYPE, kind.0)?;
+        }
+        if let Some(freshness) = self.freshness {
+            tlv::write_integer(out, Type::FRESHNESS, freshness)?;
+        }
+        if let (Some(block), Some(len)) = (self.final_block, last) {
+            tlv::write_head(out, Type::FINAL_BLOCK, len)?;
+            block.write(out)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! The errors of packets.
+
+use crate::types::Type;
+use core::fmt::{self, Display, Formatter};
+use tegmen_base::buf::{Full, Truncated};
+use tegmen_base::crypto::Unsupported;
+
+/// The reason why bytes are no packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// An element is longer than its container.
+    Truncated,
+    /// Bytes follow the packet.
+    Trailing,
+    /// A type or a length is not encoded in as few bytes as possible.
+    NotShortest,
+    /// A type is 0, or above 4,294,967,295, or is no type for a component of a name.
+    Type,
+    /// A critical element is unknown, repeated or out of order.
+    Critical(Type),
+    /// An element is missing, or another one stands at its place.
+    Missing(Type),
+    /// The value of an element has a length that its type does not allow.
+    Length(Type),
+    /// The name of an Interest has no component, or one for the digest of parameters without parameters, or none with parameters, or
+    /// more than one.
+    Name,
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("an element is longer than its container"),
+            Self::Trailing => f.write_str("bytes follow the packet"),
+            Self::NotShortest => f.write_str("a type or a length is not encoded in as few bytes as possible"),
+            Self::Type => f.write_str("a type is out of range"),
+            Self::Critical(kind) => {
+                write!(f, "the critical element of type {} is unknown, repeated or out of order", kind.0)
+            }
+            Self::Missing(kind) => write!(f, "the element of type {} is missing", kind.0),
+            Self::Length(kind) => write!(f, "the element of type {} has a wrong length", kind.0),
+            Self::Name => f.write_str("the name of an Interest is empty, or does not fit its parameters"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<Truncated> for Error {
+    fn from(_: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+/// The reason why a packet is not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteError {
+    /// The packet does not fit the output.
+    Full,
+    /// The provider of ciphers has no such signature, or the key is none.
+    Unsupported,
+    /// The name of an Interest with parameters has their digest already, or the name of an Interest is empty.
+    Name,
+}
+
+impl Display for WriteError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the packet does not fit the output",
+            Self::Unsupported => "the provider of ciphers does not support the signature or the key",
+            Self::Name => "the name is empty, or has the digest of parameters already",
+        })
+    }
+}
+
+impl core::error::Error for WriteError {}
+
+impl From<Full> for WriteError {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl From<Unsupported> for WriteError {
+    fn from(_: Unsupported) -> Self {
+        Self::Unsupported
+    }
+}

@@ -1,0 +1,241 @@
+//! Interests (packet format, section "Interest Packet").
+
+use crate::error::{Error, WriteError};
+use crate::name::{Name, Names};
+use crate::put_head;
+use crate::signature::{SignatureInfo, Signed, Signer};
+use crate::tlv::{self, Element, Elements, Type};
+use tegmen_base::buf::{Frame, Full, Writer, copy};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
+
+/// The time for which an Interest without InterestLifetime is kept, in milliseconds.
+pub const DEFAULT_LIFETIME: u64 = 4000;
+
+/// An Interest, without its signature.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Interest<'p> {
+    /// Name. That of a received Interest with parameters has the component for their digest; that of one to be written does not.
+    pub name: Name<'p>,
+    /// CanBePrefix: the name of the Data packet may be longer.
+    pub can_be_prefix: bool,
+    /// MustBeFresh: a Data packet of a cache must be fresh.
+    pub must_be_fresh: bool,
+    /// ForwardingHint.
+    pub hint: Option<Names<'p>>,
+    /// Nonce.
+    pub nonce: Option<[u8; 4]>,
+    /// InterestLifetime, in milliseconds.
+    pub lifetime: Option<u64>,
+    /// HopLimit.
+    pub hop_limit: Option<u8>,
+    /// ApplicationParameters.
+    pub parameters: Option<&'p [u8]>,
+}
+
+/// A received Interest.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedInterest<'p> {
+    /// The Interest.
+    pub interest: Interest<'p>,
+    /// The signature, which is not verified yet.
+    pub signed: Option<Signed<'p>>,
+    /// The whole packet.
+    pub wire: &'p [u8],
+    /// From the parameters to the end.
+    digested: Option<&'p [u8]>,
+}
+
+const KINDS: [Type; 10] = [
+    Type::NAME,
+    Type::CAN_BE_PREFIX,
+    Type::MUST_BE_FRESH,
+    Type::FORWARDING_HINT,
+    Type::NONCE,
+    Type::LIFETIME,
+    Type::HOP_LIMIT,
+    Type::PARAMETERS,
+    Type::INTEREST_SIGNATURE_INFO,
+    Type::INTEREST_SIGNATURE_VALUE,
+];
+
+impl<'p> ReceivedInterest<'p> {
+    /// Reads an Interest, which `wire` has nothing but. The digest of its parameters is checked by [`Self::has_valid_digest`].
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
+        let value = tlv::only(wire, Type::INTEREST)?;
+        let fields = tlv::fields(value, &KINDS)?;
+        let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, info, signature] = fields;
+        let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
+        let empty = |flag: Option<Element<'_>>| match flag {
+            Some(Element { kind, value: [_, ..], .. }) => Err(Error::Length(kind)),
+            flag => Ok(flag.is_some()),
+        };
+        let fixed = |element: Element<'_>| element.value.try_into().map_err(|_| Error::Length(element.kind));
+        let integer = |element: Element<'_>| tlv::integer(element.value, element.kind);
+        let interest = Interest {
+            name: Name::parse(name.value)?,
+            can_be_prefix: empty(prefix)?,
+            must_be_fresh: empty(fresh)?,
+            hint: hint.map(|hint| Names::parse(hint.value)).transpose()?,
+            nonce: nonce.map(fixed).transpose()?,
+            lifetime: lifetime.map(integer).transpose()?,
+            hop_limit: match hops {
+                None => None,
+                Some(Element { value: [hops], .. }) => Some(*hops),
+                Some(_) => return Err(Error::Length(Type::HOP_LIMIT)),
+            },
+            parameters: parameters.map(|parameters| parameters.value),
+        };
+        let place = DigestPlace::of(&interest.name)?;
+        if interest.name.is_empty() || place.is_some() != parameters.is_some() {
+            return Err(Error::Name);
+        }
+        let digested = parameters.and_then(|parameters| value.get(parameters.start..));
+        let signed = match (info, signature) {
+            (None, None) => None,
+            (None, Some(_)) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_INFO)),
+            (Some(_), None) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_VALUE)),
+            (Some(info), Some(signature)) => {
+                let (parameters, place) = parameters.zip(place).ok_or(Error::Missing(Type::PARAMETERS))?;
+                let components = interest.name.as_bytes();
+                let portion = [
+                    components.get(..place.start).unwrap_or(components),
+                    components.get(place.end..).unwrap_or(&[]),
+                    value.get(parameters.start..info.end).unwrap_or(&[]),
+                ];
+                Some(Signed { info: SignatureInfo::parse(info.value)?, value: signature.value, portion })
+            }
+        };
+        Ok(Self { interest, signed, wire, digested })
+    }
+
+    /// True if the name has the digest of the parameters, or there are no parameters. Other Interests are dropped (packet format,
+    /// section "Interest Parameters Digest Component").
+    pub fn has_valid_digest<C: Crypto>(&self) -> bool {
+        let Some(digested) = self.digested else { return true };
+        let expected = digest::<C, DIGEST_LEN>(&[digested]);
+        let mut components = self.interest.name.components();
+        components.any(|component| component.kind == Type::PARAMETERS_DIGEST && component.value == expected)
+    }
+}
+
+/// The place of the component for the digest of the parameters in a name.
+struct DigestPlace {
+    start: usize,
+    end: usize,
+}
+
+impl DigestPlace {
+    fn of(name: &Name<'_>) -> Result<Option<Self>, Error> {
+        let is_digest = |element: &Element<'_>| element.kind == Type::PARAMETERS_DIGEST;
+        let mut places = Elements::of(name.as_bytes()).filter_map(Result::ok).filter(is_digest);
+        match (places.next(), places.next()) {
+            (place, None) => Ok(place.map(|Element { start, end, .. }| Self { start, end })),
+            (_, Some(_)) => Err(Error::Name),
+        }
+    }
+}
+
+impl Interest<'_> {
+    /// Writes the Interest into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. The digest of parameters becomes the
+    /// last component of its name.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the frame is then empty.
+    pub fn write<C: Crypto>(&self, frame: &mut Frame<'_>) -> Result<(), WriteError> {
+        self.finish::<C>(frame, |_, _, _| Ok(()))
+    }
+
+    /// Writes the Interest with a signature, as [`Self::write`] does. `info` is that of `signer`, with a nonce, a time or a sequence number
+    /// that make the signature unique. An Interest without parameters has empty ones.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the frame is then empty.
+    pub fn write_signed<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        signer: &impl Signer<C>,
+        info: &SignatureInfo<'_>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), WriteError> {
+        let parameters = Some(self.parameters.unwrap_or(&[]));
+        let with_parameters = Interest { parameters, ..*self };
+        with_parameters.finish::<C>(frame, |frame, name, parameters| {
+            frame.append_with(|out| info.write(Type::INTEREST_SIGNATURE_INFO, out))?;
+            let mut signature = [0; MAX_SIGNATURE];
+            let portion = [name, frame.bytes().get(parameters..).unwrap_or(&[])];
+            let len = signer.sign(crypto, &portion, &mut signature)?;
+            let signature = signature.get(..len).ok_or(Full)?;
+            Ok(frame.append_with(|out| tlv::write(out, Type::INTEREST_SIGNATURE_VALUE, signature))?)
+        })
+    }
+
+    /// Writes everything. `sign` appends the signature; it is given the components of the name, and the place of the parameters.
+    fn finish<C: Crypto>(
+        &self,
+        frame: &mut Frame<'_>,
+        sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let written = self.write_value::<C>(frame, sign).and_then(|()| Ok(put_head(Type::INTEREST, frame)?));
+        if written.is_err() {
+            frame.truncate(0);
+        }
+        written
+    }
+
+    fn write_value<C: Crypto>(
+        &self,
+        frame: &mut Frame<'_>,
+        sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let components = self.name.as_bytes();
+        let has_digest = self.name.components().any(|component| component.kind == Type::PARAMETERS_DIGEST);
+        if has_digest || (components.is_empty() && self.parameters.is_none()) {
+            return Err(WriteError::Name);
+        }
+        let digest_len = self.parameters.map_or(0, |_| tlv::element_len(Type::PARAMETERS_DIGEST, DIGEST_LEN));
+        let name_len = components.len().saturating_add(digest_len);
+        let mut place = 0;
+        frame.append_with(|out| {
+            tlv::write_head(out, Type::NAME, name_len)?;
+            out.put(components)?;
+            if self.parameters.is_some() {
+                tlv::write(out, Type::PARAMETERS_DIGEST, &[0; DIGEST_LEN])?;
+                place = out.len();
+            }
+            self.write_guiders(out)
+        })?;
+        let Some(parameters) = self.parameters else { return Ok(()) };
+        let start = frame.len();
+        frame.append_with(|out| tlv::write(out, Type::PARAMETERS, parameters))?;
+        sign(frame, components, start)?;
+        let digest = digest::<C, DIGEST_LEN>(&[frame.bytes().get(start..).unwrap_or(&[])]);
+        let digest_place = frame.bytes_mut().get_mut(place.saturating_sub(DIGEST_LEN)..).ok_or(Full)?;
+        Ok(copy(digest_place, &digest)?)
+    }
+
+    /// Writes the elements between the name and the parameters.
+    fn write_guiders(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        if self.can_be_prefix {
+            tlv::write(out, Type::CAN_BE_PREFIX, &[])?;
+        }
+        if self.must_be_fresh {
+            tlv::write(out, Type::MUST_BE_FRESH, &[])?;
+        }
+        if let Some(hint) = &self.hint {
+            tlv::write(out, Type::FORWARDING_HINT, hint.as_bytes())?;
+        }
+        if let Some(nonce) = &self.nonce {
+            tlv::write(out, Type::NONCE, nonce)?;
+        }
+        if let Some(lifetime) = self.lifetime {
+            tlv::write_integer(out, Type::LIFETIME, lifetime)?;
+        }
+        if let Some(hops) = self.hop_limit {
+            tlv::write(out, Type::HOP_LIMIT, &[hops])?;
+        }
+        Ok(())
+    }
+}

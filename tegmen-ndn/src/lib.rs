@@ -1,0 +1,50 @@
+//! Named Data Networking: packets of the [format v0.3](https://docs.named-data.net/NDN-packet-spec/current/) with their signatures.
+//!
+//! [`ReceivedInterest::parse`] and [`ReceivedData::parse`] read packets in place, [`Interest::write`] and [`Data::write`] write them.
+//! [`signature`] has the keys: a digest, HMAC, ECDSA on secp256r1 and Ed25519. A [`publisher::Publisher`] encrypts content, and never
+//! gives one name to two contents.
+//!
+//! Standards: the packet format v0.3, and revision 3 of the naming conventions. RSA is not supported.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod data;
+mod error;
+mod interest;
+mod name;
+pub mod publisher;
+pub mod signature;
+pub mod tlv;
+mod types;
+mod uri;
+
+pub use data::{ContentType, Data, ReceivedData};
+pub use error::{Error, WriteError};
+pub use interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest};
+pub use name::{Component, Name, Names};
+pub use uri::{UriError, write_uri};
+
+use tegmen_base::buf::{Frame, Full, Writer};
+use tlv::Type;
+
+/// The bytes of the longest packet that forwarders pass on.
+pub const MAX_PACKET: usize = 8800;
+
+/// The bytes in front of a packet's value: its type and its length.
+pub const MAX_HEAD: usize = 6;
+
+/// Puts the type and the length in front of the value in `frame`.
+fn put_head(kind: Type, frame: &mut Frame<'_>) -> Result<(), Full> {
+    let mut head = [0; MAX_HEAD];
+    let mut out = Writer::new(&mut head);
+    tlv::write_head(&mut out, kind, frame.len())?;
+    let head = out.written();
+    let bytes = frame.widen(head.len(), 0)?;
+    tegmen_base::buf::copy(bytes, head)
+}

@@ -1,0 +1,150 @@
+//! Encrypted content: AES-128-CCM with a nonce from the name, so that a name must never have two contents.
+//!
+//! A producer has one key. The nonce is the front of the SHA-256 digest of the whole name, and the tag follows the content. Two contents of
+//! one name would have one nonce, so a [`Publisher`] appends a version to each name, which it takes from a [`Lease`]: the numbers of a lease
+//! are stored before they are used, and none is used twice, not even across a power cut.
+
+use crate::error::WriteError;
+use crate::name::{Component, Name};
+use crate::tlv::{Type, integer_bytes};
+use core::fmt::{self, Display, Formatter};
+use tegmen_base::buf::{Full, Writer};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, Unsupported, digest};
+use tegmen_base::lease::Lease;
+use tegmen_base::secret::Secret;
+
+/// The bytes that encryption appends to a content.
+pub const TAG_LEN: usize = 8;
+
+/// The bytes of the nonce.
+const NONCE_LEN: usize = 13;
+
+/// The key for the contents of one producer.
+#[derive(Debug)]
+pub struct ContentKey(Secret<KEY_LEN>);
+
+impl ContentKey {
+    /// Takes a key, which no other producer has.
+    pub const fn new(key: Secret<KEY_LEN>) -> Self {
+        Self(key)
+    }
+
+    /// Decrypts the content of a Data packet with this name in place. Returns the length of the content without its tag.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the tag is wrong or missing; `content` then holds nothing that may be used.
+    pub fn open<C: Crypto>(&self, crypto: &mut C, name: &Name<'_>, content: &mut [u8]) -> Result<usize, NotAuthentic> {
+        let len = content.len().checked_sub(TAG_LEN).ok_or(NotAuthentic)?;
+        let (body, tag) = content.split_at_mut_checked(len).ok_or(NotAuthentic)?;
+        crypto.open(C::AES_128_CCM, self.0.expose(), &nonce::<C>(name), &[], body, tag)?;
+        Ok(len)
+    }
+
+    /// Encrypts a content in place, and appends the tag. Only a [`Publisher`] calls this: a name must not have two contents.
+    fn seal<C: Crypto>(&self, crypto: &mut C, name: &Name<'_>, content: &mut Writer<'_>) -> Result<(), WriteError> {
+        let mut tag = [0; TAG_LEN];
+        content.put(&tag)?;
+        let len = content.len().saturating_sub(TAG_LEN);
+        content.truncate(len);
+        crypto.seal(C::AES_128_CCM, self.0.expose(), &nonce::<C>(name), &[], content.written_mut(), &mut tag)?;
+        Ok(content.put(&tag)?)
+    }
+}
+
+fn nonce<C: Crypto>(name: &Name<'_>) -> [u8; NONCE_LEN] {
+    let digest = digest::<C, DIGEST_LEN>(&[name.as_bytes()]);
+    let mut nonce = [0; NONCE_LEN];
+    nonce.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+    nonce
+}
+
+/// A producer of encrypted contents.
+#[derive(Debug)]
+pub struct Publisher {
+    key: ContentKey,
+    versions: Lease,
+}
+
+/// The reason why a content has no name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PublishError {
+    /// The lease of versions has ended: store a new end, then call [`Publisher::extend`].
+    NoVersion,
+    /// The name or the content does not fit its place.
+    Full,
+    /// The provider of ciphers does not have AES-128-CCM.
+    Unsupported,
+}
+
+impl Display for PublishError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoVersion => "no version is left: store the next end of the lease first",
+            Self::Full => "the name or the content does not fit its place",
+            Self::Unsupported => "the provider of ciphers does not have AES-128-CCM",
+        })
+    }
+}
+
+impl core::error::Error for PublishError {}
+
+impl From<Full> for PublishError {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl From<WriteError> for PublishError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Unsupported => Self::Unsupported,
+            WriteError::Full | WriteError::Name => Self::Full,
+        }
+    }
+}
+
+impl From<Unsupported> for PublishError {
+    fn from(_: Unsupported) -> Self {
+        Self::Unsupported
+    }
+}
+
+impl Publisher {
+    /// Continues with versions from `stored` on: the end of the lease that was stored last for this key. A new key begins with 0. A producer
+    /// that lost the stored end must take a new key. Nothing is published until [`Self::extend`].
+    pub const fn resume(key: ContentKey, stored: u64) -> Self {
+        Self { key, versions: Lease::resume(stored) }
+    }
+
+    /// Allows all versions before `stored`, the end that was just stored for good.
+    pub const fn extend(&mut self, stored: u64) {
+        self.versions.extend(stored);
+    }
+
+    /// Returns the number of versions that remain.
+    pub const fn left(&self) -> u64 {
+        self.versions.left()
+    }
+
+    /// Names a content, and encrypts it. `name` is empty at first, and then has `prefix` and a version. `content` has the content, behind
+    /// which the tag is put. Returns the version.
+    ///
+    /// # Errors
+    /// [`PublishError`]; the version is then lost, unless it was [`PublishError::NoVersion`].
+    pub fn publish<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        prefix: &Name<'_>,
+        name: &mut Writer<'_>,
+        content: &mut Writer<'_>,
+    ) -> Result<u64, PublishError> {
+        let version = self.versions.take().ok_or(PublishError::NoVersion)?;
+        name.truncate(0);
+        name.put(prefix.as_bytes())?;
+        let mut bytes = [0; 8];
+        Component { kind: Type::VERSION, value: integer_bytes(version, &mut bytes) }.write(name)?;
+        let whole = Name::parse(name.written()).map_err(|_| PublishError::Full)?;
+        self.key.seal(crypto, &whole, content)?;
+        Ok(version)
+    }
+}

@@ -1,0 +1,315 @@
+//! Signatures of packets (packet format, sections "Data Signature" and "Interest Signature").
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::tlv::{self, Type};
+use tegmen_base::buf::{Full, Writer};
+use tegmen_base::crypto::ecdsa::SIGNATURE_LEN;
+use tegmen_base::crypto::hash::HmacKey;
+use tegmen_base::crypto::{
+    Crypto, Curve, DIGEST_LEN, GroupCrypto, MAX_SIGNATURE, MemberKey, NotAuthentic, SCALAR_LEN, SignatureScheme,
+    Unsupported, digest,
+};
+use tegmen_base::secret::{Secret, same};
+
+/// The kind of a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignatureType(pub u64);
+
+impl SignatureType {
+    /// A SHA-256 digest, which proves no origin.
+    pub const DIGEST_SHA256: Self = Self(0);
+    /// ECDSA over a SHA-256 digest.
+    pub const SHA256_WITH_ECDSA: Self = Self(3);
+    /// HMAC with SHA-256.
+    pub const HMAC_WITH_SHA256: Self = Self(4);
+    /// Ed25519 (RFC 8032).
+    pub const ED25519: Self = Self(5);
+}
+
+/// The key of a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyLocator<'p> {
+    /// The name of a key, or of a Data packet with its certificate.
+    Name(Name<'p>),
+    /// A digest, or another short name of the key.
+    Digest(&'p [u8]),
+}
+
+impl KeyLocator<'_> {
+    fn value_len(&self) -> usize {
+        match self {
+            Self::Name(name) => tlv::element_len(Type::NAME, name.as_bytes().len()),
+            Self::Digest(digest) => tlv::element_len(Type::KEY_DIGEST, digest.len()),
+        }
+    }
+
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        tlv::write_head(out, Type::KEY_LOCATOR, self.value_len())?;
+        match self {
+            Self::Name(name) => name.write(out),
+            Self::Digest(digest) => tlv::write(out, Type::KEY_DIGEST, digest),
+        }
+    }
+}
+
+/// SignatureInfo or InterestSignatureInfo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignatureInfo<'p> {
+    /// SignatureType.
+    pub kind: SignatureType,
+    /// KeyLocator. One that has neither a name nor a digest is left out.
+    pub key: Option<KeyLocator<'p>>,
+    /// SignatureNonce, of an Interest.
+    pub nonce: Option<&'p [u8]>,
+    /// SignatureTime of an Interest, in milliseconds since 1970.
+    pub time: Option<u64>,
+    /// SignatureSeqNum, of an Interest.
+    pub sequence: Option<u64>,
+}
+
+impl<'p> SignatureInfo<'p> {
+    /// Describes a signature without anything that makes it unique.
+    pub const fn new(kind: SignatureType, key: Option<KeyLocator<'p>>) -> Self {
+        Self { kind, key, nonce: None, time: None, sequence: None }
+    }
+
+    /// Reads the value of the element.
+    pub(crate) fn parse(value: &'p [u8]) -> Result<Self, Error> {
+        const KINDS: [Type; 5] = [
+            Type::SIGNATURE_TYPE,
+            Type::KEY_LOCATOR,
+            Type::SIGNATURE_NONCE,
+            Type::SIGNATURE_TIME,
+            Type::SIGNATURE_SEQUENCE,
+        ];
+        let [kind, key, nonce, time, sequence] = tlv::fields(value, &KINDS)?;
+        let integer = |element: tlv::Element<'_>| tlv::integer(element.value, element.kind);
+        let kind = kind.ok_or(Error::Missing(Type::SIGNATURE_TYPE))?;
+        let key = match key {
+            None => None,
+            Some(key) => match tlv::fields(key.value, &[Type::NAME, Type::KEY_DIGEST])? {
+                [Some(name), None] => Some(KeyLocator::Name(Name::parse(name.value)?)),
+                [None, Some(digest)] => Some(KeyLocator::Digest(digest.value)),
+                [None, None] => None,
+                [Some(_), Some(_)] => return Err(Error::Critical(Type::KEY_DIGEST)),
+            },
+        };
+        Ok(Self {
+            kind: SignatureType(integer(kind)?),
+            key,
+            nonce: nonce.map(|nonce| nonce.value),
+            time: time.map(integer).transpose()?,
+            sequence: sequence.map(integer).transpose()?,
+        })
+    }
+
+    /// Writes the value of the element.
+    fn write_value(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+        tlv::write_integer(out, Type::SIGNATURE_TYPE, self.kind.0)?;
+        if let Some(key) = &self.key {
+            key.write(out)?;
+        }
+        if let Some(nonce) = self.nonce {
+            tlv::write(out, Type::SIGNATURE_NONCE, nonce)?;
+        }
+        if let Some(time) = self.time {
+            tlv::write_integer(out, Type::SIGNATURE_TIME, time)?;
+        }
+        if let Some(sequence) = self.sequence {
+            tlv::write_integer(out, Type::SIGNATURE_SEQUENCE, sequence)?;
+        }
+        Ok(())
+    }
+
+    fn value_len(&self) -> usize {
+        let integer = |kind, number| tlv::element_len(kind, tlv::integer_bytes(number, &mut [0; 8]).len());
+        let key = self.key.map_or(0, |key| tlv::element_len(Type::KEY_LOCATOR, key.value_len()));
+        let nonce = self.nonce.map_or(0, |nonce| tlv::element_len(Type::SIGNATURE_NONCE, nonce.len()));
+        let time = self.time.map_or(0, |time| integer(Type::SIGNATURE_TIME, time));
+        let sequence = self.sequence.map_or(0, |sequence| integer(Type::SIGNATURE_SEQUENCE, sequence));
+        let parts = [integer(Type::SIGNATURE_TYPE, self.kind.0), key, nonce, time, sequence];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Writes the element, whose type is that of a Data packet or of an Interest.
+    pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
+        tlv::write_head(out, kind, self.value_len())?;
+        self.write_value(out)
+    }
+}
+
+/// The signature of a received packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'p> {
+    /// The description of the signature.
+    pub info: SignatureInfo<'p>,
+    /// The signature.
+    pub value: &'p [u8],
+    /// The signed portion, in parts that are concatenated: of an Interest, those before and behind the digest of its parameters,
+    /// and the parameters.
+    pub portion: [&'p [u8]; 3],
+}
+
+impl Signed<'_> {
+    /// Verifies the signature.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if it is wrong, or of another kind than the key.
+    pub fn verify<C: Crypto>(&self, crypto: &mut C, key: &impl Verifier<C>) -> Result<(), NotAuthentic> {
+        key.verify(crypto, &self.info, &self.portion, self.value)
+    }
+}
+
+/// A key that signs packets.
+pub trait Signer<C: Crypto> {
+    /// Returns the description of signatures with this key.
+    fn info(&self) -> SignatureInfo<'_>;
+
+    /// Signs a message, given in parts that are concatenated. Returns the length of the signature in `out`.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the provider does not have the signature, or the key is none.
+    fn sign(&self, crypto: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported>;
+}
+
+/// A key that verifies the signatures of packets.
+pub trait Verifier<C: Crypto> {
+    /// Verifies the signature of a message, given in parts that are concatenated.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if it is wrong, or of another kind than the key.
+    fn verify(
+        &self,
+        crypto: &mut C,
+        info: &SignatureInfo<'_>,
+        message: &[&[u8]],
+        value: &[u8],
+    ) -> Result<(), NotAuthentic>;
+}
+
+/// DigestSha256: a digest that everyone can make.
+#[derive(Clone, Copy, Debug)]
+pub struct DigestSha256;
+
+impl<C: Crypto> Signer<C> for DigestSha256 {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(SignatureType::DIGEST_SHA256, None)
+    }
+
+    fn sign(&self, _: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        *out.first_chunk_mut::<DIGEST_LEN>().ok_or(Unsupported)? = digest::<C, DIGEST_LEN>(message);
+        Ok(DIGEST_LEN)
+    }
+}
+
+impl<C: Crypto> Verifier<C> for DigestSha256 {
+    fn verify(&self, _: &mut C, info: &SignatureInfo<'_>, message: &[&[u8]], value: &[u8]) -> Result<(), NotAuthentic> {
+        let is_valid = info.kind == SignatureType::DIGEST_SHA256 && same(&digest::<C, DIGEST_LEN>(message), value);
+        if is_valid { Ok(()) } else { Err(NotAuthentic) }
+    }
+}
+
+/// SignatureHmacWithSha256: a key that signer and verifier share.
+pub struct HmacWithSha256<'k> {
+    /// The key.
+    pub key: &'k HmacKey,
+    /// The name of the key, for its signer.
+    pub locator: KeyLocator<'k>,
+}
+
+impl<C: Crypto> Signer<C> for HmacWithSha256<'_> {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(SignatureType::HMAC_WITH_SHA256, Some(self.locator))
+    }
+
+    fn sign(&self, _: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        self.key.mac_into::<C>(message, out.get_mut(..DIGEST_LEN).ok_or(Unsupported)?);
+        Ok(DIGEST_LEN)
+    }
+}
+
+impl<C: Crypto> Verifier<C> for HmacKey {
+    fn verify(&self, _: &mut C, info: &SignatureInfo<'_>, message: &[&[u8]], value: &[u8]) -> Result<(), NotAuthentic> {
+        let is_valid = info.kind == SignatureType::HMAC_WITH_SHA256 && same(&self.mac::<C>(message), value);
+        if is_valid { Ok(()) } else { Err(NotAuthentic) }
+    }
+}
+
+/// SignatureSha256WithEcdsa on secp256r1. The signature is DER.
+pub struct Sha256WithEcdsa<'k> {
+    /// The private key.
+    pub key: &'k Secret<SCALAR_LEN>,
+    /// The name of the public key.
+    pub locator: KeyLocator<'k>,
+}
+
+impl<C: Crypto> Signer<C> for Sha256WithEcdsa<'_> {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA, Some(self.locator))
+    }
+
+    fn sign(&self, crypto: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        crypto.sign(self.key.expose(), &digest::<C, DIGEST_LEN>(message), out)
+    }
+}
+
+/// The public key of SignatureSha256WithEcdsa on secp256r1: a SubjectPublicKeyInfo (RFC 5480, section 2).
+#[derive(Clone, Copy, Debug)]
+pub struct EcdsaPublicKey<'k>(pub &'k [u8]);
+
+impl<C: Crypto> Verifier<C> for EcdsaPublicKey<'_> {
+    fn verify(
+        &self,
+        crypto: &mut C,
+        info: &SignatureInfo<'_>,
+        message: &[&[u8]],
+        value: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        if info.kind != SignatureType::SHA256_WITH_ECDSA {
+            return Err(NotAuthentic);
+        }
+        let digest = digest::<C, DIGEST_LEN>(message);
+        crypto.verify(SignatureScheme::ECDSA_SECP256R1_SHA256, self.0, &digest, value)
+    }
+}
+
+/// SignatureEd25519.
+pub struct Ed25519<'k> {
+    /// The private key.
+    pub key: &'k Secret<SCALAR_LEN>,
+    /// The name of the public key.
+    pub locator: KeyLocator<'k>,
+}
+
+impl<C: GroupCrypto> Signer<C> for Ed25519<'_> {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(SignatureType::ED25519, Some(self.locator))
+    }
+
+    fn sign(&self, crypto: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        let signature = crypto.sign_message(Curve::Ed25519, self.key.expose(), message)?;
+        *out.first_chunk_mut().ok_or(Unsupported)? = signature;
+        Ok(SIGNATURE_LEN)
+    }
+}
+
+/// The public key of SignatureEd25519 (RFC 8032, section 5.1.5).
+#[derive(Clone, Copy, Debug)]
+pub struct Ed25519PublicKey(pub [u8; 32]);
+
+impl<C: GroupCrypto> Verifier<C> for Ed25519PublicKey {
+    fn verify(
+        &self,
+        crypto: &mut C,
+        info: &SignatureInfo<'_>,
+        message: &[&[u8]],
+        value: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        if info.kind != SignatureType::ED25519 {
+            return Err(NotAuthentic);
+        }
+        let signature: &[u8; SIGNATURE_LEN] = value.try_into().map_err(|_| NotAuthentic)?;
+        crypto.verify_message(&MemberKey::Ed25519(self.0), message, signature)
+    }
+}

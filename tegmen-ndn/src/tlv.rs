@@ -1,0 +1,189 @@
+//! Elements of a type, a length and a value: the encoding of everything in NDN (packet format, section "TLV encoding").
+
+pub use crate::types::Type;
+
+use crate::error::Error;
+use tegmen_base::buf::{Full, Reader, Writer};
+
+/// An element inside another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Element<'p> {
+    /// The type.
+    pub kind: Type,
+    /// The value.
+    pub value: &'p [u8],
+    /// The place of the first byte of the type in the value of the outer element.
+    pub start: usize,
+    /// The place behind the last byte of the value in the value of the outer element.
+    pub end: usize,
+}
+
+/// The elements inside another one, in order. After an error there are no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'p> {
+    reader: Reader<'p>,
+    len: usize,
+}
+
+impl<'p> Elements<'p> {
+    /// Starts with the first element in `value`.
+    pub const fn of(value: &'p [u8]) -> Self {
+        Self { reader: Reader::new(value), len: value.len() }
+    }
+
+    /// Returns the bytes that are not read yet.
+    pub const fn rest(&self) -> &'p [u8] {
+        self.reader.rest()
+    }
+
+    fn read(&mut self) -> Result<Element<'p>, Error> {
+        let start = self.len.wrapping_sub(self.reader.rest().len());
+        let kind = u32::try_from(read_number(&mut self.reader)?).ok().filter(|kind| *kind != 0).ok_or(Error::Type)?;
+        let len = usize::try_from(read_number(&mut self.reader)?).map_err(|_| Error::Truncated)?;
+        let value = self.reader.take(len).map_err(|_| Error::Truncated)?;
+        let end = self.len.wrapping_sub(self.reader.rest().len());
+        Ok(Element { kind: Type(kind), value, start, end })
+    }
+}
+
+impl<'p> Iterator for Elements<'p> {
+    type Item = Result<Element<'p>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let element = self.read();
+        if element.is_err() {
+            *self = Self::of(&[]);
+        }
+        Some(element)
+    }
+}
+
+/// Reads the only element in `bytes`, which has this type. Returns its value.
+///
+/// # Errors
+/// [`Error::Truncated`] if the element is longer than `bytes`, [`Error::Trailing`] if it is shorter, [`Error::Missing`] if it has
+/// another type.
+pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
+    let mut elements = Elements::of(bytes);
+    let element = elements.next().ok_or(Error::Truncated)??;
+    if element.kind != kind {
+        return Err(Error::Missing(kind));
+    }
+    if elements.rest().is_empty() { Ok(element.value) } else { Err(Error::Trailing) }
+}
+
+/// Finds the elements of these types in `value`. They have this order, and each occurs at most once. Skips others that are not critical,
+/// and known ones that are not critical at a wrong place.
+///
+/// # Errors
+/// [`Error::Critical`] for a critical element that is unknown, repeated or out of order; [`Error::Truncated`],
+/// [`Error::NotShortest`] and [`Error::Type`] for bytes that are no elements.
+pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<[Option<Element<'p>>; N], Error> {
+    let mut found = [None; N];
+    let mut next = 0;
+    for element in Elements::of(value) {
+        let element = element?;
+        let place = kinds.iter().position(|kind| *kind == element.kind).filter(|place| *place >= next);
+        match place.and_then(|place| Some((place, found.get_mut(place)?))) {
+            Some((place, field)) => {
+                *field = Some(element);
+                next = place.wrapping_add(1);
+            }
+            None if element.kind.is_critical() => return Err(Error::Critical(element.kind)),
+            None => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a type or a length in 1, 3, 5 or 9 bytes.
+fn read_number(reader: &mut Reader<'_>) -> Result<u64, Error> {
+    let (value, least) = match reader.u8()? {
+        253 => (reader.u16()?.into(), 253),
+        254 => (reader.u32()?.into(), 0x1_0000),
+        255 => (u64::from_be_bytes(reader.array()?), 0x1_0000_0000),
+        value => (value.into(), 0),
+    };
+    if value < least { Err(Error::NotShortest) } else { Ok(value) }
+}
+
+/// Reads a NonNegativeInteger: 1, 2, 4 or 8 bytes.
+///
+/// # Errors
+/// [`Error::Length`] with `kind` for another length.
+pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
+    if !matches!(value.len(), 1 | 2 | 4 | 8) {
+        return Err(Error::Length(kind));
+    }
+    Ok(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// Returns the bytes of a NonNegativeInteger, of which there are as few as possible.
+pub fn integer_bytes(number: u64, bytes: &mut [u8; 8]) -> &[u8] {
+    *bytes = number.to_be_bytes();
+    let len = match number {
+        0..0x100 => 1,
+        0x100..0x1_0000 => 2,
+        0x1_0000..0x1_0000_0000 => 4,
+        _ => 8,
+    };
+    bytes.get(bytes.len().wrapping_sub(len)..).unwrap_or(&[])
+}
+
+/// Returns the bytes that a type or a length takes.
+pub const fn number_len(number: usize) -> usize {
+    match number {
+        0..253 => 1,
+        253..0x1_0000 => 3,
+        _ => 5,
+    }
+}
+
+/// Returns the bytes of an element whose value has `len` bytes.
+pub const fn element_len(kind: Type, len: usize) -> usize {
+    number_len(kind.0 as usize).saturating_add(number_len(len)).saturating_add(len)
+}
+
+/// Writes a type or a length in as few bytes as possible.
+fn write_number(out: &mut Writer<'_>, number: u32) -> Result<(), Full> {
+    match (u8::try_from(number), u16::try_from(number)) {
+        (Ok(short), _) if short < 253 => out.u8(short),
+        (_, Ok(number)) => {
+            out.u8(253)?;
+            out.u16(number)
+        }
+        _ => {
+            out.u8(254)?;
+            out.u32(number)
+        }
+    }
+}
+
+/// Writes the type and the length of an element.
+///
+/// # Errors
+/// [`Full`], also for a length of 2^32 bytes or more.
+pub fn write_head(out: &mut Writer<'_>, kind: Type, len: usize) -> Result<(), Full> {
+    write_number(out, kind.0)?;
+    write_number(out, u32::try_from(len).map_err(|_| Full)?)
+}
+
+/// Writes an element.
+///
+/// # Errors
+/// [`Full`].
+pub fn write(out: &mut Writer<'_>, kind: Type, value: &[u8]) -> Result<(), Full> {
+    write_head(out, kind, value.len())?;
+    out.put(value)
+}
+
+/// Writes an element whose value is a NonNegativeInteger.
+///
+/// # Errors
+/// [`Full`].
+pub fn write_integer(out: &mut Writer<'_>, kind: Type, number: u64) -> Result<(), Full> {
+    write(out, kind, integer_bytes(number, &mut [0; 8]))
+}
