@@ -16,6 +16,7 @@ mod hello;
 mod http;
 mod libcoap;
 mod mote;
+mod ndn;
 mod network;
 mod objects;
 mod openssl;
@@ -206,6 +207,9 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     cells.extend(more);
     built.extend(to_build);
     let (more, to_build) = access::all(images, places);
+    cells.extend(more);
+    built.extend(to_build);
+    let (more, to_build) = ndn::all(places);
     cells.extend(more);
     built.extend(to_build);
     let (more, to_build) = acme::all(places);

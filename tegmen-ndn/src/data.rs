@@ -99,7 +99,7 @@ impl<'p> Data<'p> {
     pub fn write<C: Crypto>(
         &self,
         crypto: &mut C,
-        signer: &impl Signer<C>,
+        signer: &(impl Signer<C> + ?Sized),
         frame: &mut Frame<'_>,
     ) -> Result<(), WriteError> {
         let written = self.write_value(crypto, signer, frame);
@@ -113,7 +113,7 @@ impl<'p> Data<'p> {
     fn write_value<C: Crypto>(
         &self,
         crypto: &mut C,
-        signer: &impl Signer<C>,
+        signer: &(impl Signer<C> + ?Sized),
         frame: &mut Frame<'_>,
     ) -> Result<(), WriteError> {
         frame.append_with(|out| {

@@ -156,7 +156,7 @@ impl Interest<'_> {
     pub fn write_signed<C: Crypto>(
         &self,
         crypto: &mut C,
-        signer: &impl Signer<C>,
+        signer: &(impl Signer<C> + ?Sized),
         info: &SignatureInfo<'_>,
         frame: &mut Frame<'_>,
     ) -> Result<(), WriteError> {

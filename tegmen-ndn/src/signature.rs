@@ -156,7 +156,7 @@ impl Signed<'_> {
     ///
     /// # Errors
     /// [`NotAuthentic`] if it is wrong, or of another kind than the key.
-    pub fn verify<C: Crypto>(&self, crypto: &mut C, key: &impl Verifier<C>) -> Result<(), NotAuthentic> {
+    pub fn verify<C: Crypto>(&self, crypto: &mut C, key: &(impl Verifier<C> + ?Sized)) -> Result<(), NotAuthentic> {
         key.verify(crypto, &self.info, &self.portion, self.value)
     }
 }

@@ -1,0 +1,138 @@
+"""A peer on python-ndn.
+
+ndn_peer.py packets FILE    encodes each packet that a line of FILE describes, and verifies that of the line
+"""
+
+import json
+import sys
+
+from Cryptodome.PublicKey import ECC
+from ndn.encoding import (
+    Component,
+    InterestParam,
+    MetaInfo,
+    TypeNumber,
+    make_data,
+    make_interest,
+    parse_data,
+    parse_interest,
+)
+from ndn.security.signer.ed25519_signer import Ed25519Signer
+from ndn.security.signer.sha256_digest_signer import DigestSha256Signer
+from ndn.security.signer.sha256_ecdsa_signer import Sha256WithEcdsaSigner
+from ndn.security.signer.sha256_hmac_signer import HmacSha256Signer
+from ndn.security.validator import known_key_validator as known
+from hashlib import sha256
+
+# DER in front of a private key of Ed25519 (RFC 8410, section 7).
+ED25519_HEAD = bytes.fromhex("302e020100300506032b657004220420")
+
+
+def name_of(components):
+    return [Component.from_bytes(bytes.fromhex(value), kind) for kind, value in components]
+
+
+class Keys:
+    """The keys that the first line of a file describes."""
+
+    def __init__(self, line):
+        locator = name_of(line["locator"])
+        secret = bytes.fromhex(line["secret"])
+        ecdsa = ECC.construct(curve="P-256", d=int.from_bytes(secret, "big"))
+        ed25519 = ED25519_HEAD + secret
+        self.hmac = secret
+        self.ecdsa = ecdsa.public_key()
+        self.ed25519 = ECC.import_key(ed25519).public_key()
+        self.signers = {
+            0: DigestSha256Signer(),
+            3: Sha256WithEcdsaSigner(locator, ecdsa.export_key(format="DER")),
+            4: HmacSha256Signer(locator, secret),
+            5: Ed25519Signer(locator, ed25519),
+        }
+
+    def verify(self, pointers):
+        """True for a valid signature."""
+        kind = pointers.signature_info.signature_type
+        if kind == 0:
+            digest = sha256(b"".join(pointers.signature_covered_part)).digest()
+            return digest == bytes(pointers.signature_value_buf)
+        check, key = {
+            3: (known.verify_ecdsa, self.ecdsa),
+            4: (known.verify_hmac, self.hmac),
+            5: (known.verify_ed25519, self.ed25519),
+        }[kind]
+        return check(key, pointers)
+
+
+class Described:
+    """A signer that adds what makes the signature of an Interest unique."""
+
+    def __init__(self, signer, packet):
+        self.signer = signer
+        self.packet = packet
+        self.get_signature_value_size = signer.get_signature_value_size
+        self.write_signature_value = signer.write_signature_value
+
+    def write_signature_info(self, info):
+        self.signer.write_signature_info(info)
+        info.signature_nonce = self.packet["sig_nonce"]
+        info.signature_time = self.packet["sig_time"]
+        info.signature_seq_num = self.packet["sig_sequence"]
+
+
+def optional_bytes(text):
+    return None if text is None else bytes.fromhex(text)
+
+
+def encode(keys, packet):
+    name = name_of(packet["name"])
+    signer = keys.signers.get(packet["signature"])
+    if packet["kind"] == "data":
+        last = packet["final_block"]
+        meta = MetaInfo(
+            content_type=packet["content_type"],
+            freshness_period=packet["freshness"],
+            final_block_id=None if last is None else name_of([last])[0],
+        )
+        return make_data(name, meta, optional_bytes(packet["content"]), signer)
+    param = InterestParam(
+        can_be_prefix=packet["can_be_prefix"],
+        must_be_fresh=packet["must_be_fresh"],
+        nonce=packet["nonce"],
+        lifetime=packet["lifetime"],
+        hop_limit=packet["hop_limit"],
+        forwarding_hint=[name_of(hint) for hint in packet["hint"]],
+    )
+    if signer is not None:
+        signer = Described(signer, packet)
+    return make_interest(name, param, optional_bytes(packet["parameters"]), signer)
+
+
+def verify(keys, packet, wire):
+    """True if the packet has a valid digest and a valid signature."""
+    if packet["kind"] == "data":
+        return keys.verify(parse_data(wire)[3])
+    name, _, parameters, pointers = parse_interest(wire)
+    if parameters is not None:
+        digest = sha256(b"".join(pointers.digest_covered_part)).digest()
+        if digest != bytes(pointers.digest_value_buf):
+            return False
+        if Component.get_type(name[-1]) != TypeNumber.PARAMETERS_SHA256_DIGEST_COMPONENT:
+            return False
+    return pointers.signature_info is None or keys.verify(pointers)
+
+
+def packets(path):
+    with open(path, encoding="ascii") as lines:
+        keys = Keys(json.loads(next(lines)))
+        for line in lines:
+            packet = json.loads(line)
+            is_valid = verify(keys, packet, bytes.fromhex(packet["wire"]))
+            print(bytes(encode(keys, packet)).hex(), "valid" if is_valid else "wrong")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "packets":
+        packets(sys.argv[2])
+    else:
+        sys.exit(__doc__)
