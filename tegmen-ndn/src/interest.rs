@@ -138,6 +138,22 @@ impl DigestPlace {
     }
 }
 
+/// Decrements the HopLimit of an Interest, if it has one. Returns false if that is 0: the Interest is then dropped.
+pub(crate) fn decrement_hops(packet: &mut [u8]) -> bool {
+    let Ok(value) = tlv::only(packet, Type::INTEREST) else { return true };
+    let head = packet.len().saturating_sub(value.len());
+    let mut elements = Elements::of(value).map_while(Result::ok);
+    let Some(hops) = elements.find(|element| element.kind == Type::HOP_LIMIT) else { return true };
+    let place = head.saturating_add(hops.end).checked_sub(1).filter(|_| hops.value.len() == 1);
+    match place.and_then(|place| packet.get_mut(place)) {
+        Some(hops) if *hops > 0 => {
+            *hops = hops.wrapping_sub(1);
+            true
+        }
+        hops => hops.is_none(),
+    }
+}
+
 impl Interest<'_> {
     /// Writes the Interest into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. The digest of parameters becomes the
     /// last component of its name.

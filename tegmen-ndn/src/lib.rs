@@ -2,9 +2,9 @@
 //!
 //! [`ReceivedInterest::parse`] and [`ReceivedData::parse`] read packets in place, [`Interest::write`] and [`Data::write`] write them.
 //! [`signature`] has the keys: a digest, HMAC, ECDSA on secp256r1 and Ed25519. A [`publisher::Publisher`] encrypts content, and never
-//! gives one name to two contents.
+//! gives one name to two contents. [`lp`] is the link protocol, and [`forwarder::Forwarder`] passes packets on between faces.
 //!
-//! Standards: the packet format v0.3, and revision 3 of the naming conventions. RSA is not supported.
+//! Standards: the packet format v0.3, revision 3 of the naming conventions, and NDNLPv2. RSA is not supported.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,10 +16,14 @@
 
 mod data;
 mod error;
+pub mod fixed;
+pub mod forwarder;
 mod interest;
+pub mod lp;
 mod name;
 pub mod publisher;
 pub mod signature;
+pub mod tables;
 pub mod tlv;
 mod types;
 mod uri;

@@ -74,6 +74,11 @@ impl<'n> Name<'n> {
         Ok(Self(value))
     }
 
+    /// Takes bytes that [`Self::parse`] accepted before. Of others, the components behind the first one that is none are ignored.
+    pub const fn of_checked(value: &'n [u8]) -> Self {
+        Self(value)
+    }
+
     /// Returns the value of the Name element.
     pub const fn as_bytes(&self) -> &'n [u8] {
         self.0

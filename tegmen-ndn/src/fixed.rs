@@ -1,0 +1,312 @@
+//! Tables of a forwarder in arrays, for devices.
+
+use crate::data::ReceivedData;
+use crate::interest::{Interest, ReceivedInterest};
+use crate::name::Name;
+use crate::tables::{
+    Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
+};
+use crate::types::Type;
+use core::time::Duration;
+use tegmen_base::buf::copy;
+use tegmen_base::crypto::DIGEST_LEN;
+use tegmen_base::time::Instant;
+
+/// A list of at most `N` records.
+#[derive(Debug)]
+pub struct FixedList<T, const N: usize> {
+    records: [T; N],
+    len: u8,
+}
+
+impl<const N: usize> Default for FixedList<InRecord<()>, N> {
+    fn default() -> Self {
+        Self { records: [InRecord { face: FaceId(0), nonce: [0; 4], token: () }; N], len: 0 }
+    }
+}
+
+impl<const N: usize> Default for FixedList<OutRecord, N> {
+    fn default() -> Self {
+        let record =
+            OutRecord { face: FaceId(0), nonce: [0; 4], at: Tick::of(Instant::AT_ONCE), retries: 0, nack: None };
+        Self { records: [record; N], len: 0 }
+    }
+}
+
+impl<T, const N: usize> List<T> for FixedList<T, N>
+where
+    Self: Default,
+{
+    fn push(&mut self, record: T) -> bool {
+        let Some(place) = self.records.get_mut(usize::from(self.len)) else { return false };
+        *place = record;
+        self.len = self.len.saturating_add(1);
+        true
+    }
+
+    fn as_slice(&self) -> &[T] {
+        self.records.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        self.records.get_mut(..usize::from(self.len)).unwrap_or(&mut [])
+    }
+}
+
+/// The next hops of prefixes, in a slice in any order. The strategy is that of the longest prefix in `multicast`, or best route.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Routes<'r> {
+    /// The prefixes, with their next hops.
+    pub routes: &'r [(Name<'r>, &'r [NextHop])],
+    /// The prefixes whose Interests go to all next hops.
+    pub multicast: &'r [Name<'r>],
+}
+
+impl Fib for Routes<'_> {
+    fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]) {
+        let found = self.routes.iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
+        let longest = found.max_by_key(|(prefix, _)| prefix.as_bytes().len());
+        let is_multicast = self.multicast.iter().any(|prefix| prefix.is_prefix_of(name));
+        (if is_multicast { Strategy::Multicast } else { Strategy::BestRoute }, longest.map_or(&[], |(_, hops)| *hops))
+    }
+}
+
+/// An entry of [`FixedPit`], and its name.
+#[derive(Debug)]
+struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
+    entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
+    timer: Tick,
+    name: [u8; NAME],
+    len: u8,
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+}
+
+/// A table of `N` Interests with names of at most `NAME` bytes, which may be no more than 255. At most `ASKED` faces wait for each, which is
+/// sent to at most `SENT` next hops. `DEAD` nonces of Interests that ended are kept.
+///
+/// Interests with parameters or with a ForwardingHint have no place. A face has at most three quarters of the places.
+#[derive(Debug)]
+pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
+    places: [Option<Place<NAME, ASKED, SENT>>; N],
+    /// Hashes of names and nonces.
+    dead: [u32; DEAD],
+    next_dead: usize,
+}
+
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> Default
+    for FixedPit<N, NAME, ASKED, SENT, DEAD>
+{
+    fn default() -> Self {
+        const { assert!(NAME <= 255 && N < u32::MAX as usize) };
+        Self { places: [const { None }; N], dead: [0; DEAD], next_dead: 0 }
+    }
+}
+
+impl<const NAME: usize, const ASKED: usize, const SENT: usize> Place<NAME, ASKED, SENT> {
+    fn name(&self) -> Name<'_> {
+        Name::of_checked(self.name.get(..usize::from(self.len)).unwrap_or(&[]))
+    }
+}
+
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize>
+    FixedPit<N, NAME, ASKED, SENT, DEAD>
+{
+    /// Returns the number of Interests that wait.
+    pub fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    /// True if no Interest waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn place(&self, id: PitId) -> Option<&Place<NAME, ASKED, SENT>> {
+        self.places.get(id.0 as usize)?.as_ref()
+    }
+
+    fn position(&self, is_it: impl Fn(&Place<NAME, ASKED, SENT>) -> bool) -> Option<PitId> {
+        self.places.iter().position(|place| place.as_ref().is_some_and(&is_it)).map(|place| PitId(place as u32))
+    }
+}
+
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> Pit
+    for FixedPit<N, NAME, ASKED, SENT, DEAD>
+where
+    FixedList<InRecord<()>, ASKED>: List<InRecord<()>>,
+    FixedList<OutRecord, SENT>: List<OutRecord>,
+{
+    type Token = ();
+    type Asked = FixedList<InRecord<()>, ASKED>;
+    type Sent = FixedList<OutRecord, SENT>;
+
+    fn find(&self, interest: &Interest<'_>) -> Option<PitId> {
+        let Interest { can_be_prefix, must_be_fresh, .. } = *interest;
+        self.position(|place| {
+            place.name() == interest.name
+                && (place.can_be_prefix, place.must_be_fresh) == (can_be_prefix, must_be_fresh)
+        })
+    }
+
+    fn insert(&mut self, from: FaceId, received: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId> {
+        let interest = &received.interest;
+        if interest.parameters.is_some() || interest.hint.is_some() {
+            return None;
+        }
+        let is_of = |place: &&Place<NAME, ASKED, SENT>| {
+            place.entry.asked.as_slice().first().is_some_and(|asked| asked.face == from)
+        };
+        let of_face = self.places.iter().flatten().filter(is_of).count();
+        if of_face >= N.div_ceil(4).saturating_mul(3) {
+            return None;
+        }
+        let free = self.places.iter().position(Option::is_none)?;
+        let mut name = [0; NAME];
+        copy(&mut name, interest.name.as_bytes()).ok()?;
+        *self.places.get_mut(free)? = Some(Place {
+            entry: Entry::new(expires, interest.hop_limit),
+            timer: expires,
+            name,
+            len: interest.name.as_bytes().len() as u8,
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+        });
+        Some(PitId(free as u32))
+    }
+
+    fn entry(&mut self, id: PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>> {
+        Some(&mut self.places.get_mut(id.0 as usize)?.as_mut()?.entry)
+    }
+
+    fn name(&self, id: PitId) -> Option<Name<'_>> {
+        self.place(id).map(Place::name)
+    }
+
+    fn interest(&self, id: PitId) -> Option<Interest<'_>> {
+        let place = self.place(id)?;
+        let Place { can_be_prefix, must_be_fresh, .. } = *place;
+        Some(Interest { name: place.name(), can_be_prefix, must_be_fresh, ..Interest::default() })
+    }
+
+    fn remove(&mut self, id: PitId) {
+        let Some(place) = self.places.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        for sent in place.entry.sent.as_slice() {
+            if let Some(dead) = self.dead.get_mut(self.next_dead) {
+                *dead = hash(&place.name(), sent.nonce);
+            }
+            self.next_dead = self.next_dead.wrapping_add(1).checked_rem(DEAD).unwrap_or(0);
+        }
+    }
+
+    fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool {
+        self.dead.contains(&hash(name, nonce))
+    }
+
+    fn has_digests(&self) -> bool {
+        let is_full = |place: &Place<NAME, ASKED, SENT>| {
+            place.name().last().is_some_and(|last| last.kind == Type::IMPLICIT_DIGEST)
+        };
+        self.places.iter().flatten().any(is_full)
+    }
+
+    fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId> {
+        self.position(|place| {
+            answers(&place.name(), place.can_be_prefix, name, digest) && place.entry.was_sent_to(from)
+        })
+    }
+
+    fn set_timer(&mut self, id: PitId, at: Tick) {
+        if let Some(Some(place)) = self.places.get_mut(id.0 as usize) {
+            place.timer = at;
+        }
+    }
+
+    fn due(&mut self, now: Tick) -> Option<PitId> {
+        self.position(|place| !now.is_before(place.timer))
+    }
+
+    fn next_timer(&self) -> Option<Tick> {
+        self.places.iter().flatten().map(|place| place.timer).reduce(Tick::earlier)
+    }
+}
+
+/// A hash of a name and a nonce (FNV-1a). Two that have one hash delay an Interest by one retransmission of its consumer, which has another
+/// nonce. Never 0, which an empty place has.
+fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
+    let bytes = name.as_bytes().iter().chain(&nonce);
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.fold(0x811c_9dc5, step).max(1)
+}
+
+/// A store of `N` Data packets of at most `LEN` bytes.
+#[derive(Debug)]
+pub struct FixedStore<const N: usize, const LEN: usize> {
+    places: [Option<Stored<LEN>>; N],
+    /// The number of times that a packet was used.
+    uses: u32,
+}
+
+#[derive(Debug)]
+struct Stored<const LEN: usize> {
+    packet: [u8; LEN],
+    len: usize,
+    /// The packet is fresh before this time.
+    stale: Tick,
+    used: u32,
+}
+
+impl<const LEN: usize> Stored<LEN> {
+    fn packet(&self) -> &[u8] {
+        self.packet.get(..self.len).unwrap_or(&[])
+    }
+
+    fn name(&self) -> Name<'_> {
+        ReceivedData::parse(self.packet()).map(|received| received.data.name).unwrap_or_default()
+    }
+}
+
+impl<const N: usize, const LEN: usize> Default for FixedStore<N, LEN> {
+    fn default() -> Self {
+        Self { places: [const { None }; N], uses: 0 }
+    }
+}
+
+impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
+    /// Packets by their full names are not found.
+    fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
+        let is_fresh = |stored: &Stored<LEN>| !interest.must_be_fresh || Tick::of(now).is_before(stored.stale);
+        let is_it = |stored: &&mut Stored<LEN>| {
+            answers(&interest.name, interest.can_be_prefix, &stored.name(), None) && is_fresh(stored)
+        };
+        self.uses = self.uses.wrapping_add(1);
+        let stored = self.places.iter_mut().flatten().find(is_it)?;
+        stored.used = self.uses;
+        Some(stored.packet())
+    }
+
+    fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
+        let mut packet = [0; LEN];
+        if copy(&mut packet, data.wire).is_err() {
+            return;
+        }
+        self.uses = self.uses.wrapping_add(1);
+        let uses = self.uses;
+        let is_same =
+            |place: &Option<Stored<LEN>>| place.as_ref().is_some_and(|stored| stored.name() == data.data.name);
+        let idle = |place: &Option<Stored<LEN>>| {
+            place.as_ref().map_or(u64::MAX, |stored| uses.wrapping_sub(stored.used).into())
+        };
+        // A packet with the same name is replaced, even if a place is free.
+        let same = self.places.iter().position(is_same);
+        let place = match same {
+            Some(same) => self.places.get_mut(same),
+            None => self.places.iter_mut().max_by_key(|place| idle(place)),
+        };
+        let fresh = Duration::from_millis(data.data.freshness.unwrap_or(0));
+        let stale = Tick::of(now).after(fresh);
+        if let Some(place) = place {
+            *place = Some(Stored { packet, len: data.wire.len(), stale, used: uses });
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! A forwarder: it passes Interests on towards producers, and Data packets back to all who asked.
+//!
+//! The owner gives each packet that a face receives to [`Forwarder::on_interest`], [`Forwarder::on_data`] or [`Forwarder::on_nack`], and
+//! calls [`Forwarder::on_timeout`] at [`Forwarder::next_timeout`]. The forwarder sends through [`Faces`]. The owner supplies the
+//! [tables](crate::tables): [`fixed`](crate::fixed) has arrays for devices.
+
+use crate::MAX_HEAD;
+use crate::data::ReceivedData;
+use crate::interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest, decrement_hops};
+use crate::lp::NackReason;
+use crate::name::Name;
+use crate::tables::{
+    FaceId, Fib, InRecord, List as _, OutRecord, Pit, PitId, Refused, Store, Strategy, Tick, millis_of,
+};
+use core::time::Duration;
+use tegmen_base::buf::Frame;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::time::Instant;
+
+/// The faces of a node.
+pub trait Faces<K> {
+    /// True for a face of an application of the same host. Names under `/localhost` pass no other face.
+    fn is_local(&self, face: FaceId) -> bool;
+
+    /// Sends a packet. One that cannot be sent is lost.
+    fn send(&mut self, to: FaceId, packet: Outgoing<'_, K>);
+}
+
+/// A packet to be sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Outgoing<'p, K> {
+    /// An Interest.
+    Interest(&'p [u8]),
+    /// A Data packet, with the PitToken of the Interest.
+    Data(&'p [u8], K),
+    /// An Interest that is not answered, the reason, and the PitToken of the Interest.
+    Nack(&'p [u8], NackReason, K),
+}
+
+/// The reason why a packet is not passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// The bytes are no packet, an Interest has no Nonce, or a digest of parameters is wrong.
+    Malformed,
+    /// The HopLimit of an Interest is 0.
+    HopLimit,
+    /// A name under `/localhost` on a face that is not local.
+    Scope,
+    /// No Interest that was sent to this face asks for the Data packet.
+    Unsolicited,
+    /// The owner refuses the signature of a Data packet.
+    NotAuthentic,
+    /// An Interest loops. The face is sent a Nack.
+    Duplicate,
+    /// No next hop is known. The face is sent a Nack.
+    NoRoute,
+    /// The table of Interests is full. The face is sent a Nack.
+    Full,
+    /// A Nack belongs to no Interest that was sent to this face.
+    UnknownNack,
+}
+
+/// The result of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// An Interest was sent to next hops.
+    Forwarded,
+    /// An Interest waits for the answer to an equal one, or a Nack for other next hops.
+    Waits,
+    /// An Interest was answered from the content store.
+    Stored,
+    /// A Data packet or a Nack was sent to the faces that asked.
+    Returned,
+}
+
+/// The times of a forwarder.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The longest time for which an Interest is kept.
+    pub longest_lifetime: Duration,
+    /// The time in which an equal Interest with another nonce is not sent again.
+    pub suppression: Duration,
+    /// The time after which an Interest is sent to the same next hop again, on links that lose frames.
+    pub retransmission: Duration,
+    /// The number of these retransmissions: 0 if consumers alone repeat their Interests.
+    pub retransmissions: u8,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            longest_lifetime: Duration::from_secs(60),
+            suppression: Duration::from_millis(10),
+            retransmission: Duration::from_millis(500),
+            retransmissions: 0,
+        }
+    }
+}
+
+/// A forwarder over its tables.
+#[derive(Debug, Default)]
+pub struct Forwarder<F, P, S> {
+    /// The next hops of prefixes.
+    pub fib: F,
+    /// The Interests that wait.
+    pub pit: P,
+    /// The content store.
+    pub store: S,
+    /// The times.
+    pub times: Times,
+    /// The state from which the nonces of retransmissions come: a random number at the start of each forwarder.
+    pub random: u32,
+}
+
+/// An Interest on its way to next hops.
+struct Passing<'p> {
+    packet: &'p [u8],
+    nonce: [u8; 4],
+    hops: Option<u8>,
+    /// The face that sent it; `None` if a next hop did not answer it.
+    from: Option<FaceId>,
+}
+
+impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
+    /// Takes an Interest, with its PitToken. Its HopLimit is decremented in `packet`.
+    ///
+    /// # Errors
+    /// [`Dropped`].
+    pub fn on_interest<C: Crypto>(
+        &mut self,
+        now: Instant,
+        from: FaceId,
+        packet: &mut [u8],
+        token: P::Token,
+        faces: &mut impl Faces<P::Token>,
+    ) -> Result<Outcome, Dropped> {
+        if !decrement_hops(packet) {
+            return Err(Dropped::HopLimit);
+        }
+        let packet = &*packet;
+        let received = ReceivedInterest::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let interest = &received.interest;
+        let nonce = interest.nonce.filter(|_| received.has_valid_digest::<C>()).ok_or(Dropped::Malformed)?;
+        if is_localhost(&interest.name) && !faces.is_local(from) {
+            return Err(Dropped::Scope);
+        }
+        let found = self.pit.find(interest);
+        let loops = match found {
+            Some(id) => self.pit.entry(id).is_some_and(|entry| entry.loops(from, nonce)),
+            None => self.pit.is_dead(&interest.name, nonce),
+        };
+        if loops {
+            faces.send(from, Outgoing::Nack(packet, NackReason::DUPLICATE, token));
+            return Err(Dropped::Duplicate);
+        }
+        if found.is_none()
+            && let Some(data) = self.store.find(now, interest)
+        {
+            faces.send(from, Outgoing::Data(data, token));
+            return Ok(Outcome::Stored);
+        }
+        let lifetime = Duration::from_millis(interest.lifetime.unwrap_or(DEFAULT_LIFETIME));
+        let expires = Tick::of(now).after(lifetime.min(self.times.longest_lifetime));
+        let id = found.or_else(|| self.pit.insert(from, &received, expires));
+        let is_kept = id.and_then(|id| self.pit.entry(id)).is_some_and(|entry| {
+            entry.expires = entry.expires.later(expires);
+            entry.ask(InRecord { face: from, nonce, token })
+        });
+        let Some(id) = id.filter(|_| is_kept) else {
+            faces.send(from, Outgoing::Nack(packet, NackReason::CONGESTION, token));
+            return Err(Dropped::Full);
+        };
+        let passing = Passing { packet, nonce, hops: interest.hop_limit, from: Some(from) };
+        let is_sent = self.forward(now, id, &passing, faces);
+        if self.pit.entry(id).is_none_or(|entry| entry.sent.as_slice().is_empty()) {
+            self.pit.remove(id);
+            faces.send(from, Outgoing::Nack(packet, NackReason::NO_ROUTE, token));
+            return Err(Dropped::NoRoute);
+        }
+        self.set_timer(id);
+        Ok(if is_sent { Outcome::Forwarded } else { Outcome::Waits })
+    }
+
+    /// Sends an Interest to the next hops that the strategy chooses. Returns false if it chooses none.
+    fn forward(&mut self, now: Instant, id: PitId, passing: &Passing<'_>, faces: &mut impl Faces<P::Token>) -> bool {
+        let now = Tick::of(now);
+        let Some(name) = self.pit.name(id) else { return false };
+        let (strategy, hops) = self.fib.next_hops(&name);
+        let is_local = is_localhost(&name) || passing.hops == Some(0);
+        let Some(entry) = self.pit.entry(id) else { return false };
+        let suppressed = |sent: &OutRecord| sent.nack.is_none() && now.is_before(sent.at.after(self.times.suppression));
+        if entry.sent.as_slice().iter().any(suppressed) {
+            return false;
+        }
+        let record = |face| OutRecord { face, nonce: passing.nonce, at: now, retries: 0, nack: None };
+        let (mut best, mut is_sent) = (None, false);
+        for hop in hops {
+            let face = hop.face;
+            let asks = match passing.from {
+                Some(from) => from == face,
+                None => entry.asked.as_slice().iter().any(|asked| asked.face == face),
+            };
+            if asks || (is_local && !faces.is_local(face)) {
+                continue;
+            }
+            let tried = entry.sent.as_slice().iter().find(|sent| sent.face == face);
+            // The cheapest next hop that was not tried, then the one that was tried the longest time ago.
+            let rank = match tried {
+                None => (false, u64::from(hop.cost)),
+                Some(_) if passing.from.is_none() => continue,
+                Some(sent) => (true, u64::MAX.wrapping_sub(now.since(sent.at).into())),
+            };
+            match strategy {
+                Strategy::Multicast if entry.send(record(face)) => {
+                    faces.send(face, Outgoing::Interest(passing.packet));
+                    is_sent = true;
+                }
+                Strategy::BestRoute if best.is_none_or(|(least, _)| rank < least) => best = Some((rank, face)),
+                Strategy::Multicast | Strategy::BestRoute => {}
+            }
+        }
+        if let Some((_, face)) = best
+            && entry.send(record(face))
+        {
+            faces.send(face, Outgoing::Interest(passing.packet));
+            is_sent = true;
+        }
+        is_sent
+    }
+
+    /// Takes a Data packet. `is_authentic` returns false for one whose signature the owner refuses: it is neither stored nor passed on.
+    ///
+    /// # Errors
+    /// [`Dropped`].
+    pub fn on_data<C: Crypto>(
+        &mut self,
+        now: Instant,
+        from: FaceId,
+        packet: &[u8],
+        is_authentic: impl FnOnce(&ReceivedData<'_>) -> bool,
+        faces: &mut impl Faces<P::Token>,
+    ) -> Result<Outcome, Dropped> {
+        let received = ReceivedData::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let name = &received.data.name;
+        if is_localhost(name) && !faces.is_local(from) {
+            return Err(Dropped::Scope);
+        }
+        let digest = self.pit.has_digests().then(|| received.implicit_digest::<C>());
+        let find = |pit: &P| pit.matching(name, digest.as_ref(), from);
+        let Some(first) = find(&self.pit) else { return Err(Dropped::Unsolicited) };
+        if !is_authentic(&received) {
+            return Err(Dropped::NotAuthentic);
+        }
+        self.store.insert(now, &received);
+        let mut next = Some(first);
+        while let Some(id) = next {
+            if let Some(entry) = self.pit.entry(id) {
+                for asked in entry.asked.as_slice().iter().filter(|asked| asked.face != from) {
+                    faces.send(asked.face, Outgoing::Data(packet, asked.token));
+                }
+            }
+            self.pit.remove(id);
+            next = find(&self.pit);
+        }
+        Ok(Outcome::Returned)
+    }
+
+    /// Takes a Nack: an Interest of this forwarder that the next hop `from` does not answer.
+    ///
+    /// # Errors
+    /// [`Dropped`].
+    pub fn on_nack(
+        &mut self,
+        now: Instant,
+        from: FaceId,
+        packet: &[u8],
+        reason: NackReason,
+        faces: &mut impl Faces<P::Token>,
+    ) -> Result<Outcome, Dropped> {
+        let received = ReceivedInterest::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let nonce = received.interest.nonce.ok_or(Dropped::Malformed)?;
+        let id = self.pit.find(&received.interest).ok_or(Dropped::UnknownNack)?;
+        let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
+        let is_it = |sent: &&mut OutRecord| sent.face == from && sent.nonce == nonce;
+        let sent = entry.sent.as_mut_slice().iter_mut().find(is_it).ok_or(Dropped::UnknownNack)?;
+        sent.nack = Some(Refused::of(reason));
+        let passing = Passing { packet, nonce, hops: received.interest.hop_limit, from: None };
+        if self.forward(now, id, &passing, faces) {
+            self.set_timer(id);
+            return Ok(Outcome::Forwarded);
+        }
+        let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
+        let mut least = Refused::NoRoute;
+        for sent in entry.sent.as_slice() {
+            // Another next hop may still answer.
+            let Some(nack) = sent.nack else { return Ok(Outcome::Waits) };
+            least = least.min(nack);
+        }
+        for asked in entry.asked.as_slice() {
+            faces.send(asked.face, Outgoing::Nack(packet, least.reason(), asked.token));
+        }
+        self.pit.remove(id);
+        Ok(Outcome::Returned)
+    }
+
+    /// Sets the timer of an entry to its next retransmission, or to its end.
+    fn set_timer(&mut self, id: PitId) {
+        let times = self.times;
+        let Some(entry) = self.pit.entry(id) else { return };
+        let again = entry.sent.as_slice().iter().filter_map(|sent| times.again(sent));
+        let at = again.fold(entry.expires, Tick::earlier);
+        self.pit.set_timer(id, at);
+    }
+
+    /// Returns the time at which [`Self::on_timeout`] is to be called.
+    pub fn next_timeout(&self) -> Option<Tick> {
+        self.pit.next_timer()
+    }
+
+    /// Ends Interests whose time is over, and sends others again. `storage` is free space for one Interest.
+    pub fn on_timeout<C: Crypto>(&mut self, now: Instant, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
+        let now = Tick::of(now);
+        while let Some(id) = self.pit.due(now) {
+            let Some(entry) = self.pit.entry(id) else { continue };
+            if now.is_before(entry.expires) {
+                self.send_again::<C>(now, id, storage, faces);
+                self.set_timer(id);
+            } else {
+                self.pit.remove(id);
+            }
+        }
+    }
+
+    /// Sends an Interest again to the next hops whose time has come, each time with another nonce.
+    fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
+        let times = self.times;
+        let is_due = |sent: &OutRecord| times.again(sent).is_some_and(|at| !now.is_before(at));
+        loop {
+            let Some(entry) = self.pit.entry(id) else { return };
+            let (lifetime, hop_limit) = (millis_of(entry.expires.since(now)).into(), entry.hops);
+            let Some(sent) = entry.sent.as_mut_slice().iter_mut().find(|sent| is_due(sent)) else { return };
+            // With the same nonce the next hop would take it for a loop. Nonces must be unlikely to repeat; they need not be secret.
+            self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+            sent.nonce = self.random.to_be_bytes();
+            (sent.retries, sent.at) = (sent.retries.saturating_add(1), now);
+            let (face, nonce) = (sent.face, Some(sent.nonce));
+            let Some(interest) = self.pit.interest(id) else { continue };
+            let interest = Interest { nonce, lifetime: Some(lifetime), hop_limit, ..interest };
+            let mut frame = Frame::new(storage, MAX_HEAD);
+            if interest.write::<C>(&mut frame).is_ok() {
+                faces.send(face, Outgoing::Interest(frame.bytes()));
+            }
+        }
+    }
+}
+
+impl Times {
+    /// Returns the time of the next retransmission to a next hop.
+    fn again(&self, sent: &OutRecord) -> Option<Tick> {
+        let is_repeated = sent.retries < self.retransmissions && sent.nack.is_none();
+        is_repeated.then(|| sent.at.after(self.retransmission))
+    }
+}
+
+/// True for a name under `/localhost`, which leaves no host.
+fn is_localhost(name: &Name<'_>) -> bool {
+    name.as_bytes().starts_with(b"\x08\x09localhost")
+}

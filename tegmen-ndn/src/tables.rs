@@ -1,0 +1,289 @@
+//! The tables of a forwarder: next hops (FIB), Interests that wait (PIT) and a content store.
+
+use crate::data::ReceivedData;
+use crate::interest::{Interest, ReceivedInterest};
+use crate::lp::NackReason;
+use crate::name::Name;
+use core::time::Duration;
+use tegmen_base::crypto::DIGEST_LEN;
+use tegmen_base::time::Instant;
+
+/// A face: a link to a neighbour or to an application.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FaceId(pub u16);
+
+/// A time in units of 1,024 microseconds, on a clock that wraps after 50 days. Times less than 25 days apart are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick(u32);
+
+impl Tick {
+    /// Cuts a time to whole units.
+    pub const fn of(time: Instant) -> Self {
+        Self((time.as_micros() >> 10) as u32)
+    }
+
+    /// Returns the time after `duration`, of at most 25 days.
+    pub const fn after(self, duration: Duration) -> Self {
+        let units = Instant::AT_ONCE.after(duration).as_micros() >> 10;
+        Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
+    }
+
+    /// True if this time is before `other`.
+    pub const fn is_before(self, other: Self) -> bool {
+        (other.0.wrapping_sub(self.0) as i32) > 0
+    }
+
+    /// Returns the earlier one of two times.
+    #[must_use]
+    pub const fn earlier(self, other: Self) -> Self {
+        if other.is_before(self) { other } else { self }
+    }
+
+    /// Returns the later one of two times.
+    #[must_use]
+    pub const fn later(self, other: Self) -> Self {
+        if self.is_before(other) { other } else { self }
+    }
+
+    /// Returns the units that have passed since `earlier`; 0 if that is not earlier.
+    pub const fn since(self, earlier: Self) -> u32 {
+        if earlier.is_before(self) { self.0.wrapping_sub(earlier.0) } else { 0 }
+    }
+
+    /// Returns the time from `now` on, which this one has on the clock of the caller, cut to whole units.
+    pub const fn instant(self, now: Instant) -> Instant {
+        let units = self.since(Self::of(now)) as u64;
+        Instant::from_micros(((now.as_micros() >> 10).saturating_add(units)) << 10)
+    }
+}
+
+/// Returns milliseconds, of which there are as many as units of 1,024 microseconds, or a few less.
+pub const fn millis_of(units: u32) -> u32 {
+    units.saturating_add(units / 42)
+}
+
+/// A short list of records.
+pub trait List<T>: Default {
+    /// Appends a record. Returns false if the list is full.
+    fn push(&mut self, record: T) -> bool;
+    /// Returns the records.
+    fn as_slice(&self) -> &[T];
+    /// Returns the records, to be changed.
+    fn as_mut_slice(&mut self) -> &mut [T];
+}
+
+/// A face that asked for a name.
+#[derive(Clone, Copy, Debug)]
+pub struct InRecord<K> {
+    /// The face.
+    pub face: FaceId,
+    /// The Nonce of its last Interest.
+    pub nonce: [u8; 4],
+    /// The PitToken of its last Interest.
+    pub token: K,
+}
+
+/// A next hop that was asked for a name.
+#[derive(Clone, Copy, Debug)]
+pub struct OutRecord {
+    /// The face.
+    pub face: FaceId,
+    /// The Nonce of the last Interest.
+    pub nonce: [u8; 4],
+    /// The time of the last Interest.
+    pub at: Tick,
+    /// The number of retransmissions.
+    pub retries: u8,
+    /// The answer, if it was a Nack.
+    pub nack: Option<Refused>,
+}
+
+/// The reasons of a Nack, the least severe one first. Others are taken for [`Self::NoRoute`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Refused {
+    /// The link or a table is full.
+    Congestion,
+    /// The Interest loops.
+    Duplicate,
+    /// No next hop is known.
+    NoRoute,
+}
+
+impl Refused {
+    /// Returns the reason of a Nack.
+    pub const fn of(reason: NackReason) -> Self {
+        match reason {
+            NackReason::CONGESTION => Self::Congestion,
+            NackReason::DUPLICATE => Self::Duplicate,
+            _ => Self::NoRoute,
+        }
+    }
+
+    /// Returns the reason for a Nack.
+    pub const fn reason(self) -> NackReason {
+        match self {
+            Self::Congestion => NackReason::CONGESTION,
+            Self::Duplicate => NackReason::DUPLICATE,
+            Self::NoRoute => NackReason::NO_ROUTE,
+        }
+    }
+}
+
+/// An Interest that waits for its Data packet.
+#[derive(Debug)]
+pub struct Entry<I, O> {
+    /// The faces that asked.
+    pub asked: I,
+    /// The next hops that were asked.
+    pub sent: O,
+    /// The time at which the entry ends.
+    pub expires: Tick,
+    /// The HopLimit that is left.
+    pub hops: Option<u8>,
+}
+
+impl<I, O: List<OutRecord>> Entry<I, O> {
+    /// An entry that nobody has asked for.
+    pub fn new(expires: Tick, hops: Option<u8>) -> Self
+    where
+        I: Default,
+    {
+        Self { asked: I::default(), sent: O::default(), expires, hops }
+    }
+
+    /// True if an Interest with this nonce came from another face, or was sent by this node.
+    pub fn loops<K>(&self, from: FaceId, nonce: [u8; 4]) -> bool
+    where
+        I: List<InRecord<K>>,
+    {
+        let mut asked = self.asked.as_slice().iter().filter(|asked| asked.nonce == nonce);
+        let is_own = asked.clone().any(|asked| asked.face == from);
+        asked.any(|asked| asked.face != from)
+            || (!is_own && self.sent.as_slice().iter().any(|sent| sent.nonce == nonce))
+    }
+
+    /// Adds or renews the record of a face. Returns false if the list is full.
+    pub fn ask<K>(&mut self, record: InRecord<K>) -> bool
+    where
+        I: List<InRecord<K>>,
+    {
+        match self.asked.as_mut_slice().iter_mut().find(|asked| asked.face == record.face) {
+            Some(asked) => {
+                *asked = record;
+                true
+            }
+            None => self.asked.push(record),
+        }
+    }
+
+    /// Adds or renews the record of a next hop. Returns false if the list is full.
+    pub fn send(&mut self, record: OutRecord) -> bool {
+        match self.sent.as_mut_slice().iter_mut().find(|sent| sent.face == record.face) {
+            Some(sent) => {
+                *sent = record;
+                true
+            }
+            None => self.sent.push(record),
+        }
+    }
+
+    /// True if the Interest was sent to a face.
+    pub fn was_sent_to(&self, face: FaceId) -> bool {
+        self.sent.as_slice().iter().any(|sent| sent.face == face)
+    }
+}
+
+/// The place of an entry in its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PitId(pub u32);
+
+/// The table of Interests that wait.
+pub trait Pit {
+    /// PitToken, as the table keeps it.
+    type Token: Copy + Default;
+    /// The faces of an entry that asked.
+    type Asked: List<InRecord<Self::Token>>;
+    /// The next hops of an entry.
+    type Sent: List<OutRecord>;
+
+    /// Finds the entry of an Interest with the same name, CanBePrefix, MustBeFresh and ForwardingHint.
+    fn find(&self, interest: &Interest<'_>) -> Option<PitId>;
+
+    /// Adds an entry that ends at `expires`. Returns `None` if the table has no place for an Interest of this face.
+    fn insert(&mut self, from: FaceId, interest: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId>;
+
+    /// Lends an entry.
+    fn entry(&mut self, id: PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>>;
+
+    /// Returns the name of an entry.
+    fn name(&self, id: PitId) -> Option<Name<'_>>;
+
+    /// Returns the Interest of an entry, without Nonce and lifetime; `None` if it has elements that the table does not keep.
+    fn interest(&self, id: PitId) -> Option<Interest<'_>>;
+
+    /// Removes an entry, and keeps its name and the nonces that were sent, for [`Self::is_dead`].
+    fn remove(&mut self, id: PitId);
+
+    /// True if an entry with this name and nonce was removed a short time ago.
+    fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool;
+
+    /// True if an entry has the digest of a Data packet in its name.
+    fn has_digests(&self) -> bool;
+
+    /// Finds an entry that a Data packet with this name and digest answers, and whose Interest was sent to `from`.
+    fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId>;
+
+    /// Sets the time at which [`Self::due`] returns the entry.
+    fn set_timer(&mut self, id: PitId, at: Tick);
+
+    /// Returns an entry whose time has come.
+    fn due(&mut self, now: Tick) -> Option<PitId>;
+
+    /// Returns the time of the next entry.
+    fn next_timer(&self) -> Option<Tick>;
+}
+
+/// True if a Data packet with this name and digest answers an Interest.
+pub fn answers(interest: &Name<'_>, can_be_prefix: bool, data: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>) -> bool {
+    if interest.is_prefix_of(data) {
+        return can_be_prefix || interest.as_bytes().len() == data.as_bytes().len();
+    }
+    let Some(digest) = digest else { return false };
+    // The full name: that of the packet, and a component of type 1 and 32 bytes.
+    let rest = interest.as_bytes().strip_prefix(data.as_bytes());
+    rest.and_then(|rest| rest.strip_prefix(&[1, DIGEST_LEN as u8])) == Some(digest)
+}
+
+/// A next hop of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextHop {
+    /// The face.
+    pub face: FaceId,
+    /// The cost; the strategy prefers a lower one.
+    pub cost: u16,
+}
+
+/// The choice of next hops.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Strategy {
+    /// The cheapest next hop; another one for an Interest that is repeated, or after a Nack.
+    #[default]
+    BestRoute,
+    /// All next hops.
+    Multicast,
+}
+
+/// The next hops of prefixes.
+pub trait Fib {
+    /// Returns the next hops of the longest prefix of a name that has any, and the strategy of the longest prefix that has one.
+    fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]);
+}
+
+/// A store of Data packets.
+pub trait Store {
+    /// Finds a Data packet that answers an Interest, and is fresh if it must be.
+    fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]>;
+
+    /// Stores a Data packet; the one that was not used for the longest time goes first.
+    fn insert(&mut self, now: Instant, data: &ReceivedData<'_>);
+}
