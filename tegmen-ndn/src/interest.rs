@@ -138,6 +138,29 @@ impl DigestPlace {
     }
 }
 
+/// Writes an Interest that has no Nonce with one into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. A forwarder
+/// passes on no Interest without a Nonce.
+///
+/// # Errors
+/// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are no Interest; the frame is then empty.
+pub fn write_with_nonce(packet: &[u8], nonce: [u8; 4], frame: &mut Frame<'_>) -> Result<(), WriteError> {
+    let value = tlv::only(packet, Type::INTEREST).map_err(|_| WriteError::Name)?;
+    let before = [Type::NAME, Type::CAN_BE_PREFIX, Type::MUST_BE_FRESH, Type::FORWARDING_HINT];
+    let elements = Elements::of(value).map_while(Result::ok);
+    let end = elements.filter(|element| before.contains(&element.kind)).map(|element| element.end).last();
+    let (head, rest) = value.split_at_checked(end.unwrap_or(0)).ok_or(Full)?;
+    let written = frame.append_with(|out| {
+        out.put(head)?;
+        tlv::write(out, Type::NONCE, &nonce)?;
+        out.put(rest)
+    });
+    let written = written.and_then(|()| put_head(Type::INTEREST, frame));
+    if written.is_err() {
+        frame.truncate(0);
+    }
+    Ok(written?)
+}
+
 /// Decrements the HopLimit of an Interest, if it has one. Returns false if that is 0: the Interest is then dropped.
 pub(crate) fn decrement_hops(packet: &mut [u8]) -> bool {
     let Ok(value) = tlv::only(packet, Type::INTEREST) else { return true };

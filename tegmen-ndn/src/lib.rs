@@ -30,7 +30,7 @@ mod uri;
 
 pub use data::{ContentType, Data, ReceivedData};
 pub use error::{Error, WriteError};
-pub use interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest};
+pub use interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest, write_with_nonce};
 pub use name::{Component, Name, Names};
 pub use uri::{UriError, write_uri};
 

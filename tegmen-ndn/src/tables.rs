@@ -22,6 +22,16 @@ impl Tick {
         Self((time.as_micros() >> 10) as u32)
     }
 
+    /// A time in units.
+    pub const fn from_units(units: u32) -> Self {
+        Self(units)
+    }
+
+    /// Returns the time in units.
+    pub const fn units(self) -> u32 {
+        self.0
+    }
+
     /// Returns the time after `duration`, of at most 25 days.
     pub const fn after(self, duration: Duration) -> Self {
         let units = Instant::AT_ONCE.after(duration).as_micros() >> 10;

@@ -13,7 +13,7 @@ use tegmen_ndn::signature::{
 use tegmen_ndn::tlv::{self, Elements, Type};
 use tegmen_ndn::{
     Component, ContentType, Data, Error, Interest, MAX_HEAD, Name, Names, ReceivedData, ReceivedInterest, UriError,
-    WriteError, write_uri,
+    WriteError, write_uri, write_with_nonce,
 };
 
 fn crypto() -> RustCrypto {
@@ -171,6 +171,25 @@ proptest! {
         prop_assert_eq!(wire.len(), tlv::element_len(Type(kind), len));
         prop_assert_eq!(tlv::only(&wire, Type(kind)).map(<[u8]>::len), Ok(len));
     }
+}
+
+#[test]
+fn a_nonce_is_inserted_at_its_place() {
+    let name = name("/a");
+    let interest = Interest {
+        name: Name::parse(&name).unwrap(),
+        can_be_prefix: true,
+        lifetime: Some(9),
+        parameters: Some(b"on"),
+        ..Interest::default()
+    };
+    let with_nonce = interest_bytes(&Interest { nonce: Some([1, 2, 3, 4]), ..interest });
+    let mut storage = [0; 200];
+    let mut frame = Frame::new(&mut storage, MAX_HEAD);
+    write_with_nonce(&interest_bytes(&interest), [1, 2, 3, 4], &mut frame).unwrap();
+    assert_eq!(frame.bytes(), with_nonce);
+    let mut frame = Frame::new(&mut storage, MAX_HEAD);
+    assert_eq!(write_with_nonce(b"", [0; 4], &mut frame), Err(WriteError::Name));
 }
 
 #[test]

@@ -1,0 +1,283 @@
+//! The faces of a node: sending, and the fragments of the link protocol.
+
+use crate::management::Counters;
+use crate::tables::Token;
+use crate::uri::FaceUri;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tegmen_base::buf::Frame;
+use tegmen_base::time::{Duration, Instant};
+use tegmen_ndn::MAX_PACKET;
+use tegmen_ndn::forwarder::{Faces, Outgoing};
+use tegmen_ndn::lp::{FRAGMENT_OVERHEAD, LpPacket, MAX_FIELDS, Part};
+use tegmen_ndn::tables::FaceId;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+
+/// The face of the management.
+pub(crate) const MANAGEMENT: FaceId = FaceId(0);
+
+/// The bytes that wait for a stream, at most. Packets beyond are lost.
+const OUTBOX: usize = 4 << 20;
+
+/// The packets of one face that are put together at the same time.
+const PARTIALS: usize = 16;
+/// The fragments of one packet.
+const FRAGMENTS: u64 = 64;
+/// The time after which an incomplete packet is given up.
+const PARTIAL_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Bytes that wait for a stream.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) bytes: RefCell<Vec<u8>>,
+    pub(crate) added: Notify,
+    /// True while the stream is open.
+    pub(crate) is_open: Cell<bool>,
+}
+
+pub(crate) enum Link {
+    Management,
+    Udp(Rc<UdpSocket>, SocketAddr),
+    Stream(Rc<Outbox>),
+}
+
+pub(crate) struct Face {
+    pub(crate) link: Link,
+    pub(crate) remote: FaceUri,
+    pub(crate) local: String,
+    pub(crate) is_local: bool,
+    /// The other end opened the face.
+    pub(crate) is_on_demand: bool,
+    pub(crate) counters: Counters,
+    pub(crate) active: Instant,
+    next_sequence: u64,
+    partials: HashMap<u64, Partial>,
+}
+
+/// A packet of which fragments are missing.
+struct Partial {
+    pieces: Vec<Option<Box<[u8]>>>,
+    missing: usize,
+    since: Instant,
+}
+
+impl Face {
+    pub(crate) fn new(link: Link, remote: FaceUri, local: String, is_on_demand: bool, now: Instant) -> Self {
+        let is_local = match &remote {
+            FaceUri::Unix(_) => true,
+            FaceUri::Tcp(address) | FaceUri::Udp(address) => address.ip().to_canonical().is_loopback(),
+        };
+        Self {
+            link,
+            remote,
+            local,
+            is_local,
+            is_on_demand,
+            counters: Counters::default(),
+            active: now,
+            next_sequence: 0,
+            partials: HashMap::new(),
+        }
+    }
+
+    /// Adds a fragment. Returns the packet once all its fragments are there.
+    pub(crate) fn put_together(&mut self, now: Instant, part: Part, fragment: &[u8]) -> Option<Vec<u8>> {
+        if part.count > FRAGMENTS {
+            return None;
+        }
+        self.partials.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
+        let first = part.sequence.wrapping_sub(part.index);
+        if self.partials.len() >= PARTIALS && !self.partials.contains_key(&first) {
+            return None;
+        }
+        let count = part.count as usize;
+        let partial = self.partials.entry(first).or_insert_with(|| Partial {
+            pieces: (0..count).map(|_| None).collect(),
+            missing: count,
+            since: now,
+        });
+        let piece = partial.pieces.get_mut(part.index as usize).filter(|piece| piece.is_none())?;
+        *piece = Some(fragment.into());
+        partial.missing -= 1;
+        if partial.missing > 0 || partial.pieces.len() != count {
+            return None;
+        }
+        let partial = self.partials.remove(&first)?;
+        let packet: Vec<u8> = partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect();
+        Some(packet).filter(|packet| packet.len() <= MAX_PACKET)
+    }
+
+    /// Sends a packet, in fragments where the link needs them.
+    fn send(&mut self, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
+        let is_bare = *fields == LpPacket::default();
+        if let Link::Udp(..) = self.link {
+            let overhead = if is_bare { 0 } else { MAX_FIELDS };
+            if packet.len() + overhead > mtu && packet.len() > mtu / 2 {
+                return self.send_fragments(mtu, fields, packet, buffer);
+            }
+        }
+        if is_bare {
+            return self.put(packet);
+        }
+        let mut frame = Frame::new(buffer, MAX_FIELDS);
+        if frame.append(packet).is_ok() && fields.write_around(&mut frame).is_ok() {
+            self.put(frame.bytes());
+        }
+    }
+
+    /// The first fragment has the fields.
+    fn send_fragments(&mut self, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
+        let size = mtu.saturating_sub(FRAGMENT_OVERHEAD + MAX_FIELDS / 2).max(200);
+        let count = packet.len().div_ceil(size) as u64;
+        for (index, fragment) in (0..).zip(packet.chunks(size)) {
+            let part = Some(Part { sequence: self.next_sequence, index, count });
+            self.next_sequence = self.next_sequence.wrapping_add(1);
+            let fields =
+                if index == 0 { LpPacket { part, ..*fields } } else { LpPacket { part, ..LpPacket::default() } };
+            let mut frame = Frame::new(buffer, MAX_FIELDS);
+            if frame.append(fragment).is_ok() && fields.write_around(&mut frame).is_ok() {
+                self.put(frame.bytes());
+            }
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.counters.out_bytes += bytes.len() as u64;
+        match &self.link {
+            Link::Management => {}
+            Link::Udp(socket, remote) => {
+                // A datagram that does not fit the socket's buffer is lost, as one on the way.
+                let _ = socket.try_send_to(bytes, *remote);
+            }
+            Link::Stream(outbox) => {
+                let mut waiting = outbox.bytes.borrow_mut();
+                if outbox.is_open.get() && waiting.len() + bytes.len() <= OUTBOX {
+                    waiting.extend_from_slice(bytes);
+                    outbox.added.notify_one();
+                }
+            }
+        }
+    }
+}
+
+/// All faces of a node.
+pub(crate) struct FaceTable {
+    faces: Vec<Option<Face>>,
+    /// Numbers of former faces, the oldest one first, so that none is used again soon.
+    free: VecDeque<u16>,
+    by_remote: HashMap<(usize, SocketAddr), FaceId>,
+    pub(crate) mtu: usize,
+    most: usize,
+    buffer: Box<[u8]>,
+    /// Interests for the management, and the faces that sent them.
+    pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
+    /// The face whose packet is passed on.
+    pub(crate) from: FaceId,
+    pub(crate) totals: Counters,
+}
+
+impl FaceTable {
+    pub(crate) fn new(most: usize, mtu: usize, now: Instant) -> Self {
+        let own = Face::new(Link::Management, FaceUri::Unix("internal".into()), "internal://".into(), false, now);
+        Self {
+            faces: vec![Some(own)],
+            free: VecDeque::new(),
+            by_remote: HashMap::new(),
+            mtu,
+            most: most.min(usize::from(u16::MAX)),
+            buffer: vec![0; MAX_PACKET + 2 * MAX_FIELDS].into(),
+            commands: VecDeque::new(),
+            from: MANAGEMENT,
+            totals: Counters::default(),
+        }
+    }
+
+    /// Adds a face. Returns `None` if there are too many.
+    pub(crate) fn add(&mut self, face: Face) -> Option<FaceId> {
+        if self.faces.len() - self.free.len() >= self.most {
+            return None;
+        }
+        // A number is used again only if no new one is left, or many are free.
+        let id = match self.free.front() {
+            Some(free) if self.free.len() > 1024 || self.faces.len() >= usize::from(u16::MAX) => {
+                let id = *free;
+                self.free.pop_front();
+                self.faces[usize::from(id)] = Some(face);
+                id
+            }
+            _ => {
+                self.faces.push(Some(face));
+                (self.faces.len() - 1) as u16
+            }
+        };
+        Some(FaceId(id))
+    }
+
+    /// Returns the face of a UDP socket to this address.
+    pub(crate) fn of_remote(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
+        self.by_remote.get(&(socket, remote)).copied()
+    }
+
+    /// Names the face of a UDP socket to this address.
+    pub(crate) fn set_remote(&mut self, socket: usize, remote: SocketAddr, face: FaceId) {
+        self.by_remote.insert((socket, remote), face);
+    }
+
+    pub(crate) fn remove(&mut self, id: FaceId) {
+        if self.faces.get_mut(usize::from(id.0)).and_then(Option::take).is_some() {
+            self.free.push_back(id.0);
+            self.by_remote.retain(|_, face| *face != id);
+        }
+    }
+
+    pub(crate) fn get(&mut self, id: FaceId) -> Option<&mut Face> {
+        self.faces.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    pub(crate) fn exists(&self, id: FaceId) -> bool {
+        self.faces.get(usize::from(id.0)).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+        (0..).zip(&self.faces).filter_map(|(id, face)| Some((FaceId(id), face.as_ref()?)))
+    }
+}
+
+impl Faces<Token> for FaceTable {
+    fn is_local(&self, face: FaceId) -> bool {
+        self.faces.get(usize::from(face.0)).and_then(Option::as_ref).is_some_and(|face| face.is_local)
+    }
+
+    fn send(&mut self, to: FaceId, packet: Outgoing<'_, Token>) {
+        if to == MANAGEMENT {
+            if let Outgoing::Interest(packet) = packet {
+                self.commands.push_back((self.from, packet.into()));
+            }
+            return;
+        }
+        let Self { faces, mtu, buffer, totals, .. } = self;
+        let Some(face) = faces.get_mut(usize::from(to.0)).and_then(Option::as_mut) else { return };
+        let mut fields = LpPacket::default();
+        let (packet, token) = match &packet {
+            Outgoing::Interest(packet) => {
+                (face.counters.out_interests, totals.out_interests) =
+                    (face.counters.out_interests + 1, totals.out_interests + 1);
+                (*packet, Token::default())
+            }
+            Outgoing::Data(packet, token) => {
+                (face.counters.out_data, totals.out_data) = (face.counters.out_data + 1, totals.out_data + 1);
+                (*packet, *token)
+            }
+            Outgoing::Nack(packet, reason, token) => {
+                (face.counters.out_nacks, totals.out_nacks) = (face.counters.out_nacks + 1, totals.out_nacks + 1);
+                fields.nack = Some(*reason);
+                (*packet, *token)
+            }
+        };
+        fields.token = token.get();
+        face.send(*mtu, &fields, packet, buffer);
+    }
+}

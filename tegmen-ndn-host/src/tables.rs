@@ -1,0 +1,615 @@
+//! Tables of a forwarder for millions of names.
+
+use hashbrown::HashTable;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use tegmen_base::crypto::{DIGEST_LEN, RustCrypto, digest};
+use tegmen_base::time::{Duration, Instant};
+use tegmen_ndn::lp::MAX_TOKEN;
+use tegmen_ndn::tables::{
+    Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
+};
+use tegmen_ndn::tlv::Type;
+use tegmen_ndn::{Interest, Name, Names, ReceivedData, ReceivedInterest};
+
+/// A PitToken.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Token {
+    bytes: [u8; MAX_TOKEN],
+    len: u8,
+}
+
+impl Token {
+    /// Takes a token of at most [`MAX_TOKEN`] bytes; a longer one is cut.
+    pub fn new(token: &[u8]) -> Self {
+        let mut bytes = [0; MAX_TOKEN];
+        bytes.iter_mut().zip(token).for_each(|(to, from)| *to = *from);
+        Self { bytes, len: token.len().min(MAX_TOKEN) as u8 }
+    }
+
+    /// Returns the token; `None` if the Interest had none.
+    pub fn get(&self) -> Option<&[u8]> {
+        self.bytes.get(..usize::from(self.len)).filter(|token| !token.is_empty())
+    }
+}
+
+/// Records in a vector.
+#[derive(Debug)]
+pub struct Records<T>(Vec<T>);
+
+impl<T> Default for Records<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// The faces of one Interest, at most.
+const MAX_RECORDS: usize = 4096;
+
+impl<T> List<T> for Records<T> {
+    fn push(&mut self, record: T) -> bool {
+        let has_place = self.0.len() < MAX_RECORDS;
+        if has_place {
+            self.0.push(record);
+        }
+        has_place
+    }
+
+    fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+/// The next hops of prefixes.
+#[derive(Debug, Default)]
+pub struct HostFib {
+    hops: HashMap<Box<[u8]>, Vec<NextHop>>,
+    strategies: HashMap<Box<[u8]>, Strategy>,
+    /// The number of prefixes with as many components; the last one counts all longer ones.
+    lengths: Lengths,
+}
+
+/// Counts names by their number of components, so that lengths which no name has are not looked up.
+#[derive(Debug, Default)]
+struct Lengths([u32; 32]);
+
+impl Lengths {
+    fn at(&mut self, len: usize) -> &mut u32 {
+        let last = self.0.len() - 1;
+        &mut self.0[len.min(last)]
+    }
+
+    fn add(&mut self, len: usize) {
+        *self.at(len) += 1;
+    }
+
+    fn remove(&mut self, len: usize) {
+        let count = self.at(len);
+        *count = count.saturating_sub(1);
+    }
+
+    fn has(&self, len: usize) -> bool {
+        self.0[len.min(self.0.len() - 1)] > 0
+    }
+}
+
+/// Calls `visit` with each prefix of a name whose length `lengths` has, the longest one first, until it returns a value.
+fn longest_first<'n, R>(
+    name: &Name<'n>,
+    lengths: &Lengths,
+    mut visit: impl FnMut(Name<'n>, usize) -> Option<R>,
+) -> Option<R> {
+    let bytes = name.as_bytes();
+    let mut ends = [0u16; 64];
+    let mut len = 0;
+    for element in tegmen_ndn::tlv::Elements::of(bytes).map_while(Result::ok) {
+        len += 1;
+        if let Some(end) = ends.get_mut(len) {
+            *end = element.end as u16;
+        }
+    }
+    // A name with more components is looked up as a whole, and by its first 63 components.
+    if len >= ends.len() {
+        if let Some(found) = visit(*name, len) {
+            return Some(found);
+        }
+        len = ends.len() - 1;
+    }
+    (0..=len)
+        .rev()
+        .filter(|len| lengths.has(*len))
+        .find_map(|len| visit(Name::of_checked(bytes.get(..usize::from(ends[len])).unwrap_or(bytes)), len))
+}
+
+impl HostFib {
+    /// Returns the number of prefixes.
+    pub fn len(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// True without a prefix.
+    pub fn is_empty(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    /// Adds a next hop, or changes its cost.
+    pub fn add(&mut self, prefix: &Name<'_>, hop: NextHop) {
+        let Self { hops, lengths, .. } = self;
+        let hops = hops.entry(prefix.as_bytes().into()).or_insert_with(|| {
+            lengths.add(prefix.len());
+            Vec::new()
+        });
+        match hops.iter_mut().find(|known| known.face == hop.face) {
+            Some(known) => known.cost = hop.cost,
+            None => hops.push(hop),
+        }
+    }
+
+    /// Removes a next hop. Returns false if there is none.
+    pub fn remove(&mut self, prefix: &Name<'_>, face: FaceId) -> bool {
+        let Some(hops) = self.hops.get_mut(prefix.as_bytes()) else { return false };
+        let before = hops.len();
+        hops.retain(|hop| hop.face != face);
+        let is_removed = hops.len() < before;
+        if hops.is_empty() {
+            self.hops.remove(prefix.as_bytes());
+            self.lengths.remove(prefix.len());
+        }
+        is_removed
+    }
+
+    /// Removes all next hops with this face.
+    pub fn remove_face(&mut self, face: FaceId) {
+        let Self { hops, lengths, .. } = self;
+        hops.retain(|prefix, hops| {
+            hops.retain(|hop| hop.face != face);
+            if hops.is_empty() {
+                lengths.remove(Name::of_checked(prefix).len());
+            }
+            !hops.is_empty()
+        });
+    }
+
+    /// Sets the strategy of a prefix, or removes it.
+    pub fn set_strategy(&mut self, prefix: &Name<'_>, strategy: Option<Strategy>) {
+        match strategy {
+            Some(strategy) => self.strategies.insert(prefix.as_bytes().into(), strategy),
+            None => self.strategies.remove(prefix.as_bytes()),
+        };
+    }
+
+    /// Returns the prefixes with their next hops, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = (Name<'_>, &[NextHop])> {
+        self.hops.iter().map(|(prefix, hops)| (Name::of_checked(prefix), &**hops))
+    }
+}
+
+impl Fib for HostFib {
+    fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]) {
+        let hops = longest_first(name, &self.lengths, |prefix, _| self.hops.get(prefix.as_bytes()));
+        let strategy = (0..=name.len()).rev().filter(|_| !self.strategies.is_empty());
+        let mut strategy = strategy.filter_map(|len| self.strategies.get(name.prefix(len).as_bytes()));
+        (strategy.next().copied().unwrap_or_default(), hops.map_or(&[], |hops| hops))
+    }
+}
+
+/// An Interest that waits.
+struct Slot {
+    entry: Entry<Records<InRecord<Token>>, Records<OutRecord>>,
+    /// The name, and the ForwardingHint behind it.
+    bytes: Box<[u8]>,
+    name: u16,
+    from: FaceId,
+    flags: Flags,
+    /// The time in its heap; others in the heap are of the past.
+    timer: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Flags {
+    can_be_prefix: bool,
+    must_be_fresh: bool,
+    has_parameters: bool,
+}
+
+impl Slot {
+    fn name(&self) -> Name<'_> {
+        Name::of_checked(self.bytes.get(..usize::from(self.name)).unwrap_or(&[]))
+    }
+
+    fn hint(&self) -> &[u8] {
+        self.bytes.get(usize::from(self.name)..).unwrap_or(&[])
+    }
+
+    fn has_digest(&self) -> bool {
+        self.name().last().is_some_and(|last| last.kind == Type::IMPLICIT_DIGEST)
+    }
+}
+
+/// The most entries of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Interests that wait.
+    pub waiting: usize,
+    /// Interests that wait for one face.
+    pub waiting_of_face: usize,
+    /// Bytes of the content store.
+    pub stored_bytes: usize,
+    /// Nonces of Interests that ended.
+    pub dead: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { waiting: 1 << 20, waiting_of_face: 1 << 18, stored_bytes: 64 << 20, dead: 1 << 16 }
+    }
+}
+
+/// A table of Interests that wait.
+pub struct HostPit {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    by_name: HashTable<u32>,
+    hasher: RandomState,
+    /// The Interests of each face.
+    of_face: HashMap<FaceId, usize>,
+    /// Interests with CanBePrefix, by the length of their names.
+    prefixes: Lengths,
+    digests: usize,
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The last time, which timers are counted from.
+    clock: u64,
+    dead: HashSet<u64>,
+    buried: VecDeque<u64>,
+    limits: Limits,
+}
+
+impl HostPit {
+    /// An empty table.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_name: HashTable::new(),
+            hasher: RandomState::new(),
+            of_face: HashMap::new(),
+            prefixes: Lengths::default(),
+            digests: 0,
+            timers: BinaryHeap::new(),
+            clock: 0,
+            dead: HashSet::new(),
+            buried: VecDeque::new(),
+            limits,
+        }
+    }
+
+    /// Returns the number of Interests that wait.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// True if no Interest waits.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    fn slot(&self, id: u32) -> Option<&Slot> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    fn hash(&self, name: &Name<'_>) -> u64 {
+        self.hasher.hash_one(name.as_bytes())
+    }
+
+    /// The time of a timer, which may be before the clock.
+    fn extend(&self, at: Tick) -> u64 {
+        let ahead = at.units().wrapping_sub(self.clock as u32) as i32;
+        self.clock.saturating_add_signed(ahead.into())
+    }
+
+    /// Removes timers of the past when they are most of the heap.
+    fn compact(&mut self) {
+        if self.timers.len() <= 2 * self.len() + 1024 {
+            return;
+        }
+        let mut timers = std::mem::take(&mut self.timers).into_vec();
+        timers.retain(|Reverse((at, id))| self.slot(*id).is_some_and(|slot| slot.timer == *at));
+        self.timers = timers.into();
+    }
+
+    fn dead_hash(&self, name: &Name<'_>, nonce: [u8; 4]) -> u64 {
+        self.hasher.hash_one((name.as_bytes(), nonce))
+    }
+}
+
+impl Pit for HostPit {
+    type Token = Token;
+    type Asked = Records<InRecord<Token>>;
+    type Sent = Records<OutRecord>;
+
+    fn find(&self, interest: &Interest<'_>) -> Option<PitId> {
+        let hint = interest.hint.map_or(&[][..], |hint| hint.as_bytes());
+        let is_it = |id: &u32| {
+            self.slot(*id).is_some_and(|slot| {
+                slot.name() == interest.name
+                    && (slot.flags.can_be_prefix, slot.flags.must_be_fresh)
+                        == (interest.can_be_prefix, interest.must_be_fresh)
+                    && slot.hint() == hint
+            })
+        };
+        self.by_name.find(self.hash(&interest.name), is_it).map(|id| PitId(*id))
+    }
+
+    fn insert(&mut self, from: FaceId, received: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId> {
+        let interest = &received.interest;
+        let of_face = self.of_face.entry(from).or_default();
+        if self.by_name.len() >= self.limits.waiting || *of_face >= self.limits.waiting_of_face {
+            return None;
+        }
+        let name = u16::try_from(interest.name.as_bytes().len()).ok()?;
+        *of_face += 1;
+        let hint = interest.hint.map_or(&[][..], |hint| hint.as_bytes());
+        let slot = Slot {
+            entry: Entry::new(expires, interest.hop_limit),
+            bytes: [interest.name.as_bytes(), hint].concat().into(),
+            name,
+            from,
+            flags: Flags {
+                can_be_prefix: interest.can_be_prefix,
+                must_be_fresh: interest.must_be_fresh,
+                has_parameters: interest.parameters.is_some(),
+            },
+            timer: 0,
+        };
+        self.digests += usize::from(slot.has_digest());
+        if slot.flags.can_be_prefix {
+            self.prefixes.add(interest.name.len());
+        }
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(slot);
+                id
+            }
+            None => {
+                self.slots.push(Some(slot));
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let rehash = |id: &u32| {
+            let slot = slots.get(*id as usize).and_then(Option::as_ref);
+            slot.map_or(0, |slot| hasher.hash_one(slot.name().as_bytes()))
+        };
+        let hash = hasher.hash_one(interest.name.as_bytes());
+        self.by_name.insert_unique(hash, id, rehash);
+        Some(PitId(id))
+    }
+
+    fn entry(&mut self, PitId(id): PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>> {
+        Some(&mut self.slots.get_mut(id as usize)?.as_mut()?.entry)
+    }
+
+    fn name(&self, PitId(id): PitId) -> Option<Name<'_>> {
+        self.slot(id).map(Slot::name)
+    }
+
+    fn interest(&self, PitId(id): PitId) -> Option<Interest<'_>> {
+        let slot = self.slot(id).filter(|slot| !slot.flags.has_parameters)?;
+        let Flags { can_be_prefix, must_be_fresh, .. } = slot.flags;
+        let hint = Some(slot.hint()).filter(|hint| !hint.is_empty()).map(Names::parse).transpose().ok()?;
+        Some(Interest { name: slot.name(), can_be_prefix, must_be_fresh, hint, ..Interest::default() })
+    }
+
+    fn remove(&mut self, PitId(id): PitId) {
+        let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::take) else { return };
+        let name = slot.name();
+        if let Ok(found) = self.by_name.find_entry(self.hasher.hash_one(name.as_bytes()), |known| *known == id) {
+            found.remove();
+        }
+        self.free.push(id);
+        if let Some(of_face) = self.of_face.get_mut(&slot.from) {
+            *of_face -= 1;
+            if *of_face == 0 {
+                self.of_face.remove(&slot.from);
+            }
+        }
+        self.digests -= usize::from(slot.has_digest());
+        if slot.flags.can_be_prefix {
+            self.prefixes.remove(name.len());
+        }
+        for sent in slot.entry.sent.as_slice() {
+            let hash = self.dead_hash(&name, sent.nonce);
+            if self.dead.insert(hash) {
+                self.buried.push_back(hash);
+            }
+            if self.buried.len() > self.limits.dead
+                && let Some(oldest) = self.buried.pop_front()
+            {
+                self.dead.remove(&oldest);
+            }
+        }
+        self.compact();
+    }
+
+    fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool {
+        self.dead.contains(&self.dead_hash(name, nonce))
+    }
+
+    fn has_digests(&self) -> bool {
+        self.digests > 0
+    }
+
+    fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId> {
+        let find = |asked: &Name<'_>| {
+            let is_it = |id: &u32| {
+                self.slot(*id).is_some_and(|slot| {
+                    slot.name() == *asked
+                        && answers(asked, slot.flags.can_be_prefix, name, digest)
+                        && slot.entry.was_sent_to(from)
+                })
+            };
+            self.by_name.find(self.hash(asked), is_it).map(|id| PitId(*id))
+        };
+        if let Some(found) = find(name) {
+            return Some(found);
+        }
+        if let Some(digest) = digest {
+            let full = [name.as_bytes(), &[1, DIGEST_LEN as u8], digest].concat();
+            if let Some(found) = find(&Name::of_checked(&full)) {
+                return Some(found);
+            }
+        }
+        longest_first(name, &self.prefixes, |prefix, _| find(&prefix))
+    }
+
+    fn set_timer(&mut self, PitId(id): PitId, at: Tick) {
+        let at = self.extend(at);
+        if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+            && slot.timer != at
+        {
+            slot.timer = at;
+            self.timers.push(Reverse((at, id)));
+        }
+    }
+
+    fn due(&mut self, now: Tick) -> Option<PitId> {
+        self.clock = self.clock.max(self.extend(now));
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            if at > self.clock {
+                return None;
+            }
+            self.timers.pop();
+            if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+                && slot.timer == at
+            {
+                slot.timer = 0;
+                return Some(PitId(id));
+            }
+        }
+        None
+    }
+
+    fn next_timer(&self) -> Option<Tick> {
+        let Reverse((at, _)) = self.timers.peek()?;
+        let ahead = at.saturating_sub(self.clock);
+        Some(Tick::from_units((self.clock as u32).wrapping_add(ahead as u32)))
+    }
+}
+
+/// A store of Data packets, bounded by bytes.
+pub struct HostStore {
+    /// By name; a name has one packet.
+    by_name: BTreeMap<Box<[u8]>, Stored>,
+    /// Names in the order of their last use.
+    by_use: BTreeMap<u64, Box<[u8]>>,
+    uses: u64,
+    bytes: usize,
+    most: usize,
+}
+
+struct Stored {
+    packet: Box<[u8]>,
+    /// The packet is fresh before this time.
+    stale: Instant,
+    used: u64,
+}
+
+impl Stored {
+    /// The bytes of the packet, of its names and of the maps.
+    const fn bytes(name: usize, packet: usize) -> usize {
+        packet + 2 * name + 160
+    }
+}
+
+impl HostStore {
+    /// An empty store for as many bytes.
+    pub const fn new(most: usize) -> Self {
+        Self { by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, most }
+    }
+
+    /// Returns the number of packets.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// True without a packet.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Returns the bytes of the packets and of their names.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if let Some((name, stored)) = self.by_name.remove_entry(name) {
+            self.by_use.remove(&stored.used);
+            self.bytes -= Stored::bytes(name.len(), stored.packet.len());
+        }
+    }
+
+    /// The name of the packet that answers an Interest.
+    fn name_of(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
+        let is_fresh = |stored: &Stored| !interest.must_be_fresh || now < stored.stale;
+        let asked = interest.name.as_bytes();
+        if let Some((name, stored)) = self.by_name.get_key_value(asked)
+            && is_fresh(stored)
+        {
+            return Some(name.clone());
+        }
+        if let Some(last) = interest.name.last().filter(|last| last.kind == Type::IMPLICIT_DIGEST) {
+            let name = interest.name.prefix(interest.name.len() - 1);
+            let (name, stored) = self.by_name.get_key_value(name.as_bytes())?;
+            let is_it = digest::<RustCrypto, DIGEST_LEN>(&[&stored.packet]) == last.value && is_fresh(stored);
+            return is_it.then(|| name.clone());
+        }
+        if !interest.can_be_prefix {
+            return None;
+        }
+        // Names with a prefix follow it. Few are examined, so that stale ones cost no more than a request to the producer.
+        let after = self.by_name.range::<[u8], _>((std::ops::Bound::Excluded(asked), std::ops::Bound::Unbounded));
+        let mut after = after.take(EXAMINED).take_while(|(name, _)| name.starts_with(asked));
+        after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
+    }
+}
+
+/// The packets below a prefix that are examined for a fresh one.
+const EXAMINED: usize = 64;
+
+impl Store for HostStore {
+    fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
+        let name = self.name_of(now, interest)?;
+        self.uses += 1;
+        let uses = self.uses;
+        let stored = self.by_name.get_mut(&name)?;
+        let before = std::mem::replace(&mut stored.used, uses);
+        self.by_use.remove(&before);
+        self.by_use.insert(uses, name);
+        Some(&stored.packet)
+    }
+
+    fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
+        let name = data.data.name.as_bytes();
+        self.remove(name);
+        let bytes = Stored::bytes(name.len(), data.wire.len());
+        if bytes > self.most {
+            return;
+        }
+        while self.bytes + bytes > self.most {
+            let Some((_, oldest)) = self.by_use.pop_first() else { return };
+            self.remove(&oldest);
+        }
+        self.uses += 1;
+        let fresh = Duration::from_millis(data.data.freshness.unwrap_or(0));
+        let stored = Stored { packet: data.wire.into(), stale: now.after(fresh), used: self.uses };
+        self.by_name.insert(name.into(), stored);
+        self.by_use.insert(self.uses, name.into());
+        self.bytes += bytes;
+    }
+}

@@ -1,0 +1,178 @@
+//! Nodes, consumers and producers over real sockets.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use tegmen_ndn::lp::NackReason;
+use tegmen_ndn::signature::DigestSha256;
+use tegmen_ndn::{Data, Interest, Name, ReceivedData, ReceivedInterest};
+use tegmen_ndn_host::client::{Client, ClientError, Received, interest_bytes, name_bytes};
+use tegmen_ndn_host::node::{Config, Node};
+use tegmen_ndn_host::uri::FaceUri;
+use tokio::sync::oneshot;
+
+/// A node in a thread of its own.
+struct Running {
+    addresses: Vec<FaceUri>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(config: Config) -> Self {
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let node = Node::bind(config).await.unwrap();
+                tell.send(node.addresses()).unwrap();
+                node.run(async { drop(ended.await) }).await;
+            });
+        });
+        Self { addresses: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn all_links(name: &str) -> Config {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let path = std::env::temp_dir().join(format!("tegmen-ndn-{}-{name}.sock", std::process::id()));
+    Config { udp: vec![any], tcp: vec![any], unix: vec![path], ..Config::default() }
+}
+
+/// Answers Interests with the texts of their names, until the forwarder ends.
+async fn produce(to: FaceUri, prefix: &str, len: usize) {
+    let mut client = Client::connect(&to).await.unwrap();
+    let prefix = name_bytes(prefix).unwrap();
+    client.register(&Name::of_checked(&prefix)).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok(received) = client.receive().await {
+            let Received::Interest(packet) = received else { continue };
+            let name = ReceivedInterest::parse(&packet).unwrap().interest.name;
+            let mut content = name.to_string().into_bytes();
+            content.resize(content.len().max(len), b'.');
+            let data = Data { name, freshness: Some(10_000), content: Some(&content), ..Data::default() };
+            let packet = client.sign(&data, &DigestSha256).unwrap();
+            client.send(&packet).await.unwrap();
+        }
+    });
+}
+
+async fn get(client: &mut Client, text: &str) -> Result<String, ClientError> {
+    let name = name_bytes(text).unwrap();
+    let interest = Interest { name: Name::of_checked(&name), ..Interest::default() };
+    let packet = client.ask(&interest, Duration::from_secs(4)).await?;
+    let content = ReceivedData::parse(&packet).unwrap().data.content.unwrap().to_vec();
+    Ok(String::from_utf8(content).unwrap())
+}
+
+#[tokio::test]
+async fn a_consumer_reaches_a_producer_over_each_link() {
+    let node = Running::start(all_links("links"));
+    for (number, producer) in node.addresses.iter().enumerate() {
+        produce(producer.clone(), &format!("/p{number}"), 0).await;
+        for consumer in &node.addresses {
+            let mut client = Client::connect(consumer).await.unwrap();
+            let text = format!("/p{number}/{}", consumer.to_string().len());
+            assert_eq!(get(&mut client, &text).await.unwrap(), text, "{producer} from {consumer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn packets_pass_two_nodes_over_each_link_also_in_fragments() {
+    let back = Running::start(all_links("back"));
+    let unix = |node: &Running| node.addresses.last().unwrap().clone();
+    produce(unix(&back), "/long", 6000).await;
+    for to in &back.addresses {
+        let mut config = all_links("front");
+        config.routes = vec![(name_bytes("/long").unwrap(), to.clone(), 1)];
+        let front = Running::start(config);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut client = Client::connect(&unix(&front)).await.unwrap();
+        let text = format!("/long/{}", to.to_string().len());
+        let content = get(&mut client, &text).await.unwrap();
+        assert_eq!((content.len(), content.starts_with(&text)), (6000, true), "{to}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_without_a_producer_is_refused_at_once_and_so_is_one_whose_producer_is_gone() {
+    let node = Running::start(all_links("gone"));
+    let mut client = Client::connect(&node.addresses[1]).await.unwrap();
+    assert!(matches!(get(&mut client, "/none").await, Err(ClientError::Nack(NackReason::NO_ROUTE))));
+    {
+        let mut producer = Client::connect(&node.addresses[1]).await.unwrap();
+        let prefix = name_bytes("/none").unwrap();
+        producer.register(&Name::of_checked(&prefix)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(matches!(get(&mut client, "/none").await, Err(ClientError::Nack(NackReason::NO_ROUTE))));
+}
+
+#[tokio::test]
+async fn an_interest_without_a_nonce_is_given_one() {
+    let node = Running::start(all_links("nonce"));
+    let mut producer = Client::connect(&node.addresses[2]).await.unwrap();
+    let prefix = name_bytes("/a").unwrap();
+    producer.register(&Name::of_checked(&prefix)).await.unwrap();
+    let mut consumer = Client::connect(&node.addresses[2]).await.unwrap();
+    let interest = Interest { name: Name::of_checked(&prefix), ..Interest::default() };
+    consumer.send(&interest_bytes(&interest).unwrap()).await.unwrap();
+    let Received::Interest(packet) = producer.receive().await.unwrap() else { panic!("no Interest") };
+    assert!(ReceivedInterest::parse(&packet).unwrap().interest.nonce.is_some());
+}
+
+#[tokio::test]
+async fn datasets_show_faces_and_routes() {
+    let node = Running::start(all_links("status"));
+    produce(node.addresses[2].clone(), "/house/temp", 0).await;
+    let mut client = Client::connect(&node.addresses[2]).await.unwrap();
+    for (dataset, wanted) in
+        [("status/general", "tegmen"), ("faces/list", "unix://"), ("rib/list", "house"), ("fib/list", "house")]
+    {
+        let name = name_bytes(&format!("/localhost/nfd/{dataset}")).unwrap();
+        let interest =
+            Interest { name: Name::of_checked(&name), can_be_prefix: true, must_be_fresh: true, ..Interest::default() };
+        let packet = client.ask(&interest, Duration::from_secs(4)).await.unwrap();
+        let content = ReceivedData::parse(&packet).unwrap().data.content.unwrap().to_vec();
+        assert!(content.windows(wanted.len()).any(|bytes| bytes == wanted.as_bytes()), "{dataset}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_of_a_program_that_ended_is_replaced_and_a_taken_one_is_refused() {
+    let path: PathBuf = std::env::temp_dir().join(format!("tegmen-ndn-{}-stale.sock", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let config = Config { unix: vec![path.clone()], ..Config::default() };
+    let node = Running::start(config.clone());
+    let Err(refused) = Node::bind(config).await else { panic!("two nodes have one socket") };
+    assert!(refused.to_string().contains("is in use"), "{refused}");
+    drop(node);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_packet_end_a_stream_and_not_the_node() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let node = Running::start(all_links("garbage"));
+    let FaceUri::Tcp(address) = node.addresses[1] else { panic!("no TCP") };
+    for garbage in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[6, 255, 255, 255, 255, 255, 255, 255, 255, 255], &[100, 254, 0, 1, 0, 0]]
+    {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        assert_eq!(stream.read(&mut [0; 10]).await.unwrap_or(0), 0);
+    }
+    produce(node.addresses[1].clone(), "/a", 0).await;
+    let mut client = Client::connect(&node.addresses[1]).await.unwrap();
+    assert_eq!(get(&mut client, "/a/1").await.unwrap(), "/a/1");
+}
