@@ -1,6 +1,7 @@
 //! A consumer and a producer at a forwarder.
 
 use crate::management::bytes_of;
+use crate::reassembly::Reassembly;
 use crate::stream::Framed;
 use crate::uri::FaceUri;
 use std::collections::HashMap;
@@ -92,6 +93,8 @@ pub struct Client {
     crypto: RustCrypto,
     /// The time of the last command, which no other command has.
     last_command: u64,
+    reassembly: Reassembly,
+    begun: Instant,
 }
 
 impl Client {
@@ -125,7 +128,18 @@ impl Client {
         };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| refused(io::Error::other(error.to_string())))?;
-        Ok(Self { connection, crypto: RustCrypto::new(seed), last_command: 0 })
+        Ok(Self {
+            connection,
+            crypto: RustCrypto::new(seed),
+            last_command: 0,
+            reassembly: Reassembly::default(),
+            begun: Instant::now(),
+        })
+    }
+
+    /// True for a connection over TCP or a Unix socket.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self.connection, Connection::Stream(..))
     }
 
     /// Returns a new Nonce.
@@ -152,7 +166,7 @@ impl Client {
         sent.map_err(|_| ClientError::Closed)
     }
 
-    /// Receives the next packet. Fragments are not put together: a client is on the same host as its forwarder.
+    /// Receives the next packet.
     ///
     /// # Errors
     /// [`ClientError::Closed`].
@@ -166,9 +180,16 @@ impl Client {
                 }
             };
             let Ok(packet) = LpPacket::parse(bytes) else { continue };
-            let Some(fragment) = packet.fragment.filter(|_| packet.part.is_none()) else { continue };
-            let whole = fragment.to_vec();
-            match (fragment.first(), packet.nack) {
+            let Some(fragment) = packet.fragment else { continue };
+            let whole = match packet.part {
+                None => fragment.to_vec(),
+                Some(part) => {
+                    let now = tegmen_base::time::Instant::from_micros(self.begun.elapsed().as_micros() as u64);
+                    let Some(whole) = self.reassembly.add(now, part, fragment) else { continue };
+                    whole
+                }
+            };
+            match (whole.first(), packet.nack) {
                 (Some(5), Some(reason)) => return Ok(Received::Nack(whole, reason)),
                 (Some(5), None) => return Ok(Received::Interest(whole)),
                 (Some(6), None) => return Ok(Received::Data(whole)),

@@ -1,6 +1,7 @@
 //! The faces of a node: sending, and the fragments of the link protocol.
 
 use crate::management::Counters;
+use crate::reassembly::Reassembly;
 use crate::tables::Token;
 use crate::uri::FaceUri;
 use std::cell::{Cell, RefCell};
@@ -8,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tegmen_base::buf::Frame;
-use tegmen_base::time::{Duration, Instant};
+use tegmen_base::time::Instant;
 use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::forwarder::{Faces, Outgoing};
 use tegmen_ndn::lp::{FRAGMENT_OVERHEAD, LpPacket, MAX_FIELDS, Part};
@@ -21,13 +22,6 @@ pub(crate) const MANAGEMENT: FaceId = FaceId(0);
 
 /// The bytes that wait for a stream, at most. Packets beyond are lost.
 const OUTBOX: usize = 4 << 20;
-
-/// The packets of one face that are put together at the same time.
-const PARTIALS: usize = 16;
-/// The fragments of one packet.
-const FRAGMENTS: u64 = 64;
-/// The time after which an incomplete packet is given up.
-const PARTIAL_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Bytes that wait for a stream.
 #[derive(Default)]
@@ -54,14 +48,7 @@ pub(crate) struct Face {
     pub(crate) counters: Counters,
     pub(crate) active: Instant,
     next_sequence: u64,
-    partials: HashMap<u64, Partial>,
-}
-
-/// A packet of which fragments are missing.
-struct Partial {
-    pieces: Vec<Option<Box<[u8]>>>,
-    missing: usize,
-    since: Instant,
+    pub(crate) reassembly: Reassembly,
 }
 
 impl Face {
@@ -79,35 +66,8 @@ impl Face {
             counters: Counters::default(),
             active: now,
             next_sequence: 0,
-            partials: HashMap::new(),
+            reassembly: Reassembly::default(),
         }
-    }
-
-    /// Adds a fragment. Returns the packet once all its fragments are there.
-    pub(crate) fn put_together(&mut self, now: Instant, part: Part, fragment: &[u8]) -> Option<Vec<u8>> {
-        if part.count > FRAGMENTS {
-            return None;
-        }
-        self.partials.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
-        let first = part.sequence.wrapping_sub(part.index);
-        if self.partials.len() >= PARTIALS && !self.partials.contains_key(&first) {
-            return None;
-        }
-        let count = part.count as usize;
-        let partial = self.partials.entry(first).or_insert_with(|| Partial {
-            pieces: (0..count).map(|_| None).collect(),
-            missing: count,
-            since: now,
-        });
-        let piece = partial.pieces.get_mut(part.index as usize).filter(|piece| piece.is_none())?;
-        *piece = Some(fragment.into());
-        partial.missing -= 1;
-        if partial.missing > 0 || partial.pieces.len() != count {
-            return None;
-        }
-        let partial = self.partials.remove(&first)?;
-        let packet: Vec<u8> = partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect();
-        Some(packet).filter(|packet| packet.len() <= MAX_PACKET)
     }
 
     /// Sends a packet, in fragments where the link needs them.

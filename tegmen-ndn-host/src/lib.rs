@@ -9,6 +9,8 @@ pub mod client;
 mod faces;
 mod management;
 pub mod node;
+pub mod object;
+mod reassembly;
 mod stream;
 pub mod tables;
 pub mod uri;

@@ -455,7 +455,7 @@ impl Shared {
         let Some(fragment) = packet.fragment else { return };
         let (token, nack) = (packet.token.map_or_else(Token::default, Token::new), packet.nack);
         if let Some(part) = packet.part {
-            if let Some(mut whole) = face.put_together(now, part, fragment) {
+            if let Some(mut whole) = face.reassembly.add(now, part, fragment) {
                 self.take(now, from, &mut whole, token, nack);
             }
             return;

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
+use tegmen_base::crypto::RustCrypto;
 use tegmen_ndn::lp::NackReason;
 use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::{Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tegmen_ndn_host::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use tegmen_ndn_host::node::{Config, Node};
+use tegmen_ndn_host::object::{FetchError, Object, fetch};
 use tegmen_ndn_host::uri::FaceUri;
 use tokio::sync::oneshot;
 
@@ -102,6 +104,36 @@ async fn packets_pass_two_nodes_over_each_link_also_in_fragments() {
         let content = get(&mut client, &text).await.unwrap();
         assert_eq!((content.len(), content.starts_with(&text)), (6000, true), "{to}");
     }
+}
+
+#[tokio::test]
+async fn an_object_of_a_megabyte_is_fetched_in_segments_by_its_prefix_and_by_its_version() {
+    let node = Running::start(all_links("object"));
+    let to = node.addresses[2].clone();
+    let content: Vec<u8> = (0..1_000_000u32).map(|number| (number % 251) as u8).collect();
+    let mut producer = Client::connect(&to).await.unwrap();
+    let prefix = name_bytes("/file").unwrap();
+    let object = Object::new(&mut producer, &Name::of_checked(&prefix), 7, &content, 1000, &DigestSha256).unwrap();
+    producer.register(&Name::of_checked(&prefix)).await.unwrap();
+    assert_eq!(object.len(), 125);
+    let task = tokio::spawn(async move { object.serve(&mut producer).await });
+    let verify =
+        |received: &ReceivedData<'_>| received.signed.verify(&mut RustCrypto::new([1; 32]), &DigestSha256).is_ok();
+    for text in ["/file", "/file/v=7"] {
+        for link in &node.addresses {
+            let mut client = Client::connect(link).await.unwrap();
+            let name = name_bytes(text).unwrap();
+            let name = Name::of_checked(&name);
+            let fetched = fetch(&mut client, &name, Duration::from_secs(2), verify).await.unwrap();
+            assert!(fetched.content == content, "{text} at {link}");
+            assert_eq!((fetched.segments, fetched.name), (125, name_bytes("/file/v=7").unwrap()));
+        }
+    }
+    let mut client = Client::connect(&to).await.unwrap();
+    let name = name_bytes("/file").unwrap();
+    let refused = fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(2), |_| false).await;
+    assert!(matches!(refused, Err(FetchError::NotAuthentic)));
+    task.abort();
 }
 
 #[tokio::test]

@@ -1,0 +1,311 @@
+//! Objects in segments, with a version and with metadata that name the newest version (the protocol RDR).
+//!
+//! The segments of `/file` are `/file/v=VERSION/seg=0` and so on. A consumer that does not know the version asks for `/file/32=metadata`.
+
+use crate::client::{Client, ClientError, Received, interest_bytes, name_bytes};
+use crate::management::bytes_of;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use tegmen_base::crypto::RustCrypto;
+use tegmen_ndn::signature::Signer;
+use tegmen_ndn::tlv::{self, Type};
+use tegmen_ndn::{Component, ContentType, Data, Interest, Name, ReceivedData, ReceivedInterest};
+use tokio::time::Instant;
+
+/// The bytes of the content of a segment.
+pub const SEGMENT: usize = 8_000;
+
+/// The milliseconds for which metadata are fresh.
+const METADATA_FRESHNESS: u64 = 10;
+
+/// An object whose segments are signed.
+pub struct Object {
+    prefix: Vec<u8>,
+    /// The prefix, with the version.
+    versioned: Vec<u8>,
+    segments: Vec<Vec<u8>>,
+    metadata: Vec<u8>,
+    metadata_name: Vec<u8>,
+}
+
+/// Appends a component whose value is a number.
+fn numbered(prefix: &[u8], kind: Type, number: u64) -> Vec<u8> {
+    let component = bytes_of(16, |out| tlv::write_integer(out, kind, number));
+    [prefix, &component].concat()
+}
+
+impl Object {
+    /// Signs the segments of a content. `freshness` is in milliseconds.
+    ///
+    /// # Errors
+    /// [`ClientError::Write`].
+    pub fn new(
+        client: &mut Client,
+        prefix: &Name<'_>,
+        version: u64,
+        content: &[u8],
+        freshness: u64,
+        signer: &(impl Signer<RustCrypto> + ?Sized),
+    ) -> Result<Self, ClientError> {
+        let prefix = prefix.as_bytes().to_vec();
+        let versioned = numbered(&prefix, Type::VERSION, version);
+        let pieces: Vec<&[u8]> = if content.is_empty() { vec![&[]] } else { content.chunks(SEGMENT).collect() };
+        let mut bytes = [0; 8];
+        let last = tlv::integer_bytes(pieces.len() as u64 - 1, &mut bytes);
+        let final_block = Some(Component { kind: Type::SEGMENT, value: last });
+        let mut segments = Vec::with_capacity(pieces.len());
+        for (number, piece) in pieces.iter().enumerate() {
+            let name = numbered(&versioned, Type::SEGMENT, number as u64);
+            let name = Name::of_checked(&name);
+            let content_type = Some(ContentType::BLOB);
+            let data = Data { name, content_type, freshness: Some(freshness), final_block, content: Some(piece) };
+            segments.push(client.sign(&data, signer)?);
+        }
+        let keyword = bytes_of(20, |out| tlv::write(out, Type::KEYWORD, b"metadata"));
+        let metadata_prefix = [&prefix[..], &keyword].concat();
+        let metadata_name = numbered(&numbered(&metadata_prefix, Type::VERSION, version), Type::SEGMENT, 0);
+        let content = bytes_of(versioned.len() + 64, |out| {
+            Name::of_checked(&versioned).write(out)?;
+            let value = bytes_of(20, |out| tlv::write(out, Type::SEGMENT, last));
+            tlv::write(out, Type::FINAL_BLOCK, &value)
+        });
+        let data = Data {
+            name: Name::of_checked(&metadata_name),
+            content_type: Some(ContentType::BLOB),
+            freshness: Some(METADATA_FRESHNESS),
+            final_block: Some(Component { kind: Type::SEGMENT, value: &[0] }),
+            content: Some(&content),
+        };
+        let metadata = client.sign(&data, signer)?;
+        Ok(Self { prefix, versioned, segments, metadata, metadata_name })
+    }
+
+    /// Returns the name with the version.
+    pub fn name(&self) -> Name<'_> {
+        Name::of_checked(&self.versioned)
+    }
+
+    /// Returns the number of segments.
+    pub fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// False: an object has at least one segment.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Returns the packet that answers an Interest.
+    pub fn answer(&self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let asked = interest.name;
+        if !Name::of_checked(&self.prefix).is_prefix_of(&asked) {
+            let is_prefix = interest.can_be_prefix && asked.is_prefix_of(&Name::of_checked(&self.versioned));
+            return self.segments.first().filter(|_| is_prefix).map(Vec::as_slice);
+        }
+        let rest = asked.as_bytes().get(self.versioned.len()..);
+        if Name::of_checked(&self.versioned).is_prefix_of(&asked)
+            && let Some(last) = rest.and_then(|rest| Name::of_checked(rest).last())
+        {
+            let number = last.number().filter(|_| last.kind == Type::SEGMENT)?;
+            let is_whole = numbered(&self.versioned, Type::SEGMENT, number) == asked.as_bytes();
+            return self.segments.get(usize::try_from(number).ok()?).filter(|_| is_whole).map(Vec::as_slice);
+        }
+        let metadata = Name::of_checked(&self.metadata_name);
+        if asked == metadata
+            || (interest.can_be_prefix
+                && asked.len() > Name::of_checked(&self.prefix).len()
+                && asked.is_prefix_of(&metadata))
+        {
+            return Some(&self.metadata);
+        }
+        let is_prefix = interest.can_be_prefix && asked.is_prefix_of(&Name::of_checked(&self.versioned));
+        self.segments.first().filter(|_| is_prefix).map(Vec::as_slice)
+    }
+
+    /// Answers Interests until the forwarder ends the connection.
+    ///
+    /// # Errors
+    /// [`ClientError::Closed`].
+    pub async fn serve(&self, client: &mut Client) -> Result<(), ClientError> {
+        loop {
+            let Received::Interest(packet) = client.receive().await? else { continue };
+            let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
+            if let Some(answer) = self.answer(&received.interest) {
+                client.send(answer).await?;
+            }
+        }
+    }
+}
+
+/// The reason why an object is not complete.
+#[derive(Debug)]
+pub enum FetchError {
+    /// A packet does not arrive.
+    Client(ClientError),
+    /// The signature of a packet is refused.
+    NotAuthentic,
+    /// The metadata have no name.
+    Metadata,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => write!(f, "{error}"),
+            Self::NotAuthentic => f.write_str("the signature of a packet is wrong, or its key is not known"),
+            Self::Metadata => f.write_str("the metadata of the object name no version"),
+        }
+    }
+}
+
+impl std::error::Error for FetchError {}
+
+impl From<ClientError> for FetchError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// A fetched object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fetched {
+    /// The value of the Name element, with the version.
+    pub name: Vec<u8>,
+    /// The content of all segments.
+    pub content: Vec<u8>,
+    /// The number of segments.
+    pub segments: u64,
+}
+
+/// Fetches an object. The newest version is asked for if the name has none. `is_authentic` verifies each packet. `within` is the time for one
+/// packet, after which it is asked for again.
+///
+/// # Errors
+/// [`FetchError`].
+pub async fn fetch(
+    client: &mut Client,
+    name: &Name<'_>,
+    within: Duration,
+    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+) -> Result<Fetched, FetchError> {
+    let is_versioned = name.last().is_some_and(|last| last.kind == Type::VERSION);
+    let versioned = match is_versioned {
+        true => name.as_bytes().to_vec(),
+        false => newest(client, name, within, &is_authentic).await?,
+    };
+    let first = segment(client, &versioned, 0, within).await?;
+    let received = checked(&first, &is_authentic)?;
+    let last = received.data.final_block.and_then(|last| last.number()).unwrap_or(0);
+    let mut pieces = BTreeMap::new();
+    pieces.insert(0, received.data.content.unwrap_or(&[]).to_vec());
+    fetch_rest(client, &versioned, last, within, &is_authentic, &mut pieces).await?;
+    let content = pieces.into_values().flatten().collect();
+    Ok(Fetched { name: versioned, content, segments: last + 1 })
+}
+
+fn checked<'p>(
+    packet: &'p [u8],
+    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+) -> Result<ReceivedData<'p>, FetchError> {
+    let received = ReceivedData::parse(packet).map_err(|_| FetchError::NotAuthentic)?;
+    if is_authentic(&received) { Ok(received) } else { Err(FetchError::NotAuthentic) }
+}
+
+async fn newest(
+    client: &mut Client,
+    name: &Name<'_>,
+    within: Duration,
+    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+) -> Result<Vec<u8>, FetchError> {
+    let keyword = name_bytes("/32=metadata").map_err(|_| FetchError::Metadata)?;
+    let asked = [name.as_bytes(), &keyword].concat();
+    let interest =
+        Interest { name: Name::of_checked(&asked), can_be_prefix: true, must_be_fresh: true, ..Interest::default() };
+    let packet = client.ask(&interest, within).await?;
+    let received = checked(&packet, is_authentic)?;
+    let content = received.data.content.unwrap_or(&[]);
+    let element = tlv::Elements::of(content).map_while(Result::ok).find(|element| element.kind == Type::NAME);
+    let versioned = element.and_then(|element| Name::parse(element.value).ok()).ok_or(FetchError::Metadata)?;
+    // Metadata of another object would replace the one that was asked for.
+    if name.is_prefix_of(&versioned) { Ok(versioned.as_bytes().to_vec()) } else { Err(FetchError::Metadata) }
+}
+
+async fn segment(client: &mut Client, versioned: &[u8], number: u64, within: Duration) -> Result<Vec<u8>, ClientError> {
+    let name = numbered(versioned, Type::SEGMENT, number);
+    let interest = Interest { name: Name::of_checked(&name), ..Interest::default() };
+    client.ask(&interest, within).await
+}
+
+/// The segments that are asked for at the same time over a stream.
+const WINDOW: usize = 64;
+/// The same over UDP: the buffers of sockets have space for no more.
+const WINDOW_OF_DATAGRAMS: usize = 12;
+/// The times that a segment is asked for.
+const TRIES: u32 = 5;
+
+/// A segment that was asked for.
+struct Asked {
+    since: Instant,
+    tries: u32,
+}
+
+async fn fetch_rest(
+    client: &mut Client,
+    versioned: &[u8],
+    last: u64,
+    within: Duration,
+    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+    pieces: &mut BTreeMap<u64, Vec<u8>>,
+) -> Result<(), FetchError> {
+    let mut asked: BTreeMap<u64, Asked> = BTreeMap::new();
+    let mut next = 1;
+    let window = if client.is_stream() { WINDOW } else { WINDOW_OF_DATAGRAMS };
+    while next <= last || !asked.is_empty() {
+        while next <= last && asked.len() < window {
+            send_segment(client, versioned, next, within).await?;
+            asked.insert(next, Asked { since: Instant::now(), tries: 1 });
+            next += 1;
+        }
+        let oldest = asked.values().map(|asked| asked.since).min().unwrap_or_else(Instant::now);
+        match tokio::time::timeout_at(oldest + within, client.receive()).await {
+            Ok(Ok(Received::Data(packet))) => {
+                let received = checked(&packet, &is_authentic)?;
+                let name = received.data.name;
+                let number = name.last().filter(|last| last.kind == Type::SEGMENT).and_then(|last| last.number());
+                let number = number.filter(|number| numbered(versioned, Type::SEGMENT, *number) == name.as_bytes());
+                if let Some(number) = number
+                    && asked.remove(&number).is_some()
+                {
+                    pieces.insert(number, received.data.content.unwrap_or(&[]).to_vec());
+                }
+            }
+            Ok(Ok(Received::Nack(_, reason))) => return Err(ClientError::Nack(reason).into()),
+            Ok(Ok(Received::Interest(_))) => {}
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => {
+                let late = asked.iter_mut().filter(|(_, asked)| asked.since.elapsed() >= within);
+                let mut again = Vec::new();
+                for (number, asked) in late {
+                    if asked.tries >= TRIES {
+                        return Err(ClientError::TimedOut.into());
+                    }
+                    (asked.since, asked.tries) = (Instant::now(), asked.tries + 1);
+                    again.push(*number);
+                }
+                for number in again {
+                    send_segment(client, versioned, number, within).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn send_segment(client: &mut Client, versioned: &[u8], number: u64, within: Duration) -> Result<(), ClientError> {
+    let name = numbered(versioned, Type::SEGMENT, number);
+    let nonce = Some(client.nonce());
+    let lifetime = Some(within.as_millis().clamp(1, 60_000) as u64);
+    let interest = Interest { name: Name::of_checked(&name), nonce, lifetime, ..Interest::default() };
+    client.send(&interest_bytes(&interest)?).await
+}
