@@ -131,7 +131,7 @@ step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
     # Cargo does not unpack a package again if one of the same version lies there from an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
-    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
+    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc -p tegmen-ndn-host -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen
 }
 

@@ -23,6 +23,7 @@ mod log;
 mod login;
 mod map;
 mod members;
+mod ndn;
 mod observe;
 mod oscore;
 mod output;
@@ -132,6 +133,8 @@ enum Command {
     Bridge(bridge::Bridge),
     /// Give a device and its delegation server one address, for peers that key their sessions by address.
     Steer(steer::Steer),
+    /// Run a forwarder of Named Data Networking, fetch and publish signed packets by name.
+    Ndn(ndn::Ndn),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
     Lab(lab::Lab),
     /// Print a completion script for a shell.
@@ -187,6 +190,7 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(out),
         Command::Bridge(bridge) => bridge.run(out),
         Command::Steer(steer) => steer.run(out),
+        Command::Ndn(ndn) => ndn.run(out),
         Command::Lab(lab) => lab.run(out),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tegmen", &mut std::io::stdout());

@@ -1,0 +1,78 @@
+//! `tegmen ndn`: a forwarder of Named Data Networking, consumers and producers.
+
+mod consume;
+mod forward;
+mod produce;
+
+use crate::output::{Failure, Output};
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+use tegmen_ndn_host::client::{Client, ClientError, name_bytes};
+use tegmen_ndn_host::uri::FaceUri;
+
+/// The Unix socket of a forwarder, unless another is named.
+const SOCKET: &str = "/run/nfd/nfd.sock";
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tegmen ndn forward --unix /tmp/ndn.sock\n  \
+    echo 21.5 | tegmen ndn put /house/temp --face unix:///tmp/ndn.sock\n  \
+    tegmen ndn get /house/temp --face unix:///tmp/ndn.sock\n\n\
+    A consumer asks for a name; every node that has the signed packet of this name may answer.")]
+pub(crate) struct Ndn {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Pass packets on between faces over UDP, TCP and Unix sockets, and store them.
+    Forward(forward::Forward),
+    /// Fetch an object, or one packet, and print its content.
+    Get(consume::Get),
+    /// Publish an object from a file or the standard input, until Ctrl-C.
+    Put(produce::Put),
+    /// Publish values, and answer pings, until Ctrl-C.
+    Serve(produce::Serve),
+    /// Measure the round-trip times to a producer that answers pings.
+    Ping(consume::Ping),
+}
+
+impl Ndn {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Forward(forward) => forward.run(out),
+            Command::Get(get) => get.run(out),
+            Command::Put(put) => put.run(out),
+            Command::Serve(serve) => serve.run(out),
+            Command::Ping(ping) => ping.run(out),
+        }
+    }
+}
+
+/// The forwarder of a consumer or a producer.
+#[derive(Args)]
+struct At {
+    /// The forwarder: unix://PATH, tcp://HOST:PORT or udp://HOST:PORT.
+    #[arg(long, value_name = "URI", env = "NDN_CLIENT_TRANSPORT", default_value_t = format!("unix://{SOCKET}"))]
+    face: String,
+}
+
+impl At {
+    async fn connect(&self) -> Result<Client, Failure> {
+        let to: FaceUri = self.face.parse().map_err(|error| Failure::usage(format!("--face: {error}")))?;
+        Client::connect(&to).await.map_err(failure)
+    }
+}
+
+fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::NotConnected(..) => Failure::usage(error),
+        _ => Failure::new(error),
+    }
+}
+
+/// Reads a name of the command line.
+fn name_of(text: &str) -> Result<Vec<u8>, Failure> {
+    name_bytes(text).map_err(|error| Failure::usage(format!("{text}: {error}")))
+}

@@ -1,0 +1,157 @@
+//! `tegmen ndn get` and `tegmen ndn ping`: consumers.
+
+use super::{At, failure, name_of};
+use crate::output::{Failure, Output, runtime};
+use clap::Args;
+use serde_json::json;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tegmen_base::crypto::RustCrypto;
+use tegmen_ndn::signature::{DigestSha256, SignatureType};
+use tegmen_ndn::tlv::{self, Type};
+use tegmen_ndn::{Component, Interest, Name, ReceivedData};
+use tegmen_ndn_host::client::ClientError;
+use tegmen_ndn_host::object::{Fetched, fetch};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tegmen ndn get /house/temp\n  \
+    tegmen ndn get /house/temp/v=7 > temp.bin\n  \
+    tegmen ndn get /house/temp --packet --prefix --fresh\n\n\
+    An object has segments and a version. Without a version in the name the newest one is asked for.")]
+pub(super) struct Get {
+    /// The name, as /house/temp.
+    name: String,
+    #[command(flatten)]
+    at: At,
+    /// Fetch one packet, not an object of segments.
+    #[arg(long)]
+    packet: bool,
+    /// Accept a packet with a longer name.
+    #[arg(long, requires = "packet")]
+    prefix: bool,
+    /// Accept from caches only what is fresh.
+    #[arg(long, requires = "packet")]
+    fresh: bool,
+    /// Milliseconds after which a packet is asked for again.
+    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    lifetime: u64,
+}
+
+impl Get {
+    pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let bytes = name_of(&self.name)?;
+        let name = Name::of_checked(&bytes);
+        let within = Duration::from_millis(self.lifetime);
+        runtime()?.block_on(async {
+            let mut client = self.at.connect().await?;
+            let fetched = if self.packet {
+                let interest =
+                    Interest { name, can_be_prefix: self.prefix, must_be_fresh: self.fresh, ..Interest::default() };
+                let packet = client.ask(&interest, within).await.map_err(failure)?;
+                let received = ReceivedData::parse(&packet).map_err(Failure::new)?;
+                if !is_intact(&received) {
+                    return Err(Failure::new("the digest of the packet is wrong"));
+                }
+                let content = received.data.content.unwrap_or(&[]).to_vec();
+                Fetched { name: received.data.name.as_bytes().to_vec(), content, segments: 1 }
+            } else {
+                fetch(&mut client, &name, within, is_intact).await.map_err(Failure::new)?
+            };
+            let Fetched { name, content, segments } = fetched;
+            if out.json {
+                let name = Name::of_checked(&name).to_string();
+                let text = String::from_utf8(content);
+                let object = match text {
+                    Ok(text) => json!({ "name": name, "segments": segments, "content": text }),
+                    Err(error) => {
+                        let digits = tegmen_base::hex::to_hex(error.as_bytes());
+                        json!({ "name": name, "segments": segments, "content_hex": digits })
+                    }
+                };
+                out.line(String::new, || object);
+            } else {
+                std::io::stdout().write_all(&content).map_err(Failure::io)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// False if the packet has a digest for a signature, and the digest is wrong. Signatures by keys are not verified.
+fn is_intact(received: &ReceivedData<'_>) -> bool {
+    received.signed.info.kind != SignatureType::DIGEST_SHA256
+        || received.signed.verify(&mut RustCrypto::new([0; 32]), &DigestSha256).is_ok()
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tegmen ndn ping /house --count 4")]
+pub(super) struct Ping {
+    /// The prefix of a producer that answers pings: `tegmen ndn serve --ping`, or `ndnd pingserver`.
+    prefix: String,
+    #[command(flatten)]
+    at: At,
+    /// Number of pings.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Milliseconds between pings.
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    interval: u64,
+    /// Milliseconds after which a ping is lost.
+    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    lifetime: u64,
+}
+
+impl Ping {
+    pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let prefix = name_of(&self.prefix)?;
+        let within = Duration::from_millis(self.lifetime);
+        runtime()?.block_on(async {
+            let mut client = self.at.connect().await?;
+            let start = u64::from(u32::from_be_bytes(client.nonce()));
+            let (mut times, mut lost) = (Vec::new(), 0u32);
+            for number in 0..self.count {
+                if number > 0 {
+                    tokio::time::sleep(Duration::from_millis(self.interval)).await;
+                }
+                let name = ping_name(&prefix, start + u64::from(number));
+                let interest = Interest { name: Name::of_checked(&name), must_be_fresh: true, ..Interest::default() };
+                let begun = Instant::now();
+                match client.ask(&interest, within).await {
+                    Ok(_) => {
+                        let millis = begun.elapsed().as_secs_f64() * 1000.0;
+                        times.push(millis);
+                        out.line(
+                            || format!("{}: {millis:.3} ms", Name::of_checked(&name)),
+                            || json!({ "event": "answer", "milliseconds": millis }),
+                        );
+                    }
+                    Err(error @ (ClientError::TimedOut | ClientError::Nack(_))) => {
+                        lost += 1;
+                        out.line(|| error.to_string(), || json!({ "event": "lost", "reason": error.to_string() }));
+                    }
+                    Err(error) => return Err(failure(error)),
+                }
+            }
+            let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+            out.line(
+                || format!("{} answers, {lost} lost, {mean:.3} ms on average", times.len()),
+                || json!({ "event": "ended", "answers": times.len(), "lost": lost, "mean_milliseconds": mean }),
+            );
+            Ok(if times.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        })
+    }
+}
+
+/// The name of a ping: the prefix, `ping` and a sequence number.
+fn ping_name(prefix: &[u8], number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; prefix.len() + 40];
+    let mut out = tegmen_base::buf::Writer::new(&mut bytes);
+    let mut value = [0; 8];
+    let number = Component { kind: Type::SEQUENCE, value: tlv::integer_bytes(number, &mut value) };
+    let written = out.put(prefix).and_then(|()| Component::generic(b"ping").write(&mut out));
+    let written = written.and_then(|()| number.write(&mut out));
+    debug_assert!(written.is_ok());
+    out.written().to_vec()
+}

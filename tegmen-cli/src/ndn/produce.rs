@@ -1,0 +1,147 @@
+//! `tegmen ndn put` and `tegmen ndn serve`: producers.
+
+use super::{At, failure, name_of};
+use crate::output::{Failure, Output, runtime};
+use crate::serve::ended;
+use clap::Args;
+use serde_json::json;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tegmen_ndn::signature::DigestSha256;
+use tegmen_ndn::{Data, Name, ReceivedInterest};
+use tegmen_ndn_host::client::{Client, Received};
+use tegmen_ndn_host::object::Object;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tegmen ndn put /house/plan plan.pdf\n  \
+    echo 21.5 | tegmen ndn put /house/temp\n\n\
+    The version is the time in microseconds, unless --version-number gives another one.")]
+pub(super) struct Put {
+    /// The name of the object, without a version.
+    name: String,
+    /// The file; the standard input unless given.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    at: At,
+    /// The version. It must be higher than those of earlier contents of the name.
+    #[arg(long, value_name = "N")]
+    version_number: Option<u64>,
+    /// Milliseconds for which caches take a segment for fresh.
+    #[arg(long, value_name = "MS", default_value_t = 4000)]
+    freshness: u64,
+}
+
+impl Put {
+    pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let prefix = name_of(&self.name)?;
+        let prefix = Name::of_checked(&prefix);
+        let content = match &self.file {
+            Some(path) => {
+                std::fs::read(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+            }
+            None => {
+                let mut content = Vec::new();
+                std::io::stdin().read_to_end(&mut content).map_err(Failure::io)?;
+                content
+            }
+        };
+        let version = self.version_number.unwrap_or_else(microseconds);
+        runtime()?.block_on(async {
+            let mut client = self.at.connect().await?;
+            let object = Object::new(&mut client, &prefix, version, &content, self.freshness, &DigestSha256);
+            let object = object.map_err(failure)?;
+            client.register(&prefix).await.map_err(failure)?;
+            let name = object.name().to_string();
+            out.line(
+                || format!("{name} is published: {} bytes in {} segments", content.len(), object.len()),
+                || json!({ "event": "published", "name": name, "bytes": content.len(), "segments": object.len() }),
+            );
+            tokio::select! {
+                served = object.serve(&mut client) => served.map_err(failure)?,
+                () = ended() => {}
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+fn microseconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  \
+    tegmen ndn serve --value /house/temp=21.5 --ping /house")]
+pub(super) struct Serve {
+    #[command(flatten)]
+    at: At,
+    /// Packet with this content: NAME=TEXT. May be given several times.
+    #[arg(long, value_name = "NAME=TEXT", required_unless_present = "ping")]
+    value: Vec<String>,
+    /// Answer pings below this prefix. May be given several times.
+    #[arg(long, value_name = "PREFIX")]
+    ping: Vec<String>,
+    /// Milliseconds for which caches take a value for fresh.
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    freshness: u64,
+}
+
+/// Names and contents.
+type Values = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Serve {
+    pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let values: Values = self.value.iter().map(|text| value(text)).collect::<Result<_, _>>()?;
+        let pings: Vec<Vec<u8>> = self
+            .ping
+            .iter()
+            .map(|text| name_of(&format!("{}/ping", text.trim_end_matches('/'))))
+            .collect::<Result<_, _>>()?;
+        runtime()?.block_on(async {
+            let mut client = self.at.connect().await?;
+            for prefix in values.iter().map(|(name, _)| name).chain(&pings) {
+                let prefix = Name::of_checked(prefix);
+                client.register(&prefix).await.map_err(failure)?;
+                out.line(
+                    || format!("{prefix} is registered"),
+                    || json!({ "event": "registered", "prefix": prefix.to_string() }),
+                );
+            }
+            tokio::select! {
+                served = answer(&mut client, &values, &pings, self.freshness) => served?,
+                () = ended() => {}
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// Reads NAME=TEXT, whose name may have `=` in front of the last one.
+fn value(text: &str) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+    let refused = || Failure::usage(format!("--value {text}: write NAME=TEXT, as /house/temp=21.5"));
+    let (name, value) = text.rsplit_once('=').ok_or_else(refused)?;
+    Ok((name_of(name)?, value.as_bytes().to_vec()))
+}
+
+/// Answers Interests until the forwarder ends the connection.
+async fn answer(client: &mut Client, values: &Values, pings: &[Vec<u8>], freshness: u64) -> Result<(), Failure> {
+    loop {
+        let Received::Interest(packet) = client.receive().await.map_err(failure)? else { continue };
+        let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
+        let interest = &received.interest;
+        let asked = |name: &Name<'_>| tegmen_ndn::tables::answers(&interest.name, interest.can_be_prefix, name, None);
+        let found = values.iter().find(|(name, _)| asked(&Name::of_checked(name)));
+        let is_ping = pings.iter().any(|prefix| Name::of_checked(prefix).is_prefix_of(&interest.name));
+        let (name, content, freshness) = match found {
+            Some((name, content)) => (Name::of_checked(name), content.as_slice(), freshness),
+            None if is_ping => (interest.name, &b"ping"[..], 0),
+            None => continue,
+        };
+        let data = Data { name, freshness: Some(freshness), content: Some(content), ..Data::default() };
+        let packet = client.sign(&data, &DigestSha256).map_err(failure)?;
+        client.send(&packet).await.map_err(failure)?;
+    }
+}
