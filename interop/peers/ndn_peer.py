@@ -1,16 +1,22 @@
 """A peer on python-ndn.
 
-ndn_peer.py packets FILE    encodes each packet that a line of FILE describes, and verifies that of the line
+ndn_peer.py packets FILE                 encodes each packet that a line of FILE describes, and verifies that of the line
+ndn_peer.py produce SOCKET PREFIX KIND   registers a prefix, and answers with packets that are signed by this kind of signature
+ndn_peer.py consume SOCKET NAME KIND     asks for a name, and verifies the signature
 """
+
+import asyncio
 
 import json
 import sys
 
 from Cryptodome.PublicKey import ECC
+from ndn.appv2 import NDNApp
 from ndn.encoding import (
     Component,
     InterestParam,
     MetaInfo,
+    Name,
     TypeNumber,
     make_data,
     make_interest,
@@ -22,6 +28,8 @@ from ndn.security.signer.sha256_digest_signer import DigestSha256Signer
 from ndn.security.signer.sha256_ecdsa_signer import Sha256WithEcdsaSigner
 from ndn.security.signer.sha256_hmac_signer import HmacSha256Signer
 from ndn.security.validator import known_key_validator as known
+from ndn.transport.stream_face import UnixFace
+from ndn.types import InterestNack, InterestTimeout, ValidationFailure, ValidResult
 from hashlib import sha256
 
 # DER in front of a private key of Ed25519 (RFC 8410, section 7).
@@ -131,8 +139,57 @@ def packets(path):
             print(bytes(encode(keys, packet)).hex(), "valid" if is_valid else "wrong")
 
 
+# The keys of both ends where no file names others.
+KEYS = {"locator": [[8, b"house".hex()], [8, b"KEY".hex()], [8, "01"]], "secret": "42" * 32}
+
+
+def produce(socket, prefix, kind):
+    app = NDNApp(face=UnixFace(socket))
+    signer = Keys(KEYS).signers[kind]
+
+    @app.route(prefix)
+    def on_interest(name, _parameters, reply, _context):
+        content = Name.to_str(name).encode()
+        reply(app.make_data(name, content, signer, freshness_period=0))
+
+    async def after_start():
+        await asyncio.sleep(0.3)
+        print("registered", flush=True)
+
+    app.run_forever(after_start=after_start())
+
+
+def consume(socket, name, kind):
+    app = NDNApp(face=UnixFace(socket))
+    keys = Keys(KEYS)
+
+    async def validator(_name, pointers, _context):
+        is_valid = pointers.signature_info.signature_type == kind and keys.verify(pointers)
+        return ValidResult.PASS if is_valid else ValidResult.FAIL
+
+    async def ask():
+        try:
+            _, content, _ = await app.express(name, validator, lifetime=4000)
+            print("content", bytes(content).decode(), flush=True)
+        except InterestNack as nack:
+            print("nack", nack.reason, flush=True)
+        except InterestTimeout:
+            print("timeout", flush=True)
+        except ValidationFailure:
+            print("wrong signature", flush=True)
+        finally:
+            app.shutdown()
+
+    app.run_forever(after_start=ask())
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "packets":
-        packets(sys.argv[2])
+    verb, *rest = sys.argv[1:]
+    if verb == "packets":
+        packets(rest[0])
+    elif verb == "produce":
+        produce(rest[0], rest[1], int(rest[2]))
+    elif verb == "consume":
+        consume(rest[0], rest[1], int(rest[2]))
     else:
         sys.exit(__doc__)
