@@ -139,7 +139,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         let (Deferred { peer, token, .. }, owner) = (deferred, deferred.owner());
         let is_it = |observer: &ObserverOf<F>| observer.is_of(*peer, token.as_bytes(), owner);
         let observers = self.features.observers();
-        if !code.is_success() || deferred.no_response.suppresses(code) {
+        // RFC 7641, section 4.2. A proxy forwards a protected response that is no notification as 2.04 (RFC 8613, section 4.2).
+        let is_notification = matches!(code, Code::CONTENT | Code::VALID);
+        if !is_notification || deferred.no_response.suppresses(code) {
             observers.remove(*peer, is_it);
             return None;
         }

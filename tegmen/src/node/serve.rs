@@ -34,8 +34,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Writes the response to a deferred request into `out`, protected, as a confirmable message; `write` adds its options,
     /// without Observe and Block2, and its payload. It is protected with OSCORE if the request was. A response that is longer
     /// than a message is sent in blocks if the node has [`Bodies`](super::Bodies); 5.03 if it cannot be kept for that. If the
-    /// handler let the client observe the resource, a response with a success code makes it an observer, or is a
-    /// notification. A response that OSCORE cannot protect becomes 5.00 without protection.
+    /// handler let the client observe the resource, a response with 2.05 or 2.03 makes it an observer, or is a notification;
+    /// another one is the last. A response that OSCORE cannot protect becomes 5.00 without protection.
     ///
     /// The node sends the response again until it is acknowledged. Returns the length of the datagram to send. The length is
     /// 0 if the response waits in the node's [`Queue`](super::Queue), or nobody wants it: the client does not (RFC 7967), or
