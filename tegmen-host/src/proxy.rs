@@ -18,6 +18,7 @@
 mod answer;
 mod config;
 mod failed;
+mod forwarded;
 #[cfg(feature = "http")]
 pub mod http;
 mod memory;
@@ -35,6 +36,7 @@ use crate::clock;
 use crate::server::{Application, Request};
 use crate::target::{self, TargetScheme};
 use crate::uri::Scheme;
+use forwarded::Upstream;
 use memory::Owner;
 use pool::Origin;
 use state::{Room, State, Waiter, Watching};
@@ -45,7 +47,7 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_proxy::{write_known, write_stored};
 use tokio::sync::mpsc;
-use upstream::{Job, Purpose, Upstream};
+use upstream::{Job, Purpose};
 
 /// Seconds after which a client may try again that found no space.
 const RETRY_AFTER: u32 = 2;

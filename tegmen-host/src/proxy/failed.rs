@@ -1,5 +1,7 @@
 //! Requests to origins that failed.
 
+use super::answer::Unusable;
+use crate::client::ClientError;
 use crate::server::Reply;
 use tegmen::coap::Code;
 
@@ -14,7 +16,31 @@ impl Failed {
         Self { code, cause: cause.into() }
     }
 
+    /// The failure of a request over CoAP to this host.
+    pub(super) fn of(host: &str, error: &ClientError) -> Self {
+        Self::new(code_of(error), format!("{host}: {error}"))
+    }
+
+    /// The failure of a request to this host, whose response is not taken.
+    pub(super) fn unusable(host: &str, Unusable(why): &Unusable) -> Self {
+        Self::new(Code::BAD_GATEWAY, format!("{host}: the response is not usable: {why}"))
+    }
+
     pub(super) fn reply(&self) -> Reply {
         Reply::new(self.code).because(self.cause.clone())
+    }
+}
+
+/// Returns the code with which a client learns of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
+fn code_of(error: &ClientError) -> Code {
+    match error {
+        ClientError::Silence { .. }
+        | ClientError::Unfinished { .. }
+        | ClientError::NoResponse { .. }
+        | ClientError::NotSent { .. }
+        | ClientError::Refused { .. }
+        | ClientError::Unreachable { .. } => Code::GATEWAY_TIMEOUT,
+        ClientError::QueueFull { .. } => Code::SERVICE_UNAVAILABLE,
+        _ => Code::BAD_GATEWAY,
     }
 }

@@ -1,8 +1,9 @@
 //! The thread of a proxy that asks origins.
 
 use super::Shared;
-use super::answer::{Answer, Unusable};
+use super::answer::Answer;
 use super::failed::Failed;
+use super::forwarded::Upstream;
 use super::memory::Owner;
 use super::pool::{Origin, Pool};
 use super::state::Waiter;
@@ -11,11 +12,10 @@ use crate::clock;
 use crate::server::{Notifier, Responder};
 use crate::target::TargetScheme;
 use crate::uri::Scheme;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen::coap::cache::{self, Treatment};
-use tegmen::coap::{Code, MessageRef, OptionNumber};
+use tegmen::coap::Code;
+use tegmen::coap::cache;
 use tokio::sync::mpsc;
 
 /// Most time for a response with all its blocks: less than a server allows an application
@@ -25,41 +25,6 @@ const LONGEST: Duration = Duration::from_secs(100);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Least time between two requests for a resource that its origin lets nobody observe.
 const SHORTEST_POLL: Duration = Duration::from_secs(5);
-
-/// A request as it goes to its origin.
-pub(super) struct Upstream {
-    method: Code,
-    options: Vec<(OptionNumber, Vec<u8>)>,
-    payload: Vec<u8>,
-    /// Of the stored response that may still be valid.
-    etag: Option<Vec<u8>>,
-}
-
-impl Upstream {
-    /// The request without the first `skipped` segments of its path.
-    pub(super) fn new(message: &MessageRef<'_>, skipped: usize, hops: u8, etag: Option<Vec<u8>>) -> Self {
-        let mut left = skipped;
-        let is_forwarded = |(number, _): &(OptionNumber, &[u8])| {
-            let is_skipped = *number == OptionNumber::URI_PATH && left > 0;
-            left -= usize::from(is_skipped);
-            !is_skipped && matches!(cache::in_request(*number), Treatment::Key | Treatment::Passed)
-        };
-        let options = message.options().filter(is_forwarded);
-        let mut options: Vec<_> = options.map(|(number, value)| (number, value.to_vec())).collect();
-        options.push((OptionNumber::HOP_LIMIT, vec![hops]));
-        Self { method: message.code(), options, payload: message.payload().to_vec(), etag }
-    }
-
-    /// The options for this origin.
-    fn options(&self, origin: &Origin) -> Vec<(OptionNumber, Vec<u8>)> {
-        let mut options = self.options.clone();
-        options.extend(self.etag.iter().map(|etag| (OptionNumber::ETAG, etag.clone())));
-        if origin.host.parse::<IpAddr>().is_err() {
-            options.push((OptionNumber::URI_HOST, origin.host.clone().into_bytes()));
-        }
-        options
-    }
-}
 
 /// A request, its origin, and the use of its response.
 pub(super) struct Job {
@@ -77,11 +42,6 @@ pub(super) enum Purpose {
     Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
     /// It is for one client. Stored responses for the resource may be invalid then. `prefix` is the path of the origin here.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
-}
-
-/// Returns the failure of a request over CoAP.
-fn failed(origin: &Origin, error: &ClientError) -> Failed {
-    Failed::new(code_of(error), format!("{}: {error}", origin.host))
 }
 
 /// Starts the thread.
@@ -213,14 +173,14 @@ async fn follow(
     let Upstream { method, payload, .. } = upstream;
     let options = upstream.options(origin);
     let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(None) };
-    let session = pool.session(scheme, origin).await.map_err(|error| failed(origin, &error))?;
+    let session = pool.session(scheme, origin).await.map_err(|error| Failed::of(&origin.host, &error))?;
     let request = client::Request::new(*method, "").options(&options).payload(payload).over(&session);
-    let mut observation = request.observe().await.map_err(|error| failed(origin, &error))?;
+    let mut observation = request.observe().await.map_err(|error| Failed::of(&origin.host, &error))?;
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut max_age = Duration::ZERO;
     loop {
         let next = tokio::select! {
-            next = observation.next() => next.map_err(|error| failed(origin, &error))?,
+            next = observation.next() => next.map_err(|error| Failed::of(&origin.host, &error))?,
             _ = look.tick() => match max_age.is_zero() || notifier.is_observed(path) {
                 true => continue,
                 false => {
@@ -231,8 +191,7 @@ async fn follow(
             },
         };
         let Some(response) = next else { return Ok(Some(max_age)) };
-        let answer = Answer::new(&response, &shared.config.name)
-            .map_err(|Unusable(why)| Failed { code: Code::BAD_GATEWAY, cause: format!("{}: {why}", origin.host) })?;
+        let answer = Answer::new(&response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))?;
         let waiters = shared.state().on_notification(clock::now(), (key, resource), owner, &answer);
         if waiters.is_empty() {
             notifier.changed(path);
@@ -262,10 +221,6 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     }
 }
 
-fn unusable(origin: &Origin, Unusable(why): Unusable) -> Failed {
-    Failed::new(Code::BAD_GATEWAY, format!("{}: the response is not usable: {why}", origin.host))
-}
-
 async fn ask_coap(
     shared: &Shared,
     pool: &Pool,
@@ -279,9 +234,9 @@ async fn ask_coap(
         client::Request::new(*method, "").options(&options).payload(payload).over(&session).await
     };
     match asking.await {
-        Ok(response) => Answer::new(&response, &shared.config.name).map_err(|why| unusable(origin, why)),
+        Ok(response) => Answer::new(&response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why)),
         Err(error) => {
-            let failed = failed(origin, &error);
+            let failed = Failed::of(&origin.host, &error);
             if failed.code == Code::GATEWAY_TIMEOUT {
                 pool.forget(origin);
             }
@@ -299,25 +254,11 @@ async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upst
     let site = Site { host: &origin.host, port: origin.port, is_secure: origin.scheme == TargetScheme::Https };
     let Answered { code, options, payload } = pool.http.ask(&site, &asked).await?;
     let options = || options.iter().map(|(number, value)| (*number, value.as_slice()));
-    Answer::of(code, options, payload, &shared.config.name).map_err(|why| unusable(origin, why))
+    Answer::of(code, options, payload, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))
 }
 
 /// No target has the scheme then.
 #[cfg(not(feature = "http"))]
 async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
     Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))
-}
-
-/// Returns the code with which a client learns of a failure (RFC 7252, sections 5.9.3.3 to 5.9.3.5).
-fn code_of(error: &ClientError) -> Code {
-    match error {
-        ClientError::Silence { .. }
-        | ClientError::Unfinished { .. }
-        | ClientError::NoResponse { .. }
-        | ClientError::NotSent { .. }
-        | ClientError::Refused { .. }
-        | ClientError::Unreachable { .. } => Code::GATEWAY_TIMEOUT,
-        ClientError::QueueFull { .. } => Code::SERVICE_UNAVAILABLE,
-        _ => Code::BAD_GATEWAY,
-    }
 }
