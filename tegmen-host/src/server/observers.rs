@@ -15,7 +15,7 @@ use tegmen::identity::{Identity, PeerId, Protection};
 use tegmen::node::{self, MemberRegistration, Observers as _, Pacing};
 use tegmen::time::Instant;
 
-/// The most observations of one peer.
+/// The most observations of one peer; of a peer that is a proxy, of each client whose registrations OSCORE protects.
 pub(super) const MAX_OBSERVATIONS: usize = 16;
 
 type Observer<G> = node::Observer<OscoreExchange, G>;
@@ -158,7 +158,9 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
 
     fn insert(&mut self, observer: Observer<G>, request: &MessageRef<'_>) -> Result<(), Full> {
         let peer = observer.peer;
-        let own = self.by_peer.get(&peer).map_or(0, |observations| observations.places.len());
+        let owner = |observer: &Observer<G>| observer.exchange.map(|(_, principal)| principal);
+        let is_own = |place: &&Place<G>| owner(&place.observer) == owner(&observer);
+        let own = self.by_peer.get(&peer).map_or(0, |all| all.places.iter().filter(is_own).count());
         let is_of_member = observer.registration.is_some();
         if self.count >= self.most || own >= MAX_OBSERVATIONS {
             return Err(Full);
