@@ -11,7 +11,8 @@
 //! One observation at the origin is for all clients that observe the same resource here (RFC 7641, section 5).
 //!
 //! A request with OSCORE for another target is forwarded as it is. Its response is not stored (RFC 8613, section 10), except that to a
-//! deterministic request of a group ([`cache::is_cacheable`]).
+//! deterministic request of a group ([`cache::is_cacheable`]). A registration with OSCORE is one observation at the origin, for its client
+//! alone (`protected`).
 //!
 //! With the feature `http`, the module `http` lets HTTP clients use the proxy, and the proxy asks HTTP servers.
 
@@ -24,6 +25,8 @@ pub mod http;
 mod memory;
 mod pattern;
 mod pool;
+mod protected;
+mod relay;
 mod state;
 mod upstream;
 
@@ -39,12 +42,14 @@ use crate::uri::Scheme;
 use forwarded::Upstream;
 use memory::Owner;
 use pool::Origin;
+use protected::{Cancellation, Client, Registration};
+use relay::Relay;
 use state::{Room, State, Waiter, Watching};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Found, Treatment};
-use tegmen::coap::observe::REGISTER;
-use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
+use tegmen::coap::observe::{DEREGISTER, REGISTER};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response, Token};
 use tegmen_proxy::{write_known, write_stored};
 use tokio::sync::mpsc;
 use upstream::{Job, Purpose};
@@ -131,7 +136,10 @@ impl Proxy {
         let hops = cache::hops(message, self.shared.config.hop_limit)?;
         let resource = write_key(&mut self.key, route, message);
         if !cache::is_cacheable(message) {
-            return self.pass(route, message, (hops, resource), request, response);
+            return match self.relay(route, message, hops, request, response) {
+                Some(answered) => answered,
+                None => self.pass(route, message, (hops, resource), request, response),
+            };
         }
         // HTTP has no observation: the client receives one response.
         if message.uint(OptionNumber::OBSERVE) == Some(REGISTER)
@@ -206,6 +214,95 @@ impl Proxy {
             self.send(Job { origin: route.origin(), upstream, purpose });
         }
         true
+    }
+
+    /// Acts upon the Observe option of a request that OSCORE protects for another server (RFC 8613, section 4.1.3.5). `None` if the
+    /// request is to be forwarded as one without that option.
+    fn relay(
+        &self,
+        route: &Route<'_>,
+        message: &MessageRef<'_>,
+        hops: Option<u8>,
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Option<Result<(), Code>> {
+        let observe = message.uint(OptionNumber::OBSERVE)?;
+        let is_protected = message.code() == Code::FETCH && message.option(OptionNumber::OSCORE).is_some();
+        if !is_protected || !matches!(route.scheme, TargetScheme::Coap(_)) {
+            return None;
+        }
+        let Some(remote) = request.remote() else { return Some(self.notify(request, response)) };
+        let from = (Client::new(remote, request.identity()), Token::new(message.token()));
+        let upstream = Upstream::new(message, route.skipped, hops?, None);
+        match observe {
+            REGISTER => self.register(from, (route, upstream), request, response),
+            DEREGISTER => self.deregister(from, upstream, request, response),
+            _ => None,
+        }
+    }
+
+    /// Sends the newest response of an observation that OSCORE protects.
+    fn notify(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let newest = self.shared.state().protected.newest(&self.key).ok_or(Code::GATEWAY_TIMEOUT)?;
+        if !newest.is_last {
+            response.observable();
+        }
+        request.defer(response).send(newest.answer.reply(&[], ""));
+        Ok(())
+    }
+
+    /// Registers a client whose registration OSCORE protects. Where there is no space the client is refused, because the origin would
+    /// register it also without Observe outside (RFC 8613, section 4.1.3.5.1). `None` if the origin is to refuse it.
+    fn register(
+        &self,
+        (client, token): (Client, Token),
+        (route, upstream): (&Route<'_>, Upstream),
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Option<Result<(), Code>> {
+        let (mut path, notifier, owner) =
+            (request.path().to_owned(), request.notifier(), client.owner(request.identity()));
+        target::distinguish(request.message(), &mut path);
+        let mut state = self.shared.state();
+        if state.protected.is_replay(&self.key, client) {
+            return None;
+        }
+        let most = if state.may_observe() { self.shared.config.protected_observations } else { 0 };
+        // The path is that of this registration alone, so somebody observes it if the server took the client for an observer.
+        if !state.protected.has_space(&self.key, owner, most) || !notifier.is_observed(&path) {
+            return Some(full(request, response));
+        }
+        response.observable();
+        match state.protected.register(&self.key, (client, token, owner), request.defer(response)) {
+            Registration::Joined => {}
+            Registration::Known(responder, newest) => responder.send(newest.answer.reply(&[], "")),
+            Registration::Begins(key, cancellations) => {
+                let purpose = Purpose::Relay(Relay { key, cancellations, path, notifier });
+                self.send(Job { origin: route.origin(), upstream, purpose });
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Forwards a request that ends an observation to its origin, with the token of the registration there. `None` if there is no such
+    /// observation.
+    fn deregister(
+        &self,
+        (client, token): (Client, Token),
+        upstream: Upstream,
+        request: &Request<'_>,
+        response: &mut Response<'_, '_>,
+    ) -> Option<Result<(), Code>> {
+        let mut state = self.shared.state();
+        if !state.protected.has(client, &token) {
+            return None;
+        }
+        if !state.begin_apart() {
+            return Some(full(request, response));
+        }
+        let cancellation = Cancellation { upstream, responder: request.defer(response) };
+        state.protected.cancel(client, &token, cancellation);
+        Some(Ok(()))
     }
 
     /// Forwards a request whose response is for its client alone.

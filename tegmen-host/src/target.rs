@@ -3,6 +3,8 @@
 //! Policy, observers, log and proxy name the resource of such a request by one path: `/proxy/coap/host:port/a/b` is `/a/b` of
 //! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets.
 
+use crate::digest::sha256_of;
+use crate::hex::to_hex;
 use crate::request_uri::{self, InvalidUri};
 use crate::uri::{Behind, Scheme, SchemeError};
 use std::borrow::Cow;
@@ -209,6 +211,19 @@ pub(crate) fn read_path(message: &MessageRef<'_>, path: &mut String) -> Result<(
     match named(message) {
         None => request_uri::read(message, path),
         Some(target) => read_proxied(target, message, path),
+    }
+}
+
+/// Adds an end to a path, which [`read_path`] read, if OSCORE protects the request for another server: it hides the path there, and each
+/// registration has a ciphertext of its own. The end distinguishes their observations. No request can name a path with this end, because a
+/// segment `..` is not valid.
+pub(crate) fn distinguish(message: &MessageRef<'_>, path: &mut String) {
+    if let Some(option) = message.option(OptionNumber::OSCORE)
+        && named(message).is_some()
+        && let [digest, ..] = sha256_of(&[&[option.len() as u8], option, message.payload()]).as_chunks::<16>().0
+    {
+        path.push_str("/../");
+        path.push_str(&to_hex(digest));
     }
 }
 

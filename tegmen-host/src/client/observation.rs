@@ -36,7 +36,7 @@ impl Observation {
         let mut token = [0; 8];
         session.with(|connection| connection.io.environment.crypto.random(&mut token));
         let since = session.reconnects();
-        let (place, taken, _) = register(session, request, &token).await?;
+        let (place, taken, _) = send(session, request, &token, REGISTER).await?;
         session.with(|connection| connection.entry.observations += 1);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
         let (state, alive) = (unregistered(&session), Instant::NEVER);
@@ -62,6 +62,7 @@ impl Observation {
     /// newer ones, are left out. If the server is silent for longer than its representation is good for, or than
     /// [`ClientRecovery::alive`](super::ClientRecovery::alive), it is asked again. Where a server restarted or cannot be reached,
     /// this waits until it is back and registers again (see [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)).
+    /// A registration that another protected with OSCORE is never sent again, because the server would refuse it as a replay.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -73,7 +74,8 @@ impl Observation {
             if !self.is_registered() {
                 return Ok(None);
             }
-            let until = self.state.refresh_at().min(self.alive);
+            let is_protected = self.request.request().is_protected();
+            let until = if is_protected { Instant::NEVER } else { self.state.refresh_at().min(self.alive) };
             let (taken, is_refreshed) = match self.session.response_until(&self.place, until).await {
                 Ok(Some(reply)) => {
                     if self.on_response(&reply) == Notification::Late {
@@ -81,7 +83,11 @@ impl Observation {
                     }
                     (Taken::notified(&self.session, &self.request.request(), reply)?, false)
                 }
-                Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
+                Ok(None) if is_protected => {
+                    let seconds = self.session.config().coap.timeout.as_secs();
+                    return Err(ClientError::NoResponse { remote: self.session.remote(), seconds });
+                }
+                Err(error) if is_protected || !self.session.may_try_again(&error, self.since) => return Err(error),
                 Ok(None) | Err(_) => {
                     let was_fresh = clock::now() < self.state.refresh_at();
                     let (taken, is_new) = self.register_again().await?;
@@ -110,6 +116,13 @@ impl Observation {
         this.session.exchange(&request, part).await
     }
 
+    /// Ends the observation with a request of its owner, who protected it with OSCORE, as the registration: its bytes are its own.
+    pub(crate) async fn cancel_with(self, request: Request<'_>) -> Result<Response, ClientError> {
+        self.session.with(|connection| connection.forget(self.place.at()));
+        let (_, taken, _) = send(&self.session, &request, &self.token, DEREGISTER).await?;
+        self.whole(taken).await
+    }
+
     /// With the same token, so that the server keeps one entry; in another session if the one before is over. True if the
     /// server did not know us as it did before.
     async fn register_again(&mut self) -> Result<(Taken, bool), ClientError> {
@@ -121,7 +134,7 @@ impl Observation {
                 self.session.reconnect(Instant::NEVER).await?;
             }
             self.since = self.session.reconnects();
-            match register(&self.session, &self.request.request(), &self.token).await {
+            match send(&self.session, &self.request.request(), &self.token, REGISTER).await {
                 Err(error) if !self.session.may_try_again(&error, self.since) => return Err(error),
                 Err(_) if self.session.was_lost(self.since) => {}
                 Err(_) => backoff.pause(&self.session).await,
@@ -180,16 +193,17 @@ fn unregistered(session: &Session) -> node::Observation {
     }
 }
 
-/// Registers; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
-async fn register(
+/// Registers, or ends a registration; a server that wants proof of our address or of freshness gets it (RFC 9175). True if it wanted it.
+async fn send(
     session: &Session,
     request: &Request<'_>,
     token: &[u8; 8],
+    observe: u32,
 ) -> Result<(TakenPlace, Taken, bool), ClientError> {
     let (mut transfer, mut is_challenged) = (transfer::begin(session, request)?, false);
     loop {
         transfer::draw(session, &mut transfer);
-        let part = Part { observe: Some(REGISTER), token: Some(token), transfer: Some(&transfer), ..Part::default() };
+        let part = Part { observe: Some(observe), token: Some(token), transfer: Some(&transfer), ..Part::default() };
         let (place, response) = session.converse(request, part).await?;
         let taken = Taken::new(session, transfer, response)?;
         if !taken.is_before_answer() {

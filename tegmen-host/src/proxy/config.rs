@@ -24,6 +24,9 @@ pub struct ProxyConfig {
     pub cache_of_client: usize,
     /// Requests to all origins that may wait at once; further ones are answered with 5.03.
     pub max_open: usize,
+    /// The most observations of one client whose registrations OSCORE protects: the proxy cannot share them. A further registration is
+    /// answered with 5.03. Clients that prove nothing count by address.
+    pub protected_observations: usize,
     /// The Hop-Limit of a request that comes without one, at least 1: proxies that it may still pass (RFC 8768).
     pub hop_limit: u8,
     /// The name of the proxy in the diagnostic of 5.08 (RFC 8768, section 4).
@@ -47,6 +50,7 @@ impl Default for ProxyConfig {
             cache: 64 << 20,
             cache_of_client: 8 << 20,
             max_open: 1024,
+            protected_observations: 16,
             hop_limit: 16,
             name: "tegmen".to_owned(),
             https_authorities: Vec::new(),

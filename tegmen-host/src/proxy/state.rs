@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use super::memory::{Bounds, Memory, Owner};
+use super::protected::Protected;
 use crate::server::Responder;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub(super) struct State {
     fetches: HashMap<u64, Fetching>,
     /// By the key of the request: what is observed at its origin.
     watches: HashMap<Arc<[u8]>, Watch>,
+    /// Observations at origins that OSCORE protects.
+    pub(super) protected: Protected,
     /// The number of the last fetch.
     last: u64,
     /// Requests whose response is for one client alone.
@@ -107,6 +110,7 @@ impl State {
             by_key: HashMap::new(),
             fetches: HashMap::new(),
             watches: HashMap::new(),
+            protected: Protected::default(),
             last: 0,
             apart: 0,
             counts: ProxyCounts::default(),
@@ -115,7 +119,7 @@ impl State {
 
     pub(super) fn counts(&self) -> ProxyCounts {
         let memory = &self.cache.storage;
-        let observations = self.watches.len();
+        let observations = self.observations();
         ProxyCounts {
             observations,
             entries: memory.len(),
@@ -178,9 +182,18 @@ impl State {
             // In a loop it would wait for itself.
             Some(watch) if hops < watch.hops => Watching::Never,
             Some(_) => Watching::Begins,
-            None if self.watches.len() >= self.max_open => Watching::Never,
+            None if !self.may_observe() => Watching::Never,
             None => Watching::Not,
         }
+    }
+
+    fn observations(&self) -> usize {
+        self.watches.len() + self.protected.len()
+    }
+
+    /// True if there is space for another observation.
+    pub(super) fn may_observe(&self) -> bool {
+        self.observations() < self.max_open
     }
 
     /// Adds a client to those who wait for the first response of an observation, which begins with the first one.

@@ -6,6 +6,8 @@ use super::failed::Failed;
 use super::forwarded::Upstream;
 use super::memory::Owner;
 use super::pool::{Origin, Pool};
+use super::protected::Cancellation;
+use super::relay::Relay;
 use super::state::Waiter;
 use crate::client::{self, ClientError};
 use crate::clock;
@@ -42,6 +44,8 @@ pub(super) enum Purpose {
     Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
     /// It is for one client. Stored responses for the resource may be invalid then. `prefix` is the path of the origin here.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
+    /// It is the first response of an observation whose registration OSCORE protects.
+    Relay(Relay),
 }
 
 /// Starts the thread.
@@ -79,18 +83,36 @@ async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedRece
                     watch(&shared, &pool, (&origin, &upstream), (&key, resource), owner, &observers).await;
                 }
                 Purpose::Pass { responder, resource, prefix } => {
-                    let answered = ask(&shared, &pool, &origin, &upstream).await;
-                    let code = answered.as_ref().map_or_else(|failed| failed.code, Answer::code);
-                    let changed = cache::changes(upstream.method, code).then_some(resource.as_slice());
-                    shared.state().end_apart(changed, answered.is_err());
-                    responder.send(match answered {
-                        Ok(answer) => answer.reply(&[], &prefix),
-                        Err(failed) => failed.reply(),
-                    });
+                    pass(&shared, &pool, (&origin, &upstream), responder, (&resource, &prefix)).await;
+                }
+                Purpose::Relay(relay) => {
+                    for Cancellation { upstream, responder } in
+                        relay.run(&shared, &pool, (&origin, &upstream), LONGEST).await
+                    {
+                        pass(&shared, &pool, (&origin, &upstream), responder, (&[], "")).await;
+                    }
                 }
             }
         });
     }
+}
+
+/// Asks an origin for a response that is for one client.
+async fn pass(
+    shared: &Shared,
+    pool: &Pool,
+    (origin, upstream): (&Origin, &Upstream),
+    responder: Responder,
+    (resource, prefix): (&[u8], &str),
+) {
+    let answered = ask(shared, pool, origin, upstream).await;
+    let code = answered.as_ref().map_or_else(|failed| failed.code, Answer::code);
+    let changed = cache::changes(upstream.method, code).then_some(resource);
+    shared.state().end_apart(changed, answered.is_err());
+    responder.send(match answered {
+        Ok(answer) => answer.reply(&[], prefix),
+        Err(failed) => failed.reply(),
+    });
 }
 
 /// Asks an origin for a response that may be stored, and sends it to all who wait for it.

@@ -169,6 +169,9 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
             return Err(Full);
         }
         target::read_path(request, &mut self.path).map_err(|_| Full)?;
+        if observer.exchange.is_none() {
+            target::distinguish(request, &mut self.path);
+        }
         let path = self.add_path(peer);
         let request = in_clear(request);
         self.by_peer.entry(peer).or_default().places.push(Place { observer, request, path });

@@ -1,0 +1,171 @@
+//! Observations whose registrations OSCORE protects, through a proxy that has no keys (RFC 8613, section 4.1.3.5).
+//!
+//! Each registration has a ciphertext of its own, so each is an observation of its own at the origin. The proxy cannot protect a
+//! message, so it sends none of its own for an observation: it registers nothing again, and cancels nothing. Where nobody observes
+//! here any more, it forgets the observation, and its next notification is rejected with a Reset (RFC 7641, section 3.6).
+
+use super::answer::Answer;
+use super::forwarded::Upstream;
+use super::memory::Owner;
+use crate::server::Responder;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tegmen::coap::Token;
+use tegmen::identity::{Identity, Principal};
+use tokio::sync::mpsc;
+
+/// Most repetitions of a registration that wait for its response.
+const MOST_WAITERS: usize = 4;
+
+/// The sender of a registration: nobody else can join it, or end it with a message of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Client {
+    remote: SocketAddr,
+    principal: Principal,
+}
+
+impl Client {
+    pub(super) const fn new(remote: SocketAddr, identity: &Identity) -> Self {
+        Self { remote, principal: identity.principal }
+    }
+
+    /// The client as the owner of memory.
+    pub(super) const fn owner(&self, identity: &Identity) -> Owner {
+        Owner::new(identity, Some(self.remote.ip()))
+    }
+}
+
+/// A request that ends an observation, with a ciphertext of its own.
+pub(super) struct Cancellation {
+    pub(super) upstream: Upstream,
+    pub(super) responder: Responder,
+}
+
+/// The newest response of an observation.
+#[derive(Clone)]
+pub(super) struct Newest {
+    pub(super) answer: Arc<Answer>,
+    /// No notification comes behind it.
+    pub(super) is_last: bool,
+}
+
+/// An observation at an origin.
+struct Watch {
+    client: Client,
+    token: Token,
+    owner: Owner,
+    /// Those who wait for the first response: the client, and its repetitions.
+    waiters: Vec<Responder>,
+    newest: Option<Newest>,
+    /// For the task that follows the observation, which ends if this is dropped.
+    cancellations: mpsc::UnboundedSender<Cancellation>,
+}
+
+/// The result of a registration.
+pub(super) enum Registration {
+    /// The observation begins. The task that follows it receives the cancellations.
+    Begins(Arc<[u8]>, mpsc::UnboundedReceiver<Cancellation>),
+    /// The same client has sent the same bytes before. The responder waits for the first response.
+    Joined,
+    /// The same, and this is the newest response.
+    Known(Responder, Newest),
+}
+
+/// The observations.
+#[derive(Default)]
+pub(super) struct Protected {
+    /// By the key of the registration, which has its ciphertext in it.
+    watches: HashMap<Arc<[u8]>, Watch>,
+}
+
+impl Protected {
+    pub(super) fn len(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// True if the origin is to refuse a registration with this key: one of another client has the same bytes, or it is over. This is a
+    /// replay, or a repetition that comes too late.
+    pub(super) fn is_replay(&self, key: &[u8], client: Client) -> bool {
+        self.watches.get(key).is_some_and(|watch| {
+            let is_over = watch.newest.as_ref().is_some_and(|newest| newest.is_last);
+            is_over || watch.client != client || watch.waiters.len() >= MOST_WAITERS
+        })
+    }
+
+    /// True if a registration with this key repeats an earlier one, or its owner has fewer than `most` observations.
+    pub(super) fn has_space(&self, key: &[u8], owner: Owner, most: usize) -> bool {
+        let of_owner = || self.watches.values().filter(|watch| watch.owner == owner).count();
+        self.watches.contains_key(key) || of_owner() < most
+    }
+
+    /// Takes a registration, which is no replay, and for which there is space. It replaces one of the same client with the same token (RFC 7641, section 4.1),
+    /// whose first response came.
+    pub(super) fn register(
+        &mut self,
+        key: &[u8],
+        (client, token, owner): (Client, Token, Owner),
+        responder: Responder,
+    ) -> Registration {
+        if let Some(watch) = self.watches.get_mut(key) {
+            return match &watch.newest {
+                Some(newest) => Registration::Known(responder, newest.clone()),
+                None => {
+                    watch.waiters.push(responder);
+                    Registration::Joined
+                }
+            };
+        }
+        self.watches.retain(|_, watch| watch.newest.is_none() || !watch.is_of(client, &token));
+        let (cancellations, received) = mpsc::unbounded_channel();
+        let key: Arc<[u8]> = key.into();
+        let watch = Watch { client, token, owner, waiters: vec![responder], newest: None, cancellations };
+        self.watches.insert(key.clone(), watch);
+        Registration::Begins(key, received)
+    }
+
+    /// True if this client has an observation with this token.
+    pub(super) fn has(&self, client: Client, token: &Token) -> bool {
+        self.watches.values().any(|watch| watch.is_of(client, token))
+    }
+
+    /// Passes a cancellation to the observation of this client with this token. Without one, the client receives 5.00.
+    pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) {
+        if let Some(watch) = self.watches.values().find(|watch| watch.is_of(client, token)) {
+            // The task receives until it has taken the observation out of the table.
+            let _ = watch.cancellations.send(cancellation);
+        }
+    }
+
+    /// Returns the newest response, for a notification.
+    pub(super) fn newest(&self, key: &[u8]) -> Option<Newest> {
+        self.watches.get(key)?.newest.clone()
+    }
+
+    /// Takes a response of the origin. Returns those who wait for it.
+    pub(super) fn on_response(&mut self, key: &Arc<[u8]>, newest: Newest) -> Vec<Responder> {
+        if !self.is_same(key) {
+            return Vec::new();
+        }
+        let Some(watch) = self.watches.get_mut(key) else { return Vec::new() };
+        watch.newest = Some(newest);
+        std::mem::take(&mut watch.waiters)
+    }
+
+    /// Ends an observation. Returns those who still wait for its first response.
+    pub(super) fn end(&mut self, key: &Arc<[u8]>) -> Vec<Responder> {
+        let watch = if self.is_same(key) { self.watches.remove(key) } else { None };
+        watch.map(|watch| watch.waiters).unwrap_or_default()
+    }
+
+    /// True if the observation is the one that [`Registration::Begins`] gave this key, and not a later one.
+    fn is_same(&self, key: &Arc<[u8]>) -> bool {
+        self.watches.get_key_value(key).is_some_and(|(own, _)| Arc::ptr_eq(own, key))
+    }
+}
+
+impl Watch {
+    fn is_of(&self, client: Client, token: &Token) -> bool {
+        self.client == client && self.token == *token
+    }
+}

@@ -1,0 +1,132 @@
+//! Follows observations at origins whose registrations OSCORE protects: see [`protected`](super::protected).
+
+use super::Shared;
+use super::answer::Answer;
+use super::failed::Failed;
+use super::forwarded::Upstream;
+use super::pool::{Origin, Pool};
+use super::protected::{Cancellation, Newest};
+use crate::client::{Observation, Request};
+use crate::server::Notifier;
+use crate::target::TargetScheme;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen::coap::Code;
+use tokio::sync::mpsc;
+use tokio::time;
+
+/// The time between two looks whether the client still observes.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A registration that is forwarded.
+pub(super) struct Relay {
+    pub(super) key: Arc<[u8]>,
+    pub(super) cancellations: mpsc::UnboundedReceiver<Cancellation>,
+    /// The path of the client's observation here.
+    pub(super) path: String,
+    pub(super) notifier: Notifier,
+}
+
+impl Relay {
+    /// Follows the observation until the client or the origin ends it. `longest` is the most time for a response. Returns the
+    /// cancellations that did not reach the origin.
+    pub(super) async fn run(
+        mut self,
+        shared: &Shared,
+        pool: &Pool,
+        (origin, upstream): (&Origin, &Upstream),
+        longest: Duration,
+    ) -> Vec<Cancellation> {
+        let failed = match self.follow(shared, pool, (origin, upstream), longest).await {
+            Ok(()) => Failed::new(Code::GATEWAY_TIMEOUT, "it is observed no more"),
+            Err(failed) => failed,
+        };
+        let waiters = shared.state().protected.end(&self.key);
+        waiters.into_iter().for_each(|responder| responder.send(failed.reply()));
+        // A client that still observes learns that it does not any more.
+        self.notifier.changed(&self.path);
+        std::iter::from_fn(|| self.cancellations.try_recv().ok()).collect()
+    }
+
+    async fn follow(
+        &mut self,
+        shared: &Shared,
+        pool: &Pool,
+        (origin, upstream): (&Origin, &Upstream),
+        longest: Duration,
+    ) -> Result<(), Failed> {
+        let failed = |error| Failed::of(&origin.host, &error);
+        let late = |_| Failed::new(Code::GATEWAY_TIMEOUT, format!("{}: no response within {longest:?}", origin.host));
+        let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(()) };
+        let options = upstream.options(origin);
+        let registering = async {
+            let session = pool.session(scheme, origin).await?;
+            let request = Request::new(upstream.method, "").options(&options).payload(&upstream.payload);
+            request.over(&session).observe().await
+        };
+        let mut observation = time::timeout(longest, registering).await.map_err(late)?.map_err(failed)?;
+        let mut look = time::interval(LOOK_EVERY);
+        loop {
+            let next = tokio::select! {
+                next = observation.next() => next.map_err(failed)?,
+                cancellation = self.cancellations.recv() => {
+                    if let Some(cancellation) = cancellation {
+                        let answered = cancel(shared, observation, (origin, &cancellation.upstream), longest).await;
+                        shared.state().end_apart(None, answered.is_err());
+                        cancellation.responder.send(answered.map_or_else(|failed| failed.reply(), |answer| answer.reply(&[], "")));
+                    }
+                    return Ok(());
+                }
+                _ = look.tick() => match self.notifier.is_observed(&self.path) || !self.is_answered(shared) {
+                    true => continue,
+                    false => return Ok(()),
+                },
+            };
+            let Some(mut response) = next else { return Ok(()) };
+            let is_last = !observation.is_registered();
+            if is_last && response.code.is_success() {
+                // The code outside is 2.05 for a notification, and 2.04 for another response (RFC 8613, section 4.2).
+                response.code = Code::CHANGED;
+            }
+            let answer = Answer::new(&response, &shared.config.name);
+            let answer = Arc::new(answer.map_err(|why| Failed::unusable(&origin.host, &why))?);
+            let newest = Newest { answer: answer.clone(), is_last };
+            let waiters = shared.state().protected.on_response(&self.key, newest);
+            if waiters.is_empty() {
+                self.notifier.changed(&self.path);
+            }
+            waiters.into_iter().for_each(|responder| responder.send(answer.reply(&[], "")));
+            // The client is sent the last response before it is forgotten.
+            while is_last && self.notifier.is_observed(&self.path) {
+                look.tick().await;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if the first response has come.
+    fn is_answered(&self, shared: &Shared) -> bool {
+        shared.state().protected.newest(&self.key).is_some()
+    }
+}
+
+/// Ends an observation with the request of its client.
+async fn cancel(
+    shared: &Shared,
+    observation: Observation,
+    (origin, upstream): (&Origin, &Upstream),
+    longest: Duration,
+) -> Result<Answer, Failed> {
+    let options = upstream.options(origin);
+    let request = Request::new(upstream.method, "").options(&options).payload(&upstream.payload);
+    match time::timeout(longest, observation.cancel_with(request)).await {
+        Ok(Ok(response)) => {
+            let answer = Answer::new(&response, &shared.config.name);
+            answer.map_err(|why| Failed::unusable(&origin.host, &why))
+        }
+        Ok(Err(error)) => Err(Failed::of(&origin.host, &error)),
+        Err(_) => Err(Failed::new(Code::GATEWAY_TIMEOUT, format!("{}: no response within {longest:?}", origin.host))),
+    }
+}
