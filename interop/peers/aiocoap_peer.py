@@ -11,6 +11,7 @@
     aiocoap_peer.py proxy HOST PORT DESTINATION
     aiocoap_peer.py forward-proxy HOST PORT
     aiocoap_peer.py proxied-client PROXY METHOD URI [PAYLOAD]
+    aiocoap_peer.py oscore-proxied-client PROXY DIR METHOD URI [PAYLOAD]
     aiocoap_peer.py directory HOST PORT
     aiocoap_peer.py register HOST PORT DIRECTORY NAME
     aiocoap_peer.py register-simply HOST PORT DIRECTORY NAME
@@ -242,6 +243,12 @@ async def ask(method, uri, payload, known=None, proxy=None):
         from aiocoap.proxy.client import ProxyForwarder
 
         asked = ProxyForwarder(proxy, context)
+        if known is not None:
+            # Its OSCORE leaves out the options that name the target, so they are added to what is protected.
+            from aiocoap.transports.oscore import TransportOSCORE
+
+            (protection,) = [each for each in context.request_interfaces if isinstance(each, TransportOSCORE)]
+            protection._wire, asked = asked, context
     pending = asked.request(request)
     notifications = aiter(pending.observation) if method == "observe" else None
     say(text(await pending.response))
@@ -285,6 +292,8 @@ match sys.argv[1:]:
         asyncio.run(forward(host, port))
     case ["proxied-client", proxy, method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload), proxy=proxy))
+    case ["oscore-proxied-client", proxy, directory, method, uri, *payload]:
+        asyncio.run(ask(method, uri, "".join(payload), credentials(pattern_of(uri), directory), proxy))
     case ["proxy", host, port, destination]:
         asyncio.run(relay(host, port, destination))
     case _:

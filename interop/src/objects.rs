@@ -154,7 +154,7 @@ fn make(scene: &Scene, words: &[&str]) -> Check {
 }
 
 /// `tegmen serve` for OSCORE alone, with `/v`, `/slow` and the directory `/files`.
-fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
+pub(crate) fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
     scene.file("slow.sh", "sleep 2\nprintf slowly\n")?;
     std::fs::create_dir_all(scene.directory().join("files")).map_err(|error| error.to_string())?;
     let plain_port = port.to_string();
@@ -410,7 +410,7 @@ fn client_observe(scene: &Scene, peer: &Peer) -> Check {
 }
 
 /// Writes what is observed, past the relay.
-fn write(scene: &Scene, port: u16, value: &str) -> Check {
+pub(crate) fn write(scene: &Scene, port: u16, value: &str) -> Check {
     is(scene, &["put", &uri(port, "v"), value, "--oscore", WRITER], "2.04", "")
 }
 

@@ -3,10 +3,10 @@
 mod deterministic;
 
 use crate::capture::Capture;
-use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
+use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};
 use crate::libcoap::{self, Build};
 use crate::objects::{self, OURS, THEIRS};
-use crate::ours::{Psk, Served, ask};
+use crate::ours::{Psk, Served, ask, observe_counting};
 use crate::peers::{self, Built, Places};
 use crate::plain::{big, is};
 use crate::process::Process;
@@ -52,7 +52,9 @@ fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
     add(Role::Client, "GET from the cache, PUT, GET", aiocoap_methods);
     add(Role::Client, "block-wise, 5000 bytes both ways", aiocoap_blocks);
     add(Role::Client, "observe", aiocoap_observes);
+    add(Role::Client, "observe with OSCORE through ours", aiocoap_observes_with_oscore);
     add(Role::Server, "OSCORE through ours, also in blocks", oscore_through_ours);
+    add(Role::Server, "observe with OSCORE through ours", observe_with_oscore);
     add(Role::Server, "GET, PUT through its", through_that_of_aiocoap);
     let Some(version) = libcoap::version() else { return cells };
     let mut add = |build: Build, scenario: &str, play: fn(&Scene, Build) -> Check| {
@@ -233,24 +235,19 @@ fn aiocoap_observes(scene: &Scene, peer: &Built) -> Check {
     }
 }
 
-/// Our client asks a server of aiocoap, under OSCORE, and our proxy between them knows nothing of it.
-fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
+/// A server of aiocoap with OSCORE, behind our proxy.
+fn behind_with_oscore(scene: &Scene, peer: &Built) -> Result<(Process, Proxied), Trouble> {
     objects::ends(scene, "aiocoap", &[])?;
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;
     command.args(["oscore-server", THEIRS, &address.ip().to_string(), &address.port().to_string()]);
     let server = scene.start_command(command)?;
     server.await_output("listening\n", 0)?;
-    let proxied = Proxied::before(scene, address)?;
-    let proxy = proxied.plain();
-    let through = ["--proxy", &proxy, "--oscore", OURS];
-    let asks = |words: &[&str], code: &str, payload: &str| is(scene, &[words, &through].concat(), code, payload);
-    asks(&["get", &proxied.uri("v")], "2.05", "hello")?;
-    asks(&["put", &proxied.uri("v"), "new"], "2.04", "")?;
-    asks(&["get", &proxied.uri("v")], "2.05", "new")?;
-    asks(&["get", &proxied.uri("big")], "2.05", &big())?;
-    let file = scene.file("big", big())?;
-    asks(&["put", &proxied.uri("big"), "--file", &file.to_string_lossy()], "2.04", "")?;
+    Ok((server, Proxied::before(scene, address)?))
+}
+
+/// Each message with a code at the origin has to have OSCORE.
+fn is_protected(proxied: &Proxied) -> Check {
     let is_protected = |datagram: &crate::capture::Datagram| {
         let message = tegmen::coap::MessageRef::parse(&datagram.bytes);
         message.is_ok_and(|message| {
@@ -261,6 +258,46 @@ fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
         true => Ok(()),
         false => Err("something went to the origin in clear".into()),
     }
+}
+
+/// The origin is ours; it is written past the proxy.
+fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
+    objects::ends(scene, "aiocoap", &[])?;
+    let port = free_port()?;
+    let _origin = objects::serve(scene, port)?;
+    let proxied = Proxied::before(scene, SocketAddr::new(LOOPBACK, port))?;
+    let mut command = peer.command()?;
+    command.args(["oscore-proxied-client", &proxied.plain(), THEIRS, "observe", &proxied.uri("v"), "4"]);
+    let observer = scene.start_command(command)?;
+    let mut from = observer.await_output("2.05 hello\n", 0)?;
+    for value in ["one", "two", "three"] {
+        objects::write(scene, port, value)?;
+        from = observer.await_output(format!("2.05 {value}\n"), from)?;
+    }
+    is_protected(&proxied)
+}
+
+/// The server of aiocoap counts, and has to learn that our client cancels.
+fn observe_with_oscore(scene: &Scene, peer: &Built) -> Check {
+    let (server, proxied) = behind_with_oscore(scene, peer)?;
+    observe_counting(scene, &proxied.uri("count"), &["--proxy", &proxied.plain(), "--oscore", OURS])?;
+    server.await_output("observers 0", 0)?;
+    is_protected(&proxied)
+}
+
+/// Our client asks a server of aiocoap, under OSCORE, and our proxy between them knows nothing of it.
+fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
+    let (_server, proxied) = behind_with_oscore(scene, peer)?;
+    let proxy = proxied.plain();
+    let through = ["--proxy", &proxy, "--oscore", OURS];
+    let asks = |words: &[&str], code: &str, payload: &str| is(scene, &[words, &through].concat(), code, payload);
+    asks(&["get", &proxied.uri("v")], "2.05", "hello")?;
+    asks(&["put", &proxied.uri("v"), "new"], "2.04", "")?;
+    asks(&["get", &proxied.uri("v")], "2.05", "new")?;
+    asks(&["get", &proxied.uri("big")], "2.05", &big())?;
+    let file = scene.file("big", big())?;
+    asks(&["put", &proxied.uri("big"), "--file", &file.to_string_lossy()], "2.04", "")?;
+    is_protected(&proxied)
 }
 
 /// Our client asks a server through a proxy of aiocoap. That fails where it is to observe: it asserts that "Remote has no netloc set".
