@@ -2,7 +2,7 @@
 //!
 //! [`Proxy`] is an application for a server, before its others. As a forward proxy it takes requests with Proxy-Uri, or with
 //! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
-//! the paths of [`ProxyConfig::reverse`]. It asks over `coap` and `coaps`, always with its own identity, and over `http` and `https`.
+//! the paths of [`ProxyConfig::reverse`], and requests with a Uri-Host of [`ProxyConfig::hosts`]. It asks over `coap` and `coaps`, always with its own identity, and over `http` and `https`.
 //!
 //! The policy of the server decides on each request, before the cache is searched: the resource
 //! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone. A client whose rights
@@ -29,15 +29,17 @@ mod protected;
 mod relay;
 mod state;
 mod upstream;
+mod virtual_host;
 
 pub use config::{ProxyConfig, Reverse, ReverseError};
 pub use pattern::{Pattern, PatternError};
 pub use state::ProxyCounts;
+pub use virtual_host::{VirtualHost, VirtualHostError};
 
 use crate::client::ClientError;
 use crate::clock;
-use crate::server::{Application, Request};
-use crate::target::{self, TargetScheme};
+use crate::server::{Application, Request, VirtualHosts};
+use crate::target::{Place, Target, TargetScheme};
 use crate::uri::Scheme;
 use forwarded::Upstream;
 use memory::Owner;
@@ -73,6 +75,7 @@ pub struct Proxy {
 /// The parts that the clones share with the thread that asks origins.
 pub(crate) struct Shared {
     config: ProxyConfig,
+    hosts: VirtualHosts,
     state: Mutex<State>,
 }
 
@@ -87,6 +90,8 @@ struct Route<'a> {
     scheme: TargetScheme,
     host: &'a str,
     port: u16,
+    /// Uri-Host for an origin without a name of its own.
+    name: Option<&'a str>,
     /// Segments of the path that are not the origin's.
     skipped: usize,
     /// The path of the origin here, for a reverse proxy.
@@ -100,7 +105,8 @@ impl Proxy {
     /// [`ClientError`] if the system gives no socket, no thread, or no randomness.
     pub fn new(config: ProxyConfig) -> Result<Self, ClientError> {
         let state = State::new(config.room());
-        let shared = Arc::new(Shared { config, state: Mutex::new(state) });
+        let hosts = VirtualHost::all(&config.hosts);
+        let shared = Arc::new(Shared { config, hosts, state: Mutex::new(state) });
         let (jobs, received) = mpsc::unbounded_channel();
         upstream::start(shared.clone(), received)?;
         Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
@@ -108,7 +114,7 @@ impl Proxy {
 
     /// True if the proxy answers this request: it names another target, or `path`, without a slash in front, belongs to an origin.
     pub fn has(&self, message: &MessageRef<'_>, path: &str) -> bool {
-        target::named(message).is_some() || self.shared.config.reverse_of(path).is_some()
+        self.shared.hosts.named(message).is_some() || self.shared.config.reverse_of(path).is_some()
     }
 
     /// Returns the counts of all clones.
@@ -165,7 +171,7 @@ impl Proxy {
                 Ok(())
             }
             Room::Begins => {
-                let upstream = Upstream::new(message, route.skipped, hops, etag);
+                let upstream = Upstream::new(message, route, hops, etag);
                 let fetch = state.begin(key, hops, waiter(message, request, response));
                 drop(state);
                 let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
@@ -208,7 +214,7 @@ impl Proxy {
         drop(state);
         if matches!(watching, Watching::Not) {
             let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
-            let upstream = Upstream::new(message, route.skipped, hops, None);
+            let upstream = Upstream::new(message, route, hops, None);
             let observers = (request.path().to_owned(), request.notifier());
             let purpose = Purpose::Watch { key, resource, owner, observers };
             self.send(Job { origin: route.origin(), upstream, purpose });
@@ -233,7 +239,7 @@ impl Proxy {
         }
         let Some(remote) = request.remote() else { return Some(self.notify(request, response)) };
         let from = (Client::new(remote, request.identity()), Token::new(message.token()));
-        let upstream = Upstream::new(message, route.skipped, hops?, None);
+        let upstream = Upstream::new(message, route, hops?, None);
         match observe {
             REGISTER => self.register(from, (route, upstream), request, response),
             DEREGISTER => self.deregister(from, upstream, request, response),
@@ -262,7 +268,7 @@ impl Proxy {
     ) -> Option<Result<(), Code>> {
         let (mut path, notifier, owner) =
             (request.path().to_owned(), request.notifier(), client.owner(request.identity()));
-        target::distinguish(request.message(), &mut path);
+        self.shared.hosts.distinguish(request.message(), &mut path);
         let mut state = self.shared.state();
         if state.protected.is_replay(&self.key, client) {
             return None;
@@ -318,7 +324,7 @@ impl Proxy {
         if !self.shared.state().begin_apart() {
             return full(request, response);
         }
-        let upstream = Upstream::new(message, route.skipped, hops, None);
+        let upstream = Upstream::new(message, route, hops, None);
         let resource = self.key.get(..resource).unwrap_or(&[]).to_vec();
         let (responder, prefix) = (request.defer(response), route.prefix.to_owned());
         let purpose = Purpose::Pass { responder, resource, prefix };
@@ -340,7 +346,7 @@ impl Route<'_> {
 
 /// Writes the cache key of a request. Returns the length of the part that names the resource.
 fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> usize {
-    let Route { scheme, host, port, skipped, .. } = route;
+    let Route { scheme, host, port, name, skipped, .. } = route;
     key.clear();
     key.push(match scheme {
         TargetScheme::Coap(Scheme::Coap) => 0,
@@ -350,6 +356,9 @@ fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> 
     });
     key.extend(port.to_be_bytes());
     // A name in an option or a URI is shorter.
+    let name = name.unwrap_or("");
+    key.extend((name.len() as u16).to_be_bytes());
+    key.extend(name.as_bytes());
     key.extend((host.len() as u16).to_be_bytes());
     cache::write_resource(host.as_bytes(), message, *skipped, |bytes| key.extend(bytes));
     let resource = key.len();
@@ -374,16 +383,17 @@ impl Application for Proxy {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let shared = self.shared.clone();
         let message = request.message();
-        let Some(named) = target::named(message) else {
+        let Some(named) = shared.hosts.named(message) else {
             let reverse = shared.config.reverse_of(request.path()).ok_or(Code::NOT_FOUND)?;
             return self.forward(&reverse.route(), message, request, response);
         };
         let target = named?;
-        let (scheme, host, port) = (target.scheme, &*target.host, target.port);
-        if !shared.config.allows(scheme, host, port) {
-            return Err(Code::FORBIDDEN);
-        }
-        let route = Route { scheme, host, port, skipped: 0, prefix: "" };
+        let host = &*target.host;
+        let route = match target.place {
+            Place::At(scheme, port) if !shared.config.allows(scheme, host, port) => return Err(Code::FORBIDDEN),
+            Place::At(scheme, port) => Route { scheme, host, port, name: None, skipped: 0, prefix: "" },
+            Place::Virtual => shared.config.host(host).and_then(VirtualHost::route).ok_or(Code::NOT_FOUND)?,
+        };
         if target.uri.is_none() {
             return self.forward(&route, message, request, response);
         }
@@ -391,6 +401,10 @@ impl Application for Proxy {
         let forwarded = self.forward_rewritten((&target, &route), &mut rewritten, request, response);
         self.rewritten = rewritten;
         forwarded
+    }
+
+    fn virtual_hosts(&self) -> VirtualHosts {
+        self.shared.hosts.clone()
     }
 
     fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
@@ -409,7 +423,7 @@ impl Proxy {
     /// Forwards a request whose target Proxy-Uri names, with path and query as options.
     fn forward_rewritten(
         &mut self,
-        (target, route): (&target::Target<'_>, &Route<'_>),
+        (target, route): (&Target<'_>, &Route<'_>),
         rewritten: &mut Vec<u8>,
         request: &Request<'_>,
         response: &mut Response<'_, '_>,

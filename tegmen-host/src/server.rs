@@ -77,6 +77,8 @@ pub use sockets::InheritError;
 pub(crate) use tried::Tried;
 pub(crate) use unauthenticated::Unauthenticated;
 
+pub use crate::target::VirtualHosts;
+
 use crate::credentials::Credentials;
 use crate::group::MembershipError;
 use crate::public_keys::PublicKeys;
@@ -123,6 +125,12 @@ pub trait Application: Clone + Send + 'static {
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
         let _ = (path, request);
         false
+    }
+
+    /// Returns the hosts whose resources are not the server's own, for an application that is a reverse proxy. It is called once for
+    /// each shard. Policy, observers and log know the resource `/a` of such a host by the path `/proxy/host/NAME/a`.
+    fn virtual_hosts(&self) -> VirtualHosts {
+        VirtualHosts::default()
     }
 
     /// Called each second in one shard: for an application that has to look whether something changed.

@@ -1,7 +1,8 @@
-//! The target that a request to a forward proxy names (RFC 7252, section 5.7.2).
+//! The target that a request to a proxy names (RFC 7252, section 5.7).
 //!
 //! Policy, observers, log and proxy name the resource of such a request by one path: `/proxy/coap/host:port/a/b` is `/a/b` of
-//! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets.
+//! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets. `/proxy/host/name/a` is `/a`
+//! of the virtual host `name` of a reverse proxy: see [`VirtualHosts`].
 
 use crate::digest::sha256_of;
 use crate::hex::to_hex;
@@ -10,13 +11,16 @@ use crate::uri::{Behind, Scheme, SchemeError};
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Arc;
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
 
-/// The first segment of the path of each resource behind the forward proxy.
+/// The first segment of the path of each resource behind the proxy that a request names.
 pub(crate) const PREFIX: &str = "proxy";
+/// The second segment of the path of each resource of a virtual host: no scheme of a target.
+const VIRTUAL: &str = "host";
 /// Most bytes of a request without its payload that is decided on.
 const LONGEST: usize = 2048;
 /// Most bytes of a host (RFC 7252, section 5.10).
@@ -67,31 +71,105 @@ impl fmt::Display for TargetScheme {
     }
 }
 
+/// The server of a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// The one that a request to a forward proxy names, at this port.
+    At(TargetScheme, u16),
+    /// A virtual host of a reverse proxy.
+    Virtual,
+}
+
 /// A target.
 pub(crate) struct Target<'m> {
-    pub(crate) scheme: TargetScheme,
+    pub(crate) place: Place,
     /// As [`canonical`] returns it, without brackets.
     pub(crate) host: Cow<'m, str>,
-    pub(crate) port: u16,
     /// The parts of the URI, if Proxy-Uri names the target; otherwise the request has the path and the query.
     pub(crate) uri: Option<Behind>,
 }
 
-/// Returns the target that a request names with Proxy-Uri, or with Proxy-Scheme and Uri-Host; `None` if it names none. Without
-/// Uri-Host the host is the one to which the request was sent, and the resource is its own (RFC 7252, sections 5.7.2 and 5.10.1).
-///
-/// # Errors
-/// 4.00 if the target is not valid, 5.05 if its scheme is none of [`TargetScheme`] (section 5.10.2).
-pub(crate) fn named<'m>(message: &MessageRef<'m>) -> Option<Result<Target<'m>, Code>> {
-    if !message.may_have_unprotected() {
-        return None;
+/// The hosts of a server (RFC 7252, section 5.7.3). The default has no virtual hosts: each Uri-Host is a name of the server itself.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualHosts(Option<Arc<[String]>>);
+
+impl VirtualHosts {
+    /// Each Uri-Host that is neither an address nor one of these names, which are in lower case, is a virtual host.
+    pub(crate) fn except(own: impl IntoIterator<Item = String>) -> Self {
+        Self(Some(own.into_iter().collect()))
     }
-    if let Some(uri) = message.option(OptionNumber::PROXY_URI) {
-        return Some(of_uri(uri));
+
+    /// Returns the target that a request names with Proxy-Uri, with Proxy-Scheme and Uri-Host, or with the Uri-Host of a virtual host; `None`
+    /// if it names none. Without Uri-Host the host is the one to which the request was sent, and the resource is its own (RFC 7252, sections
+    /// 5.7.2 and 5.10.1).
+    ///
+    /// # Errors
+    /// 4.00 if the target is not valid, 5.05 if its scheme is none of [`TargetScheme`] (section 5.10.2).
+    pub(crate) fn named<'m>(&self, message: &MessageRef<'m>) -> Option<Result<Target<'m>, Code>> {
+        if !message.may_have_unprotected() {
+            return None;
+        }
+        if let Some(uri) = message.option(OptionNumber::PROXY_URI) {
+            return Some(of_uri(uri));
+        }
+        let host = message.option(OptionNumber::URI_HOST)?;
+        match message.option(OptionNumber::PROXY_SCHEME) {
+            Some(scheme) => Some(of_parts(scheme, host, message)),
+            None => self.of_host(host),
+        }
     }
-    let scheme = message.option(OptionNumber::PROXY_SCHEME)?;
-    let host = message.option(OptionNumber::URI_HOST)?;
-    Some(of_parts(scheme, host, message))
+
+    fn of_host<'m>(&self, host: &'m [u8]) -> Option<Result<Target<'m>, Code>> {
+        let own = self.0.as_ref()?;
+        let host = read_host(host);
+        if host.is_ok_and(|host| host.parse::<IpAddr>().is_ok()) {
+            return None;
+        }
+        match host.and_then(canonical) {
+            Ok(host) if own.iter().any(|own| *own == *host) => None,
+            host => Some(host.map(|host| Target { place: Place::Virtual, host, uri: None })),
+        }
+    }
+
+    /// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource behind the
+    /// proxy if the request names one, otherwise as [`request_uri::read`] does.
+    ///
+    /// # Errors
+    /// [`InvalidUri`].
+    #[inline]
+    pub(crate) fn read_path(&self, message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
+        match self.named(message) {
+            None => request_uri::read(message, path),
+            Some(target) => read_proxied(target, message, path),
+        }
+    }
+
+    /// Lets a policy decide on a request. A request to the proxy is shown to it as one for a path of this server: a right to a path
+    /// here must not be one elsewhere.
+    #[inline]
+    pub(crate) fn decide_on(
+        &self,
+        request: &Request<'_>,
+        decide: impl FnOnce(&Request<'_>) -> Option<bool>,
+    ) -> Option<bool> {
+        match self.named(&request.message) {
+            None => decide(request),
+            Some(target) => decide_on_proxied(target, request, decide),
+        }
+    }
+
+    /// Adds an end to a path, which [`Self::read_path`] read, if OSCORE protects the request for another server: it hides the path there, and
+    /// each registration has a ciphertext of its own. The end distinguishes their observations. No request can name a path with this end,
+    /// because a segment `..` is not valid.
+    pub(crate) fn distinguish(&self, message: &MessageRef<'_>, path: &mut String) {
+        if let Some(option) = message.option(OptionNumber::OSCORE)
+            && self.named(message).is_some()
+            && let [digest, ..] = sha256_of(&[&[option.len() as u8], option, message.payload()]).as_chunks::<16>().0
+        {
+            path.push_str("/../");
+            path.push_str(&to_hex(digest));
+        }
+    }
 }
 
 fn of_uri<'m>(uri: &[u8]) -> Result<Target<'m>, Code> {
@@ -102,15 +180,13 @@ fn of_uri<'m>(uri: &[u8]) -> Result<Target<'m>, Code> {
     let uri = Behind::parse(rest).map_err(|_| Code::BAD_REQUEST)?;
     let host = canonical(&uri.host)?.into_owned();
     let port = uri.port.unwrap_or_else(|| scheme.default_port());
-    Ok(Target { scheme, host: host.into(), port, uri: Some(uri) })
+    Ok(Target { place: Place::At(scheme, port), host: host.into(), uri: Some(uri) })
 }
 
 fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Result<Target<'m>, Code> {
     let scheme = std::str::from_utf8(scheme).map_err(|_| Code::BAD_REQUEST)?;
     let scheme: TargetScheme = scheme.parse().map_err(|_| Code::PROXYING_NOT_SUPPORTED)?;
-    let host = std::str::from_utf8(host).map_err(|_| Code::BAD_REQUEST)?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let host = canonical(host)?;
+    let host = read_host(host).and_then(canonical)?;
     let port = match message.option(OptionNumber::URI_PORT) {
         None => scheme.default_port(),
         Some(value) => {
@@ -118,7 +194,13 @@ fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Resu
             port.filter(|port| *port > 0).ok_or(Code::BAD_REQUEST)?
         }
     };
-    Ok(Target { scheme, host, port, uri: None })
+    Ok(Target { place: Place::At(scheme, port), host, uri: None })
+}
+
+/// Reads the value of Uri-Host, without the brackets of an address.
+fn read_host(host: &[u8]) -> Result<&str, Code> {
+    let host = std::str::from_utf8(host).map_err(|_| Code::BAD_REQUEST)?;
+    Ok(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
 }
 
 /// Returns the one form of a host: a name in lower case, or an IPv6 address in its short form.
@@ -126,7 +208,7 @@ fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Resu
 /// # Errors
 /// 4.00 for a host that would read as more than that in a URI or a path, and for an address with a zone, which names an interface of the
 /// proxy; 5.05 for a multicast address, as the proxy asks no groups.
-fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
+pub(crate) fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(is_other) {
         return Err(Code::BAD_REQUEST);
@@ -150,11 +232,14 @@ fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
 impl Target<'_> {
     /// Writes the path of the target here, without a slash in front and without the path of the resource. It needs no memory.
     fn write_prefix<'s>(&self, storage: &'s mut [u8; LONGEST_PREFIX]) -> &'s str {
-        let Self { scheme, host, port, .. } = self;
+        let Self { place, host, .. } = self;
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
         let mut rest = storage.as_mut_slice();
         // The longest host fits.
-        let _ = write!(rest, "{PREFIX}/{scheme}/{open}{host}{close}:{port}");
+        let _ = match place {
+            Place::At(scheme, port) => write!(rest, "{PREFIX}/{scheme}/{open}{host}{close}:{port}"),
+            Place::Virtual => write!(rest, "{PREFIX}/{VIRTUAL}/{host}"),
+        };
         let left = rest.len();
         let written = storage.get(..LONGEST_PREFIX - left).unwrap_or(&[]);
         std::str::from_utf8(written).unwrap_or(PREFIX)
@@ -201,32 +286,6 @@ impl Target<'_> {
     }
 }
 
-/// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource behind the
-/// forward proxy if the request names one, otherwise as [`request_uri::read`] does.
-///
-/// # Errors
-/// [`InvalidUri`].
-#[inline]
-pub(crate) fn read_path(message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
-    match named(message) {
-        None => request_uri::read(message, path),
-        Some(target) => read_proxied(target, message, path),
-    }
-}
-
-/// Adds an end to a path, which [`read_path`] read, if OSCORE protects the request for another server: it hides the path there, and each
-/// registration has a ciphertext of its own. The end distinguishes their observations. No request can name a path with this end, because a
-/// segment `..` is not valid.
-pub(crate) fn distinguish(message: &MessageRef<'_>, path: &mut String) {
-    if let Some(option) = message.option(OptionNumber::OSCORE)
-        && named(message).is_some()
-        && let [digest, ..] = sha256_of(&[&[option.len() as u8], option, message.payload()]).as_chunks::<16>().0
-    {
-        path.push_str("/../");
-        path.push_str(&to_hex(digest));
-    }
-}
-
 fn read_proxied(
     target: Result<Target<'_>, Code>,
     message: &MessageRef<'_>,
@@ -250,16 +309,6 @@ fn read_proxied(
     }
     path.insert_str(0, target.write_prefix(&mut [0; LONGEST_PREFIX]));
     written
-}
-
-/// Lets a policy decide on a request. A request to the forward proxy is shown to it as one for a path of this server: a right to a path
-/// here must not be one elsewhere.
-#[inline]
-pub(crate) fn decide_on(request: &Request<'_>, decide: impl FnOnce(&Request<'_>) -> Option<bool>) -> Option<bool> {
-    match named(&request.message) {
-        None => decide(request),
-        Some(target) => decide_on_proxied(target, request, decide),
-    }
 }
 
 fn decide_on_proxied(

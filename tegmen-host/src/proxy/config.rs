@@ -1,11 +1,11 @@
 //! The settings of a proxy.
 
 use super::memory::Bounds;
+use super::virtual_host::{Authority, VirtualHost};
 use super::{Pattern, Route};
 use crate::client::ClientConfig;
 use crate::target::TargetScheme;
-use crate::uri::{Scheme, Uri, UriError};
-use std::net::Ipv6Addr;
+use crate::uri::{Uri, UriError};
 use std::str::FromStr;
 use std::time::Duration;
 use tegmen::coap::{Code, Response};
@@ -18,6 +18,8 @@ pub struct ProxyConfig {
     pub targets: Vec<Pattern>,
     /// The paths of the reverse proxy.
     pub reverse: Vec<Reverse>,
+    /// The virtual hosts of the reverse proxy. If there are any, a request with another Uri-Host, which is no address, is refused with 4.04.
+    pub hosts: Vec<VirtualHost>,
     /// The most bytes of stored responses with their keys.
     pub cache: usize,
     /// The most bytes of these that the requests of one client may be the cause of. Clients that prove nothing count by address.
@@ -47,6 +49,7 @@ impl Default for ProxyConfig {
         Self {
             targets: Vec::new(),
             reverse: Vec::new(),
+            hosts: Vec::new(),
             cache: 64 << 20,
             cache_of_client: 8 << 20,
             max_open: 1024,
@@ -88,6 +91,11 @@ impl ProxyConfig {
         self.reverse.iter().filter(|reverse| reverse.has(path)).max_by_key(|reverse| reverse.path.len())
     }
 
+    /// Returns the virtual host with this name, which is in lower case.
+    pub(super) fn host(&self, name: &str) -> Option<&VirtualHost> {
+        self.hosts.iter().find(|host| host.name() == name)
+    }
+
     /// Answers a request that may pass no further proxy.
     pub(super) fn stop(&self, response: &mut Response<'_, '_>) -> Result<(), Code> {
         response.set_code(Code::HOP_LIMIT_REACHED);
@@ -100,9 +108,7 @@ impl ProxyConfig {
 pub struct Reverse {
     /// Without a slash in front; empty for all paths.
     path: String,
-    scheme: Scheme,
-    host: String,
-    port: u16,
+    origin: Authority,
 }
 
 /// The reason why a text is not a [`Reverse`].
@@ -126,9 +132,9 @@ impl Reverse {
     }
 
     pub(super) fn route(&self) -> Route<'_> {
-        let Self { path, scheme, host, port } = self;
+        let Self { path, origin: Authority { scheme, host, port } } = self;
         let skipped = if path.is_empty() { 0 } else { path.split('/').count() };
-        Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, skipped, prefix: path }
+        Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, name: None, skipped, prefix: path }
     }
 
     /// Returns the path, without a slash in front.
@@ -147,14 +153,7 @@ impl FromStr for Reverse {
         if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") && !path.is_empty() {
             return Err(wrong());
         }
-        let uri = Uri::parse(uri)?;
-        if uri.path.iter().any(|part| !part.is_empty()) || !uri.query.is_empty() {
-            return Err(ReverseError::Path(text.to_owned()));
-        }
-        let host = match uri.host.parse::<Ipv6Addr>() {
-            Ok(address) => address.to_string(),
-            Err(_) => uri.host.to_ascii_lowercase(),
-        };
-        Ok(Self { path: path.to_owned(), scheme: uri.scheme, host, port: uri.port })
+        let origin = Authority::of(Uri::parse(uri)?).ok_or_else(|| ReverseError::Path(text.to_owned()))?;
+        Ok(Self { path: path.to_owned(), origin })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::command::Command;
 use super::reply::Reply;
-use crate::target;
+use crate::target::VirtualHosts;
 use std::cell::Cell;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Policy, Request};
@@ -101,6 +101,7 @@ fn is_edhoc(request: &MessageRef<'_>) -> bool {
 pub(crate) struct Deciding {
     policy: AnyPolicy,
     commands: mpsc::UnboundedSender<Command>,
+    hosts: VirtualHosts,
     /// The number of the last authorization.
     last: Cell<u64>,
     /// The number of the authorization for the request that was asked about last.
@@ -111,8 +112,8 @@ pub(crate) struct Deciding {
 const FIRST: u64 = 1 << 63;
 
 impl Deciding {
-    pub(crate) const fn new(policy: AnyPolicy, commands: mpsc::UnboundedSender<Command>) -> Self {
-        Self { policy, commands, last: Cell::new(FIRST), taken: Cell::new(None) }
+    pub(crate) const fn new(policy: AnyPolicy, commands: mpsc::UnboundedSender<Command>, hosts: VirtualHosts) -> Self {
+        Self { policy, commands, hosts, last: Cell::new(FIRST), taken: Cell::new(None) }
     }
 
     /// Takes the number of the authorization for a request that is undecided. Without an authorization, the request is
@@ -129,9 +130,9 @@ impl Policy for Deciding {
     const LATER: bool = true;
 
     fn decide(&self, request: &Request<'_>) -> Option<bool> {
-        let Self { policy, commands, last, taken } = self;
+        let Self { policy, commands, hosts, last, taken } = self;
         taken.set(None);
-        target::decide_on(request, |request| policy.decide(request, &Later { commands, last, taken }))
+        hosts.decide_on(request, |request| policy.decide(request, &Later { commands, last, taken }))
     }
 }
 

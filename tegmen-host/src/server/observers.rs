@@ -4,7 +4,7 @@ use super::command::Whom;
 use super::notifier::ObservedPaths;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerPeer;
-use crate::target;
+use crate::target::VirtualHosts;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,6 +35,7 @@ pub(crate) struct Observers<G = MemberRegistration> {
     unconfirmed: u8,
     /// For the path of a registration.
     path: String,
+    hosts: VirtualHosts,
 }
 
 /// The observations of one peer.
@@ -62,7 +63,13 @@ impl<G> Observers<G> {
     /// No observers; there may be `most`. At most `unconfirmed` notifications in a row are not confirmable.
     pub(crate) fn new(paths: Arc<ObservedPaths>, most: usize, unconfirmed: u8) -> Self {
         let (by_peer, by_path, path) = (PerPeer::default(), HashMap::new(), String::new());
-        Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path }
+        let hosts = VirtualHosts::default();
+        Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path, hosts }
+    }
+
+    /// Knows the resources of these hosts by other paths.
+    pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
+        Self { hosts, ..self }
     }
 
     /// At most `unconfirmed` notifications in a row are not confirmable from now on.
@@ -168,9 +175,9 @@ impl<G> node::Observers<OscoreExchange, G> for Observers<G> {
         if is_of_member && self.of_members >= self.most.div_ceil(2) {
             return Err(Full);
         }
-        target::read_path(request, &mut self.path).map_err(|_| Full)?;
+        self.hosts.read_path(request, &mut self.path).map_err(|_| Full)?;
         if observer.exchange.is_none() {
-            target::distinguish(request, &mut self.path);
+            self.hosts.distinguish(request, &mut self.path);
         }
         let path = self.add_path(peer);
         let request = in_clear(request);

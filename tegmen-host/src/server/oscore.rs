@@ -4,7 +4,7 @@
 use super::bodies::ServerBodies;
 use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
 use crate::edhoc::{EdhocServer, Failed};
-use crate::target;
+use crate::target::VirtualHosts;
 use tegmen::buf::Frame;
 use tegmen::coap::{
     Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
@@ -30,6 +30,7 @@ pub(super) struct ServerOscore {
     contexts: Contexts,
     /// Makes contexts.
     edhoc: Option<EdhocServer>,
+    hosts: VirtualHosts,
     /// Blocks of protected requests. Nothing authenticates them, so they are few and short.
     blocks: ServerBodies,
     /// The first request of a derivation of new keys, until its response is written (RFC 8613, appendix B.2).
@@ -47,7 +48,13 @@ impl ServerOscore {
             Some(edhoc) => contexts.with_agreed(edhoc.contexts()),
             None => contexts,
         };
-        Self { contexts, edhoc, blocks, first: None, problems: Vec::new(), unopened: 0 }
+        let hosts = VirtualHosts::default();
+        Self { contexts, edhoc, hosts, blocks, first: None, problems: Vec::new(), unopened: 0 }
+    }
+
+    /// Opens no request for one of these hosts.
+    pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Forgets the blocks of requests that nobody continues, and those of peers that are gone.
@@ -212,7 +219,7 @@ impl Oscore for ServerOscore {
     }
 
     fn is_for_us(&self, request: &MessageRef<'_>) -> bool {
-        target::named(request).is_none()
+        self.hosts.named(request).is_none()
     }
 
     fn unprotect_request<'r, C: Crypto>(

@@ -22,7 +22,7 @@ use crate::edhoc::EdhocServer;
 use crate::exchange_pool::ExchangePool;
 use crate::group::{MembershipEvent, Memberships};
 use crate::request_uri;
-use crate::target;
+use crate::target::VirtualHosts;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,6 +75,7 @@ pub(crate) struct CoapServer<A> {
 /// The application of the server, and the request that it is being asked.
 pub(crate) struct Resources<A> {
     pub(crate) application: A,
+    hosts: VirtualHosts,
     /// Answers requests to its path in place of the application.
     pub(super) edhoc: Option<EdhocServer>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
@@ -115,15 +116,17 @@ pub(super) struct Features {
 
 impl Features {
     /// Returns the parts of the node of shard `number`.
-    pub(super) fn new<A>(shared: &Shared<'_, A>, number: usize) -> Self {
+    pub(super) fn new<A: Application>(shared: &Shared<'_, A>, number: usize) -> Self {
+        let hosts = shared.application.virtual_hosts();
         let (config, notifier) = (shared.config, &shared.notifier);
         let observed = notifier.shards.get(number).map(|changes| changes.observed.clone()).unwrap_or_default();
         let most = config.coap.max_observations.div_ceil(shared.shards());
         let bodies = |limit| ServerBodies::new(limit, shared.bodies.clone());
         Self {
-            observers: Observers::new(observed, most, config.coap.unconfirmed_notifications),
+            observers: Observers::new(observed, most, config.coap.unconfirmed_notifications).with_hosts(hosts.clone()),
             bodies: bodies(config.coap.max_body),
-            oscore: ServerOscore::new(config.oscore.clone(), config.edhoc.clone(), bodies(MAX_UNFRAGMENTED_SIZE)),
+            oscore: ServerOscore::new(config.oscore.clone(), config.edhoc.clone(), bodies(MAX_UNFRAGMENTED_SIZE))
+                .with_hosts(hosts),
             leisure: Leisure::new(config.coap.leisure),
             groups: Memberships(config.memberships.clone()),
             nothing: (),
@@ -208,7 +211,7 @@ impl<A: Application> CoapServer<A> {
     ) -> Self {
         let (bodies, bodies_refused) = bodies.ledger();
         Self {
-            policy: Deciding::new(policy, resources.commands.clone()),
+            policy: Deciding::new(policy, resources.commands.clone(), resources.hosts.clone()),
             resources,
             credentials,
             events,
@@ -436,6 +439,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
 impl<A: Application> Resources<A> {
     pub(crate) fn new(application: A, commands: mpsc::UnboundedSender<Command>, notifier: Notifier) -> Self {
         Self {
+            hosts: application.virtual_hosts(),
             application,
             edhoc: None,
             commands,
@@ -457,7 +461,7 @@ impl<A: Application> Resources<A> {
     #[inline]
     pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
-        target::read_path(message, &mut self.path)
+        self.hosts.read_path(message, &mut self.path)
     }
 }
 

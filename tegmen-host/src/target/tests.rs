@@ -18,7 +18,7 @@ fn by_uri(uri: &str) -> Vec<u8> {
 /// The path by which policy, observers and log know a request.
 fn path_of(request: &[u8]) -> String {
     let mut path = "before".to_owned();
-    read_path(&MessageRef::parse(request).unwrap(), &mut path).unwrap();
+    VirtualHosts::default().read_path(&MessageRef::parse(request).unwrap(), &mut path).unwrap();
     path
 }
 
@@ -43,7 +43,9 @@ fn both_forms_of_a_target_have_the_same_path() {
 
 #[test]
 fn a_target_that_is_not_valid_is_refused() {
-    let refused = |request: &[u8]| named(&MessageRef::parse(request).unwrap()).unwrap().map(|_| ()).unwrap_err();
+    let refused = |request: &[u8]| {
+        VirtualHosts::default().named(&MessageRef::parse(request).unwrap()).unwrap().map(|_| ()).unwrap_err()
+    };
     for uri in ["coap+ws://example/", "coap+tcp://example/", "ftp://x"] {
         assert_eq!(refused(&by_uri(uri)), Code::PROXYING_NOT_SUPPORTED, "{uri}");
     }
@@ -76,7 +78,7 @@ fn a_policy_sees_the_path_of_a_target_and_not_the_path_in_the_request() {
         let message = MessageRef::parse(request).unwrap();
         let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
         let mut path = String::new();
-        let decided = decide_on(&Request::new(message, identity), |shown| {
+        let decided = VirtualHosts::default().decide_on(&Request::new(message, identity), |shown| {
             request_uri::read(&shown.message, &mut path).unwrap();
             let left = [OptionNumber::PROXY_URI, OptionNumber::PROXY_SCHEME, OptionNumber::URI_HOST];
             assert!(left.iter().all(|number| shown.message.option(*number).is_none()));
@@ -94,6 +96,30 @@ fn a_policy_sees_the_path_of_a_target_and_not_the_path_in_the_request() {
     assert_eq!(seen(&message(&parts)), "proxy/coaps/other:5684/temp");
     assert_eq!(seen(&message(&parts[1..2])), "temp");
     assert_eq!(seen(&by_uri("ftp://other/temp")), PREFIX);
+}
+
+#[test]
+fn a_virtual_host_has_paths_of_its_own() {
+    let hosts = VirtualHosts::except(["gateway.example".to_owned()]);
+    let path_of = |options: &[(OptionNumber, &[u8])]| {
+        let (request, mut path) = (message(options), String::new());
+        hosts.read_path(&MessageRef::parse(&request).unwrap(), &mut path).unwrap();
+        path
+    };
+    let path = (OptionNumber::URI_PATH, &b"temp"[..]);
+    for (host, expected) in [
+        (&b"Sensor.Example"[..], "proxy/host/sensor.example/temp"),
+        (b"GATEWAY.example", "temp"),
+        (b"192.0.2.1", "temp"),
+        (b"[2001:db8::1]", "temp"),
+        (b"a/b", PREFIX),
+        (b"", PREFIX),
+    ] {
+        assert_eq!(path_of(&[(OptionNumber::URI_HOST, host), path]), expected);
+    }
+    assert_eq!(path_of(&[path]), "temp");
+    let forward = [(OptionNumber::URI_HOST, &b"a"[..]), path, (OptionNumber::PROXY_SCHEME, b"coap")];
+    assert_eq!(path_of(&forward), "proxy/coap/a:5683/temp");
 }
 
 #[cfg(feature = "http")]

@@ -4,7 +4,7 @@ use crate::credentials::FilePolicy;
 use crate::provider::HostCrypto;
 use crate::server::coap_peer::Attached;
 use crate::server::observers::MAX_OBSERVATIONS;
-use crate::server::{AnyPolicy, HelloLimits};
+use crate::server::{AnyPolicy, HelloLimits, VirtualHosts};
 use crate::slab::{Capacity, Slab};
 use tegmen::address::Path;
 use tegmen::buf::Frame;
@@ -40,7 +40,7 @@ fn refusing() -> Deciding {
 
 fn deciding(policy: FilePolicy) -> Deciding {
     let (commands, _) = mpsc::unbounded_channel();
-    Deciding::new(AnyPolicy::of(policy), commands)
+    Deciding::new(AnyPolicy::of(policy), commands, VirtualHosts::default())
 }
 
 /// A server behind a node, and the peer that it hears.
@@ -233,7 +233,7 @@ fn a_group_is_answered_where_that_is_of_use_and_never_with_an_error_or_a_reset()
 fn undecided(scene: &mut Scene) -> mpsc::UnboundedReceiver<Command> {
     let (commands, receiver) = mpsc::unbounded_channel();
     scene.coap_server.resources.commands = commands.clone();
-    scene.coap_server.policy = Deciding::new(AnyPolicy::of_later(|_, _| None), commands);
+    scene.coap_server.policy = Deciding::new(AnyPolicy::of_later(|_, _| None), commands, VirtualHosts::default());
     receiver
 }
 
