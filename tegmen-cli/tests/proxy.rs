@@ -46,6 +46,31 @@ fn a_forward_and_a_reverse_proxy_give_what_they_stored() {
     assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("4.03"));
 }
 
+#[test]
+fn a_reverse_proxy_has_an_origin_for_each_host() {
+    let scene = Scene::new("proxy-hosts");
+    let serve = |value: &str| Server::start(&scene.0, &["--value", value, "--plain", "--no-secure"], 1);
+    let (attic, cellar) = (serve("/temp=31"), serve("/temp=12"));
+    let file = format!(
+        "[proxy]\nproxy-host = [\"attic.example={}\", \"cellar.example={}\", \"house.example=\"]\n\
+         [addresses]\nplain = true\nno-secure = true\n[resources]\nvalue = [\"/temp=20\"]\n",
+        uri_of(&attic),
+        uri_of(&cellar),
+    );
+    std::fs::write(scene.0.join("tegmen.toml"), file).unwrap();
+    assert_eq!(shown(&scene, &["serve", "--config", "tegmen.toml", "--check-config"]), "ok");
+    let proxy = Server::start(&scene.0, &["--config", "tegmen.toml"], 1);
+    let temp = format!("{}/temp", uri_of(&proxy));
+    for (host, expected) in [("attic.example", "31"), ("Cellar.Example", "12"), ("house.example", "20")] {
+        assert_eq!(shown(&scene, &["get", "-O", &format!("3={host}"), &temp]), expected);
+    }
+    assert_eq!(shown(&scene, &["get", &temp]), "20");
+    let unknown = tegmen(&scene, &["get", "-O", "3=shed.example", &temp]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("4.04"));
+    let lines = proxy.end();
+    assert!(lines.iter().any(|line| line.contains("GET /proxy/host/attic.example/temp")), "{lines:?}");
+}
+
 /// Sends an HTTP request, and returns the response.
 fn http(at: SocketAddr, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
@@ -105,5 +130,9 @@ fn mistakes_name_the_option_and_the_reason() {
     assert!(wrong(&["--value", "/a=1", "--proxy-http", "127.0.0.1:0"]).contains("proxy-http: it needs --proxy-to"));
     let twice = ["--proxy-reverse", "/a=coap://b", "--proxy-reverse", "/a=coap://c"];
     assert!(wrong(&twice).contains("two origins"));
+    assert!(wrong(&["--proxy-host", "a=coap://b/c"]).contains("an origin has no path"));
+    assert!(wrong(&["--proxy-host", "192.0.2.1=coap://b"]).contains("neither an address"));
+    let twice = ["--proxy-host", "a=coap://b", "--proxy-host", "A=coap://c"];
+    assert!(wrong(&twice).contains("two origins of this host"));
     assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));
 }

@@ -22,7 +22,7 @@ use tegmen_control::state::{Bounds, Event, State, Watcher};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::proxy::Proxy;
 use tegmen_host::resources::Resources;
-use tegmen_host::server::{Application, Notifier, Request};
+use tegmen_host::server::{Application, Notifier, Request, VirtualHosts};
 use tegmen_host::x509::PeerVerifier;
 
 /// The files of an access control server.
@@ -81,6 +81,10 @@ impl Application for Roles {
     fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let proxied = self.proxy.as_ref().is_some_and(|proxy| proxy.acts_on(path, request, number));
         proxied || self.resources.acts_on(path, request, number)
+    }
+
+    fn virtual_hosts(&self) -> VirtualHosts {
+        self.proxy.as_ref().map(Application::virtual_hosts).unwrap_or_default()
     }
 
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {

@@ -156,8 +156,8 @@ impl Served {
 }
 
 fn nothing_to_serve() -> Mistake {
-    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory, --proxy-to, --proxy-reverse \
-               or --store (`tegmen help serve` has examples)";
+    let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory, --proxy-to, --proxy-reverse, \
+               --proxy-host or --store (`tegmen help serve` has examples)";
     Mistake::new("", why)
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use tegmen::dtls::Suites;
 use tegmen_control::group::server::JOIN_INTERVAL;
 use tegmen_host::group::Group;
-use tegmen_host::proxy::{Pattern, ProxyConfig, Reverse};
+use tegmen_host::proxy::{Pattern, ProxyConfig, Reverse, VirtualHost};
 use tegmen_host::server::{HelloLimits, ServerConfig};
 use tegmen_host::slab::Capacity;
 
@@ -350,6 +350,11 @@ pub(super) struct ProxyOptions {
     /// Be a reverse proxy: the resources of the origin at this URI are below this path, as /house=coap://sensor.local; may be repeated.
     #[arg(long, value_name = "PATH=URI")]
     pub(super) proxy_reverse: Vec<Reverse>,
+    /// Be a reverse proxy for requests with this Uri-Host: their origin is at this URI, as sensor.example=coap://192.0.2.1. NAME= is a name of
+    /// this server itself. Another Uri-Host that is no address is then refused with 4.04. A client needs the right to the path
+    /// /proxy/host/NAME/PATH. May be repeated.
+    #[arg(long, value_name = "NAME=URI")]
+    pub(super) proxy_host: Vec<VirtualHost>,
     /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, as
     /// http://127.0.0.1:8080/hc/coap://sensor.local/temp. They are clients in clear, so it needs --plain: anyone who can reach the address has
     /// the rights of these. Give an address of this machine or of a network that you trust.

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 impl ProxyOptions {
     /// True if the server is a proxy.
     pub(super) const fn is_given(&self) -> bool {
-        !self.proxy_to.is_empty() || !self.proxy_reverse.is_empty()
+        !self.proxy_to.is_empty() || !self.proxy_reverse.is_empty() || !self.proxy_host.is_empty()
     }
 
     /// Returns all mistakes. `plain` is true if the server has clients in clear.
@@ -31,7 +31,7 @@ impl ProxyOptions {
         check("proxy-ca", servers_of(&self.proxy_ca, &[]).err().map(|failure| failure.message));
         let given = [("proxy-credentials", self.proxy_credentials.is_some()), ("proxy-ca", !self.proxy_ca.is_empty())];
         for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given && !self.is_given()) {
-            check(key, Some("it needs --proxy-to or --proxy-reverse".to_owned()));
+            check(key, Some("it needs --proxy-to, --proxy-reverse or --proxy-host".to_owned()));
         }
         if self.proxy_http.is_some() {
             check("proxy-http", self.proxy_to.is_empty().then(|| "it needs --proxy-to".to_owned()));
@@ -41,6 +41,10 @@ impl ProxyOptions {
         paths.sort_unstable();
         let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
         check("proxy-reverse", twice.map(|pair| format!("/{}: there are two origins at this path", pair[0])));
+        let mut names: Vec<_> = self.proxy_host.iter().map(|host| host.name()).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        check("proxy-host", twice.map(|pair| format!("{}: there are two origins of this host", pair[0])));
         mistakes
     }
 
@@ -64,6 +68,7 @@ impl ProxyOptions {
             config.https_authorities = authorities;
             config.targets.clone_from(&self.proxy_to);
             config.reverse.clone_from(&self.proxy_reverse);
+            config.hosts.clone_from(&self.proxy_host);
             config.cache = self.proxy_cache;
             config.cache_of_client = self.proxy_cache_client;
             config.name.clone_from(&self.proxy_name);
