@@ -7,6 +7,7 @@ use super::forwarded::Upstream;
 use super::pool::{Origin, Pool};
 use super::protected::{Cancellation, Newest};
 use crate::client::{Observation, Request};
+use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::server::Notifier;
 use crate::target::TargetScheme;
 use std::sync::Arc;
@@ -83,6 +84,9 @@ impl Relay {
                 },
             };
             let Some(mut response) = next else { return Ok(()) };
+            if response.payload.len() > MAX_UNFRAGMENTED_SIZE {
+                return Err(Failed::new(Code::BAD_GATEWAY, format!("{}: the response is too long", origin.host)));
+            }
             let is_last = !observation.is_registered();
             if is_last && response.code.is_success() {
                 // The code outside is 2.05 for a notification, and 2.04 for another response (RFC 8613, section 4.2).
