@@ -388,6 +388,10 @@ impl Application for Proxy {
             return self.forward(&reverse.route(), message, request, response);
         };
         let target = named?;
+        if !target.has(request.path()) {
+            request.because("the server does not know the virtual hosts of the proxy: Application::virtual_hosts");
+            return Err(Code::INTERNAL_SERVER_ERROR);
+        }
         let host = &*target.host;
         let route = match target.place {
             Place::At(scheme, port) if !shared.config.allows(scheme, host, port) => return Err(Code::FORBIDDEN),

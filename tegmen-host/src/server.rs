@@ -128,7 +128,7 @@ pub trait Application: Clone + Send + 'static {
     }
 
     /// Returns the hosts whose resources are not the server's own, for an application that is a reverse proxy. It is called once for
-    /// each shard. Policy, observers and log know the resource `/a` of such a host by the path `/proxy/host/NAME/a`.
+    /// each shard. An application that passes requests to a proxy returns those of the proxy, which otherwise refuses them. Policy, observers and log know the resource `/a` of such a host by the path `/proxy/host/NAME/a`.
     fn virtual_hosts(&self) -> VirtualHosts {
         VirtualHosts::default()
     }

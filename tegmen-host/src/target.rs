@@ -245,6 +245,12 @@ impl Target<'_> {
         std::str::from_utf8(written).unwrap_or(PREFIX)
     }
 
+    /// True if `path` is that of the target, or of a resource there: the policy decided on the same path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let behind = path.strip_prefix(self.write_prefix(&mut [0; LONGEST_PREFIX]));
+        behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))
+    }
+
     /// Writes the request with path and query as options and without the options that name the target; `before` writes the
     /// segments of the path that come first.
     pub(crate) fn write_request(

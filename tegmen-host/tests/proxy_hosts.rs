@@ -10,7 +10,7 @@ use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::proxy::{Proxy, ProxyConfig};
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Event, Router, Server};
+use tegmen_host::server::{Application, Event, Request, Router, Server};
 use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
@@ -146,6 +146,28 @@ async fn a_right_to_a_path_of_one_host_is_none_elsewhere() {
             assert_eq!(get(&mallory, name, "/who").await.0, Code::FORBIDDEN);
         }
     }
+}
+
+/// An application that passes requests to a proxy, and does not return its hosts.
+#[derive(Clone)]
+struct Silent(Proxy);
+
+impl Application for Silent {
+    fn handle(&mut self, request: &Request<'_>, response: &mut tegmen::coap::Response<'_, '_>) -> Result<(), Code> {
+        self.0.handle(request, response)
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_forwards_nothing_for_a_host_that_the_policy_did_not_see() {
+    let one = origin("one");
+    let hosts = [format!("a.example=coap://{}", address(&one))];
+    let (_, proxy) = open(&hosts, &[]);
+    let builder = || Server::builder().listen("coap://127.0.0.1:0").allow_plain().on_event(|_| ());
+    let silent = builder().serve(Silent(proxy.clone())).unwrap();
+    assert_eq!(get(&client_of(&silent).await, "a.example", "/who").await.0, Code::INTERNAL_SERVER_ERROR);
+    let routed = builder().serve(Router::of(proxy)).unwrap();
+    assert_eq!(get(&client_of(&routed).await, "a.example", "/who").await, (Code::CONTENT, "one".to_owned()));
 }
 
 #[tokio::test]

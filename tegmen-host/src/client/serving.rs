@@ -5,8 +5,8 @@ use super::Features;
 use crate::credentials::{Credentials, FilePolicy};
 use crate::exchange_pool::ExchangePool;
 use crate::server::{
-    AnyPolicy, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Notifier, Observers, Resources,
-    Router, ServerBodies, ServerCoap, ServerLimits, Tried, Unauthenticated,
+    AnyPolicy, Application as _, Changes, CoapServer, Command, EventSink, HelloLimits, Ledger, Limited, Notifier,
+    Observers, Resources, Router, ServerBodies, ServerCoap, ServerLimits, Tried, Unauthenticated,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ impl ServingBuilder {
         let notifier = Notifier::of(&commands);
         let observed = notifier.shards.first().map(|changes| changes.observed.clone()).unwrap_or_default();
         let observers = Observers::new(observed, coap.max_observations, coap.unconfirmed_notifications);
+        let observers = observers.with_hosts(router.virtual_hosts());
         let bodies = ServerBodies::new(coap.max_body, Ledger::new(coap.max_bodies));
         let limits = ServerLimits::new(&coap, HelloLimits::default(), events.is_some());
         let limits = (limits, Unauthenticated::new(coap.max_unauthenticated));

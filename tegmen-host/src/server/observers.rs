@@ -68,7 +68,7 @@ impl<G> Observers<G> {
     }
 
     /// Knows the resources of these hosts by other paths.
-    pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
+    pub(crate) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }
 

@@ -1,6 +1,6 @@
 //! Handlers by path and method.
 
-use super::{Application, Request};
+use super::{Application, Request, VirtualHosts};
 use std::sync::Arc;
 use tegmen::coap::handler::USUAL_OPTIONS;
 use tegmen::coap::link::{self, Link};
@@ -17,6 +17,7 @@ use tegmen::coap::{Code, OptionNumber, Response};
 pub struct Router {
     routes: Arc<Vec<Route>>,
     options: &'static [OptionNumber],
+    hosts: VirtualHosts,
 }
 
 #[derive(Clone)]
@@ -46,14 +47,15 @@ impl Default for Router {
 impl Router {
     /// Returns a router without routes.
     pub fn new() -> Self {
-        Self { routes: Arc::default(), options: USUAL_OPTIONS }
+        Self { routes: Arc::default(), options: USUAL_OPTIONS, hosts: VirtualHosts::default() }
     }
 
     /// Returns a router that passes each request to an application. It does not call
     /// [`Application::every_second`], and takes bodies of several blocks only when they are complete.
     pub fn of(application: impl Application + Sync) -> Self {
         let methods = [Code::GET, Code::POST, Code::PUT, Code::DELETE, Code::FETCH, Code::PATCH, Code::IPATCH];
-        methods.into_iter().fold(Self::new(), |router, method| {
+        let router = Self { hosts: application.virtual_hosts(), ..Self::new() };
+        methods.into_iter().fold(router, |router, method| {
             let application = application.clone();
             router.on(method, "/*", move |request, response| application.clone().handle(request, response))
         })
@@ -158,5 +160,9 @@ impl Application for Router {
 
     fn critical_options(&self) -> &[OptionNumber] {
         self.options
+    }
+
+    fn virtual_hosts(&self) -> VirtualHosts {
+        self.hosts.clone()
     }
 }
