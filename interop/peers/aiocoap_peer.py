@@ -12,11 +12,12 @@
     aiocoap_peer.py forward-proxy HOST PORT
     aiocoap_peer.py proxied-client PROXY METHOD URI [PAYLOAD]
     aiocoap_peer.py oscore-proxied-client PROXY DIR METHOD URI [PAYLOAD]
+    aiocoap_peer.py oscore-host-client NAME DIR METHOD URI [PAYLOAD]
     aiocoap_peer.py directory HOST PORT
     aiocoap_peer.py register HOST PORT DIRECTORY NAME
     aiocoap_peer.py register-simply HOST PORT DIRECTORY NAME
 
-DIR is a security context of aiocoap. KEY is a file of `tegmen edhoc new`, CREDENTIAL that of the other end in hexadecimal, and STYLE
+DIR is a security context of aiocoap. NAME is the Uri-Host of the request. KEY is a file of `tegmen edhoc new`, CREDENTIAL that of the other end in hexadecimal, and STYLE
 by-key-id or by-value.
 """
 
@@ -225,7 +226,7 @@ def pattern_of(uri):
     return "/".join(uri.split("/")[:3]) + "/*"
 
 
-async def ask(method, uri, payload, known=None, proxy=None):
+async def ask(method, uri, payload, known=None, proxy=None, host=None):
     context = await Context.create_client_context()
     if known is not None:
         context.client_credentials = known
@@ -234,6 +235,8 @@ async def ask(method, uri, payload, known=None, proxy=None):
         count, payload = int(payload), ""
     codes = {"get": GET, "non": GET, "observe": GET, "put": PUT, "post": POST, "delete": DELETE}
     request = Message(code=codes[method], uri=uri, payload=BIG if payload == "BIG" else payload.encode())
+    if host is not None:
+        request.opt.uri_host = host
     if method == "non":
         request.mtype = NON
     if method == "observe":
@@ -294,6 +297,9 @@ match sys.argv[1:]:
         asyncio.run(ask(method, uri, "".join(payload), proxy=proxy))
     case ["oscore-proxied-client", proxy, directory, method, uri, *payload]:
         asyncio.run(ask(method, uri, "".join(payload), credentials(pattern_of(uri), directory), proxy))
+    case ["oscore-host-client", name, directory, method, uri, *payload]:
+        known = credentials(f"coap://{name}:*", directory)
+        asyncio.run(ask(method, uri, "".join(payload), known, host=name))
     case ["proxy", host, port, destination]:
         asyncio.run(relay(host, port, destination))
     case _:

@@ -53,6 +53,7 @@ fn cells(aiocoap: &Arc<Built>, java: &Arc<Built>) -> Vec<Cell> {
     add(Role::Client, "block-wise, 5000 bytes both ways", aiocoap_blocks);
     add(Role::Client, "observe", aiocoap_observes);
     add(Role::Client, "observe with OSCORE through ours", aiocoap_observes_with_oscore);
+    add(Role::Client, "observe with OSCORE through ours, by Uri-Host", aiocoap_observes_a_virtual_host);
     add(Role::Server, "OSCORE through ours, also in blocks", oscore_through_ours);
     add(Role::Server, "observe with OSCORE through ours", observe_with_oscore);
     add(Role::Server, "GET, PUT through its", through_that_of_aiocoap);
@@ -247,14 +248,14 @@ fn behind_with_oscore(scene: &Scene, peer: &Built) -> Result<(Process, Proxied),
 }
 
 /// Each message with a code at the origin has to have OSCORE.
-fn is_protected(proxied: &Proxied) -> Check {
+fn is_protected(origin: &Capture) -> Check {
     let is_protected = |datagram: &crate::capture::Datagram| {
         let message = tegmen::coap::MessageRef::parse(&datagram.bytes);
         message.is_ok_and(|message| {
             message.code() == tegmen::coap::Code::EMPTY || message.option(OptionNumber::OSCORE).is_some()
         })
     };
-    match proxied.origin.datagrams().iter().all(is_protected) {
+    match origin.datagrams().iter().all(is_protected) {
         true => Ok(()),
         false => Err("something went to the origin in clear".into()),
     }
@@ -266,15 +267,39 @@ fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
     let port = free_port()?;
     let _origin = objects::serve(scene, port)?;
     let proxied = Proxied::before(scene, SocketAddr::new(LOOPBACK, port))?;
+    observes_writes(
+        scene,
+        peer,
+        port,
+        &["oscore-proxied-client", &proxied.plain(), THEIRS, "observe", &proxied.uri("v"), "4"],
+    )?;
+    is_protected(&proxied.origin)
+}
+
+/// The client, which these words start, observes a resource of our server at this port while it is written.
+fn observes_writes(scene: &Scene, peer: &Built, port: u16, words: &[&str]) -> Check {
     let mut command = peer.command()?;
-    command.args(["oscore-proxied-client", &proxied.plain(), THEIRS, "observe", &proxied.uri("v"), "4"]);
+    command.args(words);
     let observer = scene.start_command(command)?;
     let mut from = observer.await_output("2.05 hello\n", 0)?;
     for value in ["one", "two", "three"] {
         objects::write(scene, port, value)?;
         from = observer.await_output(format!("2.05 {value}\n"), from)?;
     }
-    is_protected(&proxied)
+    Ok(())
+}
+
+/// The proxy is a reverse one, and Uri-Host, which OSCORE leaves outside, chooses the origin.
+fn aiocoap_observes_a_virtual_host(scene: &Scene, peer: &Built) -> Check {
+    objects::ends(scene, "aiocoap", &[])?;
+    let port = free_port()?;
+    let _server = objects::serve(scene, port)?;
+    let origin = Capture::start(SocketAddr::new(LOOPBACK, port))?;
+    let host = format!("attic.example=coap://127.0.0.1:{}", origin.port);
+    let served = Served::start_with(scene, &Psk::usual(), &["--proxy-host", &host])?;
+    let uri = format!("coap://127.0.0.1:{}/v", served.port + 1);
+    observes_writes(scene, peer, port, &["oscore-host-client", "attic.example", THEIRS, "observe", &uri, "4"])?;
+    is_protected(&origin)
 }
 
 /// The server of aiocoap counts, and has to learn that our client cancels.
@@ -282,7 +307,7 @@ fn observe_with_oscore(scene: &Scene, peer: &Built) -> Check {
     let (server, proxied) = behind_with_oscore(scene, peer)?;
     observe_counting(scene, &proxied.uri("count"), &["--proxy", &proxied.plain(), "--oscore", OURS])?;
     server.await_output("observers 0", 0)?;
-    is_protected(&proxied)
+    is_protected(&proxied.origin)
 }
 
 /// Our client asks a server of aiocoap, under OSCORE, and our proxy between them knows nothing of it.
@@ -297,7 +322,7 @@ fn oscore_through_ours(scene: &Scene, peer: &Built) -> Check {
     asks(&["get", &proxied.uri("big")], "2.05", &big())?;
     let file = scene.file("big", big())?;
     asks(&["put", &proxied.uri("big"), "--file", &file.to_string_lossy()], "2.04", "")?;
-    is_protected(&proxied)
+    is_protected(&proxied.origin)
 }
 
 /// Our client asks a server through a proxy of aiocoap. That fails where it is to observe: it asserts that "Remote has no netloc set".
