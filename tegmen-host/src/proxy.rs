@@ -276,7 +276,7 @@ impl Proxy {
         let most = if state.may_observe() { self.shared.config.protected_observations } else { 0 };
         // The path is that of this registration alone, so somebody observes it if the server took the client for an observer.
         if !state.protected.has_space(&self.key, owner, most) || !notifier.is_observed(&path) {
-            return Some(full(request, response));
+            return Some(refuse(request, response, "the client, or the proxy, has as many observations as it may"));
         }
         response.observable();
         match state.protected.register(&self.key, (client, token, owner), request.defer(response)) {
@@ -374,7 +374,12 @@ fn waiter(message: &MessageRef<'_>, request: &Request<'_>, response: &mut Respon
 
 /// Refuses a request, because too many wait.
 fn full(request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-    request.because("too many requests wait for their origins");
+    refuse(request, response, "too many requests wait for their origins")
+}
+
+/// Refuses a request that the client may send again soon.
+fn refuse(request: &Request<'_>, response: &mut Response<'_, '_>, cause: &str) -> Result<(), Code> {
+    request.because(cause);
     response.set_code(Code::SERVICE_UNAVAILABLE);
     response.uint(OptionNumber::MAX_AGE, RETRY_AFTER)
 }
