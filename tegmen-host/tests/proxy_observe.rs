@@ -398,11 +398,11 @@ type Asked = (Option<u32>, Vec<u8>, Vec<u8>);
 
 /// An origin without keys that lets everybody observe.
 fn keyless(asked: &Arc<Mutex<Vec<Asked>>>) -> SocketAddr {
-    keyless_that(asked, true)
+    keyless_that(asked, |_| true)
 }
 
-/// An origin without keys, which answers with the number of the request.
-fn keyless_that(asked: &Arc<Mutex<Vec<Asked>>>, is_observable: bool) -> SocketAddr {
+/// An origin without keys, which answers with the number of the request. `observes` decides by this number.
+fn keyless_that(asked: &Arc<Mutex<Vec<Asked>>>, observes: impl Fn(u8) -> bool + Send + 'static) -> SocketAddr {
     let (socket, asked) = (UdpSocket::bind("127.0.0.1:0").unwrap(), asked.clone());
     let address = socket.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -417,7 +417,7 @@ fn keyless_that(asked: &Arc<Mutex<Vec<Asked>>>, is_observable: bool) -> SocketAd
             asked.push((observe, request.token().to_vec(), request.payload().to_vec()));
             let number = [asked.len() as u8];
             let options: &[(OptionNumber, &[u8])] = match observe {
-                Some(0) if is_observable => &[(OptionNumber::OBSERVE, &[5]), (OptionNumber::OSCORE, &[])],
+                Some(0) if observes(number[0]) => &[(OptionNumber::OBSERVE, &[5]), (OptionNumber::OSCORE, &[])],
                 _ => &[(OptionNumber::OSCORE, &[])],
             };
             // An origin that has no 2.04 outside.
@@ -483,10 +483,23 @@ async fn a_registration_again_replaces_the_one_before() {
 #[tokio::test]
 async fn a_response_without_observe_has_the_code_of_one_outside() {
     let (world, asked) = (World::new("code"), Arc::default());
-    let origin = keyless_that(&asked, false);
+    let origin = keyless_that(&asked, |_| false);
     let response = Raw::new(&world.server).observe(origin, b"t", &[], b"registers");
     assert_eq!(response, Received { code: Code::CHANGED, observes: false, payload: vec![1] });
     world.follows(0).await;
+}
+
+/// So a client does whose first registration a server answers with Echo, because it has lost its window (RFC 8613, appendix B.1.2).
+#[tokio::test]
+async fn a_client_registers_with_the_same_token_after_a_response_without_observe() {
+    let (world, asked) = (World::new("proof"), Arc::default());
+    let origin = keyless_that(&asked, |number| number > 1);
+    let mut client = Raw::new(&world.server);
+    let challenge = client.observe(origin, b"t", &[], b"registers");
+    assert_eq!(challenge, Received { code: Code::CHANGED, observes: false, payload: vec![1] });
+    let registered = client.observe(origin, b"t", &[], b"with the Echo");
+    assert_eq!(registered, Received { code: Code::CONTENT, observes: true, payload: vec![2] });
+    world.follows(1).await;
 }
 
 #[tokio::test]
