@@ -4,19 +4,22 @@
 //! unknown labels (RFC 6749, section 3.2), and refuses a repeated label. `encode` writes the labels in ascending order. The
 //! output of [`encode`](IntrospectionResponse::encode) is wiped if it can hold a key.
 //!
-//! Labels are those of the IANA registry "ACE" of RFC 9200, 9201 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
+//! Labels are those of the IANA registry "ACE" of RFC 9200, 9201, 9203 and 9770, and of the CWT claims (RFC 8392, RFC 8747).
 
+mod authz_info;
 mod claims;
 pub mod cwt;
 mod error;
 mod hints;
 mod introspection;
 mod key;
+pub mod oscore;
 mod scope;
 mod token;
 pub mod trl;
 mod upload;
 
+pub use authz_info::{Offer, PostedToken};
 pub use claims::Claims;
 pub use error::{ErrorCode, ErrorResponse};
 pub use hints::CreationHints;

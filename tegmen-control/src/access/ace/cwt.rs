@@ -1,6 +1,11 @@
-//! CBOR Web Tokens (RFC 8392) as COSE_Encrypt0 (RFC 9052, section 5.2) with AES-CCM-16-128-128.
+//! CBOR Web Tokens (RFC 8392) as COSE_Encrypt0 (RFC 9052, section 5.2) with AES-CCM-16-128-128 or AES-CCM-16-128-256.
 
 use super::claims::Claims;
+use aes::Aes256;
+use ccm::Ccm;
+use ccm::aead::inout::InOutBuf;
+use ccm::aead::{AeadInOut as _, KeyInit as _};
+use ccm::consts::{U13, U16};
 use minicbor::data::Tag;
 use minicbor::{Decoder, Encoder};
 use tegmen_base::crypto::{Crypto, KEY_LEN};
@@ -10,12 +15,72 @@ use zeroize::Zeroizing;
 
 /// The tag of COSE_Encrypt0.
 const ENCRYPT0: u64 = 16;
-/// The protected header: the algorithm is AES-CCM-16-128-128.
-const PROTECTED: [u8; 4] = [0xa1, 0x01, 0x18, 30];
+/// Bytes of a key of AES-CCM-16-128-256.
+pub const LONG_KEY_LEN: usize = 32;
 /// The label of the nonce in the unprotected header.
 const IV: u8 = 5;
 const NONCE: usize = 13;
 const TAG: usize = 16;
+
+/// The key of a token, which its issuer and its audience share.
+#[derive(Clone, Copy, Debug)]
+pub enum TokenKey<'k> {
+    /// A key of AES-CCM-16-128-128.
+    Short(&'k Secret<KEY_LEN>),
+    /// A key of AES-CCM-16-128-256.
+    Long(&'k Secret<LONG_KEY_LEN>),
+}
+
+impl<'k> From<&'k Secret<KEY_LEN>> for TokenKey<'k> {
+    fn from(key: &'k Secret<KEY_LEN>) -> Self {
+        Self::Short(key)
+    }
+}
+
+impl<'k> From<&'k Secret<LONG_KEY_LEN>> for TokenKey<'k> {
+    fn from(key: &'k Secret<LONG_KEY_LEN>) -> Self {
+        Self::Long(key)
+    }
+}
+
+/// AES-CCM-16-128-256, which no record and no message of OSCORE uses.
+type LongCcm = Ccm<Aes256, U16, U13>;
+
+impl TokenKey<'_> {
+    /// The protected header: the algorithm by its number in the registry of COSE.
+    const fn protected(&self) -> [u8; 4] {
+        [0xa1, 0x01, 0x18, if matches!(self, Self::Short(_)) { 30 } else { 31 }]
+    }
+
+    fn seal<C: Crypto>(&self, crypto: &mut C, nonce: &[u8; NONCE], body: &mut [u8], tag: &mut [u8; TAG]) {
+        let aad = structure(&self.protected());
+        let sealed = match self {
+            Self::Short(key) => crypto.seal(C::AES_128_CCM, key.expose(), nonce, &aad, body, tag).is_ok(),
+            Self::Long(key) => LongCcm::new(key.expose().into())
+                .encrypt_inout_detached(nonce.into(), &aad, InOutBuf::from(body))
+                .map(|made| tag.copy_from_slice(&made))
+                .is_ok(),
+        };
+        debug_assert!(sealed, "each provider has this nonce and this tag");
+    }
+
+    fn open<C: Crypto>(
+        &self,
+        crypto: &mut C,
+        nonce: &[u8; NONCE],
+        body: &mut [u8],
+        tag: &[u8; TAG],
+    ) -> Result<(), NotOpened> {
+        let aad = structure(&self.protected());
+        let opened = match self {
+            Self::Short(key) => crypto.open(C::AES_128_CCM, key.expose(), nonce, &aad, body, tag).is_ok(),
+            Self::Long(key) => LongCcm::new(key.expose().into())
+                .decrypt_inout_detached(nonce.into(), &aad, InOutBuf::from(body), tag.into())
+                .is_ok(),
+        };
+        if opened { Ok(()) } else { Err(NotOpened::NotAuthentic) }
+    }
+}
 
 /// The bytes are no token under this key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,17 +100,17 @@ impl From<minicbor::decode::Error> for NotOpened {
 }
 
 /// Seals claims under a key that issuer and audience share.
-pub fn seal<C: Crypto>(claims: &Claims, key: &Secret<KEY_LEN>, crypto: &mut C) -> Vec<u8> {
+pub fn seal<'k, C: Crypto>(claims: &Claims, key: impl Into<TokenKey<'k>>, crypto: &mut C) -> Vec<u8> {
+    let key = key.into();
     let mut body = claims.encode();
     let (mut nonce, mut tag) = ([0; NONCE], [0; TAG]);
     crypto.random(&mut nonce);
-    let sealed = crypto.seal(C::AES_128_CCM, key.expose(), &nonce, &structure(), &mut body, &mut tag);
-    debug_assert!(sealed.is_ok(), "each provider has this nonce and this tag");
+    key.seal(crypto, &nonce, &mut body, &mut tag);
     body.extend_from_slice(&tag);
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut out));
     let written: Written = (|| {
-        encoder.tag(Tag::new(ENCRYPT0))?.array(3)?.bytes(&PROTECTED)?;
+        encoder.tag(Tag::new(ENCRYPT0))?.array(3)?.bytes(&key.protected())?;
         encoder.map(1)?.u8(IV)?.bytes(&nonce)?.bytes(&body)?;
         Ok(())
     })();
@@ -57,35 +122,34 @@ pub fn seal<C: Crypto>(claims: &Claims, key: &Secret<KEY_LEN>, crypto: &mut C) -
 ///
 /// # Errors
 /// [`NotOpened`].
-pub fn open<C: Crypto>(token: &[u8], key: &Secret<KEY_LEN>, crypto: &mut C) -> Result<Claims, NotOpened> {
+pub fn open<'k, C: Crypto>(token: &[u8], key: impl Into<TokenKey<'k>>, crypto: &mut C) -> Result<Claims, NotOpened> {
+    let key = key.into();
     if token.len() > MAX_MESSAGE {
         return Err(Malformed::TooLong.into());
     }
     let mut decoder = Decoder::new(token);
     let is_ours = decoder.tag()? == Tag::new(ENCRYPT0)
         && decoder.array()? == Some(3)
-        && decoder.bytes()? == PROTECTED
+        && decoder.bytes()? == key.protected()
         && decoder.map()? == Some(1)
         && decoder.u8()? == IV;
     let (nonce, sealed) = (decoder.bytes()?, decoder.bytes()?);
-    let split = sealed.len().checked_sub(TAG).and_then(|at| sealed.split_at_checked(at));
-    let Some((body, tag)) = split.filter(|_| is_ours && nonce.len() == NONCE && decoder.position() == token.len())
+    let (nonce, split) = (nonce.try_into().ok(), sealed.split_last_chunk::<TAG>());
+    let (Some(nonce), Some((body, tag))) = (nonce, split.filter(|_| is_ours && decoder.position() == token.len()))
     else {
         return Err(Malformed::Syntax.into());
     };
     let mut body = Zeroizing::new(body.to_vec());
-    crypto
-        .open(C::AES_128_CCM, key.expose(), nonce, &structure(), &mut body, tag)
-        .map_err(|_| NotOpened::NotAuthentic)?;
+    key.open(crypto, nonce, &mut body, tag)?;
     Ok(Claims::parse(&body)?)
 }
 
 /// Enc_structure: the additional authenticated data (RFC 9052, section 5.3).
-fn structure() -> Vec<u8> {
+fn structure(protected: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut out));
     let written: Written =
-        encoder.array(3).and_then(|array| array.str("Encrypt0")?.bytes(&PROTECTED)?.bytes(&[])).map(|_| ());
+        encoder.array(3).and_then(|array| array.str("Encrypt0")?.bytes(protected)?.bytes(&[])).map(|_| ());
     debug_assert!(written.is_ok(), "memory takes all bytes");
     out
 }

@@ -1,5 +1,6 @@
 //! Confirmation of a key (RFC 8747, section 3), and COSE keys (RFC 9052, section 7).
 
+use super::oscore::InputMaterial;
 use minicbor::Decoder;
 use minicbor::data::Type;
 use std::fmt;
@@ -9,6 +10,7 @@ use zeroize::Zeroizing;
 /// Labels of a confirmation.
 const COSE_KEY: i64 = 1;
 const KID: i64 = 3;
+const OSC: i64 = 4;
 /// Labels of a COSE key.
 const KTY: i64 = 1;
 const KEY_ID: i64 = 2;
@@ -27,6 +29,8 @@ pub enum Confirmation {
     Key(CoseKey),
     /// The identifier of a key that both ends have.
     Kid(Vec<u8>),
+    /// The input material of an OSCORE Security Context (RFC 9203, section 3.2.1).
+    Osc(InputMaterial),
 }
 
 impl Confirmation {
@@ -37,6 +41,7 @@ impl Confirmation {
             found = Some(match label {
                 COSE_KEY => Self::Key(CoseKey::read(decoder)?),
                 KID => Self::Kid(decoder.bytes()?.to_owned()),
+                OSC => Self::Osc(InputMaterial::read(decoder)?),
                 _ => return Ok(false),
             });
             methods = methods.saturating_add(1);
@@ -53,6 +58,7 @@ impl Confirmation {
         match self {
             Self::Key(key) => map.map(COSE_KEY, Some(key), |map, key| key.write(map)),
             Self::Kid(kid) => map.entry(KID, |encoder| bytes(encoder, kid)),
+            Self::Osc(material) => map.map(OSC, Some(material), |map, material| material.write(map)),
         };
     }
 }

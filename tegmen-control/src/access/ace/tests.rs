@@ -1,6 +1,7 @@
 //! Messages of the RFCs, both directions against the crate dcaf, and properties of the parsers.
 
 mod oracle;
+mod oscore;
 mod properties;
 
 use super::*;

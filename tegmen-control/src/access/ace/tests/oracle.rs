@@ -38,6 +38,7 @@ fn their_scope(scope: &Scope) -> TheirScope {
 fn their_key(confirmation: &Confirmation) -> ProofOfPossessionKey {
     match confirmation {
         Confirmation::Kid(kid) => ProofOfPossessionKey::KeyId(kid.clone()),
+        Confirmation::Osc(_) => panic!("dcaf has no input material of OSCORE"),
         Confirmation::Key(key) => {
             let builder = match &key.material {
                 Material::Symmetric(secret) => coset::CoseKeyBuilder::new_symmetric_key(secret.to_vec()),

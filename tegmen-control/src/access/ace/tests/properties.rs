@@ -16,6 +16,8 @@ fn parse_all(bytes: &[u8]) {
     let _ = TrlError::parse(bytes);
     let _ = ConnectionRequest::parse(bytes);
     let _ = TokenUpload::parse(bytes);
+    let _ = PostedToken::parse(bytes);
+    let _ = Offer::parse_response(bytes);
 }
 
 fn claims() -> impl Strategy<Value = Claims> {
