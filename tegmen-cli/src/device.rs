@@ -81,6 +81,8 @@ enum Kind {
     Protokey,
     /// The same, derived as in the paper: a key is then not bound to one subscriber.
     ProtokeyPaper,
+    /// A key of 32 bytes under which the server seals tokens of the OSCORE profile for the device.
+    Oscore,
 }
 
 #[derive(Args)]
@@ -99,7 +101,8 @@ struct Add {
     /// The certificate (PEM or DER), or, with --kind public-key, a certificate with this key.
     #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
     certificate: Option<PathBuf>,
-    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes. Only its owner can read the file.
+    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes; with --kind oscore 32 bytes. Only its
+    /// owner can read the file.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// The address and port at which a publisher with a protokey takes tokens from the server.
@@ -212,7 +215,7 @@ impl Add {
             return Err(Failure::usage("a certificate or public key needs --sha256 or --certificate"));
         }
         if !has_digest && secret.is_none() {
-            return Err(Failure::usage("a shared key or protokey needs --secret-file"));
+            return Err(Failure::usage("a shared key, a protokey or a key for tokens needs --secret-file"));
         }
         let (sha256, secret) = (digest.as_deref(), secret.as_ref().map(|secret| secret.as_str()));
         if address.is_some() && kind != Kind::Protokey {

@@ -3,6 +3,7 @@
 //! The caller has authenticated the subscriber and read the request; it sends [`Outcome::reply`] to the peer, and gives the
 //! operator [`Outcome::message`]. A refusal that depends on other devices is always `{active: false}`.
 
+use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
 use super::ace::{
     Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
@@ -45,12 +46,31 @@ pub struct Publisher<'d> {
     pub address: Option<SocketAddr>,
 }
 
+/// A resource server with the OSCORE profile (RFC 9203).
+#[derive(Debug)]
+pub struct ResourceServer<'d> {
+    /// Name and tags.
+    pub party: &'d OwnedParty,
+    /// The key under which tokens for it are sealed.
+    pub key: Secret<LONG_KEY_LEN>,
+}
+
 /// The part of a server's devices that introspection reads.
 pub trait Devices {
     /// The publisher with a protokey of this name.
     fn publisher(&self, name: &str) -> Option<Publisher<'_>>;
     /// The publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
+
+    /// The resource server with the OSCORE profile of this name.
+    fn resource_server(&self, _: &str) -> Option<ResourceServer<'_>> {
+        None
+    }
+
+    /// True if the token of this hash, or the session identity, is revoked.
+    fn is_revoked(&self, _: &[u8]) -> bool {
+        false
+    }
 }
 
 /// The reason of a refusal, for the operator. The words of [`Self::code`] stay the same in later versions.
@@ -80,6 +100,8 @@ pub enum Reason {
     GrantType,
     /// The client gives a key of its own for the token.
     OwnKey,
+    /// The client has no token with the key that it names, or another resource server has the key.
+    UnknownKey,
     /// The bytes for the publisher are no connection request.
     NoAddress(Malformed),
 }
@@ -99,6 +121,7 @@ impl Reason {
             Self::NoScope => "no-scope",
             Self::GrantType => "grant-type",
             Self::OwnKey => "own-key",
+            Self::UnknownKey => "unknown-key",
             Self::NoAddress(_) => "no-address",
             Self::Identity(NotAccepted::Used) => "identity-used",
             Self::Identity(NotAccepted::OfAnother) => "identity-of-another",
@@ -394,9 +417,12 @@ pub fn used_before(subscriber: &str, identity: &str, of_another: bool) -> Outcom
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),
-        Reason::Malformed(_) | Reason::UnknownHint | Reason::GrantType | Reason::OwnKey | Reason::NoAddress(_) => {
-            Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
-        }
+        Reason::Malformed(_)
+        | Reason::UnknownHint
+        | Reason::GrantType
+        | Reason::OwnKey
+        | Reason::UnknownKey
+        | Reason::NoAddress(_) => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
         Reason::Identity(full @ (NotAccepted::Full | NotAccepted::TooMany)) => Reply::no_room(full),
         Reason::NoIdentity
         | Reason::UnknownPublisher

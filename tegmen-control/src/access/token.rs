@@ -1,12 +1,16 @@
 //! The decision on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8; RFC
 //! 9202, section 3.3).
 //!
-//! The publisher has a protokey. The token is for it alone, a CWT that is sealed under
+//! A publisher has a protokey. The token is for it alone, a CWT that is sealed under
 //! [`Protokey::token_key`](super::protokey::Protokey::token_key); it has the name of the client, the rights, and the key of the session as `cnf`. The identifier of that key is a session identity that the
 //! server draws, and the key is that of this identity, so a token is revoked as a session is.
 //!
 //! If the client asks for it and the publisher has an address, the server uploads the token to the publisher. The publisher may
 //! refuse it, and may be asked to open the session itself (draft-ietf-ace-workflow-and-params-04).
+//!
+//! A resource server with the OSCORE profile (RFC 9203) shares a key with this server instead: [`oscore`] has its tokens.
+
+mod oscore;
 
 use super::ace::{
     Claims, Confirmation, ConnectionRequest, CoseKey, ErrorCode, GrantType, Malformed, Profile, Returned, TokenRequest,
@@ -66,23 +70,33 @@ impl<D: Devices> Introspection<'_, D> {
         if request.grant_type.is_some_and(|grant| grant != GrantType::CLIENT_CREDENTIALS) {
             return Err(Reason::GrantType);
         }
-        if request.req_cnf.is_some() {
-            return Err(Reason::OwnKey);
-        }
+        let update = match &request.req_cnf {
+            None => None,
+            Some(Confirmation::Kid(kid)) => Some(self.known_key(client, kid, now)?),
+            Some(_) => return Err(Reason::OwnKey),
+        };
         let connect = request.to_rs.as_deref().map(ConnectionRequest::parse).transpose().map_err(Reason::NoAddress)?;
         let audience = request.audience.as_deref().ok_or(Reason::Malformed(Malformed::Missing(AUDIENCE)))?;
         let scope = request.scope.as_ref().filter(|scope| scope.rights().is_some()).ok_or(Reason::NoScope)?;
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(client.name, now).map_err(Reason::Identity)?;
+        if let Some(update) = &update
+            && update.publisher() != audience
+        {
+            return Err(Reason::UnknownKey);
+        }
+        if let Some(server) = self.devices.resource_server(audience) {
+            return self.issue_for_oscore(client, &server, request, update, now, crypto);
+        }
+        if update.is_some() {
+            return Err(Reason::OwnKey);
+        }
         let publisher = self.devices.publisher(audience).ok_or(Reason::UnknownPublisher)?;
         if publisher.mode != Mode::Bound {
             return Err(Reason::OtherMode);
         }
         self.permit(client, publisher.party.party(), Some(scope))?;
-        let (mut nonce, mut id) = ([0; NONCE], [0; ID]);
-        crypto.random(&mut nonce);
-        crypto.random(&mut id);
-        let text = format!("{audience};{}", to_hex(&nonce));
+        let text = draw_identity(audience, crypto);
         let identity = SessionIdentity::parse(text.as_bytes()).ok_or(Reason::UnknownPublisher)?;
         self.accepted.accept(identity, client.name, now).map_err(Reason::Identity)?;
         let psk = publisher.protokey.session_key::<C>(Mode::Bound, identity, client.name);
@@ -90,7 +104,7 @@ impl<D: Devices> Introspection<'_, D> {
         let claims = Claims {
             subject: Some(client.name.to_owned()),
             audience: Some(audience.to_owned()),
-            id: Some(id.to_vec()),
+            id: Some(draw::<ID, C>(crypto).to_vec()),
             cnf: Some(Confirmation::Key(key.clone())),
             scope: Some(scope.clone()),
             cnonce: request.cnonce.clone(),
@@ -114,6 +128,17 @@ impl<D: Devices> Introspection<'_, D> {
         let upload = upload.map(|upload| Upload { taken: created(&taken(response, request.upload, &token)), ..upload });
         Ok(Outcome { reply, refused: None, session: Some(text), token: Some(token), upload, message })
     }
+}
+
+/// Draws the identity of a session, or of input material, at the device of this name.
+fn draw_identity<C: Crypto>(audience: &str, crypto: &mut C) -> String {
+    format!("{audience};{}", to_hex(&draw::<NONCE, C>(crypto)))
+}
+
+fn draw<const LEN: usize, C: Crypto>(crypto: &mut C) -> [u8; LEN] {
+    let mut drawn = [0; LEN];
+    crypto.random(&mut drawn);
+    drawn
 }
 
 /// The upload of a token; `None` if the publisher has no address. Its response to the client is to be completed.
@@ -142,7 +167,9 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
         Reason::GrantType => Reply::error(Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_GRANT_TYPE),
         Reason::OwnKey => Reply::error(Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_POP_KEY),
         Reason::NoScope => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_SCOPE),
-        Reason::Malformed(_) | Reason::NoAddress(_) => Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
+        Reason::Malformed(_) | Reason::NoAddress(_) | Reason::UnknownKey => {
+            Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
+        }
         Reason::Identity(full @ (NotAccepted::Full | NotAccepted::TooMany)) => Reply::no_room(full),
         _ => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
     };

@@ -1,6 +1,7 @@
 //! Devices and services: the parties that a server knows, with the proof by which it knows them.
 
-use crate::access::introspection::Publisher;
+use crate::access::ace::cwt::LONG_KEY_LEN;
+use crate::access::introspection::{Publisher, ResourceServer};
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::secret::Secret;
 use tegmen_store::store::Entry;
 use tegmen_store::{Revision, Value};
 use zeroize::Zeroizing;
@@ -23,6 +25,8 @@ pub enum Credential {
     SharedKey,
     /// A protokey, for sessions with subscribers.
     Protokey(Mode),
+    /// A key of 32 bytes under which the server seals tokens of the OSCORE profile (RFC 9203) for the device.
+    Oscore,
 }
 
 impl Credential {
@@ -34,6 +38,7 @@ impl Credential {
             Self::SharedKey => "shared-key",
             Self::Protokey(Mode::Bound) => "protokey",
             Self::Protokey(Mode::Paper) => "protokey-paper",
+            Self::Oscore => "oscore",
         }
     }
 
@@ -41,7 +46,7 @@ impl Credential {
     pub const fn digest(self) -> Option<[u8; DIGEST_LEN]> {
         match self {
             Self::Certificate(digest) | Self::PublicKey(digest) => Some(digest),
-            Self::SharedKey | Self::Protokey(_) => None,
+            Self::SharedKey | Self::Protokey(_) | Self::Oscore => None,
         }
     }
 
@@ -53,6 +58,7 @@ impl Credential {
             ("shared-key", None) => Self::SharedKey,
             ("protokey", None) => Self::Protokey(Mode::Bound),
             ("protokey-paper", None) => Self::Protokey(Mode::Paper),
+            ("oscore", None) => Self::Oscore,
             _ => return None,
         })
     }
@@ -92,12 +98,12 @@ impl NewDevice {
     /// The correction, if the credential has a secret.
     pub fn public(party: OwnedParty, credential: Credential) -> Result<Self, String> {
         if credential.digest().is_none() {
-            return Err("a shared key and a protokey need their 16 to 64 bytes".to_owned());
+            return Err("a shared key and a protokey need their 16 to 64 bytes, and a key for tokens its 32".to_owned());
         }
         Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: None })
     }
 
-    /// A device with a shared key or a protokey of 16 to 64 bytes.
+    /// A device with a shared key or a protokey of 16 to 64 bytes, or a key for tokens of 32 bytes.
     ///
     /// # Errors
     /// The correction, if the credential has no secret, the secret has another length, or no session identity can have the
@@ -108,12 +114,16 @@ impl NewDevice {
         }
         let name = party.party().name;
         let as_identity = format!("{name};AAAAAAAAAAAA");
-        if matches!(credential, Credential::Protokey(_)) && SessionIdentity::parse(as_identity.as_bytes()).is_none() {
+        let is_audience = matches!(credential, Credential::Protokey(_) | Credential::Oscore);
+        if is_audience && SessionIdentity::parse(as_identity.as_bytes()).is_none() {
             return Err(format!(
-                "the name of a publisher with a protokey has 1 to {MAX_PUBLISHER} of the characters 0-9 A-Z a-z : . _ -; \
+                "the name of a device for which there are keys or tokens has 1 to {MAX_PUBLISHER} of the characters 0-9 A-Z a-z : . _ -; \
                  this is {}",
                 name.escape_debug()
             ));
+        }
+        if credential == Credential::Oscore && secret.len() != LONG_KEY_LEN {
+            return Err(format!("a key for tokens has {LONG_KEY_LEN} bytes; this has {}", secret.len()));
         }
         let secret = Protokey::new(secret)
             .ok_or_else(|| format!("a shared key and a protokey have 16 to 64 bytes; this has {}", secret.len()))?;
@@ -222,6 +232,16 @@ impl Known {
         let protokey = self.secret.as_ref()?;
         let Device { party, address, .. } = &self.device;
         (!self.device.disabled).then_some(Publisher { party, protokey, mode, address: *address })
+    }
+}
+
+impl Known {
+    /// The resource server, if the device has a key for tokens and is not disabled.
+    pub(super) fn resource_server(&self) -> Option<ResourceServer<'_>> {
+        let Device { party, credential: Credential::Oscore, disabled: false, .. } = &self.device else { return None };
+        let mut key = Secret::zeroed();
+        *key.expose_mut() = self.secret.as_ref()?.expose().try_into().ok()?;
+        Some(ResourceServer { party, key })
     }
 }
 

@@ -39,7 +39,9 @@ impl Enrolment {
             (Some(_), _) => {}
             (None, Some(credential)) => drop(NewDevice::secret(party.clone(), credential, &[0; DIGEST_LEN])?),
             (None, None) => {
-                return Err("kind is certificate, public-key, shared-key, protokey or protokey-paper".to_owned());
+                return Err(
+                    "kind is certificate, public-key, shared-key, protokey, protokey-paper or oscore".to_owned()
+                );
             }
         }
         Ok(Self { party, kind: kind.to_owned(), expires })

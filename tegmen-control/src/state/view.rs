@@ -6,7 +6,7 @@ use super::lease::Lease;
 use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
 use super::{Bounds, StateError, StateFault};
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
-use crate::access::introspection::{Devices, Introspection, Outcome, Publisher};
+use crate::access::introspection::{Devices, Introspection, Outcome, Publisher, ResourceServer};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
@@ -67,14 +67,28 @@ impl Registry {
     }
 }
 
-impl Devices for Registry {
+/// The devices, and the tokens of them that are revoked.
+struct InView<'v> {
+    devices: &'v Registry,
+    revoked: &'v RevocationList,
+}
+
+impl Devices for InView<'_> {
     fn publisher(&self, name: &str) -> Option<Publisher<'_>> {
-        self.known.get(name)?.publisher()
+        self.devices.known.get(name)?.publisher()
     }
 
     fn certified(&self, digest: &[u8; DIGEST_LEN]) -> Option<&OwnedParty> {
-        let known = self.known.get(self.names.get(digest)?)?;
+        let known = self.devices.known.get(self.devices.names.get(digest)?)?;
         (!known.device.disabled).then_some(&known.device.party)
+    }
+
+    fn resource_server(&self, name: &str) -> Option<ResourceServer<'_>> {
+        self.devices.known.get(name)?.resource_server()
+    }
+
+    fn is_revoked(&self, hash: &[u8]) -> bool {
+        self.revoked.is_revoked(hash)
     }
 }
 
@@ -291,24 +305,22 @@ impl View {
     /// ([`Outcome::session`]) is remembered here, and durable only after [`State::bind`](super::State::bind). `now` is the
     /// time since 1970.
     pub fn introspect<C: Crypto>(&mut self, subscriber: Option<&str>, payload: &[u8], now: Instant) -> Outcome {
-        let Self { devices, in_force, accepted, lifetime, .. } = self;
+        let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
-        let (devices, lifetime) = (&*devices, *lifetime);
+        let lifetime = *lifetime;
         let subscriber = devices.enabled(subscriber);
+        let devices = &InView { devices, revoked };
         Introspection { devices, policy: &policy, accepted, lifetime }.answer::<C>(subscriber, payload, now)
     }
 
     /// Decides on a request to `/token` by this device, as [`Self::introspect`] does.
     pub fn token<C: Crypto>(&mut self, client: Option<&str>, payload: &[u8], now: Instant, crypto: &mut C) -> Outcome {
-        let Self { devices, in_force, accepted, lifetime, .. } = self;
+        let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);
-        let (devices, lifetime) = (&*devices, *lifetime);
-        Introspection { devices, policy: &policy, accepted, lifetime }.token(
-            devices.enabled(client),
-            payload,
-            now,
-            crypto,
-        )
+        let lifetime = *lifetime;
+        let client = devices.enabled(client);
+        let devices = &InView { devices, revoked };
+        Introspection { devices, policy: &policy, accepted, lifetime }.token(client, payload, now, crypto)
     }
 
     /// The rows on which the grant of this session to this subscriber was decided.

@@ -51,6 +51,13 @@ struct Entry {
     is_gone: bool,
 }
 
+impl Entry {
+    fn shown(&self) -> AcceptedIdentity<'_> {
+        let Self { identity, subscriber, until, token, .. } = self;
+        AcceptedIdentity { identity, subscriber, until: *until, token: token.as_deref() }
+    }
+}
+
 /// The place of an entry in the table: the hash of its identity, which moves without a look at the identity, and its number.
 struct Place {
     hash: u64,
@@ -165,6 +172,12 @@ impl Accepted {
     /// True if this identity is remembered.
     pub(crate) fn has(&self, identity: &str) -> bool {
         self.find(self.hash(identity), identity).is_some()
+    }
+
+    /// Returns an identity that this subscriber has and that did not end.
+    pub fn of_subscriber(&self, identity: &str, subscriber: &str, now: Instant) -> Option<AcceptedIdentity<'_>> {
+        let entry = self.find(self.hash(identity), identity)?;
+        (*entry.subscriber == *subscriber && now < entry.until).then(|| entry.shown())
     }
 
     /// Remembers the hash of the access token of an identity.
@@ -282,13 +295,7 @@ impl Accepted {
 
     /// The identities that are remembered.
     pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
-        let there = self.entries.iter().filter(|entry| !entry.is_gone);
-        there.map(|Entry { identity, subscriber, until, token, .. }| AcceptedIdentity {
-            identity,
-            subscriber,
-            until: *until,
-            token: token.as_deref(),
-        })
+        self.entries.iter().filter(|entry| !entry.is_gone).map(Entry::shown)
     }
 
     /// Identities that are remembered.

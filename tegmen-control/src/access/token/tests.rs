@@ -145,7 +145,8 @@ fn a_refused_client_learns_nothing_about_devices_and_the_operator_the_rule() {
         assert_eq!((outcome.refused.map(Reason::code), outcome.session), (Some(code), None));
         assert_eq!(outcome.message.contains("policy.toml:7 \"display-9 is lent\""), code == "denied-by-rule");
     }
-    let own = Some(Confirmation::Kid(vec![1]));
+    let own = Some(Confirmation::Key(CoseKey::symmetric(&[1; 16])));
+    let unknown = Some(Confirmation::Kid(vec![1]));
     for (client, request, code, error) in [
         (None, request("oven", "/temp"), Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),
         (
@@ -165,6 +166,12 @@ fn a_refused_client_learns_nothing_about_devices_and_the_operator_the_rule() {
             TokenRequest { req_cnf: own, ..request("oven", "/temp") },
             Code::BAD_REQUEST,
             ErrorCode::UNSUPPORTED_POP_KEY,
+        ),
+        (
+            display,
+            TokenRequest { req_cnf: unknown, ..request("oven", "/temp") },
+            Code::BAD_REQUEST,
+            ErrorCode::INVALID_REQUEST,
         ),
         (
             display,

@@ -1,0 +1,91 @@
+//! Tokens for resource servers with the OSCORE profile (RFC 9203, section 3).
+//!
+//! The token is sealed under the key that the resource server shares with this server. It has the name of the client, the
+//! rights, and input material with a secret that this server draws. The identifier of the material is a session identity, so a
+//! token is listed and revoked as a session is. A client that names this identifier gets a token with other rights for the
+//! Security Context that it has (section 3.1).
+
+use super::{ID, created, draw, draw_identity};
+use crate::access::ace::oscore::InputMaterial;
+use crate::access::ace::{Claims, Confirmation, Profile, TokenRequest, TokenResponse, cwt};
+use crate::access::introspection::{Devices, Introspection, Outcome, Reason, ResourceServer};
+use crate::access::policy::Party;
+use crate::access::protokey::SessionIdentity;
+use crate::access::revocation::token_hash;
+use tegmen_base::crypto::Crypto;
+use tegmen_base::hex::to_hex;
+use tegmen_base::secret::Secret;
+use tegmen_base::time::Instant;
+
+/// Bytes of a Master Secret.
+const SECRET_LEN: usize = 32;
+
+impl<D: Devices> Introspection<'_, D> {
+    /// Returns the identifier of the input material of a token that this client has. The error is the same whatever is wrong.
+    pub(super) fn known_key<'k>(
+        &self,
+        client: Party<'_>,
+        kid: &'k [u8],
+        now: Instant,
+    ) -> Result<SessionIdentity<'k>, Reason> {
+        let identity = SessionIdentity::parse(kid).ok_or(Reason::UnknownKey)?;
+        let known = self.accepted.of_subscriber(identity.as_str(), client.name, now).ok_or(Reason::UnknownKey)?;
+        let token = known.token.ok_or(Reason::UnknownKey)?;
+        if self.devices.is_revoked(token) { Err(Reason::UnknownKey) } else { Ok(identity) }
+    }
+
+    /// Issues a token with new input material, or one that updates the rights of the material with the identifier `update`.
+    pub(super) fn issue_for_oscore<C: Crypto>(
+        &mut self,
+        client: Party<'_>,
+        server: &ResourceServer<'_>,
+        request: &TokenRequest,
+        update: Option<SessionIdentity<'_>>,
+        now: Instant,
+        crypto: &mut C,
+    ) -> Result<Outcome, Reason> {
+        let party = server.party.party();
+        self.permit(client, party, request.scope.as_ref())?;
+        let text = draw_identity(party.name, crypto);
+        let identity = SessionIdentity::parse(text.as_bytes()).ok_or(Reason::UnknownPublisher)?;
+        self.accepted.accept(identity, client.name, now).map_err(Reason::Identity)?;
+        let (claimed, told) = match update {
+            Some(update) => (Confirmation::Kid(update.as_str().as_bytes().to_vec()), None),
+            None => {
+                let mut secret = Secret::<SECRET_LEN>::zeroed();
+                crypto.random(secret.expose_mut());
+                let material = InputMaterial::new(text.clone().into_bytes(), secret.expose());
+                (Confirmation::Osc(material.clone()), Some(Confirmation::Osc(material)))
+            }
+        };
+        let issued_at = now.as_micros() / 1_000_000;
+        let claims = Claims {
+            subject: Some(client.name.to_owned()),
+            audience: Some(party.name.to_owned()),
+            id: Some(draw::<ID, C>(crypto).to_vec()),
+            cnf: Some(claimed),
+            scope: request.scope.clone(),
+            cnonce: request.cnonce.clone(),
+            issued_at: Some(issued_at),
+            expires: Some(issued_at.saturating_add(self.lifetime)),
+            ..Claims::default()
+        };
+        let access_token = cwt::seal(&claims, &server.key, crypto);
+        let token = token_hash::<C>(&access_token);
+        self.accepted.set_token(identity.as_str(), &token);
+        let response = TokenResponse {
+            access_token: Some(access_token),
+            expires_in: Some(self.lifetime),
+            cnf: told,
+            ace_profile: Some(Profile::COAP_OSCORE),
+            ..TokenResponse::default()
+        };
+        let of = update.map_or_else(String::new, |update| format!(" for the key {update}"));
+        let message = format!("the session {text}{of}, the token {}", to_hex(&token));
+        let reply = created(&response);
+        Ok(Outcome { reply, refused: None, session: Some(text), token: Some(token), upload: None, message })
+    }
+}
+
+#[cfg(test)]
+mod tests;

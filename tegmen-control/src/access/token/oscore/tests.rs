@@ -1,0 +1,164 @@
+//! Tokens for resource servers with the OSCORE profile.
+
+use super::*;
+use crate::access::ace::{Aif, CoseKey, ErrorCode, ErrorResponse, Right, Scope};
+use crate::access::introspection::Publisher;
+use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
+use crate::access::protokey::{Accepted, AcceptedBounds};
+use std::collections::BTreeSet;
+use tegmen_base::crypto::RustCrypto;
+use tegmen_coap::Code;
+
+const POLICY: &str = r#"
+[[rule]]
+subject = "tag:display"
+publisher = "tag:kitchen"
+allow = "GET /temp"
+"#;
+const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+const KEY: [u8; 32] = [7; 32];
+
+/// The resource servers `oven` and `hob`, and the tokens that are revoked.
+struct Known([OwnedParty; 2], BTreeSet<Vec<u8>>);
+
+impl Devices for Known {
+    fn publisher(&self, _: &str) -> Option<Publisher<'_>> {
+        None
+    }
+
+    fn certified(&self, _: &[u8; 32]) -> Option<&OwnedParty> {
+        None
+    }
+
+    fn resource_server(&self, name: &str) -> Option<ResourceServer<'_>> {
+        let party = self.0.iter().find(|party| party.party().name == name)?;
+        Some(ResourceServer { party, key: Secret::new(KEY) })
+    }
+
+    fn is_revoked(&self, hash: &[u8]) -> bool {
+        self.1.contains(hash)
+    }
+}
+
+fn party(words: &str) -> OwnedParty {
+    OwnedParty::from_words(words.split(' ')).expect(words)
+}
+
+struct Scene {
+    devices: Known,
+    policy: TestedPolicy,
+    accepted: Accepted,
+    crypto: RustCrypto,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            devices: Known([party("oven tag:kitchen"), party("hob tag:kitchen")], BTreeSet::new()),
+            policy: Policy::parse("policy.toml", POLICY).expect("a policy").tested().expect("its tests"),
+            accepted: Accepted::new(AcceptedBounds::default()),
+            crypto: RustCrypto::new([3; 32]),
+        }
+    }
+
+    fn ask(&mut self, client: &str, request: &TokenRequest) -> Outcome {
+        let Self { devices, policy, accepted, crypto } = self;
+        let client = party(client);
+        let mut decision = Introspection { devices: &*devices, policy: &*policy, accepted, lifetime: 600 };
+        decision.token(Some(client.party()), &request.encode(), NOW, crypto)
+    }
+
+    fn open(&mut self, outcome: &Outcome) -> (TokenResponse, Claims) {
+        assert_eq!((outcome.refused, outcome.reply.code), (None, Code::CREATED), "{}", outcome.message);
+        let response = TokenResponse::parse(&outcome.reply.payload).expect("a response");
+        let token = response.access_token.as_deref().expect("a token");
+        let claims = cwt::open(token, &Secret::new(KEY), &mut self.crypto).expect("a token");
+        (response, claims)
+    }
+}
+
+fn request(audience: &str, path: &str, req_cnf: Option<Confirmation>) -> TokenRequest {
+    let aif = Aif(vec![Right { path: path.to_owned(), permissions: 1 }]);
+    TokenRequest {
+        req_cnf,
+        audience: Some(audience.to_owned()),
+        scope: Some(Scope::of(&aif)),
+        ..TokenRequest::default()
+    }
+}
+
+fn kid(claims: &Claims) -> Confirmation {
+    match &claims.cnf {
+        Some(Confirmation::Osc(material)) => Confirmation::Kid(material.id.clone()),
+        other => panic!("no input material: {other:?}"),
+    }
+}
+
+#[test]
+fn client_and_resource_server_get_the_same_input_material() {
+    let mut scene = Scene::new();
+    let outcome = scene.ask("display tag:display", &request("oven", "/temp", None));
+    let (response, claims) = scene.open(&outcome);
+    assert_eq!((response.ace_profile, response.expires_in), (Some(Profile::COAP_OSCORE), Some(600)));
+    assert_eq!(response.cnf, claims.cnf);
+    assert_eq!((claims.subject.as_deref(), claims.audience.as_deref()), (Some("display"), Some("oven")));
+    assert_eq!((claims.issued_at, claims.expires), (Some(1_800_000_000), Some(1_800_000_600)));
+    assert_eq!(claims.scope, request("oven", "/temp", None).scope);
+    let Some(Confirmation::Osc(material)) = &claims.cnf else { panic!("no input material") };
+    assert_eq!(outcome.session.as_deref().map(str::as_bytes), Some(&*material.id));
+    assert!(!outcome.message.contains(&to_hex(&material.master_secret)), "{}", outcome.message);
+    // Two requests have different material (RFC 9203, section 3.2).
+    let again = scene.ask("display tag:display", &request("oven", "/temp", None));
+    let (_, again) = scene.open(&again);
+    let Some(Confirmation::Osc(other)) = &again.cnf else { panic!("no input material") };
+    assert!(other.id != material.id && other.master_secret != material.master_secret);
+}
+
+#[test]
+fn an_update_has_the_identifier_in_the_token_and_no_key_in_the_response() {
+    let mut scene = Scene::new();
+    let first = scene.ask("display tag:display", &request("oven", "/temp", None));
+    let (_, first) = scene.open(&first);
+    let outcome = scene.ask("display tag:display", &request("oven", "/temp", Some(kid(&first))));
+    let (response, claims) = scene.open(&outcome);
+    assert_eq!((response.cnf, response.ace_profile), (None, Some(Profile::COAP_OSCORE)));
+    assert_eq!(claims.cnf, Some(kid(&first)));
+    assert!(outcome.session.is_some() && outcome.token.is_some(), "it can be revoked");
+    // A further update names the same material.
+    let again = scene.ask("display tag:display", &request("oven", "/temp", Some(kid(&first))));
+    assert_eq!(scene.open(&again).1.cnf, Some(kid(&first)));
+}
+
+#[test]
+fn a_key_that_the_client_does_not_have_is_refused() {
+    let mut scene = Scene::new();
+    let outcome = scene.ask("display tag:display", &request("oven", "/temp", None));
+    let (_, claims) = scene.open(&outcome);
+    let known = kid(&claims);
+    let invalid = Reason::UnknownKey.code();
+    for (client, asked, why) in [
+        ("display-2 tag:display", request("oven", "/temp", Some(known.clone())), invalid),
+        ("display tag:display", request("hob", "/temp", Some(known.clone())), invalid),
+        ("display tag:display", request("none", "/temp", Some(known.clone())), invalid),
+        ("display tag:display", request("oven", "/temp", Some(Confirmation::Kid(vec![1]))), invalid),
+        ("display tag:display", request("oven", "/other", Some(known.clone())), "no-rule"),
+        ("display tag:display", request("oven", "/temp", Some(Confirmation::Key(CoseKey::symmetric(&KEY)))), "own-key"),
+        ("display tag:display", request("oven", "/temp", claims.cnf.clone()), "own-key"),
+        ("display tag:display", request("none", "/temp", None), "unknown-publisher"),
+        ("lamp tag:light", request("oven", "/temp", None), "no-rule"),
+    ] {
+        let outcome = scene.ask(client, &asked);
+        let reason = outcome.refused.expect(why);
+        assert_eq!(reason.code(), why, "{client} {asked:?}");
+        let error = ErrorResponse::parse(&outcome.reply.payload).expect("an error").error;
+        let expected = match reason {
+            Reason::UnknownKey => (Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
+            Reason::OwnKey => (Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_POP_KEY),
+            _ => (Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
+        };
+        assert_eq!((outcome.reply.code, error), expected);
+    }
+    scene.devices.1.insert(outcome.token.expect("a token"));
+    let outcome = scene.ask("display tag:display", &request("oven", "/temp", Some(known)));
+    assert_eq!(outcome.refused, Some(Reason::UnknownKey), "it is revoked");
+}
