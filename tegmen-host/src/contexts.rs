@@ -15,7 +15,7 @@ mod directory;
 mod file;
 mod foreign;
 
-pub(crate) use agreed::AgreedContexts;
+pub use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
 pub use directory::{StoredContext, Used, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
@@ -29,6 +29,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
 use tegmen::oscore::{OscoreOption, RederivableContext, discovery_address};
@@ -155,12 +156,26 @@ struct Shared {
     place: u32,
     name: String,
     principal: Principal,
+    /// True for a context from a token until it opens a request.
+    is_unused: AtomicBool,
 }
 
 impl SharedContext {
     /// Returns a context that is not among those of a directory.
     pub(crate) fn new(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
-        Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal }))
+        let is_unused = AtomicBool::new(false);
+        Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
+    }
+
+    /// Returns a context from a token.
+    fn unused(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
+        let is_unused = AtomicBool::new(true);
+        Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
+    }
+
+    /// True for a context from a token that opened no request.
+    fn is_unused(&self) -> bool {
+        self.0.is_unused.load(Ordering::Relaxed)
     }
 
     /// Nobody else uses it meanwhile.
@@ -238,8 +253,8 @@ impl Contexts {
         Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), agreed: None })
     }
 
-    /// Takes contexts on which both ends agree, too.
-    pub(crate) fn with_agreed(self, agreed: AgreedContexts) -> Self {
+    /// Takes contexts on which both ends agree while the server runs, too.
+    pub fn with_agreed(self, agreed: AgreedContexts) -> Self {
         agreed.reserve(self.by_kid.keys());
         Self { agreed: Some(agreed), ..self }
     }
@@ -256,7 +271,17 @@ impl Contexts {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
             Some(known) => Self::find_among(known, option).map(Cow::Borrowed),
-            None => self.agreed.as_ref()?.find(kid).filter(|_| option.kid_context.is_none()).map(Cow::Owned),
+            None => self.agreed.as_ref()?.find(kid).filter(|context| is_named(context, option)).map(Cow::Owned),
+        }
+    }
+
+    /// Notes that a context opened a request: see [`AgreedContexts::take_of_token`].
+    pub(crate) fn note_use(&self, context: &SharedContext) {
+        if context.is_unused()
+            && context.0.is_unused.swap(false, Ordering::Relaxed)
+            && let Some(agreed) = &self.agreed
+        {
+            agreed.replace_others(context);
         }
     }
 
@@ -300,6 +325,11 @@ impl Contexts {
             let _ = context.lock().close();
         }
     }
+}
+
+/// True if a request that names the Recipient ID of a context names no other ID Context.
+fn is_named(context: &SharedContext, option: &OscoreOption<'_>) -> bool {
+    option.kid_context.is_none() || context.lock().context.id_context() == option.kid_context
 }
 
 /// Each context among `paths` and directly in them.

@@ -278,6 +278,17 @@ impl Credentials {
         })
     }
 
+    /// Forgets a number that [`Self::learn`] returned: nobody has it any more.
+    pub fn forget(&self, principal: Principal) {
+        self.write(|shared| {
+            let is_of_context = |who: &Who| matches!(who.proof, Proof::Context(_));
+            if shared.principals.get(principal).is_some_and(is_of_context) {
+                shared.principals.remove(principal);
+                shared.learned.remove(&principal);
+            }
+        });
+    }
+
     /// Registers an identity that a store returned. Returns the number that identifies its requests. The rights are
     /// those that the store returned last. They apply to each peer with a key of the store under this identity, and to
     /// no other peer.

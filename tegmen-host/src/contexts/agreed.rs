@@ -1,32 +1,54 @@
 //! Contexts on which a server and its clients agreed: in memory, found as those in files are.
+//!
+//! They come from EDHOC, or from an access token that a client posted (RFC 9203). Anyone who has heard such a post can repeat it
+//! and so cause a context that nobody can use. So a context from a token takes the place of the others of its client with the
+//! first request that it opens.
 
-use super::{SharedContext, StoredContext};
+use super::{ContextFile, SharedContext, StoredContext};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tegmen::identity::Principal;
 
-/// Contexts of one peer; a further one takes the place of its oldest.
+/// Contexts of one peer by EDHOC; a further one takes the place of its oldest.
 const MOST_OF_A_PEER: usize = 8;
-/// Age of a context from which it is unknown, so that peers agree on new keys.
+/// Contexts from tokens of one client that opened no request yet; a further one takes the place of the oldest of these.
+const MOST_UNUSED: usize = 4;
+/// Age of a context by EDHOC from which it is unknown, so that peers agree on new keys.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// The first place of a context: those in files have lower ones.
 const FIRST_PLACE: u32 = 1 << 31;
 
 /// Contexts on which both ends agreed. Clones are the same contexts.
 #[derive(Clone, Default)]
-pub(crate) struct AgreedContexts(Arc<Mutex<Known>>);
+pub struct AgreedContexts(Arc<Mutex<Known>>);
+
+/// The end with which a server agreed on contexts.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Peer {
+    /// It proved its identity in EDHOC.
+    Proved(Principal),
+    /// It posted tokens that are about the client of this name.
+    Client(String),
+}
 
 #[derive(Default)]
 struct Known {
     /// Recipient IDs of contexts in files.
     reserved: HashSet<Vec<u8>>,
     /// By Recipient ID.
-    by_id: HashMap<Vec<u8>, (Instant, SharedContext)>,
+    by_id: HashMap<Vec<u8>, Entry>,
     by_place: HashMap<u32, SharedContext>,
     /// The contexts of each peer, the oldest first.
-    of_peer: HashMap<Principal, VecDeque<Vec<u8>>>,
+    of_peer: HashMap<Peer, VecDeque<Vec<u8>>>,
     places: u32,
+}
+
+struct Entry {
+    /// The time from which it is unknown.
+    until: Instant,
+    peer: Peer,
+    context: SharedContext,
 }
 
 impl AgreedContexts {
@@ -42,8 +64,8 @@ impl AgreedContexts {
     /// Returns the context that is known by this Recipient ID.
     pub(super) fn find(&self, recipient_id: &[u8]) -> Option<SharedContext> {
         let known = self.known();
-        let (made, context) = known.by_id.get(recipient_id)?;
-        (made.elapsed() < LIFETIME).then(|| context.clone())
+        let entry = known.by_id.get(recipient_id)?;
+        (Instant::now() < entry.until).then(|| entry.context.clone())
     }
 
     /// Returns the context with this [`SharedContext::place`].
@@ -59,29 +81,118 @@ impl AgreedContexts {
 
     /// True if a context has this Recipient ID.
     pub(crate) fn has(&self, recipient_id: &[u8]) -> bool {
-        let known = self.known();
-        known.by_id.contains_key(recipient_id) || known.reserved.contains(recipient_id)
+        self.known().has(recipient_id)
     }
 
-    /// Takes the context of a peer, in the place of its oldest one if it has many. Returns false if another context has the same
-    /// Recipient ID.
+    /// Takes the context of a peer that proved its identity, in the place of its oldest one if it has many. Returns false if
+    /// another context has the same Recipient ID.
     pub(crate) fn take(&self, stored: StoredContext, name: &str, principal: Principal) -> bool {
         let recipient_id = stored.context.recipient_id().to_vec();
         let mut known = self.known();
-        if known.by_id.contains_key(&recipient_id) {
+        if known.has(&recipient_id) {
             return false;
         }
-        let place = FIRST_PLACE | known.places;
-        known.places = known.places.wrapping_add(1) & !FIRST_PLACE;
-        let context = SharedContext::new(stored, place, name.to_owned(), principal);
-        known.by_place.insert(place, context.clone());
-        known.by_id.insert(recipient_id.clone(), (Instant::now(), context));
-        let ids = known.of_peer.entry(principal).or_default();
-        ids.push_back(recipient_id);
-        let oldest = if ids.len() > MOST_OF_A_PEER { ids.pop_front() } else { None };
-        if let Some((_, context)) = oldest.and_then(|oldest| known.by_id.remove(&oldest)) {
-            known.by_place.remove(&context.place());
-        }
+        let context = SharedContext::new(stored, known.next_place(), name.to_owned(), principal);
+        known.add(recipient_id, Entry { until: after(LIFETIME), peer: Peer::Proved(principal), context });
+        let ids = known.of_peer.get(&Peer::Proved(principal));
+        let oldest = ids.filter(|ids| ids.len() > MOST_OF_A_PEER).and_then(|ids| ids.front().cloned());
+        oldest.into_iter().for_each(|oldest| known.remove(&oldest));
         true
     }
+
+    /// Returns a Recipient ID that no context of the server has, as short as the number of contexts allows, and another one than
+    /// that of the other end. `random` are random bytes; `None` if no ID in them is free.
+    pub fn choose(&self, random: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+        let known = self.known();
+        let len = match known.by_id.len() + known.reserved.len() {
+            0..64 => 1,
+            64..16_384 => 2,
+            _ => 4,
+        };
+        random.chunks_exact(len).find(|id| *id != other && !known.has(id)).map(<[u8]>::to_vec)
+    }
+
+    /// Takes the context of a client that posted a token, for the time that the token is valid. `principal` is the number by which
+    /// requests under it are known. With the first request that it opens, all other contexts from tokens of the client end.
+    /// Returns false if another context has the same Recipient ID, or none has these parameters.
+    pub fn take_of_token(&self, file: &ContextFile, client: &str, principal: Principal, lifetime: Duration) -> bool {
+        let Ok(stored) = StoredContext::of_agreed(file) else { return false };
+        let peer = Peer::Client(client.to_owned());
+        let mut known = self.known();
+        if known.has(&file.recipient_id) {
+            return false;
+        }
+        let unused = known.of_peer.get(&peer).into_iter().flatten();
+        let unused = unused.filter(|id| known.by_id.get(*id).is_some_and(|entry| entry.context.is_unused()));
+        let oldest = unused.clone().next().cloned().filter(|_| unused.count() >= MOST_UNUSED);
+        oldest.into_iter().for_each(|oldest| known.remove(&oldest));
+        let context = SharedContext::unused(stored, known.next_place(), client.to_owned(), principal);
+        known.add(file.recipient_id.clone(), Entry { until: after(lifetime), peer, context });
+        true
+    }
+
+    /// Ends the other contexts of the client whose context opened its first request.
+    pub(crate) fn replace_others(&self, context: &SharedContext) {
+        let recipient_id = context.lock().context.recipient_id().to_vec();
+        let mut known = self.known();
+        let Some(Entry { peer, .. }) = known.by_id.get(&recipient_id) else { return };
+        let others: Vec<_> = known.of_peer.get(peer).into_iter().flatten().cloned().collect();
+        others.iter().filter(|id| **id != recipient_id).for_each(|other| known.remove(other));
+    }
+
+    /// Sets the time that the contexts of a principal have left.
+    pub fn set_lifetime(&self, principal: Principal, lifetime: Duration) {
+        let until = after(lifetime);
+        for entry in self.known().by_id.values_mut().filter(|entry| entry.context.principal() == principal) {
+            entry.until = until;
+        }
+    }
+
+    /// Ends the contexts of a principal.
+    pub fn remove(&self, principal: Principal) {
+        let mut known = self.known();
+        let of_principal = known.by_id.iter().filter(|(_, entry)| entry.context.principal() == principal);
+        let ids: Vec<_> = of_principal.map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| known.remove(id));
+    }
+
+    /// Returns the principals that have contexts.
+    pub fn principals(&self) -> HashSet<Principal> {
+        self.known().by_id.values().map(|entry| entry.context.principal()).collect()
+    }
+}
+
+impl Known {
+    fn has(&self, recipient_id: &[u8]) -> bool {
+        self.by_id.contains_key(recipient_id) || self.reserved.contains(recipient_id)
+    }
+
+    fn next_place(&mut self) -> u32 {
+        let place = FIRST_PLACE | self.places;
+        self.places = self.places.wrapping_add(1) & !FIRST_PLACE;
+        place
+    }
+
+    fn add(&mut self, recipient_id: Vec<u8>, entry: Entry) {
+        self.by_place.insert(entry.context.place(), entry.context.clone());
+        self.of_peer.entry(entry.peer.clone()).or_default().push_back(recipient_id.clone());
+        self.by_id.insert(recipient_id, entry);
+    }
+
+    fn remove(&mut self, recipient_id: &[u8]) {
+        let Some(Entry { peer, context, .. }) = self.by_id.remove(recipient_id) else { return };
+        self.by_place.remove(&context.place());
+        if let Some(ids) = self.of_peer.get_mut(&peer) {
+            ids.retain(|id| id != recipient_id);
+            if ids.is_empty() {
+                self.of_peer.remove(&peer);
+            }
+        }
+    }
+}
+
+/// The time after this duration; a very long one is a hundred years.
+fn after(lifetime: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(lifetime).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 86_400))
 }

@@ -166,6 +166,12 @@ impl ContextFile {
         Self { sender_id: self.recipient_id.clone(), recipient_id: self.sender_id.clone(), ..self.clone() }
     }
 
+    /// Returns the same context, which expires at this time in seconds since 1970.
+    #[must_use]
+    pub fn until(self, expires: u64) -> Self {
+        Self { expires: Some((expires, utc(expires))), ..self }
+    }
+
     pub(super) fn to_text(&self) -> Zeroizing<String> {
         let mut text = String::from(
             "# An OSCORE security context (RFC 8613). Whoever reads this file can read and forge its messages.\n",

@@ -115,7 +115,7 @@ impl EdhocServer {
     }
 
     /// Returns the contexts that are made.
-    pub(crate) fn contexts(&self) -> AgreedContexts {
+    pub fn contexts(&self) -> AgreedContexts {
         self.0.contexts.clone()
     }
 

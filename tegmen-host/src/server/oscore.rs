@@ -99,6 +99,9 @@ impl ServerOscore {
                 UnprotectError::UnknownContext
             }
         })?;
+        if matches!(received, Received::Fresh(..)) {
+            self.contexts.note_use(&context);
+        }
         let exchange = OscoreExchange { place, request: received.binding(), generation };
         Ok(match received {
             Received::Fresh(message, nonce) => Opened::Fresh { message, principal, exchange, nonce },

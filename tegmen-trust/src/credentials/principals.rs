@@ -176,6 +176,13 @@ impl Principals {
         }
     }
 
+    /// Takes the number of a peer away.
+    pub(super) fn remove(&mut self, principal: Principal) {
+        if let Some(numbered) = self.all.remove(&principal.0) {
+            self.numbers.remove(&numbered.who);
+        }
+    }
+
     fn set_handshake(&mut self, number: u32, begun: Option<Instant>) {
         let Some(numbered) = self.all.get_mut(&number) else { return };
         if let Some(before) = std::mem::replace(&mut numbered.handshake, begun) {
