@@ -257,7 +257,7 @@ impl Tickets {
 }
 
 /// True if each right is on the path of one resource, which does not take tokens, and on methods of CoAP.
-fn is_understood(rights: &Aif) -> bool {
+pub(crate) fn is_understood(rights: &Aif) -> bool {
     !rights.0.is_empty()
         && rights.0.iter().all(|right| {
             let is_path = right.path.starts_with('/') && !right.path.contains(NO_PATH);

@@ -11,7 +11,7 @@ pub use deliveries::{Deliveries, RefusedDelivery, may_read};
 pub use invitation::ExpectedSession;
 
 use crate::access::ace::{
-    ACE_CBOR, Claims, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material,
+    ACE_CBOR, Claims, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material, TokenResponse,
 };
 use crate::access::protokey::SessionIdentity;
 use crate::server::INTROSPECT;
@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tegmen::dtls::MAX_PSK;
 use tegmen_coap::{Code, OptionNumber};
-use tegmen_host::client::{ClientError, Session};
+use tegmen_host::client::{ClientError, Response, Session};
 use tegmen_host::credentials::{KeyStore, KeyTicket, StoredKey};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
@@ -156,6 +156,23 @@ pub async fn introspect(server: &Session, identity: SessionIdentity<'_>) -> Resu
         }
         _ => Err(NotGranted::Unexpected { code: Code::CREATED }),
     }
+}
+
+/// Returns the payload of a response that grants a token, and what is in it.
+pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
+    let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
+    let payload = Zeroizing::new(response.payload);
+    match code {
+        Code::CREATED => {}
+        Code::FORBIDDEN => return Err(NotGranted::Refused),
+        Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
+        Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
+            return Err(NotGranted::Later { code, seconds: max_age.unwrap_or(60) });
+        }
+        code => return Err(NotGranted::Unexpected { code }),
+    }
+    let response = TokenResponse::parse(&payload).map_err(|_| NotGranted::Unexpected { code })?;
+    Ok((payload, response))
 }
 
 /// Returns the claims of a token that is active.

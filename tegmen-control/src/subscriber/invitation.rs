@@ -1,10 +1,8 @@
 //! Sessions that a publisher opens, because the subscriber asked the access control server for it.
 
-use super::{Introspector, NotGranted};
+use super::{Introspector, NotGranted, granted};
 use crate::access::ace::trl::TokenHash;
-use crate::access::ace::{
-    ACE_CBOR, Confirmation, ConnectionRequest, CoseKey, Material, Returned, Scope, TokenRequest, TokenResponse,
-};
+use crate::access::ace::{ACE_CBOR, Confirmation, ConnectionRequest, CoseKey, Material, Returned, Scope, TokenRequest};
 use crate::access::protokey::SessionIdentity;
 use crate::access::revocation::token_hash;
 use crate::server::TOKEN;
@@ -12,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tegmen_coap::{Code, OptionNumber};
 use tegmen_host::credentials::{KeyStore as _, KeyTicket};
 use tegmen_host::provider::HostCrypto;
 use zeroize::Zeroizing;
@@ -130,18 +127,8 @@ impl Introspector {
             ..TokenRequest::default()
         };
         let response = self.server.post(TOKEN, &request.encode()).content_format(ACE_CBOR).await?;
-        let (code, max_age) = (response.code, response.uint(OptionNumber::MAX_AGE));
-        let payload = Zeroizing::new(response.payload);
-        match code {
-            Code::CREATED => {}
-            Code::FORBIDDEN => return Err(NotGranted::Refused),
-            Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
-            Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
-                return Err(NotGranted::Later { code, seconds: max_age.unwrap_or(60) });
-            }
-            code => return Err(NotGranted::Unexpected { code }),
-        }
-        let response = TokenResponse::parse(&payload).map_err(|_| NotGranted::Unexpected { code })?;
+        let code = response.code;
+        let (_payload, response) = granted(response)?;
         if response.uploaded != Some(true) {
             return Err(NotGranted::Unreachable);
         }

@@ -1,0 +1,350 @@
+//! A resource server that takes access tokens of the OSCORE profile from clients (RFC 9203).
+//!
+//! ```text
+//! POST /authz-info   application/ace+cbor (19): in clear a token with N1 and the client's Recipient ID; protected a token alone,
+//!                    which updates the rights of the Security Context that protects it
+//! ```
+//!
+//! The access control server seals a token under a key that it shares with the resource server. Both ends derive a Security Context
+//! from the secret in the token and a new nonce of each. A client has the rights of its token, no more, until the token expires.
+//!
+//! All of this is in memory. After a restart a client posts its token again, and the new nonces give new keys. So no sequence number
+//! is used twice under one key, whatever either end has forgotten.
+
+mod serving;
+
+use crate::access::ace::cwt::{self, LONG_KEY_LEN, NotOpened};
+use crate::access::ace::oscore::{InputMaterial, Nonces};
+use crate::access::ace::{Aif, Claims, Confirmation, Malformed, Offer, PostedToken};
+use crate::publisher::{is_understood, rules};
+pub use crate::upload::AUTHZ_INFO;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tegmen::identity::Principal;
+use tegmen_base::crypto::Crypto as _;
+use tegmen_base::secret::Secret;
+use tegmen_coap::Code;
+use tegmen_host::contexts::AgreedContexts;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::provider::HostCrypto;
+
+/// Bytes of N2.
+const NONCE: usize = 8;
+/// Random bytes in which a Recipient ID is looked for.
+const CANDIDATES: usize = 64;
+/// Seconds between the end of a token and that of its Security Contexts, in which observers learn of it.
+const LINGER: u64 = 2;
+
+/// The reason why a resource server does not take a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The payload is no token with its parameters.
+    #[error("no token of this form: {0}")]
+    Malformed(#[from] Malformed),
+    /// The token is not sealed under the key of this resource server.
+    #[error("the token is of another issuer or for another resource server")]
+    NotAuthentic,
+    /// The token is for another audience.
+    #[error("the token is for another audience")]
+    Audience,
+    /// The token has no rights of the form of RFC 9237, or a right on a path that is none of one resource.
+    #[error("the token has rights that this resource server does not understand")]
+    Scope,
+    /// The token has no input material, where a new Security Context is wanted, or the Recipient ID is too long for it.
+    #[error("the token or the request does not give what a Security Context needs")]
+    NoContext,
+    /// The token is expired or not valid yet, or names no time at which it expires.
+    #[error("the token is expired or not valid yet, or has no end: correct the clocks")]
+    Expired,
+    /// The token does not update the rights of the Security Context under which it came.
+    #[error(
+        "the token does not update the rights of the context that protects the request, or is older than the one before"
+    )]
+    OtherContext,
+    /// The resource server has as many tokens as it can have.
+    #[error("the resource server has as many tokens as it can have: ask again in {seconds} s")]
+    Busy {
+        /// Seconds after which a token expires.
+        seconds: u32,
+    },
+}
+
+impl Refusal {
+    /// The code of the response (RFC 9200, section 5.10.1.1; RFC 9203, section 4.2).
+    const fn code(self) -> Code {
+        match self {
+            Self::Malformed(_) | Self::Scope | Self::NoContext => Code::BAD_REQUEST,
+            Self::NotAuthentic | Self::Expired | Self::OtherContext => Code::UNAUTHORIZED,
+            Self::Audience => Code::FORBIDDEN,
+            Self::Busy { .. } => Code::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl From<NotOpened> for Refusal {
+    fn from(error: NotOpened) -> Self {
+        match error {
+            NotOpened::Malformed(malformed) => Self::Malformed(malformed),
+            NotOpened::NotAuthentic => Self::NotAuthentic,
+        }
+    }
+}
+
+/// The settings of a resource server.
+pub struct TokenSettings {
+    /// The name, which is the audience of its tokens.
+    pub name: String,
+    /// The key that it shares with the access control server.
+    pub key: Secret<LONG_KEY_LEN>,
+    /// Most tokens at the same time.
+    pub most: usize,
+    /// The URI of the access control server, which clients in clear get as a hint with 4.01. `None` gives no hints, and leaves requests
+    /// in clear to the policy of the server.
+    pub hints: Option<String>,
+}
+
+/// The tokens of a resource server. Clones are the same resource server.
+#[derive(Clone)]
+pub struct Tokens(Arc<Inner>);
+
+struct Inner {
+    settings: TokenSettings,
+    credentials: Credentials,
+    contexts: AgreedContexts,
+    crypto: Mutex<HostCrypto>,
+    taken: Mutex<Table>,
+}
+
+/// The tokens.
+#[derive(Default)]
+struct Table {
+    /// By the identifier of the input material.
+    by_id: BTreeMap<Vec<u8>, Taken>,
+    ids: HashMap<Principal, Vec<u8>>,
+}
+
+impl Table {
+    fn of_principal(&self, principal: Principal) -> Option<&Taken> {
+        self.by_id.get(self.ids.get(&principal)?)
+    }
+
+    fn insert(&mut self, id: &[u8], token: Taken) {
+        self.ids.insert(token.principal, id.to_vec());
+        self.by_id.insert(id.to_vec(), token);
+    }
+
+    /// Removes the tokens for which `is_kept` is false, and returns their principals.
+    fn retain(&mut self, is_kept: impl Fn(&Taken) -> bool) -> Vec<Principal> {
+        let mut removed = Vec::new();
+        self.by_id.retain(|_, token| {
+            let is_kept = is_kept(token);
+            if !is_kept {
+                removed.push(token.principal);
+            }
+            is_kept
+        });
+        for principal in &removed {
+            self.ids.remove(principal);
+        }
+        removed
+    }
+}
+
+/// A token that a resource server took.
+struct Taken {
+    principal: Principal,
+    client: String,
+    rights: Aif,
+    /// The rights as rules.
+    rules: Vec<String>,
+    /// Seconds since 1970.
+    expires: u64,
+    issued_at: u64,
+    /// True if its observers learned that it expired.
+    is_over: bool,
+}
+
+/// The content of a token that is valid.
+struct Valid {
+    client: String,
+    cnf: Confirmation,
+    rights: Aif,
+    expires: u64,
+    issued_at: u64,
+}
+
+impl Tokens {
+    /// Creates a resource server without tokens. `credentials` are those of the server that it serves behind, and `contexts` those
+    /// that the server takes by [`Contexts::with_agreed`](tegmen_host::contexts::Contexts::with_agreed).
+    ///
+    /// # Errors
+    /// The error of the system, if it gives no randomness.
+    pub fn new(settings: TokenSettings, credentials: Credentials, contexts: AgreedContexts) -> std::io::Result<Self> {
+        let crypto = Mutex::new(HostCrypto::from_os()?);
+        Ok(Self(Arc::new(Inner { settings, credentials, contexts, crypto, taken: Mutex::default() })))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Table> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of tokens.
+    pub fn count(&self) -> usize {
+        self.taken().by_id.len()
+    }
+
+    /// Takes the payload of a request in clear, and makes a Security Context. Returns the part of this end in it. `now` is in seconds
+    /// since 1970.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn take(&self, payload: &[u8], now: u64) -> Result<Offer, Refusal> {
+        let posted = PostedToken::parse(payload)?;
+        let valid = self.open(&posted.access_token, now)?;
+        let Confirmation::Osc(material) = &valid.cnf else { return Err(Refusal::NoContext) };
+        let offer = posted.offer.ok_or(Refusal::Malformed(Malformed::Missing(NONCE_1)))?;
+        if offer.recipient_id.len() > material.aead.max_id() {
+            return Err(Refusal::NoContext);
+        }
+        let mut taken = self.taken();
+        if let Some(known) = taken.by_id.get_mut(&material.id) {
+            // A token that is as old as an update, or older, does not take the update back: anyone can post it again.
+            if valid.issued_at > known.issued_at {
+                known.replace_by(&valid);
+                self.0.contexts.set_lifetime(known.principal, seconds(known.expires, now));
+            }
+            return self.agree(material, &offer, known, now);
+        }
+        self.has_room(&mut taken, now)?;
+        let principal = self.0.credentials.learn(&valid.client, Some(&[]));
+        let new = Taken::new(principal, &valid);
+        let agreed = self.agree(material, &offer, &new, now);
+        match agreed {
+            Ok(_) => taken.insert(&material.id, new),
+            Err(_) => self.0.credentials.forget(principal),
+        }
+        agreed
+    }
+
+    /// Makes the Security Context of a token, with a nonce and a Recipient ID of this end.
+    fn agree(&self, material: &InputMaterial, theirs: &Offer, token: &Taken, now: u64) -> Result<Offer, Refusal> {
+        let (mut nonce, mut candidates) = ([0; NONCE], [0; CANDIDATES]);
+        let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
+        crypto.random(&mut nonce);
+        crypto.random(&mut candidates);
+        drop(crypto);
+        let contexts = &self.0.contexts;
+        let recipient_id = contexts.choose(&candidates, &theirs.recipient_id);
+        // If another request takes the ID meanwhile, the client asks again.
+        let recipient_id = recipient_id.ok_or(Refusal::Busy { seconds: 1 })?;
+        let nonces = Nonces { client: &theirs.nonce, server: &nonce };
+        let file = material.context(&nonces, &theirs.recipient_id, &recipient_id).map_err(|_| Refusal::NoContext)?;
+        let lifetime = seconds(token.expires, now);
+        if contexts.take_of_token(&file, &token.client, token.principal, lifetime) {
+            Ok(Offer { nonce: nonce.to_vec(), recipient_id })
+        } else {
+            Err(Refusal::Busy { seconds: 1 })
+        }
+    }
+
+    /// Takes the payload of a request that a Security Context of this principal protects: a token that updates its rights. A nonce and
+    /// an ID in it have no meaning. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Refusal`]. Nothing is then changed.
+    pub fn update(&self, principal: Principal, payload: &[u8], now: u64) -> Result<(), Refusal> {
+        let posted = PostedToken::parse(payload)?;
+        let valid = self.open(&posted.access_token, now)?;
+        let Confirmation::Kid(kid) = &valid.cnf else { return Err(Refusal::OtherContext) };
+        let mut taken = self.taken();
+        let known =
+            taken.by_id.get_mut(kid).filter(|known| known.principal == principal && known.client == valid.client);
+        let known = known.filter(|known| known.expires > now && valid.issued_at >= known.issued_at);
+        let known = known.ok_or(Refusal::OtherContext)?;
+        known.replace_by(&valid);
+        self.0.contexts.set_lifetime(principal, seconds(known.expires, now));
+        Ok(())
+    }
+
+    /// Opens a token, and checks what is in it (RFC 9200, section 5.10.1.1).
+    fn open(&self, access_token: &[u8], now: u64) -> Result<Valid, Refusal> {
+        let Inner { settings, crypto, .. } = &*self.0;
+        let claims = {
+            let mut crypto = crypto.lock().unwrap_or_else(PoisonError::into_inner);
+            cwt::open(access_token, &settings.key, &mut *crypto)?
+        };
+        let Claims { subject, audience, expires, not_before, issued_at, cnf, scope, .. } = claims;
+        if audience.as_deref() != Some(&settings.name) {
+            return Err(Refusal::Audience);
+        }
+        let expires = expires.filter(|expires| *expires > now && not_before.is_none_or(|begin| begin <= now));
+        let expires = expires.ok_or(Refusal::Expired)?;
+        let rights = scope.and_then(|scope| scope.rights()).filter(is_understood).ok_or(Refusal::Scope)?;
+        let cnf = cnf.ok_or(Refusal::NoContext)?;
+        let client = subject.filter(|name| !name.is_empty()).ok_or(Refusal::NoContext)?;
+        Ok(Valid { client, cnf, rights, expires, issued_at: issued_at.unwrap_or_default() })
+    }
+
+    /// Checks that one more token fits.
+    fn has_room(&self, taken: &mut Table, now: u64) -> Result<(), Refusal> {
+        self.forget_replaced(taken);
+        if taken.by_id.len() < self.0.settings.most {
+            return Ok(());
+        }
+        let first = taken.by_id.values().map(|token| token.expires).min().unwrap_or_default();
+        Err(Refusal::Busy { seconds: u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1) })
+    }
+
+    /// Forgets the tokens whose Security Contexts were replaced by those of another token of the same client.
+    fn forget_replaced(&self, taken: &mut Table) {
+        let principals = self.0.contexts.principals();
+        for principal in taken.retain(|token| principals.contains(&token.principal)) {
+            self.0.credentials.forget(principal);
+        }
+    }
+
+    /// Ends the Security Contexts of tokens that expired a while ago. Returns the rights of those that expired since the last call,
+    /// whose observers have to be notified, and their principals. Call it each second. `now` is in seconds since 1970.
+    pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
+        let mut taken = self.taken();
+        for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {
+            self.0.contexts.remove(principal);
+            self.0.credentials.forget(principal);
+        }
+        self.forget_replaced(&mut taken);
+        let expired = taken.by_id.values_mut().filter(|token| token.expires <= now && !token.is_over);
+        expired
+            .map(|token| {
+                token.is_over = true;
+                // Requests find it no more. A notification is protected with it still.
+                self.0.contexts.set_lifetime(token.principal, Duration::ZERO);
+                (token.principal, token.rights.clone())
+            })
+            .collect()
+    }
+}
+
+impl Taken {
+    fn new(principal: Principal, valid: &Valid) -> Self {
+        let Valid { client, rights, expires, issued_at, .. } = valid;
+        let (client, rights, rules) = (client.clone(), rights.clone(), rules(rights));
+        Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, is_over: false }
+    }
+
+    /// Takes the rights of a later token for the same Security Context.
+    fn replace_by(&mut self, valid: &Valid) {
+        *self = Self::new(self.principal, valid);
+    }
+}
+
+/// The time until `end`, both in seconds since 1970.
+const fn seconds(end: u64, now: u64) -> Duration {
+    Duration::from_secs(end.saturating_sub(now))
+}
+
+/// The label of N1.
+const NONCE_1: i64 = 40;
+
+#[cfg(test)]
+mod tests;

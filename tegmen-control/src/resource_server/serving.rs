@@ -1,0 +1,138 @@
+//! The resource server behind a server: its policy, and the responses that it gives itself.
+
+use super::{AUTHZ_INFO, Refusal, Tokens};
+use crate::access::ace::{ACE_CBOR, CreationHints};
+use tegmen::coap::{self, Code, OptionNumber, Policy, Response};
+use tegmen::identity::{Identity, Principal, Protection};
+use tegmen_coap::{Methods, Rule};
+use tegmen_host::credentials::FilePolicy;
+use tegmen_host::request_uri::Path;
+use tegmen_host::server::{Notifier, Request};
+use tegmen_store::clock::now;
+
+/// The decision on a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// It has a token.
+    Token,
+    /// A token gives the right.
+    Allowed,
+    /// No token gives or denies the right: the rights of the server decide.
+    Others,
+    /// The sender has no token that is valid: 4.01, with hints if it is in clear.
+    NoToken,
+    /// 4.03 or 4.05 (RFC 9200, section 5.10.2).
+    Refused(Code),
+}
+
+impl Tokens {
+    /// Returns the policy of the server: a token gives its client the rights, and `others` has the rights of all others. The
+    /// application must give each request to [`Self::serve`] first.
+    pub fn policy(&self, others: FilePolicy) -> impl Policy + Send + Sync + 'static {
+        TokenPolicy { tokens: self.clone(), others }
+    }
+
+    /// Serves a request for a token, or one that no token allows. Returns `None` for a request that the rest of the application
+    /// serves.
+    pub fn serve(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Option<Result<(), Code>> {
+        let path = format!("/{}", request.path());
+        match self.decide(request.identity(), request.method(), path.bytes()) {
+            Verdict::Allowed | Verdict::Others => None,
+            Verdict::Refused(code) => Some(Err(code)),
+            Verdict::Token => Some(self.take_from(request, response)),
+            Verdict::NoToken => Some(self.hint(request.identity(), response)),
+        }
+    }
+
+    /// Ends tokens that expired, and notifies their observers: the answer to these is 4.01. Call it each second.
+    pub fn every_second(&self, notifier: &Notifier) {
+        for (principal, rights) in self.expire(now()) {
+            for right in &rights.0 {
+                let is_of_token = move |identity: &Identity| identity.principal == principal;
+                notifier.changed_for(right.path.trim_start_matches('/'), is_of_token);
+            }
+        }
+    }
+
+    fn decide(&self, identity: &Identity, method: Code, path: impl Iterator<Item = u8> + Clone) -> Verdict {
+        if path.clone().skip(1).eq(AUTHZ_INFO.bytes()) {
+            return if method == Code::POST { Verdict::Token } else { Verdict::Refused(Code::METHOD_NOT_ALLOWED) };
+        }
+        if identity.protection == Protection::Plain {
+            return if self.0.settings.hints.is_some() { Verdict::NoToken } else { Verdict::Others };
+        }
+        self.of_token(identity.principal, method, path).unwrap_or(Verdict::Others)
+    }
+
+    /// The decision on a request of a client with a token.
+    fn of_token(&self, principal: Principal, method: Code, path: impl Iterator<Item = u8> + Clone) -> Option<Verdict> {
+        let taken = self.taken();
+        let token = taken.of_principal(principal)?;
+        if token.expires <= now() {
+            return Some(Verdict::NoToken);
+        }
+        let rules = || token.rules.iter().filter_map(|rule| Rule::parse(rule));
+        let covers = |code| rules().any(|rule| rule.covers(code, path.clone()));
+        Some(match () {
+            () if covers(method) => Verdict::Allowed,
+            () if Methods::ALL.codes().any(covers) => Verdict::Refused(Code::METHOD_NOT_ALLOWED),
+            () => Verdict::Refused(Code::FORBIDDEN),
+        })
+    }
+
+    fn take_from(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
+            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+        }
+        let Identity { protection, principal, .. } = *request.identity();
+        let taken = match protection {
+            Protection::Oscore => self.update(principal, request.payload(), now()).map(|()| None),
+            _ => self.take(request.payload(), now()).map(Some),
+        };
+        match taken {
+            Ok(offer) => {
+                response.set_code(Code::CREATED);
+                let Some(offer) = offer else { return Ok(()) };
+                response.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into())?;
+                response.payload(&offer.encode_response())
+            }
+            Err(refusal) => {
+                request.because(refusal.to_string());
+                response.set_code(refusal.code());
+                match refusal {
+                    Refusal::Busy { seconds } => response.uint(OptionNumber::MAX_AGE, seconds),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Answers 4.01, to a sender in clear with the hints of RFC 9200, section 5.3.
+    fn hint(&self, identity: &Identity, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let auth_server = self.0.settings.hints.clone();
+        if identity.protection != Protection::Plain || auth_server.is_none() {
+            return Err(Code::UNAUTHORIZED);
+        }
+        let audience = Some(self.0.settings.name.clone());
+        let hints = CreationHints { auth_server, audience, ..CreationHints::default() };
+        response.set_code(Code::UNAUTHORIZED);
+        response.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into())?;
+        response.payload(&hints.encode())
+    }
+}
+
+struct TokenPolicy {
+    tokens: Tokens,
+    others: FilePolicy,
+}
+
+impl Policy for TokenPolicy {
+    fn decide(&self, request: &coap::Request<'_>) -> Option<bool> {
+        let Ok(path) = Path::of(&request.message) else { return Some(false) };
+        match self.tokens.decide(&request.identity, request.message.code(), path.bytes()) {
+            Verdict::Others => self.others.decide(request),
+            // The application answers what is refused, with its code.
+            Verdict::Token | Verdict::Allowed | Verdict::NoToken | Verdict::Refused(_) => Some(true),
+        }
+    }
+}

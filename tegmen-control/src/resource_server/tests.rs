@@ -1,0 +1,151 @@
+//! A resource server without its sockets.
+
+use super::*;
+use crate::access::ace::{Right, Scope};
+use tegmen_base::crypto::RustCrypto;
+
+const KEY: [u8; LONG_KEY_LEN] = [7; LONG_KEY_LEN];
+const NOW: u64 = 1_800_000_000;
+
+fn tokens(most: usize) -> Tokens {
+    let settings = TokenSettings { name: "oven".into(), key: Secret::new(KEY), most, hints: None };
+    Tokens::new(settings, Credentials::default(), AgreedContexts::default()).expect("randomness")
+}
+
+fn rights(path: &str) -> Option<Scope> {
+    Some(Scope::of(&Aif(vec![Right { path: path.into(), permissions: 1 }])))
+}
+
+fn material(id: u8) -> InputMaterial {
+    InputMaterial::new(vec![id], &[id; 32])
+}
+
+fn claims(cnf: Confirmation) -> Claims {
+    Claims {
+        subject: Some("display".into()),
+        audience: Some("oven".into()),
+        issued_at: Some(NOW),
+        expires: Some(NOW + 600),
+        cnf: Some(cnf),
+        scope: rights("/temp"),
+        ..Claims::default()
+    }
+}
+
+fn sealed(claims: &Claims) -> Vec<u8> {
+    cwt::seal(claims, &Secret::new(KEY), &mut RustCrypto::new([1; 32]))
+}
+
+fn post(claims: &Claims) -> Vec<u8> {
+    let offer = Offer { nonce: vec![1; 8], recipient_id: vec![2] };
+    PostedToken { access_token: sealed(claims), offer: Some(offer) }.encode()
+}
+
+fn update(claims: &Claims) -> Vec<u8> {
+    PostedToken { access_token: sealed(claims), offer: None }.encode()
+}
+
+fn first(id: u8) -> Claims {
+    claims(Confirmation::Osc(material(id)))
+}
+
+/// The principal of the token with this identifier, and the path of its first right.
+fn of(tokens: &Tokens, id: u8) -> (Principal, String) {
+    let taken = tokens.taken();
+    let token = taken.by_id.get(&vec![id]).expect("a token");
+    (token.principal, token.rights.0[0].path.clone())
+}
+
+#[test]
+fn each_post_of_a_token_has_another_nonce_and_id_of_the_server() {
+    let tokens = tokens(1);
+    let one = tokens.take(&post(&first(1)), NOW).expect("a context");
+    let two = tokens.take(&post(&first(1)), NOW).expect("a context");
+    assert!(one.nonce.len() == NONCE && one.nonce != two.nonce && one.recipient_id != two.recipient_id);
+    assert_ne!(one.recipient_id, [2], "it is that of the client");
+    assert_eq!(tokens.count(), 1);
+}
+
+#[test]
+fn a_token_that_is_not_valid_is_refused_with_the_code_of_the_rfc() {
+    let tokens = tokens(1);
+    let with = |change: fn(&mut Claims)| {
+        let mut claims = first(1);
+        change(&mut claims);
+        tokens.take(&post(&claims), NOW).expect_err("a refusal")
+    };
+    assert_eq!(with(|claims| claims.audience = Some("hob".into())).code(), Code::FORBIDDEN);
+    for change in [
+        (|claims| claims.expires = Some(NOW)) as fn(&mut Claims),
+        |claims| claims.expires = None,
+        |claims| claims.not_before = Some(NOW + 1),
+    ] {
+        assert_eq!(with(change), Refusal::Expired);
+    }
+    for change in [
+        (|claims| claims.scope = None) as fn(&mut Claims),
+        |claims| claims.scope = Some(Scope::Text("read".into())),
+        |claims| claims.scope = rights("/*"),
+        |claims| claims.scope = rights("/authz-info"),
+        |claims| claims.cnf = None,
+        |claims| claims.cnf = Some(Confirmation::Kid(vec![1])),
+        |claims| claims.subject = None,
+    ] {
+        assert_eq!(with(change).code(), Code::BAD_REQUEST);
+    }
+    let long = Offer { nonce: vec![1; 8], recipient_id: vec![2; 7] };
+    let small = InputMaterial { aead: tegmen::oscore::Aead::AesCcm64_64_128, ..material(1) };
+    let access_token = sealed(&claims(Confirmation::Osc(small)));
+    let posted = PostedToken { access_token, offer: Some(long) };
+    assert_eq!(tokens.take(&posted.encode(), NOW), Err(Refusal::NoContext));
+    assert_eq!(tokens.take(&update(&first(1)), NOW), Err(Refusal::Malformed(Malformed::Missing(NONCE_1))));
+    assert!(matches!(tokens.take(b"\xa0", NOW), Err(Refusal::Malformed(_))));
+    let other = cwt::seal(&first(1), &Secret::new([8; LONG_KEY_LEN]), &mut RustCrypto::new([1; 32]));
+    let offer = Some(Offer { nonce: vec![1; 8], recipient_id: vec![2] });
+    let refused = tokens.take(&PostedToken { access_token: other, offer }.encode(), NOW);
+    assert_eq!(refused.map_err(Refusal::code), Err(Code::UNAUTHORIZED));
+    assert_eq!((tokens.count(), tokens.0.credentials.peers()), (0, 0));
+}
+
+#[test]
+fn an_update_changes_the_rights_of_its_own_context_alone() {
+    let tokens = tokens(2);
+    tokens.take(&post(&first(1)), NOW).expect("a context");
+    tokens.take(&post(&first(3)), NOW).expect("a context");
+    let ((principal, _), (other, _)) = (of(&tokens, 1), of(&tokens, 3));
+    let door = Claims { scope: rights("/door"), ..claims(Confirmation::Kid(vec![1])) };
+    assert_eq!(tokens.update(other, &update(&door), NOW), Err(Refusal::OtherContext));
+    assert_eq!(tokens.update(principal, &update(&first(1)), NOW), Err(Refusal::OtherContext), "it has no kid");
+    let of_another = Claims { subject: Some("lamp".into()), ..door.clone() };
+    assert_eq!(tokens.update(principal, &update(&of_another), NOW), Err(Refusal::OtherContext));
+    let old = Claims { issued_at: Some(NOW - 1), ..door.clone() };
+    assert_eq!(tokens.update(principal, &update(&old), NOW), Err(Refusal::OtherContext));
+    assert_eq!(of(&tokens, 1), (principal, "/temp".into()));
+    // A nonce in it has no meaning (RFC 9203, section 4.2).
+    assert_eq!(tokens.update(principal, &post(&door), NOW), Ok(()));
+    assert_eq!((of(&tokens, 1).1, of(&tokens, 3).1), ("/door".into(), "/temp".into()));
+    // The first token again gives a new context, and does not take the update back.
+    tokens.take(&post(&first(1)), NOW).expect("a context");
+    assert_eq!(of(&tokens, 1), (principal, "/door".into()));
+    assert_eq!(tokens.update(principal, &update(&door), NOW + 601), Err(Refusal::Expired));
+}
+
+#[test]
+fn tokens_end_and_are_as_many_as_the_settings_allow() {
+    let tokens = tokens(2);
+    let of_client =
+        |client: &str, id, expires| Claims { subject: Some(client.into()), expires: Some(NOW + expires), ..first(id) };
+    tokens.take(&post(&of_client("display", 1, 10)), NOW).expect("a context");
+    tokens.take(&post(&of_client("lamp", 3, 20)), NOW).expect("a context");
+    let third = post(&of_client("door", 4, 30));
+    assert_eq!(tokens.take(&third, NOW), Err(Refusal::Busy { seconds: 10 }));
+    let (principal, _) = of(&tokens, 1);
+    assert_eq!(tokens.expire(NOW + 9), []);
+    let expired = tokens.expire(NOW + 10);
+    assert_eq!(expired.iter().map(|(principal, _)| *principal).collect::<Vec<_>>(), [principal]);
+    assert_eq!(tokens.expire(NOW + 11), [], "its observers are notified once");
+    assert!(tokens.0.contexts.principals().contains(&principal), "a notification can be protected still");
+    assert_eq!(tokens.expire(NOW + 10 + LINGER), []);
+    assert_eq!((tokens.count(), tokens.0.credentials.peers(), tokens.0.contexts.principals().len()), (1, 1, 1));
+    tokens.take(&third, NOW + 12).expect("room again");
+}

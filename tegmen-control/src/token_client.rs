@@ -1,0 +1,122 @@
+//! A client of resource servers with the OSCORE profile (RFC 9203): it asks the access control server for a token, and posts it at the
+//! resource server.
+//!
+//! A token can be posted again, when the resource server forgot it or the client lost its Security Context. Both ends then draw new
+//! nonces, so the keys are new.
+
+use crate::access::ace::oscore::{InputMaterial, NoContext, Nonces};
+use crate::access::ace::{
+    ACE_CBOR, Aif, Confirmation, Malformed, Offer, PostedToken, Profile, Scope, TokenRequest, TokenResponse,
+};
+use crate::server::TOKEN;
+use crate::subscriber::{NotGranted, granted};
+use crate::upload::AUTHZ_INFO;
+use tegmen_coap::{Code, OptionNumber};
+use tegmen_host::client::{ClientError, Session};
+use tegmen_host::contexts::ContextFile;
+use zeroize::Zeroizing;
+
+/// Bytes of N1.
+const NONCE: usize = 8;
+/// Bytes of a Recipient ID, if the algorithm takes as many.
+const RECIPIENT_ID: usize = 2;
+
+/// Asks the access control server for a token with these rights at a resource server, over a session in which this end proved its
+/// identity. With `update`, the identifier of the input material of an earlier token, the new token has other rights for the Security
+/// Context of that one. Returns the payload of the response, which is wiped on drop, and what is in it.
+///
+/// # Errors
+/// [`NotGranted`].
+pub async fn request_token(
+    server: &Session,
+    audience: &str,
+    rights: &Aif,
+    update: Option<&[u8]>,
+) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
+    let request = TokenRequest {
+        req_cnf: update.map(|id| Confirmation::Kid(id.to_vec())),
+        audience: Some(audience.to_owned()),
+        scope: Some(Scope::of(rights)),
+        ..TokenRequest::default()
+    };
+    let response = server.post(TOKEN, &request.encode()).content_format(ACE_CBOR).await?;
+    let (payload, response) = granted(response)?;
+    let is_of_profile = response.ace_profile.is_none_or(|profile| profile == Profile::COAP_OSCORE);
+    let has_key = matches!(response.cnf, Some(Confirmation::Osc(_)));
+    if is_of_profile && has_key == update.is_none() {
+        Ok((payload, response))
+    } else {
+        Err(NotGranted::Unexpected { code: Code::CREATED })
+    }
+}
+
+/// The reason why a client has no Security Context with a resource server, or not the rights of a token.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAgreed {
+    /// The resource server refuses the token.
+    #[error("the resource server refuses the token ({code}): its log has the reason")]
+    Refused {
+        /// The code of the response.
+        code: Code,
+    },
+    /// The resource server has no space for a token.
+    #[error("the resource server has no space for another token: ask again in {seconds} s")]
+    Later {
+        /// Seconds after which to ask again.
+        seconds: u32,
+    },
+    /// The response does not give what a Security Context needs.
+    #[error("the response of the resource server gives no security context: {0}")]
+    Malformed(#[from] Malformed),
+    /// The two ends have no Security Context with their IDs.
+    #[error("{0}: post the token again")]
+    NoContext(#[from] NoContext),
+    /// The system gives no randomness.
+    #[error("the system gives no randomness: {0}")]
+    System(getrandom::Error),
+    /// There is no response.
+    #[error("the resource server cannot be asked: {0}")]
+    NoResponse(#[from] ClientError),
+}
+
+/// Posts a token in clear, and returns the Security Context that both ends derive. It was never used. The resource server proves that it
+/// has the key of the token with its first protected response.
+///
+/// # Errors
+/// [`NotAgreed`].
+pub async fn post_token(
+    resource_server: &Session,
+    access_token: &[u8],
+    material: &InputMaterial,
+) -> Result<ContextFile, NotAgreed> {
+    let (mut nonce, mut recipient_id) = (vec![0; NONCE], vec![0; RECIPIENT_ID.min(material.aead.max_id())]);
+    getrandom::fill(&mut nonce).map_err(NotAgreed::System)?;
+    getrandom::fill(&mut recipient_id).map_err(NotAgreed::System)?;
+    let own = Offer { nonce, recipient_id };
+    let posted = PostedToken { access_token: access_token.to_vec(), offer: Some(own.clone()) };
+    let payload = post(resource_server, &posted).await?;
+    let theirs = Offer::parse_response(&payload)?;
+    let nonces = Nonces { client: &own.nonce, server: &theirs.nonce };
+    Ok(material.context(&nonces, &theirs.recipient_id, &own.recipient_id)?)
+}
+
+/// Posts a token that updates the rights of the Security Context that protects this session.
+///
+/// # Errors
+/// [`NotAgreed`].
+pub async fn update_rights(resource_server: &Session, access_token: &[u8]) -> Result<(), NotAgreed> {
+    let posted = PostedToken { access_token: access_token.to_vec(), offer: None };
+    post(resource_server, &posted).await.map(drop)
+}
+
+async fn post(resource_server: &Session, posted: &PostedToken) -> Result<Vec<u8>, NotAgreed> {
+    let response = resource_server.post(AUTHZ_INFO, &posted.encode()).content_format(ACE_CBOR).await?;
+    match response.code {
+        // Drafts before RFC 9200 had 2.04, and some resource servers have it still.
+        Code::CREATED | Code::CHANGED => Ok(response.payload),
+        Code::SERVICE_UNAVAILABLE => {
+            Err(NotAgreed::Later { seconds: response.uint(OptionNumber::MAX_AGE).unwrap_or(60) })
+        }
+        code => Err(NotAgreed::Refused { code }),
+    }
+}
