@@ -37,6 +37,7 @@ mod revoke;
 mod sealing;
 mod serve;
 mod steer;
+mod token;
 mod up;
 mod user;
 
@@ -109,6 +110,8 @@ enum Command {
     Device(device::Devices),
     /// Register this device at an access control server, with a one-time key.
     Enrol(enrol::Enrol),
+    /// Ask an access control server for an access token, and post it at a resource server: OSCORE with the rights of the token.
+    Token(token::Token),
     /// Create protected groups, add and evict their members; join a group, send requests to all its members, and leave it.
     Group(Box<group::Group>),
     /// List and revoke the delegated sessions of devices, and begin their epochs.
@@ -175,6 +178,7 @@ fn main() -> ExitCode {
         Command::Ca(ca) => ca.run(out),
         Command::Oscore(oscore) => oscore.run(out),
         Command::Edhoc(edhoc) => edhoc.run(out),
+        Command::Token(token) => token.run(out),
         Command::Policy(policy) => policy.run(out),
         Command::Device(device) => device.run(out),
         Command::Enrol(enrol) => enrol.run(out),

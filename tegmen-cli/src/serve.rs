@@ -17,6 +17,7 @@ mod options;
 mod page;
 mod proxy;
 mod reload;
+mod resource_server;
 mod roles;
 mod settings;
 pub(crate) mod store;
@@ -70,6 +71,11 @@ pub(crate) struct Serve {
 }
 
 impl Sections {
+    /// True if the server has OSCORE contexts, or makes some.
+    const fn have_oscore(&self) -> bool {
+        self.keys.have_oscore() || self.resource_server.resource_server.is_some()
+    }
+
     /// Returns the addresses at which the server listens.
     fn listens(&self) -> Vec<Listen> {
         let addresses = &self.addresses;
@@ -80,7 +86,7 @@ impl Sections {
             if !addresses.no_secure {
                 listen.push(Listen { address: SocketAddr::new(*ip, addresses.port), scheme: Scheme::Coaps });
             }
-            if addresses.plain || self.keys.have_oscore() {
+            if addresses.plain || self.have_oscore() {
                 listen.push(Listen { address: SocketAddr::new(*ip, addresses.plain_port), scheme: Scheme::Coap });
             }
         }

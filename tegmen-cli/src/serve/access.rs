@@ -16,6 +16,7 @@ use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::delegated::DelegatedDevice;
 use tegmen_control::directory::DirectoryServer;
 use tegmen_control::group::server::GroupServer;
+use tegmen_control::resource_server::Tokens;
 use tegmen_control::server::{AccessServer, DeviceKeys, Revocations, SharedKeys};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Event, State, Watcher};
@@ -41,10 +42,11 @@ pub(crate) struct Role {
     revocations: Revocations,
 }
 
-/// The application of a server: a delegated device, a resource directory, groups and access control where they have the path,
+/// The application of a server: a resource server with tokens, a delegated device, a resource directory, groups and access control where they have the path,
 /// otherwise the proxy and the resources. A device of the access control server has neither.
 #[derive(Clone)]
 pub(crate) struct Roles {
+    pub(crate) tokens: Option<Tokens>,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) device: Option<DelegatedDevice>,
     pub(crate) directory: Option<DirectoryServer>,
@@ -55,6 +57,10 @@ pub(crate) struct Roles {
 
 impl Application for Roles {
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        // Before all others: the policy lets requests through that the tokens answer with a code of their own.
+        if let Some(answered) = self.tokens.as_ref().and_then(|tokens| tokens.serve(request, response)) {
+            return answered;
+        }
         if let Some(device) = self.device.as_ref().filter(|device| device.has(request.path())) {
             return device.handle(request, response);
         }
@@ -93,6 +99,9 @@ impl Application for Roles {
 
     fn every_second(&mut self, notifier: &Notifier) {
         self.resources.every_second(notifier);
+        if let Some(tokens) = &self.tokens {
+            tokens.every_second(notifier);
+        }
         if let Some(directory) = &mut self.directory {
             directory.every_second(notifier);
         }

@@ -22,14 +22,15 @@ impl Sections {
             made => made.err().unwrap_or_default(),
         };
         let addresses = &self.addresses;
-        if addresses.no_secure && !addresses.plain && !self.keys.have_oscore() && self.groups.member.is_empty() {
-            let why = "it leaves nothing to serve without --plain, --oscore, --edhoc or --member";
+        if addresses.no_secure && !addresses.plain && !self.have_oscore() && self.groups.member.is_empty() {
+            let why = "it leaves nothing to serve without --plain, --oscore, --edhoc, --resource-server or --member";
             mistakes.push(Mistake::new("no-secure", why));
         }
         if self.access.store.is_some() && addresses.no_secure {
             mistakes.push(Mistake::new("store", "access control is served over coaps: it excludes --no-secure"));
         }
         mistakes.extend(self.access.mistakes());
+        mistakes.extend(self.resource_server.mistakes(addresses.plain));
         mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
         mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
@@ -84,6 +85,7 @@ impl Sections {
         let options = [
             ("store", self.access.store.is_some()),
             ("cert", self.clients.is_given()),
+            ("resource-server", self.resource_server.resource_server.is_some()),
             ("no-secure", self.addresses.no_secure),
         ];
         options.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()

@@ -4,7 +4,7 @@ use super::config_file::Mistake;
 use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
-use tegmen_host::contexts::Contexts;
+use tegmen_host::contexts::{AgreedContexts, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
 use tegmen_host::group::Group;
@@ -23,6 +23,18 @@ impl ServedContexts {
     /// Returns the number of contexts in files.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
+    }
+
+    /// Returns the contexts that are made while the server runs.
+    pub(super) fn agreed(&mut self) -> AgreedContexts {
+        match &self.edhoc {
+            Some(edhoc) => edhoc.contexts(),
+            None => {
+                let agreed = AgreedContexts::default();
+                self.contexts = std::mem::take(&mut self.contexts).with_agreed(agreed.clone());
+                agreed
+            }
+        }
     }
 
     /// Adds all to the settings of the server.

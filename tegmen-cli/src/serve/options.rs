@@ -33,6 +33,8 @@ pub(super) struct Sections {
     pub(super) served: Served,
     #[command(flatten, next_help_heading = "Access")]
     pub(super) access: Access,
+    #[command(flatten, next_help_heading = "Resource server")]
+    pub(super) resource_server: ResourceServer,
     #[command(flatten, next_help_heading = "Admin")]
     pub(super) admin: Admin,
     #[command(flatten, next_help_heading = "Groups")]
@@ -176,6 +178,24 @@ pub(super) struct Access {
     /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key.
     #[arg(long, value_name = "FILE")]
     pub(super) audit_key: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(super) struct ResourceServer {
+    /// Take access tokens of the OSCORE profile of ACE (RFC 9203) at /authz-info, as the resource server of this name: a client has the
+    /// rights of its token. Requests arrive as those of --oscore. It needs --token-key.
+    #[arg(long, value_name = "NAME")]
+    pub(super) resource_server: Option<String>,
+    /// The key under which the access control server seals tokens for this server: a file of 64 hexadecimal digits, readable by its owner
+    /// only (`tegmen device add --kind oscore`).
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_key: Option<PathBuf>,
+    /// Most tokens at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) tokens_max: u32,
+    /// Give clients without a token the URI of the access control server, as coaps://access.example/token. It excludes --plain.
+    #[arg(long, value_name = "URI")]
+    pub(super) access_server: Option<String>,
 }
 
 #[derive(Args)]

@@ -18,11 +18,12 @@ use tegmen_admin::Tls;
 use tegmen_control::delegated::DelegatedDevice;
 use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
-use tegmen_host::credentials::Credentials;
+use tegmen_control::resource_server::Tokens;
+use tegmen_host::credentials::{Credentials, FilePolicy};
 use tegmen_host::proxy::Proxy;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::Resources;
-use tegmen_host::server::{Server, ServerLimits};
+use tegmen_host::server::{Server, ServerBuilder, ServerLimits};
 use tegmen_host::state::Database;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -82,6 +83,22 @@ pub(super) struct Running {
     keys: Option<PublicKeys>,
 }
 
+/// Gives a server the policy of a delegated device or of a resource server, if it is one. A server is not both.
+fn with_policy(
+    builder: ServerBuilder,
+    credentials: &Credentials,
+    (device, tokens): (Option<&DelegatedDevice>, Option<&Tokens>),
+    plain_allowed: bool,
+) -> ServerBuilder {
+    match (device, tokens) {
+        (Some(device), _) => builder.policy(device.policy(plain_allowed)),
+        (None, Some(tokens)) => {
+            builder.policy(tokens.policy(FilePolicy { credentials: credentials.clone(), plain_allowed }))
+        }
+        (None, None) => builder,
+    }
+}
+
 /// A change of settings, all of it read without a mistake.
 struct Change {
     settings: Settings,
@@ -108,7 +125,7 @@ impl Running {
         let all = |mistakes: Vec<_>| Failure::usage(settings.describe(&mistakes).join("\n"));
         let made = sections.served.make(&Made::new()).map_err(all)?;
         let state = sections.sessions.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
-        let contexts = sections.keys.open_contexts(state.as_ref(), &credentials)?;
+        let mut contexts = sections.keys.open_contexts(state.as_ref(), &credentials)?;
         let count = contexts.len();
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
@@ -117,6 +134,7 @@ impl Running {
         let groups = sections.groups.open(access.as_ref(), &log)?;
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let device = sections.delegated.open(&credentials, &log)?;
+        let tokens = sections.resource_server.open(&credentials, contexts.agreed(), &log)?;
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
@@ -133,11 +151,10 @@ impl Running {
         if let Some(role) = &access {
             builder = builder.key_store(role.shared_keys());
         }
-        if let Some(device) = &device {
-            builder = builder.policy(device.policy(sections.addresses.plain));
-        }
+        builder = with_policy(builder, &credentials, (device.as_ref(), tokens.as_ref()), sections.addresses.plain);
         let proxy = sections.proxy.open()?;
         let roles = Roles {
+            tokens,
             proxy: proxy.clone(),
             device: device.clone(),
             directory: sections.directory.open(&credentials)?,

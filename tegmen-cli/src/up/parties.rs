@@ -113,6 +113,7 @@ impl AccessControl {
             }
         };
         let application = Roles {
+            tokens: None,
             proxy: None,
             directory: None,
             device: None,

@@ -1,0 +1,76 @@
+//! A resource server with the OSCORE profile of ACE as a part of `tegmen serve`.
+
+use super::config_file::Mistake;
+use super::options::ResourceServer;
+use crate::files::read_secret;
+use crate::log::Log;
+use crate::output::{Failure, printable};
+use serde_json::json;
+use std::path::Path;
+use tegmen::secret::Secret;
+use tegmen_control::access::ace::cwt::LONG_KEY_LEN;
+use tegmen_control::access::protokey::MAX_PUBLISHER;
+use tegmen_control::resource_server::{TokenSettings, Tokens};
+use tegmen_host::contexts::AgreedContexts;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::hex::from_hex;
+
+impl ResourceServer {
+    /// Returns all mistakes. `is_plain` is true for a server that serves requests in clear.
+    pub(super) fn mistakes(&self, is_plain: bool) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let Some(name) = &self.resource_server else {
+            let given = [("token-key", self.token_key.is_some()), ("access-server", self.access_server.is_some())];
+            let given = given.into_iter().filter(|(_, is_given)| *is_given);
+            mistakes.extend(given.map(|(key, _)| Mistake::new(key, "it needs --resource-server")));
+            return mistakes;
+        };
+        if !(1..=MAX_PUBLISHER).contains(&name.len()) {
+            mistakes.push(Mistake::new("resource-server", format!("a name has 1 to {MAX_PUBLISHER} bytes")));
+        }
+        match self.token_key.as_deref().map(token_key) {
+            None => mistakes.push(Mistake::new("resource-server", "it needs --token-key")),
+            Some(key) => mistakes.extend(key.err().map(|why| Mistake::new("token-key", why))),
+        }
+        if is_plain && self.access_server.is_some() {
+            mistakes.push(Mistake::new(
+                "access-server",
+                "a server with --plain serves clients without a token: leave it out",
+            ));
+        }
+        mistakes
+    }
+
+    /// Opens the resource server, and writes so to the log; `None` if the server is none. `contexts` are those of the server.
+    pub(super) fn open(
+        &self,
+        credentials: &Credentials,
+        contexts: AgreedContexts,
+        log: &Log,
+    ) -> Result<Option<Tokens>, Failure> {
+        let (Some(name), Some(key)) = (&self.resource_server, &self.token_key) else { return Ok(None) };
+        let settings = TokenSettings {
+            name: name.clone(),
+            key: token_key(key).map_err(Failure::usage)?,
+            most: self.tokens_max as usize,
+            hints: self.access_server.clone(),
+        };
+        let tokens = Tokens::new(settings, credentials.clone(), contexts).map_err(Failure::io)?;
+        log.always(
+            || printable(&format!("resource server {name}: takes tokens at /authz-info, {} at most", self.tokens_max)),
+            || json!({ "event": "resource_server", "name": name, "tokens": self.tokens_max }),
+        );
+        Ok(Some(tokens))
+    }
+}
+
+/// Reads a key for tokens; the reason if there is none.
+fn token_key(file: &Path) -> Result<Secret<LONG_KEY_LEN>, String> {
+    let text = read_secret(file)?;
+    let bytes = from_hex(&text).map(zeroize::Zeroizing::new);
+    let key = bytes.and_then(|bytes| <[u8; LONG_KEY_LEN]>::try_from(bytes.as_slice()).ok());
+    let key = key.ok_or_else(|| {
+        format!("{}: a key for tokens has 64 hexadecimal digits (openssl rand -hex 32)", file.display())
+    })?;
+    Ok(Secret::new(key))
+}

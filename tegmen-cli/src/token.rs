@@ -1,0 +1,209 @@
+//! `tegmen token`: access tokens of the OSCORE profile (RFC 9203), from an access control server for a resource server.
+
+use crate::connect::{Connect, access_control};
+use crate::files::{Readers, read_secret, write};
+use crate::output::{Failure, Output, printable, runtime};
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tegmen::coap::Rule;
+use tegmen_control::access::ace::oscore::InputMaterial;
+use tegmen_control::access::ace::{Aif, Confirmation, Right, TokenResponse};
+use tegmen_control::subscriber::NotGranted;
+use tegmen_control::token_client::{post_token, request_token, update_rights};
+use tegmen_host::client::{ClientConfig, Session};
+use tegmen_host::contexts;
+use tegmen_host::hex::{from_hex, to_hex};
+use tegmen_host::uri::{Scheme, Uri};
+use zeroize::Zeroizing;
+
+#[derive(Args)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Ask an access control server for a token, and write it to a file that only you can read.
+    #[command(after_help = "Examples:\n  \
+        tegmen token request coaps://access.example -u display -k 00ff --audience oven --allow 'GET /temp' --output oven.token\n  \
+        tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token")]
+    Request(Box<Request>),
+    /// Post a token at its resource server: write the OSCORE context that both ends derive, or change the rights of one.
+    #[command(after_help = "Examples:\n  \
+        tegmen token post oven.token coap://oven.example --context oven && tegmen get --oscore oven coap://oven.example/temp\n  \
+        tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n\n\
+        Post a token again, with another directory, when the resource server has forgotten it: the keys are new.")]
+    Post(Post),
+}
+
+#[derive(Args)]
+struct Request {
+    /// The access control server: coaps://host[:port].
+    uri: String,
+    /// The name of the resource server.
+    #[arg(long, value_name = "NAME", required_unless_present = "update")]
+    audience: Option<String>,
+    /// A right, as 'GET /temp'; may be repeated.
+    #[arg(long, value_name = "RULE", required = true, value_parser = right)]
+    allow: Vec<Right>,
+    /// Ask for other rights for the OSCORE context of the token in this file, at the same resource server.
+    #[arg(long, value_name = "FILE", conflicts_with = "audience")]
+    update: Option<PathBuf>,
+    /// Write the token to this file.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+struct Post {
+    /// The file with the token.
+    token: PathBuf,
+    /// The resource server: coap://host[:port].
+    uri: String,
+    /// Directory of the OSCORE context: a new one, or with a token that updates the rights the one that is in use.
+    #[arg(long, value_name = "DIR")]
+    context: PathBuf,
+}
+
+/// The file of a token.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenFile {
+    audience: String,
+    /// Seconds since 1970.
+    expires: u64,
+    /// The payload of the response, in hexadecimal.
+    response: String,
+}
+
+impl Token {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Request(request) => request.run(out)?,
+            Command::Post(post) => post.run(out)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Request {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let uri = access_control(&self.uri)?;
+        let earlier = self.update.as_deref().map(read).transpose()?;
+        let material = earlier.as_ref().map(|(file, response)| input_material(response).map(|found| (file, found)));
+        let (audience, update) = match material {
+            Some(found) => {
+                let (file, material) = found.map_err(Failure::usage)?;
+                (file.audience.clone(), Some(material.id.clone()))
+            }
+            None => (self.audience.unwrap_or_default(), None),
+        };
+        let config = self.connect.config(&uri)?;
+        let (payload, response) = runtime()?.block_on(async {
+            let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
+            let granted = request_token(&session, &audience, &Aif(self.allow), update.as_deref()).await;
+            session.close();
+            granted.map_err(not_granted)
+        })?;
+        let seconds = response.expires_in.unwrap_or_default();
+        let expires = contexts::now().saturating_add(seconds);
+        let digits = Zeroizing::new(to_hex(&payload));
+        let text = Zeroizing::new(format!(
+            "# An access token (RFC 9203). Anyone who reads this file has its rights.\n\
+             audience = {audience:?}\nexpires = {expires}\nresponse = \"{}\"\n",
+            *digits
+        ));
+        write(&self.output, text.as_bytes(), Readers::Owner)?;
+        let file = self.output.display().to_string();
+        out.line(
+            || printable(&format!("Wrote a token for {audience}, valid for {seconds} s, to {file} (mode 600).")),
+            || json!({ "event": "token", "audience": audience, "expires_in": seconds, "file": file }),
+        );
+        Ok(())
+    }
+}
+
+impl Post {
+    fn run(self, out: Output) -> Result<(), Failure> {
+        let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
+        if uri.scheme != Scheme::Coap || !uri.path.is_empty() || !uri.query.is_empty() {
+            return Err(Failure::usage(format!("{}: name the resource server alone, as coap://host[:port]", self.uri)));
+        }
+        let (TokenFile { audience, expires, .. }, response) = read(&self.token)?;
+        let token = response.access_token.as_deref().unwrap_or_default();
+        if expires <= contexts::now() {
+            let why = format!("{}: the token expired: ask for another by `tegmen token request`", self.token.display());
+            return Err(Failure::usage(why));
+        }
+        let dir = self.context.display().to_string();
+        match input_material(&response) {
+            Ok(material) => {
+                if self.context.exists() {
+                    let why = "it exists already, and a posted token makes a new context: name another directory";
+                    return Err(Failure::usage(format!("{dir}: {why}")));
+                }
+                let context = runtime()?.block_on(async {
+                    let session = Session::connect(&uri, ClientConfig::default()).await.map_err(Failure::request)?;
+                    let posted = post_token(&session, token, material).await;
+                    session.close();
+                    posted.map_err(Failure::new)
+                })?;
+                contexts::create(&self.context, &context.until(expires)).map_err(Failure::usage)?;
+            }
+            Err(_) => {
+                let config = ClientConfig::default().with(|config| config.oscore = Some(self.context.clone()));
+                runtime()?.block_on(async {
+                    let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
+                    let updated = update_rights(&session, token).await;
+                    session.close();
+                    updated.map_err(Failure::new)
+                })?;
+            }
+        }
+        out.line(
+            || printable(&format!("{audience} took the token. Ask with --oscore {dir}.")),
+            || json!({ "event": "posted", "audience": audience, "context": dir }),
+        );
+        Ok(())
+    }
+}
+
+/// Reads a right: a rule on one path.
+fn right(text: &str) -> Result<Right, String> {
+    let rule = Rule::parse(text).filter(|rule| !rule.path.contains('*'));
+    let rule = rule.ok_or_else(|| format!("a method and the path of one resource, as 'GET /temp'; not '{text}'"))?;
+    // The methods of CoAP alone have bits in a token (RFC 9237, section 3).
+    Ok(Right { path: rule.path.to_owned(), permissions: u64::from(rule.methods.0 & 0x7f) })
+}
+
+/// Reads the file of a token.
+fn read(file: &Path) -> Result<(TokenFile, TokenResponse), Failure> {
+    let text = read_secret(file).map_err(Failure::usage)?;
+    let wrong = || Failure::usage(format!("{}: no token, as `tegmen token request` writes one", file.display()));
+    let mut parsed: TokenFile = toml::from_str(&text).map_err(|_| wrong())?;
+    let digits = Zeroizing::new(std::mem::take(&mut parsed.response));
+    let payload = from_hex(&digits).map(Zeroizing::new).ok_or_else(wrong)?;
+    let response = TokenResponse::parse(&payload).map_err(|_| wrong())?;
+    if response.access_token.is_some() { Ok((parsed, response)) } else { Err(wrong()) }
+}
+
+/// The input material that came with a token; the reason if there is none.
+fn input_material(response: &TokenResponse) -> Result<&InputMaterial, &'static str> {
+    match &response.cnf {
+        Some(Confirmation::Osc(material)) => Ok(material),
+        _ => Err("--update: name the token with which the context was made, not one that updated its rights"),
+    }
+}
+
+fn not_granted(error: NotGranted) -> Failure {
+    match error {
+        NotGranted::NoResponse(error) => Failure::request(error),
+        error => Failure::new(error),
+    }
+}

@@ -1,0 +1,114 @@
+//! `tegmen token` between an access control server and a resource server that `tegmen serve` runs.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use operator::{OPTIONS, SHARED_KEY, furnish, secret, with_state};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use tegmen_control::access::policy::OwnedParty;
+use tegmen_control::state::{Credential, NewDevice};
+use tegmen_host::hex::to_hex;
+use works::{Scene, Server};
+
+const TOKEN_KEY: [u8; 32] = [5; 32];
+
+/// Exit code and output of a command.
+fn tegmen(dir: &Path, arguments: &[&str]) -> (i32, String) {
+    let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    let output = tegmen.args(arguments).current_dir(dir).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    (output.status.code().unwrap(), text)
+}
+
+fn succeeds(dir: &Path, arguments: &[&str]) -> String {
+    let (code, text) = tegmen(dir, arguments);
+    assert_eq!(code, 0, "{arguments:?}: {text}");
+    text
+}
+
+fn fails(dir: &Path, arguments: &[&str], expected: i32, words: &str) {
+    let (code, text) = tegmen(dir, arguments);
+    assert!(code == expected && text.contains(words), "{arguments:?}: {code}: {text}");
+}
+
+/// A resource server, and its URI.
+fn hob(dir: &Path) -> (Server, String) {
+    let options = "--no-secure --value /temp=21.5 --value /door=shut --resource-server hob --token-key hob.key";
+    let server = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
+    let uri = format!("coap://{}", server.addresses[0]);
+    (server, uri)
+}
+
+#[test]
+fn a_client_reads_with_a_token_and_comes_back_after_a_restart_of_the_resource_server() {
+    let scene = Scene::new("tokens");
+    let dir = scene.0.as_path();
+    furnish(dir);
+    secret(dir, "hob.key", &to_hex(&TOKEN_KEY));
+    with_state(dir, async |state| {
+        let party = OwnedParty::from_words(["hob", "tag:kitchen"]).unwrap();
+        state.add(&NewDevice::secret(party, Credential::Oscore, &TOKEN_KEY).unwrap()).await.unwrap();
+    });
+    secret(dir, "server.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let options = format!("{OPTIONS} --cert-key server.pem");
+    let access = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
+    let as_uri = format!("coaps://{}", access.addresses[0]);
+    let key = to_hex(&SHARED_KEY);
+    let request = |options: &[&'static str]| {
+        let common = ["token", "request", &*as_uri, "-u", "display", "-k", &*key];
+        [&common, options].concat()
+    };
+    let (server, uri) = hob(dir);
+    let temp = format!("{uri}/temp");
+
+    succeeds(dir, &request(&["--audience", "hob", "--allow", "GET /temp", "--output", "hob.token"]));
+    assert_eq!(dir.join("hob.token").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    succeeds(dir, &["token", "post", "hob.token", &uri, "--context", "hob"]);
+    assert_eq!(succeeds(dir, &["get", "--oscore", "hob", &temp]), "21.5\n");
+    fails(dir, &["get", "--oscore", "hob", &format!("{uri}/door")], 1, "4.03");
+    fails(dir, &["put", "--oscore", "hob", &temp, "1"], 1, "4.05");
+    fails(dir, &["get", &temp], 1, "4.01");
+    fails(dir, &["token", "post", "hob.token", &uri, "--context", "hob"], 2, "name another directory");
+
+    succeeds(dir, &request(&["--update", "hob.token", "--allow", "GET /door", "--output", "more.token"]));
+    succeeds(dir, &["token", "post", "more.token", &uri, "--context", "hob"]);
+    assert_eq!(succeeds(dir, &["get", "--oscore", "hob", &format!("{uri}/door")]), "shut\n");
+    fails(dir, &["get", "--oscore", "hob", &temp], 1, "4.03");
+    fails(dir, &request(&["--update", "more.token", "--allow", "GET /door", "--output", "x"]), 2, "--update");
+    fails(dir, &request(&["--audience", "hob", "--allow", "PUT /temp", "--output", "x"]), 1, "refuses");
+    fails(dir, &request(&["--audience", "hob", "--allow", "GET /*", "--output", "x"]), 2, "one resource");
+    assert!(!dir.join("x").exists());
+
+    // The resource server forgets the context, and takes the same token again.
+    server.end();
+    let (server, uri) = hob(dir);
+    fails(dir, &["get", "--oscore", "hob", &format!("{uri}/temp")], 1, "not know");
+    succeeds(dir, &["token", "post", "hob.token", &uri, "--context", "again"]);
+    assert_eq!(succeeds(dir, &["get", "--oscore", "again", &format!("{uri}/temp")]), "21.5\n");
+    server.end();
+    access.end();
+    let log = std::fs::read_to_string(dir.join("audit.log")).unwrap();
+    assert!(log.contains("asks for a token for hob: granted") && !log.contains(&to_hex(&TOKEN_KEY)), "{log}");
+}
+
+#[test]
+fn mistakes_of_a_resource_server_are_named() {
+    let scene = Scene::new("tokens-mistakes");
+    let dir = scene.0.as_path();
+    secret(dir, "short.key", "00ff");
+    let check = |options: &str, words: &str| {
+        let arguments = format!("serve --check-config --no-secure --value /temp=1 {options}");
+        fails(dir, &arguments.split(' ').collect::<Vec<_>>(), 2, words);
+    };
+    check("--oscore . --token-key short.key", "it needs --resource-server");
+    check("--resource-server hob", "it needs --token-key");
+    check("--resource-server hob --token-key short.key", "64 hexadecimal digits");
+    check("--resource-server hob --token-key none.key", "none.key");
+    check("--plain --resource-server hob --token-key short.key --access-server coaps://a/token", "leave it out");
+}
