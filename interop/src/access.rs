@@ -3,6 +3,8 @@
 //!
 //! The key of a publisher comes from OpenSSL alone: HMAC-SHA-256 under the protokey.
 
+mod coapcore;
+
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
 use crate::libcoap::{self, Build, INDEX, is};
 use crate::mote::Images;
@@ -31,6 +33,8 @@ use tegmen_store::{Database, Options, SealingKey};
 
 const PROTOKEY: [u8; 32] = [9; 32];
 const SHARED_KEY: [u8; 16] = [7; 16];
+/// The key under which the access control server seals tokens for the resource server `hob`.
+const TOKEN_KEY: [u8; 32] = [5; 32];
 /// A session identity of the publisher.
 const IDENTITY: &str = "oven;AAECAwQFBgcI";
 const CONFIG: &str = r#"[access]
@@ -42,8 +46,8 @@ audit-key = "audit.pem"
 "#;
 const POLICY: &str = r#"[[rule]]
 subject = "tag:display"
-publisher = "oven"
-allow = ["read /*", "PUT /*"]
+publisher = "*"
+allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
@@ -74,7 +78,9 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
             cells.extend([cell(Role::Server, libcoap_subscribes), cell(Role::Client, libcoap_asks_a_publisher)]);
         }
     }
-    (cells, vec![c, java])
+    let (of_coapcore, coapcore) = coapcore::all(places);
+    cells.extend(of_coapcore);
+    (cells, vec![c, java, coapcore])
 }
 
 /// A cell of a program of `examples/agent`, which serves.
@@ -95,7 +101,7 @@ struct Access {
 }
 
 impl Access {
-    /// Knows the publisher `oven`, and the subscribers `display` and `mallory`.
+    /// Knows the publisher `oven`, the resource server `hob`, and the subscribers `display` and `mallory`.
     fn start(scene: &Scene) -> Result<Self, String> {
         scene.file("tegmen.toml", CONFIG)?;
         scene.file("policy.toml", POLICY)?;
@@ -142,8 +148,9 @@ fn add_devices(scene: &Scene) -> Result<(), String> {
     let key = SealingKey::from_file(&scene.directory().join("sealing.key")).map_err(words)?;
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };
     let database = Database::open_with(&scene.directory().join("access.db"), options).map_err(words)?;
-    let devices: [(&str, Credential, &[u8]); 3] = [
+    let devices: [(&str, Credential, &[u8]); 4] = [
         ("oven", Credential::Protokey(Mode::Bound), &PROTOKEY),
+        ("hob", Credential::Oscore, &TOKEN_KEY),
         ("display tag:display", Credential::SharedKey, &SHARED_KEY),
         ("mallory tag:display", Credential::SharedKey, &SHARED_KEY),
     ];
