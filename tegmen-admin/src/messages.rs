@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 /// Longest life of a one-time key in seconds.
 const LONGEST_ENROLMENT: u64 = 30 * 24 * 3600;
 /// The kinds of proofs.
-const KINDS: [&str; 6] = ["certificate", "public-key", "shared-key", "protokey", "protokey-paper", "oscore"];
+const KINDS: [&str; 7] = ["certificate", "public-key", "shared-key", "protokey", "protokey-paper", "oscore", "edhoc"];
 /// The hexadecimal digits of a SHA-256.
 const DIGEST: &str = "^[0-9a-fA-F]{64}$";
 /// The hexadecimal digits of 16 to 64 bytes.
@@ -89,7 +89,7 @@ impl Proof {
                 Some(digest.ok_or_else(|| invalid("sha256 has 64 hexadecimal digits".to_owned()))?)
             }
         };
-        let kinds = "kind is certificate or public-key with sha256, or shared-key, protokey, protokey-paper or oscore with secret";
+        let kinds = "kind is certificate or public-key with sha256, or shared-key, protokey, protokey-paper, oscore or edhoc with secret";
         let credential = Credential::of(&self.kind, digest).ok_or_else(|| invalid(kinds.to_owned()))?;
         let party = OwnedParty::new(self.name.as_deref().unwrap_or(name), self.tags).map_err(invalid)?;
         let device = match secret {

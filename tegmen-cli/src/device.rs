@@ -83,6 +83,8 @@ enum Kind {
     ProtokeyPaper,
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile for the device.
     Oscore,
+    /// The same for tokens of the profile of EDHOC and OSCORE.
+    Edhoc,
 }
 
 #[derive(Args)]
@@ -101,7 +103,7 @@ struct Add {
     /// The certificate (PEM or DER), or, with --kind public-key, a certificate with this key.
     #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
     certificate: Option<PathBuf>,
-    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes; with --kind oscore 32 bytes. Only its
+    /// Read the shared key or protokey from this file, in hexadecimal: 16 to 64 bytes; with --kind oscore or edhoc 32 bytes. Only its
     /// owner can read the file.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `tegmen token`: access tokens of the OSCORE profile (RFC 9203), from an access control server for a resource server.
+//! `tegmen token`: access tokens for OSCORE (RFC 9203), and for EDHOC with OSCORE, from an access control server for a resource server.
 
 use crate::connect::{Connect, access_control};
 use crate::files::{Readers, read_secret, write};
@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen::coap::Rule;
 use tegmen_control::access::ace::oscore::InputMaterial;
-use tegmen_control::access::ace::{Aif, Confirmation, Right, TokenResponse};
+use tegmen_control::access::ace::{Aif, Confirmation, Profile, Right, TokenResponse};
 use tegmen_control::subscriber::NotGranted;
-use tegmen_control::token_client::{post_token, request_token, update_rights};
+use tegmen_control::token_client::{post_alone, post_token, public_key, request_token};
 use tegmen_host::client::{ClientConfig, Session};
 use tegmen_host::contexts;
+use tegmen_host::edhoc::{Transfer, read_key};
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::uri::{Scheme, Uri};
 use zeroize::Zeroizing;
@@ -30,12 +31,14 @@ enum Command {
     /// Ask an access control server for a token, and write it to a file that only you can read.
     #[command(after_help = "Examples:\n  \
         tegmen token request coaps://access.example -u display -k 00ff --audience oven --allow 'GET /temp' --output oven.token\n  \
-        tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token")]
+        tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token\n  \
+        tegmen token request coaps://access.example -u display -k 00ff --audience lock --own-key display.edhoc --allow 'GET /state' --output lock.token")]
     Request(Box<Request>),
     /// Post a token at its resource server: write the OSCORE context that both ends derive, or change the rights of one.
     #[command(after_help = "Examples:\n  \
         tegmen token post oven.token coap://oven.example --context oven && tegmen get --oscore oven coap://oven.example/temp\n  \
-        tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n\n\
+        tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n  \
+        tegmen token post lock.token coap://lock.example && tegmen get --edhoc display.edhoc --edhoc-server lock.pub coap://lock.example/state\n\n\
         Post a token again, with another directory, when the resource server has forgotten it: the keys are new.")]
     Post(Post),
 }
@@ -53,6 +56,9 @@ struct Request {
     /// Ask for other rights for the OSCORE context of the token in this file, at the same resource server.
     #[arg(long, value_name = "FILE", conflicts_with = "audience")]
     update: Option<PathBuf>,
+    /// Bind the token to the key in this file, made with `tegmen edhoc new`, for a resource server of the kind edhoc.
+    #[arg(long, value_name = "FILE", conflicts_with = "update")]
+    own_key: Option<PathBuf>,
     /// Write the token to this file.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
@@ -66,9 +72,10 @@ struct Post {
     token: PathBuf,
     /// The resource server: coap://host[:port].
     uri: String,
-    /// Directory of the OSCORE context: a new one, or with a token that updates the rights the one that is in use.
+    /// Directory of the OSCORE context: a new one, or with a token that updates the rights the one that is in use. None with a token that
+    /// is bound to a key of your own.
     #[arg(long, value_name = "DIR")]
-    context: PathBuf,
+    context: Option<PathBuf>,
 }
 
 /// The file of a token.
@@ -97,17 +104,17 @@ impl Request {
         let uri = access_control(&self.uri)?;
         let earlier = self.update.as_deref().map(read).transpose()?;
         let material = earlier.as_ref().map(|(file, response)| input_material(response).map(|found| (file, found)));
-        let (audience, update) = match material {
+        let (audience, key) = match material {
             Some(found) => {
                 let (file, material) = found.map_err(Failure::usage)?;
-                (file.audience.clone(), Some(material.id.clone()))
+                (file.audience.clone(), Some(Confirmation::Kid(material.id.clone())))
             }
-            None => (self.audience.unwrap_or_default(), None),
+            None => (self.audience.unwrap_or_default(), self.own_key.as_deref().map(own_key).transpose()?),
         };
         let config = self.connect.config(&uri)?;
         let (payload, response) = runtime()?.block_on(async {
             let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
-            let granted = request_token(&session, &audience, &Aif(self.allow), update.as_deref()).await;
+            let granted = request_token(&session, &audience, &Aif(self.allow), key).await;
             session.close();
             granted.map_err(not_granted)
         })?;
@@ -141,37 +148,57 @@ impl Post {
             let why = format!("{}: the token expired: ask for another by `tegmen token request`", self.token.display());
             return Err(Failure::usage(why));
         }
-        let dir = self.context.display().to_string();
+        let is_bound = response.ace_profile == Some(Profile::COAP_EDHOC_OSCORE);
+        if is_bound == self.context.is_some() {
+            let why = "--context goes with each token that is not bound to a key of your own, and with no other";
+            return Err(Failure::usage(why));
+        }
+        let context = self.context.unwrap_or_default();
+        let dir = context.display().to_string();
         match input_material(&response) {
             Ok(material) => {
-                if self.context.exists() {
+                if context.exists() {
                     let why = "it exists already, and a posted token makes a new context: name another directory";
                     return Err(Failure::usage(format!("{dir}: {why}")));
                 }
-                let context = runtime()?.block_on(async {
+                let agreed = runtime()?.block_on(async {
                     let session = Session::connect(&uri, ClientConfig::default()).await.map_err(Failure::request)?;
                     let posted = post_token(&session, token, material).await;
                     session.close();
                     posted.map_err(Failure::new)
                 })?;
-                contexts::create(&self.context, &context.until(expires)).map_err(Failure::usage)?;
+                contexts::create(&context, &agreed.until(expires)).map_err(Failure::usage)?;
             }
             Err(_) => {
-                let config = ClientConfig::default().with(|config| config.oscore = Some(self.context.clone()));
+                let config =
+                    ClientConfig::default().with(|config| config.oscore = (!is_bound).then(|| context.clone()));
                 runtime()?.block_on(async {
                     let session = Session::connect(&uri, config).await.map_err(Failure::request)?;
-                    let updated = update_rights(&session, token).await;
+                    let updated = post_alone(&session, token).await;
                     session.close();
                     updated.map_err(Failure::new)
                 })?;
             }
         }
+        let with = if is_bound { "your key and --edhoc".to_owned() } else { format!("--oscore {dir}") };
         out.line(
-            || printable(&format!("{audience} took the token. Ask with --oscore {dir}.")),
+            || printable(&format!("{audience} took the token. Ask with {with}.")),
             || json!({ "event": "posted", "audience": audience, "context": dir }),
         );
         Ok(())
     }
+}
+
+/// Reads the public part of a key for EDHOC.
+fn own_key(file: &Path) -> Result<Confirmation, Failure> {
+    let identity = read_key(file).map_err(Failure::usage)?;
+    // A resource server knows the key alone, and the credential has a name, too.
+    if identity.transfer() == Transfer::ByReference {
+        let why = "messages name its credential by kid, which the resource server does not have: `tegmen edhoc new --by-value`";
+        return Err(Failure::usage(format!("{}: {why}", file.display())));
+    }
+    let wrong = || Failure::usage(format!("{}: the credential has no public key", file.display()));
+    public_key(identity.credential()).ok_or_else(wrong)
 }
 
 /// Reads a right: a rule on one path.

@@ -45,19 +45,24 @@ fn hob(dir: &Path) -> (Server, String) {
     (server, uri)
 }
 
+/// An access control server with a resource server of this name and kind, whose key is `NAME.key`.
+fn access(dir: &Path, name: &str, kind: Credential) -> Server {
+    furnish(dir);
+    secret(dir, &format!("{name}.key"), &to_hex(&TOKEN_KEY));
+    with_state(dir, async |state| {
+        let party = OwnedParty::from_words([name, "tag:kitchen"]).unwrap();
+        state.add(&NewDevice::secret(party, kind, &TOKEN_KEY).unwrap()).await.unwrap();
+    });
+    secret(dir, "server.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let options = format!("{OPTIONS} --cert-key server.pem");
+    Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1)
+}
+
 #[test]
 fn a_client_reads_with_a_token_and_comes_back_after_a_restart_of_the_resource_server() {
     let scene = Scene::new("tokens");
     let dir = scene.0.as_path();
-    furnish(dir);
-    secret(dir, "hob.key", &to_hex(&TOKEN_KEY));
-    with_state(dir, async |state| {
-        let party = OwnedParty::from_words(["hob", "tag:kitchen"]).unwrap();
-        state.add(&NewDevice::secret(party, Credential::Oscore, &TOKEN_KEY).unwrap()).await.unwrap();
-    });
-    secret(dir, "server.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
-    let options = format!("{OPTIONS} --cert-key server.pem");
-    let access = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
+    let access = access(dir, "hob", Credential::Oscore);
     let as_uri = format!("coaps://{}", access.addresses[0]);
     let key = to_hex(&SHARED_KEY);
     let request = |options: &[&'static str]| {
@@ -95,6 +100,43 @@ fn a_client_reads_with_a_token_and_comes_back_after_a_restart_of_the_resource_se
     access.end();
     let log = std::fs::read_to_string(dir.join("audit.log")).unwrap();
     assert!(log.contains("asks for a token for hob: granted") && !log.contains(&to_hex(&TOKEN_KEY)), "{log}");
+}
+
+#[test]
+fn a_client_proves_by_edhoc_that_a_token_is_its_own() {
+    let scene = Scene::new("tokens-edhoc");
+    let dir = scene.0.as_path();
+    let access = access(dir, "lock", Credential::Edhoc);
+    let (as_uri, key) = (format!("coaps://{}", access.addresses[0]), to_hex(&SHARED_KEY));
+    let request = |options: &[&'static str]| {
+        let common = ["token", "request", &*as_uri, "-u", "display", "-k", &*key, "--audience", "lock"];
+        [&common, options].concat()
+    };
+    let credential = succeeds(dir, &["edhoc", "new", "lock.edhoc", "--name", "lock"]);
+    std::fs::write(dir.join("lock.pub"), credential).unwrap();
+    for name in ["display", "other"] {
+        succeeds(dir, &["edhoc", "new", &format!("{name}.edhoc"), "--name", name, "--by-value"]);
+    }
+    succeeds(dir, &["edhoc", "new", "short.edhoc", "--name", "short"]);
+    let options = "--no-secure --value /state=shut --value /log=none --resource-server lock --token-key lock.key --edhoc lock.edhoc";
+    let server = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
+    let uri = format!("coap://{}", server.addresses[0]);
+    let (state, log) = (format!("{uri}/state"), format!("{uri}/log"));
+    let get = |key: &'static str| ["get", "--edhoc", key, "--edhoc-server", "lock.pub"];
+
+    let bound = ["--allow", "GET /state", "--output", "lock.token", "--own-key"];
+    fails(dir, &request(&[&bound[..], &["short.edhoc"]].concat()), 2, "--by-value");
+    fails(dir, &request(&bound[..4]), 1, "4.00");
+    fails(dir, &[&get("display.edhoc")[..], &[&state]].concat(), 1, "does not know our credential");
+    succeeds(dir, &request(&[&bound[..], &["display.edhoc"]].concat()));
+    fails(dir, &["token", "post", "lock.token", &uri, "--context", "x"], 2, "--context");
+    succeeds(dir, &["token", "post", "lock.token", &uri]);
+    assert_eq!(succeeds(dir, &[&get("display.edhoc")[..], &[&state]].concat()), "shut\n");
+    fails(dir, &[&get("display.edhoc")[..], &[&log]].concat(), 1, "4.03");
+    // Another key proves nothing of the token.
+    fails(dir, &[&get("other.edhoc")[..], &[&state]].concat(), 1, "does not know our credential");
+    server.end();
+    access.end();
 }
 
 #[test]

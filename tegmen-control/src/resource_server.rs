@@ -1,4 +1,5 @@
-//! A resource server that takes access tokens of the OSCORE profile from clients (RFC 9203).
+//! A resource server that takes access tokens from clients, in the OSCORE profile (RFC 9203) and in that of EDHOC and OSCORE
+//! (draft-ietf-ace-edhoc-oscore-profile).
 //!
 //! ```text
 //! POST /authz-info   application/ace+cbor (19): in clear a token with N1 and the client's Recipient ID; protected a token alone,
@@ -8,9 +9,13 @@
 //! The access control server seals a token under a key that it shares with the resource server. Both ends derive a Security Context
 //! from the secret in the token and a new nonce of each. A client has the rights of its token, no more, until the token expires.
 //!
+//! A token of the EDHOC profile has the public key of its client instead, and no nonce goes with it. The client then runs EDHOC
+//! with this key ([`Tokens::accept_edhoc`]).
+//!
 //! All of this is in memory. After a restart a client posts its token again, and the new nonces give new keys. So no sequence number
 //! is used twice under one key, whatever either end has forgotten.
 
+mod edhoc;
 mod serving;
 
 use crate::access::ace::cwt::{self, LONG_KEY_LEN, NotOpened};
@@ -18,7 +23,9 @@ use crate::access::ace::oscore::{InputMaterial, Nonces};
 use crate::access::ace::{Aif, Claims, Confirmation, Malformed, Offer, PostedToken};
 use crate::publisher::{is_understood, rules};
 pub use crate::upload::AUTHZ_INFO;
+use edhoc::PublicKey;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tegmen::identity::Principal;
@@ -28,6 +35,7 @@ use tegmen_coap::Code;
 use tegmen_host::contexts::AgreedContexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
+use tegmen_store::clock::now_millis;
 
 /// Bytes of N2.
 const NONCE: usize = 8;
@@ -71,7 +79,15 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The code of the response (RFC 9200, section 5.10.1.1; RFC 9203, section 4.2).
+    /// The code of the response to an update of rights (RFC 9203, section 4.2).
+    const fn code_of_update(self) -> Code {
+        match self {
+            Self::Audience | Self::Scope | Self::NoContext => Code::UNAUTHORIZED,
+            other => other.code(),
+        }
+    }
+
+    /// The code of the response to a token in clear (RFC 9200, section 5.10.1.1; RFC 9203, section 4.2).
     const fn code(self) -> Code {
         match self {
             Self::Malformed(_) | Self::Scope | Self::NoContext => Code::BAD_REQUEST,
@@ -114,12 +130,14 @@ struct Inner {
     contexts: AgreedContexts,
     crypto: Mutex<HostCrypto>,
     taken: Mutex<Table>,
+    /// True if clients can run EDHOC.
+    has_edhoc: AtomicBool,
 }
 
 /// The tokens.
 #[derive(Default)]
 struct Table {
-    /// By the identifier of the input material.
+    /// By the identifier of the input material, or by the public key.
     by_id: BTreeMap<Vec<u8>, Taken>,
     ids: HashMap<Principal, Vec<u8>>,
 }
@@ -161,6 +179,8 @@ struct Taken {
     /// Seconds since 1970.
     expires: u64,
     issued_at: u64,
+    /// The public key of the client, in the EDHOC profile.
+    key: Option<PublicKey>,
     /// True if its observers learned that it expired.
     is_over: bool,
 }
@@ -181,8 +201,8 @@ impl Tokens {
     /// # Errors
     /// The error of the system, if it gives no randomness.
     pub fn new(settings: TokenSettings, credentials: Credentials, contexts: AgreedContexts) -> std::io::Result<Self> {
-        let crypto = Mutex::new(HostCrypto::from_os()?);
-        Ok(Self(Arc::new(Inner { settings, credentials, contexts, crypto, taken: Mutex::default() })))
+        let (crypto, has_edhoc) = (Mutex::new(HostCrypto::from_os()?), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { settings, credentials, contexts, crypto, taken: Mutex::default(), has_edhoc })))
     }
 
     fn taken(&self) -> MutexGuard<'_, Table> {
@@ -194,16 +214,29 @@ impl Tokens {
         self.taken().by_id.len()
     }
 
-    /// Takes the payload of a request in clear, and makes a Security Context. Returns the part of this end in it. `now` is in seconds
-    /// since 1970.
+    /// Takes the payload of a request in clear, and makes a Security Context. Returns the part of this end in it; `None` for a token of
+    /// the EDHOC profile. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn take(&self, payload: &[u8], now: u64) -> Result<Offer, Refusal> {
+    pub fn take(&self, payload: &[u8], now: u64) -> Result<Option<Offer>, Refusal> {
         let posted = PostedToken::parse(payload)?;
         let valid = self.open(&posted.access_token, now)?;
-        let Confirmation::Osc(material) = &valid.cnf else { return Err(Refusal::NoContext) };
-        let offer = posted.offer.ok_or(Refusal::Malformed(Malformed::Missing(NONCE_1)))?;
+        match &valid.cnf {
+            Confirmation::Osc(material) => self.take_material(material, posted.offer, &valid, now).map(Some),
+            Confirmation::Key(key) => self.take_key(key, &valid, now).map(|()| None),
+            Confirmation::Kid(_) => Err(Refusal::NoContext),
+        }
+    }
+
+    fn take_material(
+        &self,
+        material: &InputMaterial,
+        offer: Option<Offer>,
+        valid: &Valid,
+        now: u64,
+    ) -> Result<Offer, Refusal> {
+        let offer = offer.ok_or(Refusal::Malformed(Malformed::Missing(NONCE_1)))?;
         if offer.recipient_id.len() > material.aead.max_id() {
             return Err(Refusal::NoContext);
         }
@@ -211,14 +244,14 @@ impl Tokens {
         if let Some(known) = taken.by_id.get_mut(&material.id) {
             // A token that is as old as an update, or older, does not take the update back: anyone can post it again.
             if valid.issued_at > known.issued_at {
-                known.replace_by(&valid);
+                known.replace_by(valid);
                 self.0.contexts.set_lifetime(known.principal, seconds(known.expires, now));
             }
             return self.agree(material, &offer, known, now);
         }
         self.has_room(&mut taken, now)?;
         let principal = self.0.credentials.learn(&valid.client, Some(&[]));
-        let new = Taken::new(principal, &valid);
+        let new = Taken::new(principal, valid);
         let agreed = self.agree(material, &offer, &new, now);
         match agreed {
             Ok(_) => taken.insert(&material.id, new),
@@ -256,10 +289,14 @@ impl Tokens {
     pub fn update(&self, principal: Principal, payload: &[u8], now: u64) -> Result<(), Refusal> {
         let posted = PostedToken::parse(payload)?;
         let valid = self.open(&posted.access_token, now)?;
-        let Confirmation::Kid(kid) = &valid.cnf else { return Err(Refusal::OtherContext) };
+        let id = match &valid.cnf {
+            Confirmation::Kid(kid) => kid.clone(),
+            Confirmation::Key(key) => PublicKey::of(key).ok_or(Refusal::OtherContext)?.id(),
+            Confirmation::Osc(_) => return Err(Refusal::OtherContext),
+        };
         let mut taken = self.taken();
         let known =
-            taken.by_id.get_mut(kid).filter(|known| known.principal == principal && known.client == valid.client);
+            taken.by_id.get_mut(&id).filter(|known| known.principal == principal && known.client == valid.client);
         let known = known.filter(|known| known.expires > now && valid.issued_at >= known.issued_at);
         let known = known.ok_or(Refusal::OtherContext)?;
         known.replace_by(&valid);
@@ -299,7 +336,8 @@ impl Tokens {
     /// Forgets the tokens whose Security Contexts were replaced by those of another token of the same client.
     fn forget_replaced(&self, taken: &mut Table) {
         let principals = self.0.contexts.principals();
-        for principal in taken.retain(|token| principals.contains(&token.principal)) {
+        // A client with a token of the EDHOC profile has perhaps not begun yet.
+        for principal in taken.retain(|token| token.key.is_some() || principals.contains(&token.principal)) {
             self.0.credentials.forget(principal);
         }
     }
@@ -327,9 +365,10 @@ impl Tokens {
 
 impl Taken {
     fn new(principal: Principal, valid: &Valid) -> Self {
-        let Valid { client, rights, expires, issued_at, .. } = valid;
+        let Valid { client, rights, expires, issued_at, cnf } = valid;
         let (client, rights, rules) = (client.clone(), rights.clone(), rules(rights));
-        Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, is_over: false }
+        let key = if let Confirmation::Key(key) = cnf { PublicKey::of(key) } else { None };
+        Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, key, is_over: false }
     }
 
     /// Takes the rights of a later token for the same Security Context.
@@ -338,9 +377,10 @@ impl Taken {
     }
 }
 
-/// The time until `end`, both in seconds since 1970.
-const fn seconds(end: u64, now: u64) -> Duration {
-    Duration::from_secs(end.saturating_sub(now))
+/// The time until `end`, both in seconds since 1970. The current second has begun already.
+fn seconds(end: u64, now: u64) -> Duration {
+    let begun = Duration::from_millis(now_millis() % 1000);
+    Duration::from_secs(end.saturating_sub(now)).saturating_sub(begun)
 }
 
 /// The label of N1.

@@ -205,7 +205,7 @@ pub(crate) fn sender<S: Store, T>(
         Some((kind, digest)) => view.with_digest(&digest).filter(|device| match device.credential {
             Credential::Certificate(_) => kind == CertificateType::X509,
             Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
-            Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore => false,
+            Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore | Credential::Edhoc => false,
         }),
         None => {
             let name = credentials.name_of(identity.principal)?;

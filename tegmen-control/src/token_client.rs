@@ -6,7 +6,7 @@
 
 use crate::access::ace::oscore::{InputMaterial, NoContext, Nonces};
 use crate::access::ace::{
-    ACE_CBOR, Aif, Confirmation, Malformed, Offer, PostedToken, Profile, Scope, TokenRequest, TokenResponse,
+    ACE_CBOR, Aif, Claims, Confirmation, Malformed, Offer, PostedToken, Profile, Scope, TokenRequest, TokenResponse,
 };
 use crate::server::TOKEN;
 use crate::subscriber::{NotGranted, granted};
@@ -14,6 +14,7 @@ use crate::upload::AUTHZ_INFO;
 use tegmen_coap::{Code, OptionNumber};
 use tegmen_host::client::{ClientError, Session};
 use tegmen_host::contexts::ContextFile;
+use tegmen_host::edhoc::Credential;
 use zeroize::Zeroizing;
 
 /// Bytes of N1.
@@ -22,8 +23,8 @@ const NONCE: usize = 8;
 const RECIPIENT_ID: usize = 2;
 
 /// Asks the access control server for a token with these rights at a resource server, over a session in which this end proved its
-/// identity. With `update`, the identifier of the input material of an earlier token, the new token has other rights for the Security
-/// Context of that one. Returns the payload of the response, which is wiped on drop, and what is in it.
+/// identity. `key` is a public key of this end, in the profile of EDHOC and OSCORE; or the identifier of the input material of an
+/// earlier token, for other rights in the Security Context of that one. Returns the payload of the response, which is wiped on drop, and what is in it.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -31,19 +32,23 @@ pub async fn request_token(
     server: &Session,
     audience: &str,
     rights: &Aif,
-    update: Option<&[u8]>,
+    key: Option<Confirmation>,
 ) -> Result<(Zeroizing<Vec<u8>>, TokenResponse), NotGranted> {
     let request = TokenRequest {
-        req_cnf: update.map(|id| Confirmation::Kid(id.to_vec())),
+        req_cnf: key.clone(),
         audience: Some(audience.to_owned()),
         scope: Some(Scope::of(rights)),
         ..TokenRequest::default()
     };
     let response = server.post(TOKEN, &request.encode()).content_format(ACE_CBOR).await?;
     let (payload, response) = granted(response)?;
-    let is_of_profile = response.ace_profile.is_none_or(|profile| profile == Profile::COAP_OSCORE);
+    let profile = match key {
+        Some(Confirmation::Key(_)) => Profile::COAP_EDHOC_OSCORE,
+        _ => Profile::COAP_OSCORE,
+    };
+    let is_of_profile = response.ace_profile.is_none_or(|named| named == profile);
     let has_key = matches!(response.cnf, Some(Confirmation::Osc(_)));
-    if is_of_profile && has_key == update.is_none() {
+    if is_of_profile && has_key == key.is_none() {
         Ok((payload, response))
     } else {
         Err(NotGranted::Unexpected { code: Code::CREATED })
@@ -100,11 +105,17 @@ pub async fn post_token(
     Ok(material.context(&nonces, &theirs.recipient_id, &own.recipient_id)?)
 }
 
-/// Posts a token that updates the rights of the Security Context that protects this session.
+/// Returns the public key of a credential of EDHOC, for a request for a token; `None` if it has none.
+pub fn public_key(credential: &Credential) -> Option<Confirmation> {
+    Claims::parse(credential.as_bytes()).ok()?.cnf.filter(|cnf| matches!(cnf, Confirmation::Key(_)))
+}
+
+/// Posts a token that updates the rights of the Security Context that protects this session, or in clear one of the profile of EDHOC and
+/// OSCORE, before this end runs EDHOC.
 ///
 /// # Errors
 /// [`NotAgreed`].
-pub async fn update_rights(resource_server: &Session, access_token: &[u8]) -> Result<(), NotAgreed> {
+pub async fn post_alone(resource_server: &Session, access_token: &[u8]) -> Result<(), NotAgreed> {
     let posted = PostedToken { access_token: access_token.to_vec(), offer: None };
     post(resource_server, &posted).await.map(drop)
 }

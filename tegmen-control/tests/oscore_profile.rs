@@ -10,17 +10,18 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen_base::secret::Secret;
 use tegmen_control::access::ace::oscore::InputMaterial;
 use tegmen_control::access::ace::{
-    ACE_CBOR, Aif, Confirmation, CreationHints, Offer, PostedToken, Right, TokenResponse,
+    ACE_CBOR, Aif, Claims, Confirmation, CreationHints, Offer, PostedToken, Right, TokenResponse, cwt,
 };
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::resource_server::{AUTHZ_INFO, TokenSettings, Tokens};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice};
 use tegmen_control::subscriber::NotGranted;
-use tegmen_control::token_client::{NotAgreed, post_token, request_token, update_rights};
+use tegmen_control::token_client::{NotAgreed, post_alone, post_token, request_token};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::contexts::{self, AgreedContexts, Contexts};
 use tegmen_host::credentials::{Credentials, FilePolicy};
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Notifier, Request, Server};
 use tegmen_host::uri::Scheme;
@@ -142,22 +143,37 @@ async fn a_client_with_a_token_has_its_rights_and_no_others() {
 
     // The update keeps the context.
     let id = material(&response).id.clone();
-    let (_, update) = request_token(&asking, "hob", &rights(&["/door"]), Some(&id)).await.expect("a token");
+    let (_, update) =
+        request_token(&asking, "hob", &rights(&["/door"]), Some(Confirmation::Kid(id.clone()))).await.expect("a token");
     assert_eq!(update.cnf, None);
-    update_rights(&session, token(&update)).await.expect("updated");
+    post_alone(&session, token(&update)).await.expect("updated");
     assert_eq!((code(&session, "/door").await, code(&session, "/temp").await), (Code::CONTENT, Code::FORBIDDEN));
     // The first token is older, and updates nothing; neither does one of another context.
-    let refused = update_rights(&session, token(&response)).await;
+    let refused = post_alone(&session, token(&response)).await;
+    assert!(matches!(refused, Err(NotAgreed::Refused { code: Code::UNAUTHORIZED })), "{refused:?}");
+    // So does one for another resource server that has the same key (RFC 9203, section 4.2).
+    let other = Claims {
+        audience: Some("oven".to_owned()),
+        subject: Some("display".to_owned()),
+        expires: Some(u64::MAX),
+        cnf: Some(Confirmation::Kid(id.clone())),
+        ..Claims::default()
+    };
+    let other = cwt::seal(&other, &Secret::new(TOKEN_KEY), &mut HostCrypto::from_os().expect("randomness"));
+    let refused = post_alone(&session, &other).await;
     assert!(matches!(refused, Err(NotAgreed::Refused { code: Code::UNAUTHORIZED })), "{refused:?}");
     assert_eq!(tokens.count(), 1);
 
     // The policy of the access control server decides on an update, too, and on the key that it names.
     assert!(matches!(
-        request_token(&asking, "hob", &rights(&["/temp"]), Some(b"hob;000000000000")).await,
+        request_token(&asking, "hob", &rights(&["/temp"]), Some(Confirmation::Kid(b"hob;000000000000".to_vec()))).await,
         Err(NotGranted::Unexpected { code: Code::BAD_REQUEST })
     ));
     let put = Aif(vec![Right { path: "/temp".to_owned(), permissions: 4 }]);
-    assert!(matches!(request_token(&asking, "hob", &put, Some(&id)).await, Err(NotGranted::Refused)));
+    assert!(matches!(
+        request_token(&asking, "hob", &put, Some(Confirmation::Kid(id.clone()))).await,
+        Err(NotGranted::Refused)
+    ));
 }
 
 #[tokio::test]

@@ -169,6 +169,11 @@ impl Identity {
     pub const fn credential(&self) -> &Credential {
         &self.credential
     }
+
+    /// Returns the way in which messages name the credential.
+    pub const fn transfer(&self) -> Transfer {
+        self.transfer
+    }
 }
 
 /// The parts of a credential.

@@ -9,8 +9,8 @@ mod file;
 mod server;
 
 pub use file::{EdhocError, EdhocPeer, create_key, parse_credential, read_key, read_peers};
-pub use server::{EdhocServer, EdhocTotals};
-pub use tegmen_edhoc::{Credential, Identity, Transfer};
+pub use server::{EdhocServer, EdhocTotals, FindTokenPeer, TokenPeer};
+pub use tegmen_edhoc::{Credential, CredentialId, Identity, Transfer};
 
 pub(crate) use server::Failed;
 

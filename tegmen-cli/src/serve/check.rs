@@ -44,7 +44,7 @@ impl Sections {
         for dir in self.keys.oscore.iter().filter(|dir| !dir.is_dir()) {
             mistakes.push(Mistake::new("oscore", no_directory(dir)));
         }
-        mistakes.extend(self.keys.edhoc_mistakes());
+        mistakes.extend(self.keys.edhoc_mistakes(self.resource_server.resource_server.is_some()));
         let mut files = vec![("store", self.access.store.as_ref().and_then(Place::file))];
         for (key, file) in [
             ("state", &self.sessions.state),

@@ -4,6 +4,7 @@ use super::config_file::Mistake;
 use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
+use tegmen_control::resource_server::Tokens;
 use tegmen_host::contexts::{AgreedContexts, Contexts};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
@@ -37,6 +38,13 @@ impl ServedContexts {
         }
     }
 
+    /// Lets the clients of a resource server run EDHOC, if the server has it.
+    pub(super) fn accept_tokens(&self, tokens: &Tokens) {
+        if let Some(edhoc) = &self.edhoc {
+            tokens.accept_edhoc(edhoc);
+        }
+    }
+
     /// Adds all to the settings of the server.
     pub(super) fn configure(self, config: &mut ServerConfig) {
         (config.oscore, config.edhoc) = (self.contexts, self.edhoc);
@@ -65,8 +73,11 @@ impl Keys {
         groups.collect::<Result<_, _>>().map_err(|error| Failure::usage(format!("--oscore-discovery: {error}")))
     }
 
-    /// Returns all mistakes in the files of EDHOC.
-    pub(super) fn edhoc_mistakes(&self) -> Vec<Mistake> {
+    /// Returns all mistakes in the files of EDHOC. `has_tokens` is true for a resource server, whose clients come with tokens.
+    pub(super) fn edhoc_mistakes(&self, has_tokens: bool) -> Vec<Mistake> {
+        if self.edhoc.is_some() && self.edhoc_clients.is_none() && !has_tokens {
+            return vec![Mistake::new("edhoc", "it needs --edhoc-clients, or --resource-server")];
+        }
         let key = self.edhoc.as_deref().and_then(|file| read_key(file).err());
         let clients = self.edhoc_clients.as_deref().and_then(|file| read_peers(file).err());
         let key = key.map(|error| Mistake::new("edhoc", error.to_string()));
@@ -89,9 +100,10 @@ impl Keys {
         &self,
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Option<EdhocServer>, Failure> {
-        let (Some(key), Some(clients)) = (&self.edhoc, &self.edhoc_clients) else { return Ok(None) };
+        let Some(key) = &self.edhoc else { return Ok(None) };
         let identity = read_key(key).map_err(Failure::usage)?;
-        let peers = read_peers(clients).map_err(Failure::usage)?;
+        let peers =
+            self.edhoc_clients.as_deref().map(read_peers).transpose().map_err(Failure::usage)?.unwrap_or_default();
         EdhocServer::new(identity, peers, learn).map(Some).map_err(Failure::io)
     }
 }

@@ -94,7 +94,7 @@ pub(super) struct Keys {
     pub(super) oscore_discovery: Vec<String>,
     /// Agree on OSCORE contexts with clients by EDHOC (RFC 9528), with the key of this file (made with `tegmen edhoc new`). Requests
     /// arrive as those of `--oscore`.
-    #[arg(long, value_name = "FILE", requires = "edhoc_clients")]
+    #[arg(long, value_name = "FILE")]
     pub(super) edhoc: Option<PathBuf>,
     /// Credentials and rights of the clients of EDHOC: a file with a table [[peer]] for each, with name, credential and, if wanted,
     /// allow.
@@ -183,7 +183,7 @@ pub(super) struct Access {
 #[derive(Args)]
 pub(super) struct ResourceServer {
     /// Take access tokens of the OSCORE profile of ACE (RFC 9203) at /authz-info, as the resource server of this name: a client has the
-    /// rights of its token. Requests arrive as those of --oscore. It needs --token-key.
+    /// rights of its token. Requests arrive as those of --oscore. It needs --token-key. With --edhoc it takes tokens with public keys, too.
     #[arg(long, value_name = "NAME")]
     pub(super) resource_server: Option<String>,
     /// The key under which the access control server seals tokens for this server: a file of 64 hexadecimal digits, readable by its owner

@@ -134,7 +134,7 @@ impl Running {
         let groups = sections.groups.open(access.as_ref(), &log)?;
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let device = sections.delegated.open(&credentials, &log)?;
-        let tokens = sections.resource_server.open(&credentials, contexts.agreed(), &log)?;
+        let tokens = sections.resource_server.open(&credentials, &mut contexts, &log)?;
         let members = sections.groups.members()?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);

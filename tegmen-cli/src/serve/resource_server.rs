@@ -1,6 +1,7 @@
 //! A resource server with the OSCORE profile of ACE as a part of `tegmen serve`.
 
 use super::config_file::Mistake;
+use super::contexts::ServedContexts;
 use super::options::ResourceServer;
 use crate::files::read_secret;
 use crate::log::Log;
@@ -11,7 +12,6 @@ use tegmen::secret::Secret;
 use tegmen_control::access::ace::cwt::LONG_KEY_LEN;
 use tegmen_control::access::protokey::MAX_PUBLISHER;
 use tegmen_control::resource_server::{TokenSettings, Tokens};
-use tegmen_host::contexts::AgreedContexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::from_hex;
 
@@ -45,7 +45,7 @@ impl ResourceServer {
     pub(super) fn open(
         &self,
         credentials: &Credentials,
-        contexts: AgreedContexts,
+        contexts: &mut ServedContexts,
         log: &Log,
     ) -> Result<Option<Tokens>, Failure> {
         let (Some(name), Some(key)) = (&self.resource_server, &self.token_key) else { return Ok(None) };
@@ -55,7 +55,8 @@ impl ResourceServer {
             most: self.tokens_max as usize,
             hints: self.access_server.clone(),
         };
-        let tokens = Tokens::new(settings, credentials.clone(), contexts).map_err(Failure::io)?;
+        let tokens = Tokens::new(settings, credentials.clone(), contexts.agreed()).map_err(Failure::io)?;
+        contexts.accept_tokens(&tokens);
         log.always(
             || printable(&format!("resource server {name}: takes tokens at /authz-info, {} at most", self.tokens_max)),
             || json!({ "event": "resource_server", "name": name, "tokens": self.tokens_max }),

@@ -46,13 +46,15 @@ pub struct Publisher<'d> {
     pub address: Option<SocketAddr>,
 }
 
-/// A resource server with the OSCORE profile (RFC 9203).
+/// A resource server with the OSCORE profile (RFC 9203), or with that of EDHOC and OSCORE.
 #[derive(Debug)]
 pub struct ResourceServer<'d> {
     /// Name and tags.
     pub party: &'d OwnedParty,
     /// The key under which tokens for it are sealed.
     pub key: Secret<LONG_KEY_LEN>,
+    /// The profile.
+    pub profile: Profile,
 }
 
 /// The part of a server's devices that introspection reads.
@@ -62,7 +64,7 @@ pub trait Devices {
     /// The publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
 
-    /// The resource server with the OSCORE profile of this name.
+    /// The resource server with OSCORE of this name.
     fn resource_server(&self, _: &str) -> Option<ResourceServer<'_>> {
         None
     }
@@ -98,7 +100,7 @@ pub enum Reason {
     Identity(NotAccepted),
     /// The client asks for a token by another grant than its own credentials.
     GrantType,
-    /// The client gives a key of its own for the token.
+    /// The client gives a key of its own where the server draws it, or none where the client has to.
     OwnKey,
     /// The client has no token with the key that it names, or another resource server has the key.
     UnknownKey,

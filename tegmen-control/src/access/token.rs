@@ -8,7 +8,7 @@
 //! If the client asks for it and the publisher has an address, the server uploads the token to the publisher. The publisher may
 //! refuse it, and may be asked to open the session itself (draft-ietf-ace-workflow-and-params-04).
 //!
-//! A resource server with the OSCORE profile (RFC 9203) shares a key with this server instead: [`oscore`] has its tokens.
+//! A resource server with OSCORE (RFC 9203) shares a key with this server instead: [`oscore`] has its tokens.
 
 mod oscore;
 
@@ -71,9 +71,8 @@ impl<D: Devices> Introspection<'_, D> {
             return Err(Reason::GrantType);
         }
         let update = match &request.req_cnf {
-            None => None,
             Some(Confirmation::Kid(kid)) => Some(self.known_key(client, kid, now)?),
-            Some(_) => return Err(Reason::OwnKey),
+            _ => None,
         };
         let connect = request.to_rs.as_deref().map(ConnectionRequest::parse).transpose().map_err(Reason::NoAddress)?;
         let audience = request.audience.as_deref().ok_or(Reason::Malformed(Malformed::Missing(AUDIENCE)))?;
@@ -88,14 +87,14 @@ impl<D: Devices> Introspection<'_, D> {
         if let Some(server) = self.devices.resource_server(audience) {
             return self.issue_for_oscore(client, &server, request, update, now, crypto);
         }
-        if update.is_some() {
-            return Err(Reason::OwnKey);
-        }
         let publisher = self.devices.publisher(audience).ok_or(Reason::UnknownPublisher)?;
         if publisher.mode != Mode::Bound {
             return Err(Reason::OtherMode);
         }
         self.permit(client, publisher.party.party(), Some(scope))?;
+        if request.req_cnf.is_some() {
+            return Err(Reason::OwnKey);
+        }
         let text = draw_identity(audience, crypto);
         let identity = SessionIdentity::parse(text.as_bytes()).ok_or(Reason::UnknownPublisher)?;
         self.accepted.accept(identity, client.name, now).map_err(Reason::Identity)?;

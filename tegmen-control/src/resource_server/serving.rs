@@ -85,9 +85,10 @@ impl Tokens {
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
         }
         let Identity { protection, principal, .. } = *request.identity();
-        let taken = match protection {
-            Protection::Oscore => self.update(principal, request.payload(), now()).map(|()| None),
-            _ => self.take(request.payload(), now()).map(Some),
+        let is_update = protection == Protection::Oscore;
+        let taken = match is_update {
+            true => self.update(principal, request.payload(), now()).map(|()| None),
+            false => self.take(request.payload(), now()),
         };
         match taken {
             Ok(offer) => {
@@ -98,7 +99,7 @@ impl Tokens {
             }
             Err(refusal) => {
                 request.because(refusal.to_string());
-                response.set_code(refusal.code());
+                response.set_code(if is_update { refusal.code_of_update() } else { refusal.code() });
                 match refusal {
                     Refusal::Busy { seconds } => response.uint(OptionNumber::MAX_AGE, seconds),
                     _ => Ok(()),

@@ -59,8 +59,8 @@ fn of(tokens: &Tokens, id: u8) -> (Principal, String) {
 #[test]
 fn each_post_of_a_token_has_another_nonce_and_id_of_the_server() {
     let tokens = tokens(1);
-    let one = tokens.take(&post(&first(1)), NOW).expect("a context");
-    let two = tokens.take(&post(&first(1)), NOW).expect("a context");
+    let one = tokens.take(&post(&first(1)), NOW).expect("taken").expect("a context");
+    let two = tokens.take(&post(&first(1)), NOW).expect("taken").expect("a context");
     assert!(one.nonce.len() == NONCE && one.nonce != two.nonce && one.recipient_id != two.recipient_id);
     assert_ne!(one.recipient_id, [2], "it is that of the client");
     assert_eq!(tokens.count(), 1);
@@ -148,4 +148,26 @@ fn tokens_end_and_are_as_many_as_the_settings_allow() {
     assert_eq!(tokens.expire(NOW + 10 + LINGER), []);
     assert_eq!((tokens.count(), tokens.0.credentials.peers(), tokens.0.contexts.principals().len()), (1, 1, 1));
     tokens.take(&third, NOW + 12).expect("room again");
+}
+
+#[test]
+fn a_token_with_a_public_key_waits_for_edhoc() {
+    use crate::access::ace::{CoseKey, Material};
+    let key = |x: u8, len: usize| {
+        let material = Material::Ec2 { curve: 1, x: vec![x; len], y: vec![2; 32] };
+        Confirmation::Key(CoseKey { kid: Some(vec![3]), algorithm: None, material })
+    };
+    let tokens = tokens(1);
+    assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Err(Refusal::NoContext), "there is no EDHOC");
+    tokens.0.has_edhoc.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(tokens.take(&update(&claims(key(1, 31))), NOW), Err(Refusal::NoContext));
+    assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Ok(None));
+    assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Ok(None), "the same again");
+    let of_another = Claims { subject: Some("lamp".into()), ..claims(key(1, 32)) };
+    assert_eq!(tokens.take(&update(&of_another), NOW), Err(Refusal::OtherContext));
+    assert_eq!(tokens.take(&update(&claims(key(4, 32))), NOW), Err(Refusal::Busy { seconds: 600 }));
+    assert_eq!(tokens.expire(NOW + 9), []);
+    assert_eq!(tokens.count(), 1);
+    tokens.expire(NOW + 600 + LINGER);
+    assert_eq!((tokens.count(), tokens.0.credentials.peers()), (0, 0));
 }

@@ -1,5 +1,6 @@
 //! Devices and services: the parties that a server knows, with the proof by which it knows them.
 
+use crate::access::ace::Profile;
 use crate::access::ace::cwt::LONG_KEY_LEN;
 use crate::access::introspection::{Publisher, ResourceServer};
 use crate::access::policy::OwnedParty;
@@ -27,6 +28,8 @@ pub enum Credential {
     Protokey(Mode),
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile (RFC 9203) for the device.
     Oscore,
+    /// The same for tokens of the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile).
+    Edhoc,
 }
 
 impl Credential {
@@ -39,6 +42,7 @@ impl Credential {
             Self::Protokey(Mode::Bound) => "protokey",
             Self::Protokey(Mode::Paper) => "protokey-paper",
             Self::Oscore => "oscore",
+            Self::Edhoc => "edhoc",
         }
     }
 
@@ -46,7 +50,7 @@ impl Credential {
     pub const fn digest(self) -> Option<[u8; DIGEST_LEN]> {
         match self {
             Self::Certificate(digest) | Self::PublicKey(digest) => Some(digest),
-            Self::SharedKey | Self::Protokey(_) | Self::Oscore => None,
+            Self::SharedKey | Self::Protokey(_) | Self::Oscore | Self::Edhoc => None,
         }
     }
 
@@ -59,6 +63,7 @@ impl Credential {
             ("protokey", None) => Self::Protokey(Mode::Bound),
             ("protokey-paper", None) => Self::Protokey(Mode::Paper),
             ("oscore", None) => Self::Oscore,
+            ("edhoc", None) => Self::Edhoc,
             _ => return None,
         })
     }
@@ -114,7 +119,7 @@ impl NewDevice {
         }
         let name = party.party().name;
         let as_identity = format!("{name};AAAAAAAAAAAA");
-        let is_audience = matches!(credential, Credential::Protokey(_) | Credential::Oscore);
+        let is_audience = credential != Credential::SharedKey;
         if is_audience && SessionIdentity::parse(as_identity.as_bytes()).is_none() {
             return Err(format!(
                 "the name of a device for which there are keys or tokens has 1 to {MAX_PUBLISHER} of the characters 0-9 A-Z a-z : . _ -; \
@@ -122,7 +127,7 @@ impl NewDevice {
                 name.escape_debug()
             ));
         }
-        if credential == Credential::Oscore && secret.len() != LONG_KEY_LEN {
+        if matches!(credential, Credential::Oscore | Credential::Edhoc) && secret.len() != LONG_KEY_LEN {
             return Err(format!("a key for tokens has {LONG_KEY_LEN} bytes; this has {}", secret.len()));
         }
         let secret = Protokey::new(secret)
@@ -238,10 +243,15 @@ impl Known {
 impl Known {
     /// The resource server, if the device has a key for tokens and is not disabled.
     pub(super) fn resource_server(&self) -> Option<ResourceServer<'_>> {
-        let Device { party, credential: Credential::Oscore, disabled: false, .. } = &self.device else { return None };
+        let Device { party, credential, disabled: false, .. } = &self.device else { return None };
+        let profile = match credential {
+            Credential::Oscore => Profile::COAP_OSCORE,
+            Credential::Edhoc => Profile::COAP_EDHOC_OSCORE,
+            _ => return None,
+        };
         let mut key = Secret::zeroed();
         *key.expose_mut() = self.secret.as_ref()?.expose().try_into().ok()?;
-        Some(ResourceServer { party, key })
+        Some(ResourceServer { party, key, profile })
     }
 }
 

@@ -40,7 +40,7 @@ impl Enrolment {
             (None, Some(credential)) => drop(NewDevice::secret(party.clone(), credential, &[0; DIGEST_LEN])?),
             (None, None) => {
                 return Err(
-                    "kind is certificate, public-key, shared-key, protokey, protokey-paper or oscore".to_owned()
+                    "kind is certificate, public-key, shared-key, protokey, protokey-paper, oscore or edhoc".to_owned()
                 );
             }
         }

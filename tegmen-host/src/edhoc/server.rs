@@ -7,13 +7,13 @@ use crate::provider::HostCrypto;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::identity::Principal;
 use tegmen_edhoc::transfer::Body;
-use tegmen_edhoc::{ConnectionId, Failure, Identity, Responder};
+use tegmen_edhoc::{ConnectionId, Credential, CredentialId, Failure, Identity, Responder};
 
 /// Sessions that wait for message_3; a further one takes the place of the oldest.
 const MOST_WAITING: usize = 1024;
@@ -25,6 +25,21 @@ const MOST_QUEUED: usize = 256;
 /// same responder.
 #[derive(Clone)]
 pub struct EdhocServer(Arc<Shared>);
+
+/// A client that posted an access token with its public key.
+pub struct TokenPeer {
+    /// The credential.
+    pub credential: Credential,
+    /// The name of the client.
+    pub client: String,
+    /// The number by which its requests are known.
+    pub principal: Principal,
+    /// The time that its token has left.
+    pub lifetime: Duration,
+}
+
+/// Finds the client of a credential among those that posted tokens.
+pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send + Sync;
 
 /// Counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -42,6 +57,8 @@ struct Shared {
     /// For message_3 within a protected request, which the shard needs at once.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
+    /// Looked into for a credential that no peer has.
+    tokens: OnceLock<Box<FindTokenPeer>>,
     work: SyncSender<Work>,
 }
 
@@ -101,12 +118,18 @@ impl EdhocServer {
             peers: peers.collect(),
             state: Mutex::default(),
             contexts: AgreedContexts::default(),
+            tokens: OnceLock::new(),
             crypto: Mutex::new(HostCrypto::from_os()?),
             work,
         });
         let (weak, crypto) = (Arc::downgrade(&shared), HostCrypto::from_os()?);
         std::thread::Builder::new().name("edhoc".to_owned()).spawn(move || run(&weak, crypto, &received))?;
         Ok(Self(shared))
+    }
+
+    /// Accepts the clients that posted tokens, too. A second call has no effect.
+    pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
+        let _ = self.0.tokens.set(find);
     }
 
     /// Returns the counts.
@@ -183,23 +206,53 @@ impl Shared {
         }
         let mut found = None;
         let (agreed, message_4) = responder.finish(crypto, message_3, |id| {
-            // An end is never its own peer: an attacker could return its messages to it (RFC 9528, section 9.1).
-            let own = self.identity.credential();
-            let is_meant =
-                |(peer, _): &(EdhocPeer, Principal)| peer.credential.is_meant_by(id) && peer.credential != *own;
-            found = self.peers.iter().position(is_meant);
-            found.and_then(|index| self.peers.get(index)).map(|(peer, _)| peer.credential)
+            found = self.find(id);
+            found.as_ref().map(Found::credential)
         })?;
-        let index = found.ok_or(Failure::UnknownCredential)?;
-        let (peer, principal) = self.peers.get(index).ok_or(Failure::UnknownCredential)?;
-        let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
-        let stored = stored.map_err(|_| Failure::Unsupported)?;
+        let is_taken = match found.ok_or(Failure::UnknownCredential)? {
+            Found::Peer(peer, principal) => {
+                let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
+                self.contexts.take(stored.map_err(|_| Failure::Unsupported)?, &peer.name, *principal)
+            }
+            Found::Token(peer) => {
+                let file = context_of(&agreed, None);
+                self.contexts.take_of_token(&file, &peer.client, peer.principal, peer.lifetime)
+            }
+        };
         // Another session may have chosen the identifier after this one stopped waiting.
-        if !self.contexts.take(stored, &peer.name, *principal) {
+        if !is_taken {
             return Err(Failure::ConnectionId);
         }
         self.state().totals.agreed += 1;
         Ok(message_4.as_bytes().to_vec())
+    }
+}
+
+/// The end that an ID_CRED_I names.
+enum Found<'p> {
+    Peer(&'p EdhocPeer, &'p Principal),
+    Token(Box<TokenPeer>),
+}
+
+impl Found<'_> {
+    fn credential(&self) -> Credential {
+        match self {
+            Self::Peer(peer, _) => peer.credential,
+            Self::Token(peer) => peer.credential,
+        }
+    }
+}
+
+impl Shared {
+    /// Finds the end that an ID_CRED_I names, among the peers and then among the clients with tokens.
+    fn find(&self, id: &CredentialId<'_>) -> Option<Found<'_>> {
+        let peer = self.peers.iter().find(|(peer, _)| peer.credential.is_meant_by(id));
+        let found = match peer {
+            Some((peer, principal)) => Found::Peer(peer, principal),
+            None => Found::Token(Box::new(self.tokens.get()?(id)?)),
+        };
+        // An end is never its own peer: an attacker could return its messages to it (RFC 9528, section 9.1).
+        Some(found).filter(|found| found.credential() != *self.identity.credential())
     }
 }
 

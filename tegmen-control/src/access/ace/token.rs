@@ -50,6 +50,8 @@ impl Profile {
     pub const COAP_DTLS: Self = Self(1);
     /// OSCORE (RFC 9203).
     pub const COAP_OSCORE: Self = Self(2);
+    /// EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile). IANA has assigned no number yet; this one is free.
+    pub const COAP_EDHOC_OSCORE: Self = Self(4);
 }
 
 /// The part of a token that its client gets if the server uploaded the token to the resource server

@@ -4,10 +4,13 @@
 //! rights, and input material with a secret that this server draws. The identifier of the material is a session identity, so a
 //! token is listed and revoked as a session is. A client that names this identifier gets a token with other rights for the
 //! Security Context that it has (section 3.1).
+//!
+//! In the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile) the token has the public key that the client names in its
+//! request, on P-256. The client proves in EDHOC that it has the private key.
 
 use super::{ID, created, draw, draw_identity};
 use crate::access::ace::oscore::InputMaterial;
-use crate::access::ace::{Claims, Confirmation, Profile, TokenRequest, TokenResponse, cwt};
+use crate::access::ace::{Claims, Confirmation, CoseKey, Material, Profile, TokenRequest, TokenResponse, cwt};
 use crate::access::introspection::{Devices, Introspection, Outcome, Reason, ResourceServer};
 use crate::access::policy::Party;
 use crate::access::protokey::SessionIdentity;
@@ -46,12 +49,16 @@ impl<D: Devices> Introspection<'_, D> {
     ) -> Result<Outcome, Reason> {
         let party = server.party.party();
         self.permit(client, party, request.scope.as_ref())?;
+        if !has_right_key(server.profile, request.req_cnf.as_ref()) {
+            return Err(Reason::OwnKey);
+        }
         let text = draw_identity(party.name, crypto);
         let identity = SessionIdentity::parse(text.as_bytes()).ok_or(Reason::UnknownPublisher)?;
         self.accepted.accept(identity, client.name, now).map_err(Reason::Identity)?;
-        let (claimed, told) = match update {
-            Some(update) => (Confirmation::Kid(update.as_str().as_bytes().to_vec()), None),
-            None => {
+        let (claimed, told) = match (server.profile, &request.req_cnf, update) {
+            (Profile::COAP_EDHOC_OSCORE, Some(key), _) => (key.clone(), None),
+            (_, _, Some(update)) => (Confirmation::Kid(update.as_str().as_bytes().to_vec()), None),
+            _ => {
                 let mut secret = Secret::<SECRET_LEN>::zeroed();
                 crypto.random(secret.expose_mut());
                 let material = InputMaterial::new(text.clone().into_bytes(), secret.expose());
@@ -77,7 +84,7 @@ impl<D: Devices> Introspection<'_, D> {
             access_token: Some(access_token),
             expires_in: Some(self.lifetime),
             cnf: told,
-            ace_profile: Some(Profile::COAP_OSCORE),
+            ace_profile: Some(server.profile),
             ..TokenResponse::default()
         };
         let of = update.map_or_else(String::new, |update| format!(" for the key {update}"));
@@ -86,6 +93,20 @@ impl<D: Devices> Introspection<'_, D> {
         Ok(Outcome { reply, refused: None, session: Some(text), token: Some(token), upload: None, message })
     }
 }
+
+/// True if a request has the key that this profile wants: a public key on P-256 for EDHOC, otherwise none of the client.
+fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
+    let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
+    match req_cnf {
+        Some(Confirmation::Key(key)) => profile == Profile::COAP_EDHOC_OSCORE && is_public(key),
+        Some(Confirmation::Osc(_)) => false,
+        Some(Confirmation::Kid(_)) | None => profile == Profile::COAP_OSCORE,
+    }
+}
+
+/// The number of P-256 in the registry of COSE, and the bytes of a coordinate.
+const P_256: i64 = 1;
+const COORDINATE: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Tokens for resource servers with the OSCORE profile.
 
 use super::*;
-use crate::access::ace::{Aif, CoseKey, ErrorCode, ErrorResponse, Right, Scope};
+use crate::access::ace::{Aif, ErrorCode, ErrorResponse, Right, Scope};
 use crate::access::introspection::Publisher;
 use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedBounds};
@@ -18,8 +18,8 @@ allow = "GET /temp"
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 const KEY: [u8; 32] = [7; 32];
 
-/// The resource servers `oven` and `hob`, and the tokens that are revoked.
-struct Known([OwnedParty; 2], BTreeSet<Vec<u8>>);
+/// The resource servers `oven`, `hob` and `lock`, which has EDHOC, and the tokens that are revoked.
+struct Known([OwnedParty; 3], BTreeSet<Vec<u8>>);
 
 impl Devices for Known {
     fn publisher(&self, _: &str) -> Option<Publisher<'_>> {
@@ -32,7 +32,8 @@ impl Devices for Known {
 
     fn resource_server(&self, name: &str) -> Option<ResourceServer<'_>> {
         let party = self.0.iter().find(|party| party.party().name == name)?;
-        Some(ResourceServer { party, key: Secret::new(KEY) })
+        let profile = if name == "lock" { Profile::COAP_EDHOC_OSCORE } else { Profile::COAP_OSCORE };
+        Some(ResourceServer { party, key: Secret::new(KEY), profile })
     }
 
     fn is_revoked(&self, hash: &[u8]) -> bool {
@@ -54,7 +55,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         Self {
-            devices: Known([party("oven tag:kitchen"), party("hob tag:kitchen")], BTreeSet::new()),
+            devices: Known(["oven tag:kitchen", "hob tag:kitchen", "lock tag:kitchen"].map(party), BTreeSet::new()),
             policy: Policy::parse("policy.toml", POLICY).expect("a policy").tested().expect("its tests"),
             accepted: Accepted::new(AcceptedBounds::default()),
             crypto: RustCrypto::new([3; 32]),
@@ -129,6 +130,20 @@ fn an_update_has_the_identifier_in_the_token_and_no_key_in_the_response() {
     assert_eq!(scene.open(&again).1.cnf, Some(kid(&first)));
 }
 
+fn public_key(curve: i64, len: usize) -> Confirmation {
+    let material = Material::Ec2 { curve, x: vec![1; len], y: vec![2; len] };
+    Confirmation::Key(CoseKey { kid: Some(vec![3]), algorithm: None, material })
+}
+
+#[test]
+fn a_token_for_edhoc_has_the_public_key_of_the_client() {
+    let mut scene = Scene::new();
+    let outcome = scene.ask("display tag:display", &request("lock", "/temp", Some(public_key(1, 32))));
+    let (response, claims) = scene.open(&outcome);
+    assert_eq!((response.ace_profile, response.cnf), (Some(Profile::COAP_EDHOC_OSCORE), None));
+    assert_eq!(claims.cnf, Some(public_key(1, 32)));
+}
+
 #[test]
 fn a_key_that_the_client_does_not_have_is_refused() {
     let mut scene = Scene::new();
@@ -146,6 +161,11 @@ fn a_key_that_the_client_does_not_have_is_refused() {
         ("display tag:display", request("oven", "/temp", claims.cnf.clone()), "own-key"),
         ("display tag:display", request("none", "/temp", None), "unknown-publisher"),
         ("lamp tag:light", request("oven", "/temp", None), "no-rule"),
+        ("lamp tag:light", request("lock", "/temp", None), "no-rule"),
+        ("display tag:display", request("lock", "/temp", None), "own-key"),
+        ("display tag:display", request("lock", "/temp", Some(public_key(1, 31))), "own-key"),
+        ("display tag:display", request("lock", "/temp", Some(public_key(2, 32))), "own-key"),
+        ("display tag:display", request("oven", "/temp", Some(public_key(1, 32))), "own-key"),
     ] {
         let outcome = scene.ask(client, &asked);
         let reason = outcome.refused.expect(why);

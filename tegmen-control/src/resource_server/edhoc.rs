@@ -1,0 +1,101 @@
+//! Tokens of the profile of EDHOC and OSCORE: the public key of a client, and the credential with which it runs EDHOC.
+
+use super::{Refusal, Taken, Tokens, Valid, seconds};
+use crate::access::ace::{Claims, Confirmation, CoseKey, Material};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tegmen_host::edhoc::{Credential, CredentialId, EdhocServer, TokenPeer};
+use tegmen_store::clock::now;
+
+/// Bytes of a coordinate on P-256, and the number of the curve in the registry of COSE.
+const COORDINATE: usize = 32;
+const P_256: i64 = 1;
+/// Most bytes of a credential that is made of a public key.
+const MAX_CREDENTIAL: usize = 128;
+
+/// The public key of a client, on P-256.
+pub(super) struct PublicKey {
+    kid: Option<Vec<u8>>,
+    x: [u8; COORDINATE],
+    y: [u8; COORDINATE],
+}
+
+impl PublicKey {
+    /// Takes a key; `None` if it is none on P-256.
+    pub(super) fn of(key: &CoseKey) -> Option<Self> {
+        let Material::Ec2 { curve: P_256, x, y } = &key.material else { return None };
+        Some(Self { kid: key.kid.clone(), x: x.as_slice().try_into().ok()?, y: y.as_slice().try_into().ok()? })
+    }
+
+    /// The identifier among tokens. It is no identifier of input material, which is text of ASCII.
+    pub(super) fn id(&self) -> Vec<u8> {
+        [&[0xff][..], &self.x].concat()
+    }
+
+    /// The credential that the client names by its kid: a CWT Claims Set with this key and nothing else (RFC 9528, section 3.5.2).
+    fn credential(&self) -> Option<Credential> {
+        let mut share = [4; 2 * COORDINATE + 1];
+        let (_, point) = share.split_first_mut()?;
+        let (x, y) = point.split_at_mut_checked(COORDINATE)?;
+        x.copy_from_slice(&self.x);
+        y.copy_from_slice(&self.y);
+        let mut storage = [0; MAX_CREDENTIAL];
+        let bytes = Credential::write(None, self.kid.as_deref()?, &share, &mut storage).ok()?;
+        Credential::parse(bytes).ok()
+    }
+}
+
+impl Tokens {
+    /// Takes tokens of the EDHOC profile, too, whose clients then run EDHOC with this responder. Its contexts must be those of this
+    /// resource server.
+    pub fn accept_edhoc(&self, edhoc: &EdhocServer) {
+        self.0.has_edhoc.store(true, Ordering::Relaxed);
+        let inner = Arc::downgrade(&self.0);
+        edhoc.accept_tokens(Box::new(move |id| Self(inner.upgrade()?).find_peer(id, now())));
+    }
+
+    /// Takes the token of a client with this public key.
+    pub(super) fn take_key(&self, key: &CoseKey, valid: &Valid, now: u64) -> Result<(), Refusal> {
+        let key = PublicKey::of(key).filter(|_| self.0.has_edhoc.load(Ordering::Relaxed));
+        let id = key.ok_or(Refusal::NoContext)?.id();
+        let mut taken = self.taken();
+        match taken.by_id.get_mut(&id) {
+            Some(known) if known.client != valid.client => return Err(Refusal::OtherContext),
+            Some(known) if valid.issued_at > known.issued_at => {
+                known.replace_by(valid);
+                self.0.contexts.set_lifetime(known.principal, seconds(known.expires, now));
+            }
+            Some(_) => {}
+            None => {
+                self.has_room(&mut taken, now)?;
+                let principal = self.0.credentials.learn(&valid.client, Some(&[]));
+                taken.insert(&id, Taken::new(principal, valid));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the client whose token has the public key of this credential.
+    fn find_peer(&self, id: &CredentialId<'_>, now: u64) -> Option<TokenPeer> {
+        let taken = self.taken();
+        let (token, credential) = match id {
+            CredentialId::Value(bytes) => {
+                let Some(Confirmation::Key(key)) = Claims::parse(bytes).ok()?.cnf else { return None };
+                let token = taken.by_id.get(&PublicKey::of(&key)?.id())?;
+                (token, Credential::parse(bytes).ok()?)
+            }
+            CredentialId::Kid(kid) => {
+                let has_kid = |token: &&Taken| token.key.as_ref().is_some_and(|key| key.kid.as_deref() == Some(*kid));
+                let token = taken.by_id.values().find(has_kid)?;
+                (token, token.key.as_ref()?.credential()?)
+            }
+        };
+        let peer = TokenPeer {
+            credential,
+            client: token.client.clone(),
+            principal: token.principal,
+            lifetime: seconds(token.expires, now),
+        };
+        (token.expires > now).then_some(peer)
+    }
+}
