@@ -188,6 +188,9 @@ async fn a_request_in_clear_gets_the_codes_and_hints_of_the_rfc() {
     assert_eq!(hints.auth_server.as_deref(), Some("coaps://access.example/token"));
     assert_eq!(hints.audience.as_deref(), Some("hob"));
     assert_eq!(code(&session, "/authz-info").await, Code::METHOD_NOT_ALLOWED);
+    // A body is refused with its first block.
+    let refused = session.put("/temp", &[0; 4096]).await.expect("a response");
+    assert_eq!((refused.code, refused.payload.len()), (Code::UNAUTHORIZED, 0));
 
     let (_, response) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
     let offer = Offer { nonce: vec![1; 8], recipient_id: vec![2] };

@@ -133,7 +133,9 @@ impl Policy for TokenPolicy {
         match self.tokens.decide(&request.identity, request.message.code(), path.bytes()) {
             Verdict::Others => self.others.decide(request),
             // The application answers what is refused, with its code.
-            Verdict::Token | Verdict::Allowed | Verdict::NoToken | Verdict::Refused(_) => Some(true),
+            Verdict::Token | Verdict::Allowed | Verdict::Refused(_) => Some(true),
+            // A body would take memory before its sender gets the hints.
+            Verdict::NoToken => Some(request.message.payload().is_empty()),
         }
     }
 }
