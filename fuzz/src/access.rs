@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use tegmen_control::access::ace::trl::{Answer, Query, TrlError};
 use tegmen_control::access::ace::{
-    Aif, Claims, ConnectionRequest, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse,
-    TokenRequest, TokenResponse, TokenUpload,
+    Aif, Claims, ConnectionRequest, CreationHints, ErrorResponse, IntrospectionRequest, IntrospectionResponse, Offer,
+    PostedToken, TokenRequest, TokenResponse, TokenUpload,
 };
 use tegmen_control::access::policy::{OwnedParty, Policy, Question, request};
 use tegmen_control::access::protokey::SessionIdentity;
@@ -14,7 +14,7 @@ use tegmen_host::group::member_file::MemberFile;
 /// A byte that selects the kind of message, and the message. A message that was read, written and read again is the same.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
-    match kind % 18 {
+    match kind % 20 {
         0 => again(message, TokenRequest::parse, |read| read.encode().to_vec()),
         1 => again(message, TokenResponse::parse, |read| read.encode().to_vec()),
         2 => again(message, IntrospectionRequest::parse, IntrospectionRequest::encode),
@@ -32,6 +32,8 @@ pub fn ace(data: &[u8]) {
         15 => again(message, CredsFilter::parse, |filter| filter.encode().to_vec()),
         16 => again(message, Creds::parse, |creds| creds.encode().to_vec()),
         17 => again(message, Challenge::parse, |challenge| challenge.encode("lamps").to_vec()),
+        18 => again(message, PostedToken::parse, PostedToken::encode),
+        19 => again(message, Offer::parse_response, Offer::encode_response),
         _ => again(message, |read| MemberFile::parse(read).map(|file| file.encode().to_vec()), Clone::clone),
     }
     let _ = Query::parse(message.split(|byte| *byte == b'&'));
