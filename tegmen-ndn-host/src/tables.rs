@@ -554,15 +554,10 @@ impl HostStore {
         }
     }
 
-    /// The name of the packet that answers an Interest.
-    fn name_of(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
+    /// The name of a packet other than that of the whole name of an Interest.
+    fn longer(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
         let is_fresh = |stored: &Stored| !interest.must_be_fresh || now < stored.stale;
         let asked = interest.name.as_bytes();
-        if let Some((name, stored)) = self.by_name.get_key_value(asked)
-            && is_fresh(stored)
-        {
-            return Some(name.clone());
-        }
         if let Some(last) = interest.name.last().filter(|last| last.kind == Type::IMPLICIT_DIGEST) {
             let name = interest.name.prefix(interest.name.len() - 1);
             let (name, stored) = self.by_name.get_key_value(name.as_bytes())?;
@@ -577,6 +572,21 @@ impl HostStore {
         let mut after = after.take(EXAMINED).take_while(|(name, _)| name.starts_with(asked));
         after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
     }
+
+    /// Returns a packet that is used now. Its place in the order changes only if a quarter of the others was used since it changed last, so
+    /// that packets which are often asked for cost one lookup.
+    fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
+        self.uses += 1;
+        let quarter = self.by_name.len() as u64 / 4;
+        let stored = self.by_name.get_mut(name)?;
+        if self.uses - stored.used > quarter {
+            let before = std::mem::replace(&mut stored.used, self.uses);
+            if let Some(name) = self.by_use.remove(&before) {
+                self.by_use.insert(self.uses, name);
+            }
+        }
+        Some(&stored.packet)
+    }
 }
 
 /// The packets below a prefix that are examined for a fresh one.
@@ -584,14 +594,13 @@ const EXAMINED: usize = 64;
 
 impl Store for HostStore {
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
-        let name = self.name_of(now, interest)?;
-        self.uses += 1;
-        let uses = self.uses;
-        let stored = self.by_name.get_mut(&name)?;
-        let before = std::mem::replace(&mut stored.used, uses);
-        self.by_use.remove(&before);
-        self.by_use.insert(uses, name);
-        Some(&stored.packet)
+        let asked = interest.name.as_bytes();
+        let exact = self.by_name.get(asked).filter(|stored| !interest.must_be_fresh || now < stored.stale);
+        if exact.is_some() {
+            return self.use_now(asked);
+        }
+        let name = self.longer(now, interest)?;
+        self.use_now(&name)
     }
 
     fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
