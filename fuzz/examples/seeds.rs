@@ -32,6 +32,7 @@ fn main() -> io::Result<()> {
     axiom()?;
     delegated_device()?;
     edhoc()?;
+    ndn()?;
     cbc()?;
     coap()?;
     responses_and_formats()?;
@@ -39,6 +40,24 @@ fn main() -> io::Result<()> {
     handshakes()?;
     access()?;
     resumptions()
+}
+
+/// Packets of NDN, each behind a byte that is not 0, and a script for the forwarder behind 0.
+fn ndn() -> io::Result<()> {
+    let (interest, data) = (tegmen_fuzz::ndn::interest_seed(), tegmen_fuzz::ndn::data_seed());
+    write("ndn", "interest", &[&[1][..], &interest].concat())?;
+    write("ndn", "data", &[&[1][..], &data].concat())?;
+    write(
+        "ndn",
+        "lp",
+        &[&[1, 100, interest.len() as u8 + 10, 98, 2, 7, 7, 0xfd, 3, 0x20, 0, 80, interest.len() as u8][..], &interest]
+            .concat(),
+    )?;
+    let step = |face: u8, packet: &[u8]| [&[1, face, packet.len() as u8], packet].concat();
+    let script = [vec![0], step(3, &interest), step(2, &interest), step(1, &data), step(3, &interest)].concat();
+    write("ndn", "answered", &script)?;
+    let script = [vec![0], step(3, &interest), step(192 + 1, &interest), step(192 + 2, &interest)].concat();
+    write("ndn", "refused", &script)
 }
 
 /// Messages of EDHOC, each behind the byte of its reader.

@@ -1,6 +1,6 @@
 //! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
 //!
-//! [`parsers`], [`coap`] and [`lowpan`] take them as they would come from the network; [`duel`] reads them as a script for what
+//! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] take them as they would come from the network; [`duel`] reads them as a script for what
 //! happens between two real ends of a DTLS handshake, and [`oscore`], [`group_oscore`] and [`axiom`] between those of a context and of a group, so that
 //! their depths are reached. [`controllers`] has two controllers of a group, and [`delegation`] a device with delegated sessions. [`edhoc`]
 //! has both roles of EDHOC. [`x509`] and [`x509_motes`] read certificates and keys.
@@ -14,6 +14,7 @@ pub mod duel;
 pub mod edhoc;
 pub mod group_oscore;
 pub mod lowpan;
+pub mod ndn;
 pub mod oscore;
 pub mod parsers;
 pub mod x509;
