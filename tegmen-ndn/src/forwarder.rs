@@ -186,8 +186,11 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let now = Tick::of(now);
         let Some(name) = self.pit.name(id) else { return false };
         let (strategy, hops) = self.fib.next_hops(&name);
-        let is_local = is_localhost(&name) || passing.hops == Some(0);
+        let (is_localhop, is_localhost) = (is_localhop(&name), is_localhost(&name));
         let Some(entry) = self.pit.entry(id) else { return false };
+        // A name under `/localhop` passes one link between hosts.
+        let has_passed = is_localhop && entry.asked.as_slice().iter().any(|asked| !faces.is_local(asked.face));
+        let is_local = is_localhost || has_passed || passing.hops == Some(0);
         let suppressed = |sent: &OutRecord| sent.nack.is_none() && now.is_before(sent.at.after(self.times.suppression));
         if entry.sent.as_slice().iter().any(suppressed) {
             return false;
@@ -360,6 +363,11 @@ impl Times {
         let is_repeated = sent.retries < self.retransmissions && sent.nack.is_none();
         is_repeated.then(|| sent.at.after(self.retransmission))
     }
+}
+
+/// True for a name under `/localhop`, which neighbours exchange.
+fn is_localhop(name: &Name<'_>) -> bool {
+    name.as_bytes().starts_with(b"\x08\x08localhop")
 }
 
 /// True for a name under `/localhost`, which leaves no host.

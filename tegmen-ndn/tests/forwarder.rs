@@ -276,6 +276,16 @@ fn names_under_localhost_stay_on_the_host() {
 }
 
 #[test]
+fn names_under_localhop_pass_one_link() {
+    let mut one = One::new(&[("/", &[hop(8, 0), hop(9, 1)])], &[]);
+    one.local = vec![FaceId(9), FaceId(10)];
+    assert_eq!(kinds(&one.ask(1, "/localhop/a", 1).1), [(9, Kind::Interest)]);
+    assert_eq!(kinds(&one.ask(10, "/localhop/b", 2).1), [(8, Kind::Interest)]);
+    one.forwarder.fib.routes = &[];
+    assert_eq!(one.ask(1, "/localhop/c", 3).0, Err(Dropped::NoRoute));
+}
+
+#[test]
 fn an_interest_ends_after_its_lifetime() {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
     let bytes = name("/a");
