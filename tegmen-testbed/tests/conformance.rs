@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields)]
 struct Table {
     title: String,
+    /// MUST and MUST NOT.
     musts: usize,
+    /// SHALL, SHALL NOT and REQUIRED, which mean the same (RFC 2119).
     shalls: usize,
     rule: Vec<Rule>,
 }
@@ -35,6 +37,8 @@ enum Word {
     Shall,
     #[serde(rename = "SHALL NOT")]
     ShallNot,
+    #[serde(rename = "REQUIRED")]
+    Required,
 }
 
 #[derive(Deserialize, PartialEq)]
