@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(read("/=udp://127.0.0.1:6363").unwrap(), (0, "udp://127.0.0.1:6363".into(), 1));
         assert_eq!(read("/a/v=1=tcp://127.0.0.1,5").unwrap(), (6, "tcp://127.0.0.1:6363".into(), 5));
         assert_eq!(read("/a=unix:///run/x.sock").unwrap(), (3, "unix:///run/x.sock".into(), 1));
-        for refused in ["/a", "/a=http://x", "/a=udp://127.0.0.1,x", "//=udp://127.0.0.1"] {
+        for refused in ["/a", "/a=http://x", "/a=udp://127.0.0.1,x", "//a=udp://127.0.0.1"] {
             assert!(read(refused).is_err(), "{refused}");
         }
     }
