@@ -325,13 +325,13 @@ step_bench() {
     cargo build --release --locked --quiet -p tegmen-cli -p tegmen-bench
     mkdir -p bench/results
     local what
-    for what in dtls coap oscore sessions control group delegation proxy; do
+    for what in dtls coap oscore sessions control group delegation proxy ndn; do
         # Its ratio moves by a fifth from pass to pass.
         local passes=9
         [ "$what" != oscore ] || passes=61
         # A row that misses its bound is in the results.
         cargo run --release --locked --quiet -p tegmen-bench -- "$what" --passes $passes --json >"bench/results/$what.json" \
-            || [[ " oscore group delegation proxy " = *" $what "* ]]
+            || [[ " oscore group delegation proxy ndn " = *" $what "* ]]
         echo "bench/results/$what.json"
     done
 }

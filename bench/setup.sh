@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the peers that `tegmen-bench` compares with: all of them, or those named (openssl tinydtls wolfssl wolfssl-mcast
-# dimpl liboscore californium gocoap libcoap aiocoap).
+# dimpl liboscore californium gocoap libcoap aiocoap ndnd).
 #
 # Debian packages are installed when this runs as root; otherwise the line to type is printed. A peer that cannot be
 # built is passed over, and the benchmark reports it as absent. Running it again costs nothing.
@@ -10,7 +10,7 @@ packages="build-essential pkg-config libssl-dev autoconf automake libtool libcla
 bench=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$bench/../target}
 mkdir -p "$target" && target=$(cd "$target" && pwd)/bench-peers
-peers=${*:-openssl tinydtls wolfssl wolfssl-mcast dimpl liboscore californium gocoap libcoap aiocoap}
+peers=${*:-openssl tinydtls wolfssl wolfssl-mcast dimpl liboscore californium gocoap libcoap aiocoap ndnd}
 
 missing=
 for package in $packages; do
@@ -50,6 +50,13 @@ for peer in $peers; do
     if [ "$peer" = gocoap ]; then
         mkdir -p "$target/release"
         (cd "$bench/peers/gocoap" && go build -o "$target/release/tegmen-bench-gocoap" .) || failed="$failed $peer"
+        continue
+    fi
+    if [ "$peer" = ndnd ]; then
+        # The version that interop/ uses.
+        mkdir -p "$target/release"
+        (cd "$bench/../interop/peers/ndnd" \
+            && go build -mod=readonly -o "$target/release/ndnd" github.com/named-data/ndnd/cmd/ndnd) || failed="$failed $peer"
         continue
     fi
     if [ "$peer" = libcoap ]; then

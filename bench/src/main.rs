@@ -22,6 +22,7 @@ mod limit;
 mod load;
 mod memory;
 mod mmsg;
+mod ndn;
 mod observe;
 mod oscore;
 mod ours;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         "isolation" => isolation::run,
         "joins" => group::joins,
         "limit" => limit::run,
+        "ndn" => ndn::run,
         "oscore" => oscore::run,
         "proxy" => proxy::run,
         "reconnect" => reconnect::run,
@@ -159,6 +161,7 @@ tegmen-bench oscore [--no-instructions]
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
+tegmen-bench ndn [--seconds S]       packets for each CPU second of a forwarder of NDN, passed on and stored, beside ndnd
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
                                      and DTLS beside libcoap, OSCORE beside Californium
 tegmen-bench isolation               requests of sessions while strangers ask for RSA handshakes, server and load on one

@@ -1,0 +1,398 @@
+//! Forwarders of Named Data Networking: Interests and Data packets between a consumer and a producer on Unix sockets, and Data packets
+//! from the content store.
+//!
+//! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder counts. 64 Interests wait at once.
+
+use crate::{
+    Options, ours,
+    program::target,
+    report::{Absent, Header, Judged, OURS, Report, Row, Samples},
+    server::cpu_nanoseconds,
+};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tegmen::buf::{Frame, Writer};
+use tegmen::crypto::RustCrypto;
+use tegmen_bench_line::Failure;
+use tegmen_ndn::signature::DigestSha256;
+use tegmen_ndn::tables::{FaceId, InRecord, NextHop, OutRecord, Pit as _, Tick};
+use tegmen_ndn::{Component, Data, Interest, MAX_HEAD, Name, ReceivedInterest, write_uri};
+use tegmen_ndn_host::client::Client;
+use tegmen_ndn_host::tables::{HostFib, HostPit, Limits, Token};
+use tegmen_ndn_host::uri::FaceUri;
+
+/// Measures every forwarder that is present, in turn in each pass.
+pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
+    let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
+    for (what, bound) in [(What::Passed, 5.0), (What::Stored, 8.0)] {
+        scene(what, bound, options, &mut report)?;
+    }
+    report.header.notes.push(entries()?);
+    report.header.versions.insert("ours", format!("tegmen {}", env!("CARGO_PKG_VERSION")));
+    report.header.versions.insert("ndnd", "1.5.3".into());
+    report.header.notes.push(format!(
+        "a consumer and a producer on Unix sockets, {WINDOW} Interests wait at once, contents of {CONTENT} bytes with a digest as signature, {} s a \
+         pass; stored packets have {STORED} names",
+        options.seconds
+    ));
+    Ok(report)
+}
+
+/// Fills tables with a million names. Returns the bytes of each entry, for the header.
+fn entries() -> Result<String, Failure> {
+    let number = |number: u32| {
+        let mut name = [0; 40];
+        let mut out = Writer::new(&mut name);
+        let written = out.put(&prefix()).and_then(|()| Component::generic(&number.to_be_bytes()).write(&mut out));
+        debug_assert!(written.is_ok());
+        out.written().to_vec()
+    };
+    let before = own_memory()?;
+    let mut fib = HostFib::default();
+    for prefix in (0..ENTRIES).map(number) {
+        fib.add(&Name::of_checked(&prefix), NextHop { face: FaceId(1), cost: 0 });
+    }
+    let of_fib = own_memory()?.saturating_sub(before) / u64::from(ENTRIES);
+    let before = own_memory()?;
+    let mut pit = HostPit::new(Limits { waiting_of_face: usize::MAX, ..Limits::default() });
+    let expires = Tick::of(tegmen::time::Instant::from_micros(1 << 40));
+    for (nonce, name) in (0..ENTRIES).map(|entry| (entry.to_be_bytes(), number(entry))) {
+        let interest = Interest { name: Name::of_checked(&name), nonce: Some(nonce), ..Interest::default() };
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, MAX_HEAD);
+        let encoded = interest.write::<RustCrypto>(&mut frame);
+        debug_assert!(encoded.is_ok());
+        let received = ReceivedInterest::parse(frame.bytes()).map_err(|error| Failure::new(error.to_string()))?;
+        let id = pit.insert(FaceId(1), &received, expires).ok_or_else(|| Failure::new("the table is full"))?;
+        if let Some(entry) = pit.entry(id) {
+            entry.ask(InRecord { face: FaceId(1), nonce, token: Token::default() });
+            entry.send(OutRecord { face: FaceId(2), nonce, at: expires, retries: 0, nack: None });
+        }
+        pit.set_timer(id, expires);
+    }
+    let of_pit = own_memory()?.saturating_sub(before) / u64::from(ENTRIES);
+    if (fib.len(), pit.len()) != (ENTRIES as usize, ENTRIES as usize) {
+        return Err(Failure::new("entries are missing"));
+    }
+    Ok(format!(
+        "with {ENTRIES} names of {} bytes in our tables a prefix with one next hop takes {of_fib} bytes, an Interest that waits for one face \
+         and one next hop {of_pit}",
+        number(0).len()
+    ))
+}
+
+/// Bytes of memory of this program that are no file's.
+fn own_memory() -> Result<u64, Failure> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup").map_err(|error| Failure::new(error.to_string()))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Failure::new("the system does not report the memory"))
+}
+
+fn scene(what: What, bound: f64, options: &Options, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("{}", what.operation());
+    let mut forwarders = Vec::new();
+    for kind in [Kind::Ours, Kind::Ndnd] {
+        match Forwarder::start(kind, what) {
+            Ok(forwarder) => forwarders.push(forwarder),
+            Err(reason) if kind == Kind::Ours => return Err(reason),
+            Err(Failure(reason)) => {
+                report.absent.push(Absent { name: kind.name(), reason, install: "bench/setup.sh ndnd".into() });
+                let row = Row::new(what.operation(), kind.name(), UNIT, None);
+                let judged = Judged { binds: false, ..row.judge_bound(bound) };
+                report.rows.push(Row { more_is_better: true, judged, ..row });
+            }
+        }
+    }
+    let mut samples = Samples::new(what.operation(), UNIT, true);
+    let turns = forwarders.len();
+    for pass in 0..options.passes {
+        for turn in 0..turns {
+            let forwarder = &mut forwarders[(pass + turn) % turns];
+            samples.push(forwarder.kind.name(), forwarder.measure(options.seconds)?);
+        }
+    }
+    for mut row in samples.rows() {
+        if row.peer_name == Kind::Ndnd.name() {
+            row.judged = row.judge_bound(bound);
+        }
+        report.rows.push(row);
+    }
+    Ok(())
+}
+
+/// The source of Data packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The producer: each name is new.
+    Passed,
+    /// The content store.
+    Stored,
+}
+
+impl What {
+    fn operation(self) -> String {
+        match self {
+            Self::Passed => "Interest and Data packet through a forwarder of NDN".into(),
+            Self::Stored => "Data packet from the content store of a forwarder of NDN".into(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ours,
+    Ndnd,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => OURS,
+            Self::Ndnd => "ndnd",
+        }
+    }
+
+    /// Starts the program at this socket.
+    fn spawn(self, socket: &Path) -> Result<Child, Failure> {
+        let mut command = match self {
+            Self::Ours => {
+                let exe = std::env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
+                let program = exe.with_file_name("tegmen");
+                if !program.is_file() {
+                    return Err(ours::missing());
+                }
+                let mut command = Command::new(program);
+                command.args(["ndn", "forward", "--unix"]).arg(socket);
+                command
+            }
+            Self::Ndnd => {
+                let program = target()?.join("bench-peers/release/ndnd");
+                if !program.is_file() {
+                    return Err(Failure::new("not installed"));
+                }
+                let config = socket.with_extension("yml");
+                let text = format!(
+                    "core:\n  log_level: ERROR\nfaces:\n  udp:\n    enabled_unicast: false\n    enabled_multicast: false\n  tcp:\n    \
+                     enabled: false\n  websocket:\n    enabled: false\n  http3:\n    enabled: false\n  unix:\n    enabled: true\n    \
+                     socket_path: {}\n",
+                    socket.display()
+                );
+                fs::write(&config, text).map_err(|error| Failure::new(error.to_string()))?;
+                let mut command = Command::new(program);
+                command.args(["fw", "run"]).arg(config);
+                command
+            }
+        };
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map_err(|error| Failure::new(error.to_string()))
+    }
+}
+
+/// A forwarder that runs, its producer and its consumer.
+struct Forwarder {
+    kind: Kind,
+    what: What,
+    child: Child,
+    socket: PathBuf,
+    consumer: Consumer,
+    produced: Arc<AtomicU64>,
+    _producer: JoinHandle<()>,
+}
+
+impl Forwarder {
+    fn start(kind: Kind, what: What) -> Result<Self, Failure> {
+        let name = format!("tegmen-bench-{}-{}-{}.sock", std::process::id(), kind.name(), what as u8);
+        let socket = std::env::temp_dir().join(name);
+        let _ = fs::remove_file(&socket);
+        let child = kind.spawn(&socket)?;
+        let begun = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            if begun.elapsed() > Duration::from_secs(20) {
+                return Err(Failure::new(format!("{} opens no socket", kind.name())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let produced = Arc::new(AtomicU64::new(0));
+        let producer = produce(&socket, Arc::clone(&produced))?;
+        let stream = UnixStream::connect(&socket).map_err(|error| Failure::new(error.to_string()))?;
+        let timeout = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        timeout.map_err(|error| Failure::new(error.to_string()))?;
+        let consumer = Consumer { stream, asked: 0, nonce: 0 };
+        let mut forwarder = Self { kind, what, child, socket, consumer, produced, _producer: producer };
+        forwarder.consumer.run(what, Duration::from_millis(300))?;
+        Ok(forwarder)
+    }
+
+    /// Data packets for each CPU second of the forwarder.
+    fn measure(&mut self, seconds: f64) -> Result<f64, Failure> {
+        let before = (cpu_nanoseconds(self.child.id())?, self.produced.load(Ordering::Relaxed));
+        let received = self.consumer.run(self.what, Duration::from_secs_f64(seconds))?;
+        let spent = cpu_nanoseconds(self.child.id())?.saturating_sub(before.0);
+        let produced = self.produced.load(Ordering::Relaxed) - before.1;
+        let expected = if self.what == What::Passed { received } else { 0 };
+        if produced.abs_diff(expected) > received / 20 {
+            let name = self.kind.name();
+            return Err(Failure::new(format!("{name}: the producer answered {produced} Interests of {received}")));
+        }
+        Ok(received as f64 * 1e9 / spent.max(1) as f64)
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(self.socket.with_extension("yml"));
+    }
+}
+
+/// Splits what a stream brings into elements.
+#[derive(Default)]
+struct Elements {
+    bytes: Vec<u8>,
+}
+
+impl Elements {
+    /// Calls `take` with each whole element.
+    fn add(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
+        self.bytes.extend_from_slice(bytes);
+        let mut start = 0;
+        while let Some(len) = element_len(&self.bytes[start..]) {
+            let Some(element) = self.bytes.get(start..start + len) else { break };
+            take(packet(element));
+            start += len;
+        }
+        self.bytes.drain(..start);
+    }
+}
+
+fn element_len(bytes: &[u8]) -> Option<usize> {
+    let (len, head) = match *bytes.get(1)? {
+        253 => (usize::from(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?])), 4),
+        len => (len.into(), 2),
+    };
+    Some(head + len)
+}
+
+/// The packet in an LpPacket, or the element itself.
+fn packet(element: &[u8]) -> &[u8] {
+    let fragment = tegmen_ndn::lp::LpPacket::parse(element).ok().and_then(|packet| packet.fragment);
+    fragment.unwrap_or(element)
+}
+
+/// Starts the producer, which registers its prefix.
+fn produce(socket: &Path, produced: Arc<AtomicU64>) -> Result<JoinHandle<()>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(&error))?;
+    let mut client = runtime.block_on(async {
+        let mut client = Client::connect(&FaceUri::Unix(socket.into())).await.map_err(|error| failed(&error))?;
+        client.register(&Name::of_checked(&prefix())).await.map_err(|error| failed(&error))?;
+        Ok::<_, Failure>(client)
+    })?;
+    Ok(std::thread::spawn(move || {
+        runtime.block_on(async {
+            let mut crypto = RustCrypto::new([1; 32]);
+            let mut storage = [0; 1000];
+            while let Ok(received) = client.receive().await {
+                let tegmen_ndn_host::client::Received::Interest(packet) = received else { continue };
+                let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
+                produced.fetch_add(1, Ordering::Relaxed);
+                let mut frame = Frame::new(&mut storage, MAX_HEAD);
+                let name = received.interest.name;
+                let data = Data { name, freshness: Some(600_000), content: Some(&[7; CONTENT]), ..Data::default() };
+                if data.write(&mut crypto, &DigestSha256, &mut frame).is_err()
+                    || client.send(frame.bytes()).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+    }))
+}
+
+fn prefix() -> Vec<u8> {
+    let mut bytes = [0; 40];
+    let mut out = Writer::new(&mut bytes);
+    let written = write_uri("/bench/house", &mut out);
+    debug_assert!(written.is_ok());
+    out.written().to_vec()
+}
+
+struct Consumer {
+    stream: UnixStream,
+    asked: u64,
+    nonce: u32,
+}
+
+impl Consumer {
+    /// Asks for names for some time. Returns the number of Data packets.
+    fn run(&mut self, what: What, duration: Duration) -> Result<u64, Failure> {
+        let failed = |error: std::io::Error| Failure::new(format!("the forwarder does not answer: {error}"));
+        let begun = Instant::now();
+        let (mut waiting, mut received) = (0usize, 0u64);
+        let mut elements = Elements::default();
+        let mut buffer = vec![0; 1 << 16];
+        let mut interests = Vec::new();
+        loop {
+            let is_over = begun.elapsed() >= duration;
+            interests.clear();
+            while !is_over && waiting < WINDOW {
+                self.interest(what, &mut interests);
+                waiting += 1;
+            }
+            self.stream.write_all(&interests).map_err(failed)?;
+            if waiting == 0 {
+                return Ok(received);
+            }
+            let len = self.stream.read(&mut buffer).map_err(failed)?;
+            if len == 0 {
+                return Err(Failure::new("the forwarder ended the connection"));
+            }
+            let mut arrived = 0;
+            elements.add(&buffer[..len], |packet| arrived += usize::from(packet.first() == Some(&6)));
+            waiting = waiting.saturating_sub(arrived);
+            received += arrived as u64;
+        }
+    }
+
+    fn interest(&mut self, what: What, out: &mut Vec<u8>) {
+        self.asked += 1;
+        self.nonce = self.nonce.wrapping_add(0x9e37_79b9);
+        let number = if what == What::Passed { self.asked } else { self.asked % STORED };
+        let number = number.to_be_bytes();
+        let mut name = [0; 80];
+        let mut name = Writer::new(&mut name);
+        let written = name.put(&prefix()).and_then(|()| Component::generic(&number).write(&mut name));
+        let interest = Interest {
+            name: Name::of_checked(name.written()),
+            nonce: Some(self.nonce.to_be_bytes()),
+            lifetime: Some(4000),
+            ..Interest::default()
+        };
+        let mut storage = [0; 200];
+        let mut frame = Frame::new(&mut storage, MAX_HEAD);
+        let encoded = interest.write::<RustCrypto>(&mut frame);
+        debug_assert!(written.is_ok() && encoded.is_ok());
+        out.extend_from_slice(frame.bytes());
+    }
+}
+
+/// The names in the tables whose memory is measured.
+const ENTRIES: u32 = 1_000_000;
+/// Interests that wait at once.
+const WINDOW: usize = 64;
+/// The names of stored packets.
+const STORED: u64 = 1000;
+/// The bytes of a content.
+const CONTENT: usize = 100;
+const UNIT: &str = "1/forwarder CPU s";
