@@ -162,8 +162,12 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let lifetime = Duration::from_millis(interest.lifetime.unwrap_or(DEFAULT_LIFETIME));
         let expires = Tick::of(now).after(lifetime.min(self.times.longest_lifetime));
         let id = found.or_else(|| self.pit.insert(from, &received, expires));
+        // Another face waits for the answer of a next hop. A face that asks again makes the forwarder ask again, too.
+        let mut waits = false;
         let is_kept = id.and_then(|id| self.pit.entry(id)).is_some_and(|entry| {
             entry.expires = entry.expires.later(expires);
+            let is_repeated = entry.asked.as_slice().iter().any(|asked| asked.face == from);
+            waits = !is_repeated && entry.sent.as_slice().iter().any(|sent| sent.nack.is_none());
             entry.ask(InRecord { face: from, nonce, token })
         });
         let Some(id) = id.filter(|_| is_kept) else {
@@ -171,7 +175,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             return Err(Dropped::Full);
         };
         let passing = Passing { packet, nonce, hops: interest.hop_limit, from: Some(from) };
-        let is_sent = self.forward(now, id, &passing, faces);
+        let is_sent = !waits && self.forward(now, id, &passing, faces);
         if self.pit.entry(id).is_none_or(|entry| entry.sent.as_slice().is_empty()) {
             self.pit.remove(id);
             faces.send(from, Outgoing::Nack(packet, NackReason::NO_ROUTE, token));

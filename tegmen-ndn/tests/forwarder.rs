@@ -99,8 +99,12 @@ fn an_interest_takes_the_longest_prefix_and_its_data_packet_returns() {
 fn equal_interests_are_aggregated() {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
     assert_eq!(one.ask(1, "/a", 1).0, Ok(Outcome::Forwarded));
-    let (outcome, sent) = one.ask(2, "/a", 2);
-    assert_eq!((outcome, kinds(&sent)), (Ok(Outcome::Waits), vec![]));
+    // Also behind the suppression time.
+    for (face, nonce) in [(2, 2), (4, 4)] {
+        let (outcome, sent) = one.ask(face, "/a", nonce);
+        assert_eq!((outcome, kinds(&sent)), (Ok(Outcome::Waits), vec![]));
+        one.wait(100);
+    }
     // An Interest for a prefix is another one.
     let bytes = name("/a");
     let prefix =
@@ -109,7 +113,7 @@ fn equal_interests_are_aggregated() {
     let (_, sent) = one.answer(9, &data("/a", b"x"));
     let mut sent = kinds(&sent);
     sent.sort_unstable();
-    assert_eq!(sent, [(1, Kind::Data), (2, Kind::Data), (3, Kind::Data)]);
+    assert_eq!(sent, [(1, Kind::Data), (2, Kind::Data), (3, Kind::Data), (4, Kind::Data)]);
     assert!(one.forwarder.pit.0.is_empty());
 }
 
