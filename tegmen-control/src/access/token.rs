@@ -8,7 +8,7 @@
 //! If the client asks for it and the publisher has an address, the server uploads the token to the publisher. The publisher may
 //! refuse it, and may be asked to open the session itself (draft-ietf-ace-workflow-and-params-04).
 //!
-//! A resource server with OSCORE (RFC 9203) shares a key with this server instead: [`oscore`] has its tokens.
+//! A resource server with OSCORE (RFC 9203) shares a key with this server instead: the module `oscore` has its tokens.
 
 mod oscore;
 
