@@ -187,10 +187,16 @@ impl FaceTable {
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) {
-        if self.faces.get_mut(usize::from(id.0)).and_then(Option::take).is_some() {
-            self.free.push_back(id.0);
+        let Some(face) = self.faces.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
+        self.free.push_back(id.0);
+        if let Link::Udp(..) = face.link {
             self.by_remote.retain(|_, face| *face != id);
         }
+    }
+
+    /// Gives up the incomplete packets of all faces whose time is over.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.faces.iter_mut().flatten().for_each(|face| face.reassembly.expire(now));
     }
 
     pub(crate) fn get(&mut self, id: FaceId) -> Option<&mut Face> {

@@ -27,6 +27,9 @@ const FACE_SCOPE: Type = Type(0x84);
 const FACE_PERSISTENCY: Type = Type(0x85);
 const LINK_TYPE: Type = Type(0x86);
 
+/// The prefixes up to which commands add further ones.
+const PREFIXES: usize = 1 << 20;
+
 /// The cost of a route that a command does not give.
 const DEFAULT_COST: u64 = 0;
 
@@ -162,6 +165,9 @@ impl<'p> Request<'p> {
         parameters.face = Some(face.0.into());
         parameters.origin = parameters.origin.or(Some(0));
         match self.verb {
+            b"register" | b"add-nexthop" if fib.len() >= PREFIXES => {
+                return Some(response(503, "the table of prefixes is full", None));
+            }
             b"register" | b"add-nexthop" => {
                 let cost = parameters.cost.unwrap_or(DEFAULT_COST);
                 fib.add(&name, NextHop { face, cost: u16::try_from(cost).unwrap_or(u16::MAX) });
@@ -234,6 +240,23 @@ fn element(kind: Type, value: &[u8]) -> Vec<u8> {
     bytes_of(value.len() + 16, |out| tlv::write(out, kind, value))
 }
 
+fn write_numbers(out: &mut Writer<'_>, numbers: &[(u32, u64)]) -> Result<(), Full> {
+    numbers.iter().try_for_each(|(kind, number)| tlv::write_integer(out, Type(*kind), *number))
+}
+
+/// Writes the numbers of packets of one face, or of all.
+fn write_packets(out: &mut Writer<'_>, counters: &Counters) -> Result<(), Full> {
+    let numbers = [
+        (0x90, counters.in_interests),
+        (0x91, counters.in_data),
+        (0x97, counters.in_nacks),
+        (0x92, counters.out_interests),
+        (0x93, counters.out_data),
+        (0x98, counters.out_nacks),
+    ];
+    write_numbers(out, &numbers)
+}
+
 fn general(fib: &HostFib, status: &Status) -> Vec<u8> {
     let mut version = String::new();
     let _ = write!(version, "tegmen {}", env!("CARGO_PKG_VERSION"));
@@ -248,16 +271,10 @@ fn general(fib: &HostFib, status: &Status) -> Vec<u8> {
             (0x85, status.waiting as u64),
             (0x86, 0),
             (0x87, status.stored as u64),
-            (0x90, counters.in_interests),
-            (0x91, counters.in_data),
-            (0x97, counters.in_nacks),
-            (0x92, counters.out_interests),
-            (0x93, counters.out_data),
-            (0x98, counters.out_nacks),
-            (0x99, status.satisfied),
-            (0x9a, status.unsatisfied),
         ];
-        numbers.iter().try_for_each(|(kind, number)| tlv::write_integer(out, Type(*kind), *number))
+        write_numbers(out, &numbers)?;
+        write_packets(out, counters)?;
+        write_numbers(out, &[(0x99, status.satisfied), (0x9a, status.unsatisfied)])
     })
 }
 
@@ -274,18 +291,8 @@ fn face(status: &FaceStatus) -> Vec<u8> {
         tlv::write_integer(out, FACE_SCOPE, status.is_local.into())?;
         tlv::write_integer(out, FACE_PERSISTENCY, status.is_on_demand.into())?;
         tlv::write_integer(out, LINK_TYPE, 0)?;
-        let numbers = [
-            (0x90, counters.in_interests),
-            (0x91, counters.in_data),
-            (0x97, counters.in_nacks),
-            (0x92, counters.out_interests),
-            (0x93, counters.out_data),
-            (0x98, counters.out_nacks),
-            (0x94, counters.in_bytes),
-            (0x95, counters.out_bytes),
-            (FLAGS.0, 0),
-        ];
-        numbers.iter().try_for_each(|(kind, number)| tlv::write_integer(out, Type(*kind), *number))
+        write_packets(out, counters)?;
+        write_numbers(out, &[(0x94, counters.in_bytes), (0x95, counters.out_bytes), (FLAGS.0, 0)])
     });
     element(DATASET, &value)
 }

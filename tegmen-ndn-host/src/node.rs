@@ -432,6 +432,7 @@ impl Shared {
 
     fn remove_idle(&mut self, idle: Duration) {
         let now = self.now();
+        self.faces.expire(now);
         let is_idle =
             |face: &Face| face.is_on_demand && matches!(face.link, Link::Udp(..)) && face.active.after(idle) <= now;
         let ended: Vec<FaceId> = self.faces.iter().filter(|(_, face)| is_idle(face)).map(|(id, _)| id).collect();

@@ -20,6 +20,8 @@ pub(crate) struct Reassembly(HashMap<u64, Partial>);
 struct Partial {
     pieces: Vec<Option<Box<[u8]>>>,
     missing: usize,
+    /// The bytes of all pieces.
+    len: usize,
     since: Instant,
 }
 
@@ -29,7 +31,7 @@ impl Reassembly {
         if part.count > FRAGMENTS {
             return None;
         }
-        self.0.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
+        self.expire(now);
         let first = part.sequence.wrapping_sub(part.index);
         if self.0.len() >= PARTIALS && !self.0.contains_key(&first) {
             return None;
@@ -38,16 +40,63 @@ impl Reassembly {
         let partial = self.0.entry(first).or_insert_with(|| Partial {
             pieces: (0..count).map(|_| None).collect(),
             missing: count,
+            len: 0,
             since: now,
         });
         let piece = partial.pieces.get_mut(part.index as usize).filter(|piece| piece.is_none())?;
+        partial.len = partial.len.saturating_add(fragment.len());
+        if partial.len > MAX_PACKET {
+            // No packet is as long. Its fragments take no memory.
+            self.0.remove(&first);
+            return None;
+        }
         *piece = Some(fragment.into());
         partial.missing -= 1;
         if partial.missing > 0 || partial.pieces.len() != count {
             return None;
         }
         let partial = self.0.remove(&first)?;
-        let packet: Vec<u8> = partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect();
-        Some(packet).filter(|packet| packet.len() <= MAX_PACKET)
+        Some(partial.pieces.iter().flatten().flat_map(|piece| piece.iter().copied()).collect())
+    }
+
+    /// Gives up incomplete packets whose time is over.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.0.retain(|_, partial| now < partial.since.after(PARTIAL_LIFETIME));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(sequence: u64, index: u64, count: u64) -> Part {
+        Part { sequence, index, count }
+    }
+
+    #[test]
+    fn fragments_in_any_order_are_one_packet() {
+        let (mut reassembly, now) = (Reassembly::default(), Instant::from_micros(1));
+        assert_eq!(reassembly.add(now, part(9, 2, 3), b"c"), None);
+        assert_eq!(reassembly.add(now, part(7, 0, 3), b"a"), None);
+        assert_eq!(reassembly.add(now, part(7, 0, 3), b"A"), None, "the first one stays");
+        assert_eq!(reassembly.add(now, part(8, 1, 3), b"b"), Some(b"abc".to_vec()));
+        assert!(reassembly.0.is_empty());
+    }
+
+    #[test]
+    fn fragments_take_no_more_memory_than_packets_may_have() {
+        let (mut reassembly, now) = (Reassembly::default(), Instant::from_micros(1));
+        let long = vec![0; 60_000];
+        for sequence in 0..1_000 {
+            reassembly.add(now, part(sequence * 10 + 1, 1, 9), &long);
+            reassembly.add(now, part(sequence * 10 + 2, 2, 9), &long[..8_000]);
+            reassembly.add(now, part(sequence * 10 + 3, 3, 9), &long[..8_000]);
+        }
+        let bytes: usize =
+            reassembly.0.values().flat_map(|partial| partial.pieces.iter().flatten()).map(|piece| piece.len()).sum();
+        assert!(reassembly.0.len() <= PARTIALS && bytes <= PARTIALS * MAX_PACKET, "{bytes}");
+        assert_eq!(reassembly.add(now, part(1, 0, FRAGMENTS + 1), b""), None);
+        reassembly.expire(now.after(PARTIAL_LIFETIME));
+        assert!(reassembly.0.is_empty());
     }
 }
