@@ -82,6 +82,15 @@ impl fmt::Display for NotBound {
         let Self { place, error } = self;
         match error.kind() {
             io::ErrorKind::AddrInUse => write!(f, "{place} is in use: end the program that has it, or choose another"),
+            io::ErrorKind::NotFound => {
+                write!(f, "{place}: the folder of the socket is missing: create it, or choose another path")
+            }
+            io::ErrorKind::InvalidInput => {
+                write!(f, "{place}: the path is longer than the 107 bytes that a socket allows")
+            }
+            io::ErrorKind::PermissionDenied => {
+                write!(f, "{place}: not permitted: choose another path, or a port above 1023")
+            }
             _ => write!(f, "{place}: {error}"),
         }
     }

@@ -193,6 +193,17 @@ async fn a_socket_of_a_program_that_ended_is_replaced_and_a_taken_one_is_refused
 }
 
 #[tokio::test]
+async fn a_socket_that_cannot_be_opened_is_refused_with_the_reason() {
+    for (path, reason) in
+        [("/none/there/x.sock".into(), "folder of the socket is missing"), ("/tmp/x".repeat(30), "107 bytes")]
+    {
+        let config = Config { unix: vec![path.into()], ..Config::default() };
+        let Err(refused) = Node::bind(config).await else { panic!("a node has the socket") };
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn bytes_that_are_no_packet_end_a_stream_and_not_the_node() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let node = Running::start(all_links("garbage"));
