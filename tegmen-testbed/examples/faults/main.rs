@@ -9,9 +9,15 @@ mod red;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
+
+/// The longest time that a binary of tests may take. The slowest takes about two minutes.
+const SECONDS: &str = "600";
+/// The folder with the output of each binary of tests.
+const OUTPUT: &str = "target/tests";
 
 #[derive(Deserialize)]
 struct Table {
@@ -100,21 +106,36 @@ struct Binary {
 }
 
 impl Binary {
+    fn file(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or("")
+    }
+
     /// The name of its target.
     fn name(&self) -> &str {
-        let file = self.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let file = self.file();
         file.rsplit_once('-').map_or(file, |(name, _)| name)
     }
 
-    /// Runs it, and prints its output without a line for each test that passed.
+    /// Runs it, and prints its output without a line for each test that passed. Ends it after [`SECONDS`].
     fn run(&self, ran: &Mutex<Ran>) -> Result<(), String> {
         println!("running {}", self.path.display());
-        let output = Command::new(&self.path)
+        // Files, because a process that a failed test leaves behind keeps a pipe open for ever.
+        let [out, err] = ["out", "err"].map(|end| Path::new(OUTPUT).join(self.file()).with_extension(end));
+        let failed = |error: std::io::Error| format!("{} cannot be run: {error}", self.path.display());
+        std::fs::create_dir_all(OUTPUT).map_err(failed)?;
+        let status = Command::new("timeout")
+            .args(["--kill-after", "10", SECONDS])
+            .arg(&self.path)
             .current_dir(&self.package)
             .env("CARGO_MANIFEST_DIR", &self.package)
-            .output()
-            .map_err(|error| format!("{} cannot be run: {error}", self.path.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).map_err(failed)?)
+            .stderr(File::create(&err).map_err(failed)?)
+            .status()
+            .map_err(failed)?;
+        let [text, errors] = [out, err].map(std::fs::read).map(|read| read.map_err(failed));
+        let (text, errors) = (text?, errors?);
+        let text = String::from_utf8_lossy(&text);
         // Locked while it prints, so that the output of another binary does not come in between.
         let mut ran = ran.lock().unwrap_or_else(PoisonError::into_inner);
         println!("finished {}", self.path.display());
@@ -128,9 +149,10 @@ impl Binary {
                 ran.tests.insert(format!("{}::{name}", self.name()), passed);
             }
         }
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        if !output.status.success() {
-            println!("{} failed: {}", self.path.display(), output.status);
+        eprint!("{}", String::from_utf8_lossy(&errors));
+        if !status.success() {
+            let cause = if status.code() == Some(124) { "did not end within" } else { "failed within" };
+            println!("{} {cause} {SECONDS} s: {status}", self.path.display());
             ran.success = false;
         }
         Ok(())
