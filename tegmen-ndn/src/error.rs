@@ -25,6 +25,10 @@ pub enum Error {
     /// The name of an Interest has no component, or one for the digest of parameters without parameters, or none with parameters, or
     /// more than one.
     Name,
+    /// A compressed packet has a reserved bit, an unknown context or HopID, or a length that is out of range.
+    Compression,
+    /// The packet does not fit the output.
+    TooLong,
 }
 
 impl Display for Error {
@@ -40,6 +44,10 @@ impl Display for Error {
             Self::Missing(kind) => write!(f, "the element of type {} is missing", kind.0),
             Self::Length(kind) => write!(f, "the element of type {} has a wrong length", kind.0),
             Self::Name => f.write_str("the name of an Interest is empty, or does not fit its parameters"),
+            Self::Compression => {
+                f.write_str("the compressed packet has a reserved bit, or an unknown context or HopID")
+            }
+            Self::TooLong => f.write_str("the packet does not fit the output"),
         }
     }
 }
@@ -49,6 +57,12 @@ impl core::error::Error for Error {}
 impl From<Truncated> for Error {
     fn from(_: Truncated) -> Self {
         Self::Truncated
+    }
+}
+
+impl From<Full> for Error {
+    fn from(_: Full) -> Self {
+        Self::TooLong
     }
 }
 

@@ -19,6 +19,7 @@ mod error;
 pub mod fixed;
 pub mod forwarder;
 mod interest;
+pub mod lowpan;
 pub mod lp;
 mod name;
 pub mod publisher;

@@ -1,0 +1,35 @@
+//! Times in one byte (RFC 9139, section 7, after RFC 5497): three bits of mantissa, and five of exponent.
+
+/// The exponent of the largest times.
+const MAX_EXPONENT: u32 = 31;
+
+/// Returns the code of the longest time that is not longer than `millis`. Times above 49 days get a code of 49 days or less.
+pub const fn time_code(millis: u64) -> u8 {
+    let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
+    // In units of 125/32 milliseconds, which is the time of mantissa 1 and exponent 0.
+    let units = (millis / 125).wrapping_mul(32).wrapping_add((millis % 125).wrapping_mul(32) / 125);
+    if units < 16 {
+        return (units / 2) as u8;
+    }
+    let exponent = 28u32.wrapping_sub(units.leading_zeros());
+    let mantissa = (units >> exponent).wrapping_sub(8);
+    (exponent << 3 | mantissa) as u8
+}
+
+/// Returns the time of a code in milliseconds, rounded down: from 0 to four years.
+pub const fn time_value(code: u8) -> u64 {
+    scaled(code) >> 5
+}
+
+/// True if a code has exactly this time.
+pub(super) const fn is_exact(code: u8, millis: u64) -> bool {
+    scaled(code) & 31 == 0 && time_value(code) == millis
+}
+
+/// The time in units of 1/32 milliseconds.
+const fn scaled(code: u8) -> u64 {
+    let (mantissa, exponent) = (code as u64 & 7, code as u32 >> 3);
+    let units =
+        if exponent == 0 { mantissa.wrapping_mul(2) } else { mantissa.wrapping_add(8) << (exponent & MAX_EXPONENT) };
+    units.wrapping_mul(125)
+}
