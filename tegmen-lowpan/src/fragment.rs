@@ -31,6 +31,17 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
+    /// Prepares the payload of another network layer, which begins with its own dispatch in a page of RFC 8025, for the link.
+    ///
+    /// # Errors
+    /// [`Truncated`] if it begins with no page, or is longer than fragments can carry.
+    pub fn of_page(payload: &'p [u8], tag: u16) -> Result<Self, Truncated> {
+        if payload.len() > MAX_PACKET_LEN || !payload.first().is_some_and(|first| is_page(*first)) {
+            return Err(Truncated);
+        }
+        Ok(Self { packet: payload, headers: Compressed::NONE, tag, sent: None })
+    }
+
     /// Frames that it will take, if each has this room for payload.
     pub fn count(&self, room: usize) -> usize {
         let mut rest = self.clone();
@@ -128,7 +139,7 @@ impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES
 
 impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Nothing yet.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         const { assert!(SLOTS > 0 && BYTES >= 48, "room for one packet at least, with its headers") }
         Self { slots: [const { Slot::FREE }; SLOTS] }
     }
@@ -163,8 +174,44 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         Ok(self.complete(index))
     }
 
+    /// Takes the payload of a frame of another network layer than IPv6; its whole payload, if the frame completes it. That begins with a
+    /// dispatch in a page of RFC 8025, and is not compressed by this layer.
+    ///
+    /// # Errors
+    /// [`FragmentError`]; the frame is dropped, and with it the payload that it contradicts.
+    pub fn receive_page(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        payload: &[u8],
+    ) -> Result<Option<&mut [u8]>, FragmentError> {
+        let mut reader = Reader::new(payload);
+        let first = payload.first().copied().ok_or(FragmentError::Truncated)?;
+        if is_page(first) {
+            let index = self.free(now);
+            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
+            copy(&mut slot.bytes, payload)?;
+            return Ok(slot.bytes.get_mut(..payload.len()));
+        }
+        let is_first = match first & 0xf8 {
+            0xc0 => true,
+            0xe0 => false,
+            _ => return Err(FragmentError::Dispatch(first)),
+        };
+        let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
+        let offset = if is_first { 0 } else { usize::from(reader.u8()?) << 3 };
+        match reader.rest().first() {
+            Some(page) if !is_first || is_page(*page) => {}
+            Some(other) => return Err(FragmentError::Dispatch(*other)),
+            None => return Err(FragmentError::Truncated),
+        }
+        let index = self.slot(now, hop, len, tag)?;
+        self.put(index, offset, reader.rest())?;
+        Ok(self.complete(index))
+    }
+
     /// Forgets packets that were begun longer ago than `TIMEOUT`.
-    pub(crate) fn expire(&mut self, now: Instant) {
+    pub fn expire(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
             if now.since(slot.since) >= TIMEOUT {
                 slot.since = Instant::NEVER;
@@ -353,6 +400,11 @@ impl From<iphc::HeaderError> for FragmentError {
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of the longest packet: what 11 bits can count.
 pub(crate) const MAX_PACKET_LEN: usize = 2047;
+/// True for the byte that selects another page of dispatches than the first one (RFC 8025, section 3).
+const fn is_page(first: u8) -> bool {
+    first > 0xf0
+}
+
 /// Dispatch of an IPv6 header without compression.
 const IPV6: u8 = 0x41;
 const FIRST: u16 = 0b11000 << 11;

@@ -49,6 +49,9 @@ pub struct Compressed {
 }
 
 impl Compressed {
+    /// No headers, of a packet that has none.
+    pub(super) const NONE: Self = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: 0 };
+
     /// Compresses the IPv6 header of `packet`, and its UDP header if it has one.
     ///
     /// `contexts` are those that both ends know.

@@ -159,3 +159,62 @@ proptest! {
         }
     }
 }
+
+fn page_frames(payload: &[u8], tag: u16) -> Vec<Vec<u8>> {
+    let mut fragments = Fragments::of_page(payload, tag).unwrap();
+    let mut out = [0; 127];
+    core::iter::from_fn(|| fragments.next_frame(ROOM, &mut out).unwrap().map(<[u8]>::to_vec)).collect()
+}
+
+fn page(len: usize) -> Vec<u8> {
+    [&[0xfe][..], &numbered(len)].concat()
+}
+
+#[test]
+fn a_payload_of_another_page_is_sent_and_put_together() {
+    let mut reassembly = Reassembly::<2, 700>::new();
+    for len in [1, 115, 116, 200, 699] {
+        let sent = page(len);
+        let mut frames = page_frames(&sent, 7);
+        assert_eq!(frames.len() == 1, sent.len() <= ROOM);
+        frames.reverse();
+        let last = frames.pop().unwrap();
+        for frame in &frames {
+            assert!(reassembly.receive_page(NOW, &HOP, frame).unwrap().is_none());
+        }
+        assert_eq!(reassembly.receive_page(NOW, &HOP, &last).unwrap().unwrap(), sent);
+        assert_eq!(reassembly.pending(), 0);
+    }
+}
+
+#[test]
+fn a_payload_without_a_page_is_refused() {
+    let mut reassembly = Reassembly::<2, 700>::new();
+    assert!(Fragments::of_page(&[0x41, 1], 1).is_err());
+    assert!(Fragments::of_page(&[], 1).is_err());
+    assert!(Fragments::of_page(&page(2047), 1).is_err());
+    let ip = packet(&numbered(300));
+    for frame in [&ip[..], &frames(&ip, &HOP, 1, ROOM)[0]] {
+        assert!(matches!(reassembly.receive_page(NOW, &HOP, frame), Err(FragmentError::Dispatch(_))));
+    }
+    assert_eq!(reassembly.receive_page(NOW, &HOP, &page(700)), Err(FragmentError::TooLong));
+    assert_eq!(reassembly.receive_page(NOW, &HOP, &page_frames(&page(900), 3)[1]), Err(FragmentError::TooLong));
+    // Fragments of two neighbours are not mixed.
+    let long = page_frames(&page(200), 3);
+    assert!(reassembly.receive_page(NOW, &HOP, &long[0]).unwrap().is_none());
+    assert!(reassembly.receive_page(NOW, &OTHER, &long[1]).unwrap().is_none());
+    assert_eq!(reassembly.pending(), 2);
+}
+
+proptest! {
+    #[test]
+    fn no_frame_of_a_page_makes_it_panic(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..8)) {
+        let mut reassembly = Reassembly::<1, 300>::new();
+        for mut frame in frames {
+            if let Some(first) = frame.first_mut() {
+                *first |= 0xc0;
+            }
+            let _ = reassembly.receive_page(NOW, &HOP, &frame);
+        }
+    }
+}
