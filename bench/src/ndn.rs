@@ -73,7 +73,7 @@ fn entries() -> Result<String, Failure> {
         let id = pit.insert(FaceId(1), &received, expires).ok_or_else(|| Failure::new("the table is full"))?;
         if let Some(entry) = pit.entry(id) {
             entry.ask(InRecord { face: FaceId(1), nonce, token: Token::default() });
-            entry.send(OutRecord { face: FaceId(2), nonce, at: expires, retries: 0, nack: None });
+            entry.send(OutRecord::new(FaceId(2), nonce, expires));
         }
         pit.set_timer(id, expires);
     }

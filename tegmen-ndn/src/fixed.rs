@@ -12,44 +12,66 @@ use tegmen_base::buf::copy;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
 
+/// The face of a free record.
+const NO_FACE: FaceId = FaceId(u16::MAX);
+
+/// A record of a list.
+pub trait Record: Copy {
+    /// A free record.
+    const FREE: Self;
+
+    /// Returns the face, which a free record does not have.
+    fn face(&self) -> FaceId;
+}
+
+impl Record for InRecord<()> {
+    const FREE: Self = Self { face: NO_FACE, nonce: [0; 4], token: () };
+
+    fn face(&self) -> FaceId {
+        self.face
+    }
+}
+
+impl Record for OutRecord {
+    const FREE: Self = Self::new(NO_FACE, [0; 4], Tick::of(Instant::AT_ONCE));
+
+    fn face(&self) -> FaceId {
+        self.face
+    }
+}
+
 /// A list of at most `N` records.
 #[derive(Debug)]
 pub struct FixedList<T, const N: usize> {
+    /// Free records are the last ones.
     records: [T; N],
-    len: u8,
 }
 
-impl<const N: usize> Default for FixedList<InRecord<()>, N> {
-    fn default() -> Self {
-        Self { records: [InRecord { face: FaceId(0), nonce: [0; 4], token: () }; N], len: 0 }
+impl<T: Record, const N: usize> FixedList<T, N> {
+    fn len(&self) -> usize {
+        self.records.iter().take_while(|record| record.face() != NO_FACE).count()
     }
 }
 
-impl<const N: usize> Default for FixedList<OutRecord, N> {
+impl<T: Record, const N: usize> Default for FixedList<T, N> {
     fn default() -> Self {
-        let record =
-            OutRecord { face: FaceId(0), nonce: [0; 4], at: Tick::of(Instant::AT_ONCE), retries: 0, nack: None };
-        Self { records: [record; N], len: 0 }
+        Self { records: [T::FREE; N] }
     }
 }
 
-impl<T, const N: usize> List<T> for FixedList<T, N>
-where
-    Self: Default,
-{
+impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     fn push(&mut self, record: T) -> bool {
-        let Some(place) = self.records.get_mut(usize::from(self.len)) else { return false };
-        *place = record;
-        self.len = self.len.saturating_add(1);
-        true
+        let len = self.len();
+        self.records.get_mut(len).map(|place| *place = record).is_some()
     }
 
     fn as_slice(&self) -> &[T] {
-        self.records.get(..usize::from(self.len)).unwrap_or(&[])
+        self.records.get(..self.len()).unwrap_or(&[])
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {
-        self.records.get_mut(..usize::from(self.len)).unwrap_or(&mut [])
+        let len = self.len();
+        self.records.get_mut(..len).unwrap_or(&mut [])
     }
 }
 
@@ -75,17 +97,46 @@ impl Fib for Routes<'_> {
 #[derive(Debug)]
 struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
-    timer: Tick,
-    name: [u8; NAME],
+    /// The units of [`Tick`] from the timer to the end of the entry.
+    timer: u16,
+    matches: Matches,
     len: u8,
-    can_be_prefix: bool,
-    must_be_fresh: bool,
+    name: [u8; NAME],
+}
+
+/// The elements of an Interest that decide which Data packets answer it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Matches {
+    Name,
+    Prefix,
+    FreshName,
+    FreshPrefix,
+}
+
+impl Matches {
+    const fn of(interest: &Interest<'_>) -> Self {
+        match (interest.can_be_prefix, interest.must_be_fresh) {
+            (false, false) => Self::Name,
+            (true, false) => Self::Prefix,
+            (false, true) => Self::FreshName,
+            (true, true) => Self::FreshPrefix,
+        }
+    }
+
+    const fn can_be_prefix(self) -> bool {
+        matches!(self, Self::Prefix | Self::FreshPrefix)
+    }
+
+    const fn must_be_fresh(self) -> bool {
+        matches!(self, Self::FreshName | Self::FreshPrefix)
+    }
 }
 
 /// A table of `N` Interests with names of at most `NAME` bytes, which may be no more than 255. At most `ASKED` faces wait for each, which is
 /// sent to at most `SENT` next hops. `DEAD` nonces of Interests that ended are kept.
 ///
-/// Interests with parameters or with a ForwardingHint have no place. A face has at most three quarters of the places.
+/// Interests with parameters or with a ForwardingHint have no place. An Interest that is kept for more than 67 seconds is not sent again in
+/// the time before. A face has at most three quarters of the places.
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],
@@ -106,6 +157,10 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 impl<const NAME: usize, const ASKED: usize, const SENT: usize> Place<NAME, ASKED, SENT> {
     fn name(&self) -> Name<'_> {
         Name::of_checked(self.name.get(..usize::from(self.len)).unwrap_or(&[]))
+    }
+
+    const fn timer(&self) -> Tick {
+        Tick::from_units(self.entry.expires.units().wrapping_sub(self.timer as u32))
     }
 }
 
@@ -133,20 +188,14 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 
 impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> Pit
     for FixedPit<N, NAME, ASKED, SENT, DEAD>
-where
-    FixedList<InRecord<()>, ASKED>: List<InRecord<()>>,
-    FixedList<OutRecord, SENT>: List<OutRecord>,
 {
     type Token = ();
     type Asked = FixedList<InRecord<()>, ASKED>;
     type Sent = FixedList<OutRecord, SENT>;
 
     fn find(&self, interest: &Interest<'_>) -> Option<PitId> {
-        let Interest { can_be_prefix, must_be_fresh, .. } = *interest;
-        self.position(|place| {
-            place.name() == interest.name
-                && (place.can_be_prefix, place.must_be_fresh) == (can_be_prefix, must_be_fresh)
-        })
+        let matches = Matches::of(interest);
+        self.position(|place| place.name() == interest.name && place.matches == matches)
     }
 
     fn insert(&mut self, from: FaceId, received: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId> {
@@ -166,11 +215,10 @@ where
         copy(&mut name, interest.name.as_bytes()).ok()?;
         *self.places.get_mut(free)? = Some(Place {
             entry: Entry::new(expires, interest.hop_limit),
-            timer: expires,
-            name,
+            timer: 0,
+            matches: Matches::of(interest),
             len: interest.name.as_bytes().len() as u8,
-            can_be_prefix: interest.can_be_prefix,
-            must_be_fresh: interest.must_be_fresh,
+            name,
         });
         Some(PitId(free as u32))
     }
@@ -185,7 +233,7 @@ where
 
     fn interest(&self, id: PitId) -> Option<Interest<'_>> {
         let place = self.place(id)?;
-        let Place { can_be_prefix, must_be_fresh, .. } = *place;
+        let (can_be_prefix, must_be_fresh) = (place.matches.can_be_prefix(), place.matches.must_be_fresh());
         Some(Interest { name: place.name(), can_be_prefix, must_be_fresh, ..Interest::default() })
     }
 
@@ -212,22 +260,22 @@ where
 
     fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId> {
         self.position(|place| {
-            answers(&place.name(), place.can_be_prefix, name, digest) && place.entry.was_sent_to(from)
+            answers(&place.name(), place.matches.can_be_prefix(), name, digest) && place.entry.was_sent_to(from)
         })
     }
 
     fn set_timer(&mut self, id: PitId, at: Tick) {
         if let Some(Some(place)) = self.places.get_mut(id.0 as usize) {
-            place.timer = at;
+            place.timer = place.entry.expires.since(at).min(u16::MAX.into()) as u16;
         }
     }
 
     fn due(&mut self, now: Tick) -> Option<PitId> {
-        self.position(|place| !now.is_before(place.timer))
+        self.position(|place| !now.is_before(place.timer()))
     }
 
     fn next_timer(&self) -> Option<Tick> {
-        self.places.iter().flatten().map(|place| place.timer).reduce(Tick::earlier)
+        self.places.iter().flatten().map(Place::timer).reduce(Tick::earlier)
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Times {
     pub suppression: Duration,
     /// The time after which an Interest is sent to the same next hop again, on links that lose frames.
     pub retransmission: Duration,
-    /// The number of these retransmissions: 0 if consumers alone repeat their Interests.
+    /// The number of these retransmissions, at most 63: 0 if consumers alone repeat their Interests.
     pub retransmissions: u8,
 }
 
@@ -167,7 +167,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let is_kept = id.and_then(|id| self.pit.entry(id)).is_some_and(|entry| {
             entry.expires = entry.expires.later(expires);
             let is_repeated = entry.asked.as_slice().iter().any(|asked| asked.face == from);
-            waits = !is_repeated && entry.sent.as_slice().iter().any(|sent| sent.nack.is_none());
+            waits = !is_repeated && entry.sent.as_slice().iter().any(|sent| sent.nack().is_none());
             entry.ask(InRecord { face: from, nonce, token })
         });
         let Some(id) = id.filter(|_| is_kept) else {
@@ -181,7 +181,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             faces.send(from, Outgoing::Nack(packet, NackReason::NO_ROUTE, token));
             return Err(Dropped::NoRoute);
         }
-        self.set_timer(id);
+        self.set_timer(Tick::of(now), id);
         Ok(if is_sent { Outcome::Forwarded } else { Outcome::Waits })
     }
 
@@ -195,11 +195,12 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         // A name under `/localhop` passes one link between hosts.
         let has_passed = is_localhop && entry.asked.as_slice().iter().any(|asked| !faces.is_local(asked.face));
         let is_local = is_localhost || has_passed || passing.hops == Some(0);
-        let suppressed = |sent: &OutRecord| sent.nack.is_none() && now.is_before(sent.at.after(self.times.suppression));
+        let suppression = self.times.suppression;
+        let suppressed = |sent: &OutRecord| sent.nack().is_none() && now.is_before(sent.at(now).after(suppression));
         if entry.sent.as_slice().iter().any(suppressed) {
             return false;
         }
-        let record = |face| OutRecord { face, nonce: passing.nonce, at: now, retries: 0, nack: None };
+        let record = |face| OutRecord::new(face, passing.nonce, now);
         let (mut best, mut is_sent) = (None, false);
         for hop in hops {
             let face = hop.face;
@@ -215,7 +216,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             let rank = match tried {
                 None => (false, u64::from(hop.cost)),
                 Some(_) if passing.from.is_none() => continue,
-                Some(sent) => (true, u64::MAX.wrapping_sub(now.since(sent.at).into())),
+                Some(sent) => (true, u64::MAX.wrapping_sub(now.since(sent.at(now)).into())),
             };
             match strategy {
                 Strategy::Multicast if entry.send(record(face)) => {
@@ -290,17 +291,17 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
         let is_it = |sent: &&mut OutRecord| sent.face == from && sent.nonce == nonce;
         let sent = entry.sent.as_mut_slice().iter_mut().find(is_it).ok_or(Dropped::UnknownNack)?;
-        sent.nack = Some(Refused::of(reason));
+        sent.set_nack(Refused::of(reason));
         let passing = Passing { packet, nonce, hops: received.interest.hop_limit, from: None };
         if self.forward(now, id, &passing, faces) {
-            self.set_timer(id);
+            self.set_timer(Tick::of(now), id);
             return Ok(Outcome::Forwarded);
         }
         let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
         let mut least = Refused::NoRoute;
         for sent in entry.sent.as_slice() {
             // Another next hop may still answer.
-            let Some(nack) = sent.nack else { return Ok(Outcome::Waits) };
+            let Some(nack) = sent.nack() else { return Ok(Outcome::Waits) };
             least = least.min(nack);
         }
         for asked in entry.asked.as_slice() {
@@ -311,10 +312,10 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
     }
 
     /// Sets the timer of an entry to its next retransmission, or to its end.
-    fn set_timer(&mut self, id: PitId) {
+    fn set_timer(&mut self, now: Tick, id: PitId) {
         let times = self.times;
         let Some(entry) = self.pit.entry(id) else { return };
-        let again = entry.sent.as_slice().iter().filter_map(|sent| times.again(sent));
+        let again = entry.sent.as_slice().iter().filter_map(|sent| times.again(sent, now));
         let at = again.fold(entry.expires, Tick::earlier);
         self.pit.set_timer(id, at);
     }
@@ -331,7 +332,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             let Some(entry) = self.pit.entry(id) else { continue };
             if now.is_before(entry.expires) {
                 self.send_again::<C>(now, id, storage, faces);
-                self.set_timer(id);
+                self.set_timer(now, id);
             } else {
                 self.pit.remove(id);
             }
@@ -341,15 +342,14 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
     /// Sends an Interest again to the next hops whose time has come, each time with another nonce.
     fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let times = self.times;
-        let is_due = |sent: &OutRecord| times.again(sent).is_some_and(|at| !now.is_before(at));
+        let is_due = |sent: &OutRecord| times.again(sent, now).is_some_and(|at| !now.is_before(at));
         loop {
             let Some(entry) = self.pit.entry(id) else { return };
-            let (lifetime, hop_limit) = (millis_of(entry.expires.since(now)).into(), entry.hops);
+            let (lifetime, hop_limit) = (millis_of(entry.expires.since(now)).into(), entry.hop_limit());
             let Some(sent) = entry.sent.as_mut_slice().iter_mut().find(|sent| is_due(sent)) else { return };
             // With the same nonce the next hop would take it for a loop. Nonces must be unlikely to repeat; they need not be secret.
             self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
-            sent.nonce = self.random.to_be_bytes();
-            (sent.retries, sent.at) = (sent.retries.saturating_add(1), now);
+            sent.repeat(self.random.to_be_bytes(), now);
             let (face, nonce) = (sent.face, Some(sent.nonce));
             let Some(interest) = self.pit.interest(id) else { continue };
             let interest = Interest { nonce, lifetime: Some(lifetime), hop_limit, ..interest };
@@ -363,9 +363,9 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
 
 impl Times {
     /// Returns the time of the next retransmission to a next hop.
-    fn again(&self, sent: &OutRecord) -> Option<Tick> {
-        let is_repeated = sent.retries < self.retransmissions && sent.nack.is_none();
-        is_repeated.then(|| sent.at.after(self.retransmission))
+    fn again(&self, sent: &OutRecord, now: Tick) -> Option<Tick> {
+        let is_repeated = sent.retries() < self.retransmissions && sent.nack().is_none();
+        is_repeated.then(|| sent.at(now).after(self.retransmission))
     }
 }
 

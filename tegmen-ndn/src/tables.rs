@@ -8,7 +8,7 @@ use core::time::Duration;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
 
-/// A face: a link to a neighbour or to an application.
+/// A face: a link to a neighbour or to an application. The number 65,535 is no face.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FaceId(pub u16);
 
@@ -100,12 +100,63 @@ pub struct OutRecord {
     pub face: FaceId,
     /// The Nonce of the last Interest.
     pub nonce: [u8; 4],
-    /// The time of the last Interest.
-    pub at: Tick,
-    /// The number of retransmissions.
-    pub retries: u8,
-    /// The answer, if it was a Nack.
-    pub nack: Option<Refused>,
+    /// The low three bytes of the time of the last Interest.
+    at: [u8; 3],
+    /// The number of retransmissions, at most 63, and the answer in the two high bits.
+    tries: u8,
+}
+
+const TRIES: u8 = 0x3f;
+
+impl OutRecord {
+    /// Returns the record of an Interest that is sent for the first time.
+    pub const fn new(face: FaceId, nonce: [u8; 4], at: Tick) -> Self {
+        Self { face, nonce, at: low_bytes(at), tries: 0 }
+    }
+
+    /// Notes a retransmission.
+    pub(crate) const fn repeat(&mut self, nonce: [u8; 4], at: Tick) {
+        (self.nonce, self.at) = (nonce, low_bytes(at));
+        if self.tries & TRIES != TRIES {
+            self.tries = self.tries.wrapping_add(1);
+        }
+    }
+
+    /// Returns the time of the last Interest, which was sent less than 4.7 hours before `now`.
+    pub const fn at(&self, now: Tick) -> Tick {
+        let [a, b, c] = self.at;
+        let low = u32::from_be_bytes([0, a, b, c]);
+        Tick(now.0.wrapping_sub(now.0.wrapping_sub(low) & 0xff_ffff))
+    }
+
+    /// Returns the number of retransmissions. Above 63 it is 63.
+    pub const fn retries(&self) -> u8 {
+        self.tries & TRIES
+    }
+
+    /// Returns the answer, if it was a Nack.
+    pub const fn nack(&self) -> Option<Refused> {
+        match self.tries >> 6 {
+            0 => None,
+            1 => Some(Refused::Congestion),
+            2 => Some(Refused::Duplicate),
+            _ => Some(Refused::NoRoute),
+        }
+    }
+
+    pub(crate) const fn set_nack(&mut self, nack: Refused) {
+        let bits: u8 = match nack {
+            Refused::Congestion => 1,
+            Refused::Duplicate => 2,
+            Refused::NoRoute => 3,
+        };
+        self.tries = self.tries & TRIES | bits << 6;
+    }
+}
+
+const fn low_bytes(at: Tick) -> [u8; 3] {
+    let [_, a, b, c] = at.0.to_be_bytes();
+    [a, b, c]
 }
 
 /// The reasons of a Nack, the least severe one first. Others are taken for [`Self::NoRoute`].
@@ -148,8 +199,8 @@ pub struct Entry<I, O> {
     pub sent: O,
     /// The time at which the entry ends.
     pub expires: Tick,
-    /// The HopLimit that is left.
-    pub hops: Option<u8>,
+    /// The HopLimit that is left; 255, which no Interest has behind the first node, if it has none.
+    hops: u8,
 }
 
 impl<I, O: List<OutRecord>> Entry<I, O> {
@@ -158,7 +209,12 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
     where
         I: Default,
     {
-        Self { asked: I::default(), sent: O::default(), expires, hops }
+        Self { asked: I::default(), sent: O::default(), expires, hops: hops.unwrap_or(u8::MAX) }
+    }
+
+    /// Returns the HopLimit that is left.
+    pub fn hop_limit(&self) -> Option<u8> {
+        Some(self.hops).filter(|hops| *hops != u8::MAX)
     }
 
     /// True if an Interest with this nonce came from another face, or was sent by this node.
