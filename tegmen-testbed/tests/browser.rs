@@ -10,15 +10,24 @@ use tegmen_testbed::papers::two_way::architecture::Messages;
 use tegmen_testbed::plans;
 use tegmen_testbed::runs::Store;
 
-/// What chromium says on its output and its console when it opens the page; `None` if there is none.
-fn browse(page: &Path, options: &[&str]) -> Option<(String, String)> {
-    let profile = page.with_file_name("profile");
-    let mut chromium = Command::new("chromium");
-    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]);
-    chromium.arg(format!("--user-data-dir={}", profile.display())).args(options);
-    let output = chromium.arg(format!("file://{}", page.display())).output().ok()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Some((text(&output.stdout), text(&output.stderr)))
+/// The times that chromium is started. A start of it may not end, whatever the page.
+const STARTS: usize = 3;
+
+/// The output and the console of chromium after it opened the page.
+fn browse(page: &Path, options: &[&str]) -> (String, String) {
+    for start in 0..STARTS {
+        let profile = page.with_file_name(format!("profile-{start}"));
+        let mut chromium = Command::new("timeout");
+        chromium.args(["--kill-after", "5", "60", "chromium", "--headless", "--no-sandbox", "--disable-gpu"]);
+        chromium.args(["--enable-logging=stderr", &format!("--user-data-dir={}", profile.display())]).args(options);
+        let output = chromium.arg(format!("file://{}", page.display())).output().expect("timeout of coreutils");
+        if output.status.success() {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            return (text(&output.stdout), text(&output.stderr));
+        }
+        println!("chromium: {}", output.status);
+    }
+    panic!("chromium did not open {} in {STARTS} starts of a minute each", page.display());
 }
 
 #[test]
@@ -83,7 +92,7 @@ fn the_report_opens_from_disk_with_all_its_plots() {
             document.title = `drawn ${drawn} wide ${wide} cut ${cut} over ${over}`; });</script></body>";
         std::fs::write(&probe, html.replace("</body>", script)).expect("a page");
         let size = format!("--window-size={width},900");
-        let (dom, console) = browse(&probe, &["--dump-dom", &size, "--virtual-time-budget=2000"]).expect("chromium");
+        let (dom, console) = browse(&probe, &["--dump-dom", &size, "--virtual-time-budget=2000"]);
         assert!(
             dom.contains(&format!("<title>drawn {figures} wide false cut  over </title>")),
             "at {width}: {}",

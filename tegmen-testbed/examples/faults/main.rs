@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 /// The longest time that a binary of tests may take. The slowest takes about two minutes.
-const SECONDS: &str = "600";
+const SECONDS: &str = "900";
 /// The folder with the output of each binary of tests.
 const OUTPUT: &str = "target/tests";
 
