@@ -337,12 +337,49 @@ fn malformed_packets_are_dropped() {
     assert_eq!(outcome, Err(Dropped::Malformed));
 }
 
+/// Asks for a name of 8 kilobytes, which its producer has. Returns true if the consumer gets an answer, and the table keeps nothing.
+fn answers_a_long_name(cuts: bool) -> bool {
+    let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
+    one.forwarder.pit.1.cuts = cuts;
+    let long = "/abcd".repeat(8 * 1024 / 6);
+    let (outcome, sent) = one.ask(1, &long, 1);
+    let refused = (outcome, kinds(&sent)) == (Err(Dropped::Full), vec![(1, Kind::Nack(NackReason::CONGESTION))]);
+    refused && one.forwarder.pit.0.is_empty() || kinds(&one.answer(9, &data(&long, b"x")).1) == [(1, Kind::Data)]
+}
+
 #[test]
 fn a_name_of_8_kilobytes_has_no_place_on_a_device() {
+    assert!(answers_a_long_name(false));
+}
+
+#[test]
+fn a_pit_that_cuts_a_name_of_8_kilobytes_leaves_its_consumer_without_an_answer() {
+    assert!(!answers_a_long_name(true));
+}
+
+/// Two consumers draw the same nonce, for other names and for the same name later. Returns true if each gets its answer.
+fn survives_colliding_nonces(nonces_alone: bool) -> bool {
     let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
-    let (outcome, sent) = one.ask(1, &format!("/{}", "n".repeat(8 * 1024)), 1);
-    assert_eq!((outcome, kinds(&sent)), (Err(Dropped::Full), vec![(1, Kind::Nack(NackReason::CONGESTION))]));
-    assert!(one.forwarder.pit.0.is_empty());
+    one.forwarder.pit.1.nonces_alone = nonces_alone;
+    let both = [(1, "/a"), (2, "/b")].map(|(face, name)| one.ask(face, name, 7).0 == Ok(Outcome::Forwarded));
+    let answered = ["/a", "/b"].map(|name| one.answer(9, &data(name, b"x")).0 == Ok(Outcome::Returned));
+    both == [true; 2] && answered == [true; 2]
+}
+
+#[test]
+fn colliding_nonces_of_two_names_are_no_loop() {
+    assert!(survives_colliding_nonces(false));
+    // For the same name they look like a loop: the second consumer gets a Nack, and asks again with another nonce.
+    let mut one = One::new(&[("/", &[hop(9, 0)])], &[]);
+    one.ask(1, "/a", 7).0.unwrap();
+    assert_eq!(one.ask(2, "/a", 7).0, Err(Dropped::Duplicate));
+    assert_eq!(one.ask(2, "/a", 8).0, Ok(Outcome::Waits));
+    assert_eq!(kinds(&one.answer(9, &data("/a", b"x")).1), [(1, Kind::Data), (2, Kind::Data)]);
+}
+
+#[test]
+fn a_pit_that_compares_nonces_alone_does_not_survive_colliding_ones() {
+    assert!(!survives_colliding_nonces(true));
 }
 
 /// Floods a forwarder with Interests for names that do not exist. Returns true if another face still gets its answer.

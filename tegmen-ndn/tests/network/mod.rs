@@ -87,6 +87,12 @@ pub(crate) struct Faults {
     pub(crate) every_place: bool,
     /// Neither entries nor the nonces of former ones are found.
     pub(crate) forgets: bool,
+    /// Nonces are compared without the names that they belong to.
+    pub(crate) nonces_alone: bool,
+    /// A name that is too long is cut.
+    pub(crate) cuts: bool,
+    /// The nonces of all Interests that were added, for `nonces_alone`.
+    nonces: Vec<[u8; 4]>,
     /// Numbers the faces that a flood seems to come from.
     faces: Cell<u16>,
 }
@@ -111,6 +117,14 @@ impl Pit for TestPit {
         } else {
             from
         };
+        self.1.nonces.extend(interest.interest.nonce);
+        let whole = interest.interest.name;
+        if self.1.cuts && whole.as_bytes().len() > 64 {
+            let name = whole.prefix(10);
+            let mut cut = *interest;
+            cut.interest.name = name;
+            return self.0.insert(from, &cut, expires);
+        }
         self.0.insert(from, interest, expires)
     }
 
@@ -131,6 +145,9 @@ impl Pit for TestPit {
     }
 
     fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool {
+        if self.1.nonces_alone {
+            return self.1.nonces.contains(&nonce);
+        }
         self.0.is_dead(name, nonce) && !self.1.forgets
     }
 
