@@ -213,7 +213,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     /// Forgets packets that were begun longer ago than `TIMEOUT`.
     pub fn expire(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
-            if now.since(slot.since) >= TIMEOUT {
+            if age(now, slot.since) >= TIMEOUT_MICROS {
                 slot.since = Instant::NEVER;
             }
         }
@@ -336,7 +336,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
     /// A free slot, or else the oldest; it is empty now.
     fn free(&mut self, now: Instant) -> usize {
-        let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { Duration::MAX } else { now.since(slot.since) };
+        let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
         let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
         if let Some(slot) = self.slots.get_mut(oldest) {
             slot.since = Instant::NEVER;
@@ -398,6 +398,7 @@ impl From<iphc::HeaderError> for FragmentError {
 
 /// The time limit for the fragments of a packet (section 5.3).
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT_MICROS: u64 = TIMEOUT.as_micros() as u64;
 /// Bytes of the longest packet: what 11 bits can count.
 pub(crate) const MAX_PACKET_LEN: usize = 2047;
 /// True for the byte that selects another page of dispatches than the first one (RFC 8025, section 3).
@@ -416,6 +417,11 @@ const NEXT_HEADER_LEN: usize = 5;
 const UNITS: usize = 256;
 /// IPv6 and UDP.
 const HEADERS_LEN: usize = 48;
+
+/// The time from `since` to `now` in microseconds: a [`Duration`] would take a division of 64 bits.
+const fn age(now: Instant, since: Instant) -> u64 {
+    now.as_micros().saturating_sub(since.as_micros())
+}
 
 /// Copies `from` to the front of `to`, or nothing if it does not fit.
 #[inline(never)]

@@ -7,7 +7,6 @@ use crate::tables::{
     Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
 };
 use crate::types::Type;
-use core::time::Duration;
 use tegmen_base::buf::copy;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
@@ -351,8 +350,7 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
             Some(same) => self.places.get_mut(same),
             None => self.places.iter_mut().max_by_key(|place| idle(place)),
         };
-        let fresh = Duration::from_millis(data.data.freshness.unwrap_or(0));
-        let stale = Tick::of(now).after(fresh);
+        let stale = Tick::of(now).after_millis(data.data.freshness.unwrap_or(0));
         if let Some(place) = place {
             *place = Some(Stored { packet, len: data.wire.len(), stale, used: uses });
         }

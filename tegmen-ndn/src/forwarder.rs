@@ -159,8 +159,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             faces.send(from, Outgoing::Data(data, token));
             return Ok(Outcome::Stored);
         }
-        let lifetime = Duration::from_millis(interest.lifetime.unwrap_or(DEFAULT_LIFETIME));
-        let expires = Tick::of(now).after(lifetime.min(self.times.longest_lifetime));
+        let (begin, lifetime) = (Tick::of(now), interest.lifetime.unwrap_or(DEFAULT_LIFETIME));
+        let expires = begin.after_millis(lifetime).earlier(begin.after(self.times.longest_lifetime));
         let id = found.or_else(|| self.pit.insert(from, &received, expires));
         // Another face waits for the answer of a next hop. A face that asks again makes the forwarder ask again, too.
         let mut waits = false;

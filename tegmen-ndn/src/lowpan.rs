@@ -6,6 +6,7 @@
 //! Names are replaced by shorter ones with state that the nodes of a link share: a [`Context`] stands for a prefix that all nodes know, a
 //! [`HopId`] for the name of one Interest until its Data packet comes back.
 
+mod bytes;
 mod name;
 mod restore;
 mod time;
@@ -13,9 +14,9 @@ mod time;
 pub use restore::decompress;
 pub use time::{time_code, time_value};
 
-use crate::error::Error;
 use crate::name::Name;
-use crate::tlv::{self, Element, Elements, Type};
+use crate::tlv::{self, Elements, Type};
+use bytes::{Cursor, Out, length_len};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 
@@ -60,7 +61,6 @@ const CHAINED: u8 = 0x80;
 // The first byte of a dispatch (section 5).
 const COMPRESSED: u8 = 0x10;
 const IS_DATA: u8 = 0x20;
-const KIND: u8 = COMPRESSED | IS_DATA;
 const PREFIX: u8 = 8;
 const FRESH: u8 = 4;
 const HINT: u8 = 2;
@@ -68,8 +68,6 @@ const PARAMETERS: u8 = 1;
 const FINAL_BLOCK: u8 = 8;
 const CONTENT_TYPE: u8 = 4;
 const KEY_DIGEST: u8 = 2;
-/// The bit of the first byte that no Data packet has.
-const DATA_RESERVED: u8 = 1;
 // The second byte.
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
@@ -95,72 +93,49 @@ pub fn compress(
     frame: &mut Frame<'_>,
 ) -> Result<(), Full> {
     let element = Elements::of(packet).next().and_then(Result::ok).filter(|element| element.end == packet.len());
-    let Element { kind, value, .. } = element.ok_or(Full)?;
-    let mut dispatch = Dispatch::default();
-    let written = frame.append_with(|out| match kind {
-        Type::INTEREST => interest(value, contexts, hop, &mut dispatch, out).ok_or(Full),
-        Type::DATA => data(value, contexts, hop, &mut dispatch, out).ok_or(Full),
-        _ => Err(Full),
-    });
-    let head = match (written, kind) {
-        (Ok(()), _) => put_dispatch(&dispatch, frame),
-        (Err(Full), Type::INTEREST) => frame.append(packet).and_then(|()| put_front(&[PAGE, 0], frame)),
-        (Err(Full), Type::DATA) => frame.append(packet).and_then(|()| put_front(&[PAGE, IS_DATA], frame)),
-        (Err(Full), _) => Err(Full),
+    let (value, is_data) = match element {
+        Some(element) if element.kind == Type::INTEREST => (element.value, 0),
+        Some(element) if element.kind == Type::DATA => (element.value, IS_DATA),
+        _ => return Err(Full),
     };
-    if head.is_err() {
+    let mut dispatch = Dispatch::default();
+    let shared = Shared { contexts, hop };
+    let written = frame.append_with(|out| {
+        let out = &mut Out::new(out);
+        match is_data {
+            0 => shared.interest(value, &mut dispatch, out),
+            _ => shared.data(value, &mut dispatch, out),
+        }
+        out.finish()
+    });
+    let mut head = [0; HEADROOM];
+    let mut writer = Writer::new(&mut head);
+    let out = &mut Out::new(&mut writer);
+    if written.is_ok() {
+        dispatch.write(frame.len(), out);
+    } else {
+        frame.append(packet)?;
+        out.put(&[PAGE, is_data]);
+    }
+    let head = writer.written();
+    let place = frame.widen(head.len(), 0).and_then(|bytes| copy(bytes, head));
+    if place.is_err() {
         frame.truncate(0);
     }
-    head
+    place
 }
 
-fn put_front(bytes: &[u8], frame: &mut Frame<'_>) -> Result<(), Full> {
-    let place = frame.widen(bytes.len(), 0)?;
-    copy(place, bytes)
-}
-
-fn put_dispatch(dispatch: &Dispatch, frame: &mut Frame<'_>) -> Result<(), Full> {
-    let [first, second] = dispatch.bytes;
-    let chain = dispatch.cids.iter().rposition(|cid| *cid != 0).map_or(0, |last| last.saturating_add(1));
-    let mut head = [0; HEADROOM];
-    let mut out = Writer::new(&mut head);
-    out.put(&[PAGE, first, if chain == 0 { second } else { second | CIDS }])?;
-    for (place, cid) in dispatch.cids.iter().take(chain).enumerate() {
-        let is_last = place.saturating_add(1) == chain;
-        out.u8(if is_last { *cid } else { cid | CHAINED })?;
-    }
-    put_length(frame.len(), &mut out)?;
-    put_front(out.written(), frame)
-}
-
-/// Elements that are expected one by one.
-struct Cursor<'p> {
-    elements: Elements<'p>,
-    next: Option<Result<Element<'p>, Error>>,
-}
-
-impl<'p> Cursor<'p> {
-    fn of(value: &'p [u8]) -> Self {
-        let mut elements = Elements::of(value);
-        let next = elements.next();
-        Self { elements, next }
-    }
-
-    /// Takes the value of the next element if it has this type.
-    fn take(&mut self, kind: Type) -> Option<&'p [u8]> {
-        let value = self.next.as_ref()?.as_ref().ok().filter(|element| element.kind == kind)?.value;
-        self.next = self.elements.next();
-        Some(value)
-    }
-
-    /// Takes the next element if it has this type, and no value. Returns true if it did.
-    fn take_empty(&mut self, kind: Type) -> bool {
-        let is_it = matches!(self.next, Some(Ok(Element { kind: next, value: [], .. })) if next == kind);
-        is_it && self.take(kind).is_some()
-    }
-
-    const fn is_at_end(&self) -> bool {
-        self.next.is_none()
+impl Dispatch {
+    /// Writes everything in front of a body of `len` bytes.
+    fn write(&self, len: usize, out: &mut Out<'_, '_>) {
+        let [first, second] = self.bytes;
+        let chain = self.cids.iter().rposition(|cid| *cid != 0).map_or(0, |last| last.saturating_add(1));
+        out.put(&[PAGE, first, if chain == 0 { second } else { second | CIDS }]);
+        for (place, cid) in self.cids.iter().take(chain).enumerate() {
+            let follows = flag(place.saturating_add(1) < chain, CHAINED);
+            out.byte(cid | follows);
+        }
+        out.length(len);
     }
 }
 
@@ -168,229 +143,160 @@ const fn flag(is_set: bool, flag: u8) -> u8 {
     if is_set { flag } else { 0 }
 }
 
-/// Writes the body of a compressed Interest (section 5.3.2). Returns `None` if the rules do not cover it, or it does not fit.
-fn interest(
-    value: &[u8],
-    contexts: &[Context<'_>],
-    hop: Option<(HopId, Name<'_>)>,
-    dispatch: &mut Dispatch,
-    out: &mut Writer<'_>,
-) -> Option<()> {
-    let mut cursor = Cursor::of(value);
-    let name = Name::parse(cursor.take(Type::NAME)?).ok()?;
-    let (can_be_prefix, must_be_fresh) =
-        (cursor.take_empty(Type::CAN_BE_PREFIX), cursor.take_empty(Type::MUST_BE_FRESH));
-    let hint = cursor.take(Type::FORWARDING_HINT);
-    let nonce = cursor.take(Type::NONCE).unwrap_or(&[]);
-    let lifetime = cursor.take(Type::LIFETIME);
-    let hop_limit = cursor.take(Type::HOP_LIMIT).unwrap_or(&[DEFAULT_HOP_LIMIT]);
-    let parameters = cursor.take(Type::PARAMETERS);
-    if !cursor.is_at_end() || !matches!(nonce.len(), 0 | 4) || hop_limit.len() != 1 {
-        return None;
-    }
-    // The digest is the last component, behind a type and a length of one byte each.
-    let last = name.last().map(|last| last.kind);
-    let has_digest = matches!(last, Some(Type::IMPLICIT_DIGEST | Type::PARAMETERS_DIGEST));
-    if (last == Some(Type::PARAMETERS_DIGEST)) != parameters.is_some() {
-        return None;
-    }
-    let (components, digest) = match name.as_bytes().split_last_chunk::<DIGEST_LEN>() {
-        Some((front, digest)) if has_digest => (front.get(..front.len().checked_sub(2)?)?, digest.as_slice()),
-        _ => (name.as_bytes(), [].as_slice()),
-    };
-    let [hop_id, context, _] = &mut dispatch.cids;
-    *hop_id = hop.map_or(0, |(id, _)| id.0);
-    let components = shorten(Name::of_checked(components), contexts, context);
-    name::write(&components, out)?;
-    out.put(digest).ok()?;
-    if let Some(hint) = hint {
-        // The length goes in front, so the names are counted first.
-        let (mut names, mut len) = (Cursor::of(hint), 0usize);
-        while let Some(name) = names.take(Type::NAME) {
-            len = len.checked_add(name::short_len(&Name::parse(name).ok()?))?;
-        }
-        if !names.is_at_end() {
-            return None;
-        }
-        put_length(len, out).ok()?;
-        let mut names = Cursor::of(hint);
-        while let Some(name) = names.take(Type::NAME) {
-            name::write(&Name::of_checked(name), out)?;
-        }
-    }
-    out.put(hop_limit).ok()?;
-    if let Some(parameters) = parameters {
-        put_bytes(parameters, out)?;
-    }
-    out.put(nonce).ok()?;
-    if let Some(lifetime) = lifetime {
-        out.u8(time_code(tlv::integer(lifetime, Type::LIFETIME).ok()?)).ok()?;
-    }
-    let first = flag(can_be_prefix, PREFIX) | flag(must_be_fresh, FRESH);
-    let first = first | flag(hint.is_some(), HINT) | flag(parameters.is_some(), PARAMETERS);
-    dispatch.bytes = [COMPRESSED | first, flag(last == Some(Type::IMPLICIT_DIGEST), DIGEST)];
-    Some(())
+/// The state that replaces names.
+struct Shared<'s> {
+    contexts: &'s [Context<'s>],
+    hop: Option<(HopId, Name<'s>)>,
 }
 
-/// Writes the body of a compressed Data packet (section 5.4.2). Returns `None` if the rules do not cover it, or it does not fit.
-fn data(
-    value: &[u8],
-    contexts: &[Context<'_>],
-    hop: Option<(HopId, Name<'_>)>,
-    dispatch: &mut Dispatch,
-    out: &mut Writer<'_>,
-) -> Option<()> {
-    let mut cursor = Cursor::of(value);
-    let name = Name::parse(cursor.take(Type::NAME)?).ok()?;
-    let (mut content_type, mut freshness, mut last) = (None, None, None);
-    if let Some(meta) = cursor.take(Type::META_INFO) {
-        let mut meta = Cursor::of(meta);
-        content_type = meta.take(Type::CONTENT_TYPE);
-        freshness = meta.take(Type::FRESHNESS);
-        last = meta.take(Type::FINAL_BLOCK);
-        let is_empty = content_type.is_none() && freshness.is_none() && last.is_none();
-        if !meta.is_at_end() || is_empty {
-            return None;
-        }
-    }
-    let content = cursor.take(Type::CONTENT)?;
-    let mut info = Cursor::of(cursor.take(Type::SIGNATURE_INFO)?);
-    let kind = info.take(Type::SIGNATURE_TYPE)?;
-    let locator = Locator::take(&mut info, kind)?;
-    let signature = cursor.take(Type::SIGNATURE_VALUE)?;
-    if !cursor.is_at_end() || !info.is_at_end() {
-        return None;
-    }
-    let [hop_id, context, key_context] = &mut dispatch.cids;
-    let suffix = hop.and_then(|(id, interest)| Some((id, name.as_bytes().strip_prefix(interest.as_bytes())?)));
-    let name = match suffix {
-        Some((HopId(id), suffix)) => {
-            *hop_id = id;
-            Name::of_checked(suffix)
-        }
-        None => shorten(name, contexts, context),
-    };
-    name::write(&name, out)?;
-    if let Some(content_type) = content_type {
-        put_bytes(content_type, out)?;
-    }
-    if let Some(last) = last {
-        let last = Name::parse(last).ok().filter(|last| last.len() == 1)?;
-        name::write(&last, out)?;
-    }
-    put_bytes(content, out)?;
-    let (locator, is_digest) = match locator {
-        Locator::Name(name) => (Locator::Name(shorten(name, contexts, key_context)), false),
-        Locator::Digest(_) => (locator, true),
-        Locator::Absent => (locator, false),
-    };
-    let kind_len = length_len(kind.len()).saturating_add(kind.len());
-    put_length(kind_len.saturating_add(locator.len()), out).ok()?;
-    put_bytes(kind, out)?;
-    locator.write(out)?;
-    put_bytes(signature, out)?;
-    if let Some(freshness) = freshness {
-        out.u8(exact_code(freshness)?).ok()?;
-    }
-    let first = flag(last.is_some(), FINAL_BLOCK) | flag(content_type.is_some(), CONTENT_TYPE);
-    dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(is_digest, KEY_DIGEST), 0];
-    Some(())
-}
-
-/// Returns the code of a FreshnessPeriod that its code restores to the same bytes.
-fn exact_code(freshness: &[u8]) -> Option<u8> {
-    let millis = tlv::integer(freshness, Type::FRESHNESS).ok()?;
-    let code = time_code(millis);
-    let is_exact = time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness;
-    is_exact.then_some(code)
-}
-
-/// The KeyLocator of a signature.
-#[derive(Clone, Copy)]
-enum Locator<'p> {
-    Absent,
-    Name(Name<'p>),
-    Digest(&'p [u8]),
-}
-
-impl<'p> Locator<'p> {
-    /// Takes the KeyLocator of a signature of this SignatureType, if the rules cover it.
-    fn take(info: &mut Cursor<'p>, kind: &[u8]) -> Option<Self> {
-        if !has_key(kind)? {
-            return Some(Self::Absent);
-        }
-        let mut locator = Cursor::of(info.take(Type::KEY_LOCATOR)?);
-        let taken = match locator.take(Type::NAME) {
-            Some(name) => Self::Name(Name::parse(name).ok()?),
-            None => Self::Digest(locator.take(Type::KEY_DIGEST)?),
+impl Shared<'_> {
+    /// Writes the body of a compressed Interest (section 5.3.2). `out` notes an Interest that the rules do not cover.
+    fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
+        let mut cursor = Cursor::of(value);
+        let name = cursor.take(Type::NAME).unwrap_or(&[]);
+        let prefix = cursor.take(Type::CAN_BE_PREFIX);
+        let fresh = cursor.take(Type::MUST_BE_FRESH);
+        let hint = cursor.take(Type::FORWARDING_HINT);
+        let nonce = cursor.take(Type::NONCE).unwrap_or(&[]);
+        let lifetime = cursor.take(Type::LIFETIME);
+        let hop_limit = cursor.take(Type::HOP_LIMIT).unwrap_or(&[DEFAULT_HOP_LIMIT]);
+        let parameters = cursor.take(Type::PARAMETERS);
+        // The digest is the last component, behind a type and a length of one byte each.
+        let last = Name::of_checked(name).last().map(|last| last.kind);
+        let has_digest = matches!(last, Some(Type::IMPLICIT_DIGEST | Type::PARAMETERS_DIGEST));
+        let (components, digest) = match name.split_last_chunk::<DIGEST_LEN>() {
+            Some((front, digest)) if has_digest => {
+                (front.get(..front.len().saturating_sub(2)).unwrap_or(&[]), digest.as_slice())
+            }
+            _ => (name, [].as_slice()),
         };
-        locator.is_at_end().then_some(taken)
+        let mut flags = [prefix, fresh].into_iter().flatten();
+        out.require(
+            cursor.is_at_end()
+                && matches!(nonce.len(), 0 | 4)
+                && hop_limit.len() == 1
+                && flags.all(<[u8]>::is_empty)
+                && (last == Some(Type::PARAMETERS_DIGEST)) == parameters.is_some(),
+        );
+        let [hop_id, context, _] = &mut dispatch.cids;
+        *hop_id = self.hop.map_or(0, |(id, _)| id.0);
+        out.name(self.shorten(components, context));
+        out.put(digest);
+        if let Some(hint) = hint {
+            // The length goes in front, so the names are counted first.
+            let (mut names, mut len) = (Cursor::of(hint), 0usize);
+            while let Some(name) = names.take(Type::NAME) {
+                len = len.saturating_add(name::short_len(name));
+            }
+            out.require(names.is_at_end());
+            out.length(len);
+            let mut names = Cursor::of(hint);
+            while let Some(name) = names.take(Type::NAME) {
+                out.name(name);
+            }
+        }
+        out.put(hop_limit);
+        if let Some(parameters) = parameters {
+            out.bytes(parameters);
+        }
+        out.put(nonce);
+        if let Some(lifetime) = lifetime {
+            out.require(lifetime.len() <= 8);
+            out.byte(time_code(tlv::integer(lifetime, Type::LIFETIME).unwrap_or(0)));
+        }
+        let first = flag(prefix.is_some(), PREFIX) | flag(fresh.is_some(), FRESH);
+        let first = first | flag(hint.is_some(), HINT) | flag(parameters.is_some(), PARAMETERS);
+        dispatch.bytes = [COMPRESSED | first, flag(last == Some(Type::IMPLICIT_DIGEST), DIGEST)];
     }
 
-    fn len(&self) -> usize {
-        match self {
-            Self::Absent => 0,
-            Self::Name(name) => name::short_len(name),
-            Self::Digest(digest) => length_len(digest.len()).saturating_add(digest.len()),
+    /// Writes the body of a compressed Data packet (section 5.4.2). `out` notes a packet that the rules do not cover.
+    fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
+        let mut cursor = Cursor::of(value);
+        let name = cursor.take(Type::NAME).unwrap_or(&[]);
+        let has_meta = cursor.take(Type::META_INFO);
+        let mut meta = Cursor::of(has_meta.unwrap_or(&[]));
+        let content_type = meta.take(Type::CONTENT_TYPE);
+        let freshness = meta.take(Type::FRESHNESS);
+        let last = meta.take(Type::FINAL_BLOCK);
+        let content = cursor.take(Type::CONTENT);
+        let mut info = Cursor::of(cursor.take(Type::SIGNATURE_INFO).unwrap_or(&[]));
+        let kind = info.take(Type::SIGNATURE_TYPE).unwrap_or(&[]);
+        let locator = info.take(Type::KEY_LOCATOR);
+        let mut key = Cursor::of(locator.unwrap_or(&[]));
+        let key_name = key.take(Type::NAME);
+        let key_digest = key.take(Type::KEY_DIGEST);
+        let signature = cursor.take(Type::SIGNATURE_VALUE).unwrap_or(&[]);
+        let is_whole = [&cursor, &meta, &info, &key].into_iter().all(Cursor::is_at_end);
+        let has_key = key_name.is_some() != key_digest.is_some();
+        out.require(
+            is_whole
+                && has_meta.is_some() == [content_type, freshness, last].iter().any(Option::is_some)
+                && content.is_some()
+                && has_key_locator(kind) == Some(has_key)
+                && has_key == locator.is_some(),
+        );
+        let [hop_id, context, key_context] = &mut dispatch.cids;
+        let suffix = self.hop.and_then(|(id, interest)| Some((id, name.strip_prefix(interest.as_bytes())?)));
+        match suffix {
+            Some((HopId(id), suffix)) => {
+                *hop_id = id;
+                out.name(suffix);
+            }
+            None => out.name(self.shorten(name, context)),
         }
+        if let Some(content_type) = content_type {
+            out.bytes(content_type);
+        }
+        if let Some(last) = last {
+            out.require(Name::of_checked(last).len() == 1);
+            out.name(last);
+        }
+        out.bytes(content.unwrap_or(&[]));
+        let key_name = key_name.map(|name| self.shorten(name, key_context));
+        let key_len = key_name.map_or(0, name::short_len);
+        let digest_len = key_digest.map_or(0, |digest| length_len(digest.len()).saturating_add(digest.len()));
+        let kind_len = length_len(kind.len()).saturating_add(kind.len());
+        out.length(kind_len.saturating_add(key_len).saturating_add(digest_len));
+        out.bytes(kind);
+        if let Some(name) = key_name {
+            out.name(name);
+        }
+        if let Some(digest) = key_digest {
+            out.bytes(digest);
+        }
+        out.bytes(signature);
+        if let Some(freshness) = freshness {
+            let millis = tlv::integer(freshness, Type::FRESHNESS).unwrap_or(0);
+            let code = time_code(millis);
+            // The code restores the same bytes.
+            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness);
+            out.byte(code);
+        }
+        let first = flag(last.is_some(), FINAL_BLOCK) | flag(content_type.is_some(), CONTENT_TYPE);
+        dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_some(), KEY_DIGEST), 0];
     }
 
-    fn write(&self, out: &mut Writer<'_>) -> Option<()> {
-        match self {
-            Self::Absent => Some(()),
-            Self::Name(name) => name::write(name, out),
-            Self::Digest(digest) => put_bytes(digest, out),
+    /// Removes the longest prefix that is a context, and notes the context.
+    #[inline(never)]
+    fn shorten<'n>(&self, name: &'n [u8], cid: &mut u8) -> &'n [u8] {
+        let mut rest = name;
+        for Context { id, prefix } in self.contexts {
+            if let Some(shorter) = name.strip_prefix(prefix.as_bytes())
+                && shorter.len() < rest.len()
+                && matches!(id, 1..=MAX_ID)
+            {
+                (rest, *cid) = (shorter, *id);
+            }
         }
+        rest
     }
 }
 
 /// True for a SignatureType that requires a KeyLocator, false for a digest. Returns `None` for others.
-fn has_key(kind: &[u8]) -> Option<bool> {
+fn has_key_locator(kind: &[u8]) -> Option<bool> {
     match tlv::integer(kind, Type::SIGNATURE_TYPE) {
         Ok(0) => Some(false),
         Ok(1 | 3..=5) => Some(true),
         _ => None,
     }
-}
-
-/// Removes the longest prefix that is a context, and notes the context.
-fn shorten<'n>(name: Name<'n>, contexts: &[Context<'_>], cid: &mut u8) -> Name<'n> {
-    let known = contexts.iter().filter(|context| {
-        matches!(context.id, 1..=MAX_ID) && !context.prefix.is_empty() && context.prefix.is_prefix_of(&name)
-    });
-    let longest = known.max_by_key(|context| context.prefix.as_bytes().len());
-    let rest = longest.and_then(|context| Some((context.id, name.as_bytes().strip_prefix(context.prefix.as_bytes())?)));
-    match rest {
-        Some((id, rest)) => {
-            *cid = id;
-            Name::of_checked(rest)
-        }
-        None => name,
-    }
-}
-
-/// Writes bytes behind their length.
-fn put_bytes(bytes: &[u8], out: &mut Writer<'_>) -> Option<()> {
-    put_length(bytes.len(), out).ok()?;
-    out.put(bytes).ok()
-}
-
-/// Returns the bytes of a length (RFC 6256).
-const fn length_len(len: usize) -> usize {
-    match len {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        _ => 3,
-    }
-}
-
-/// Writes a length as a self-delimiting numeric value (section 5.1, RFC 6256).
-fn put_length(len: usize, out: &mut Writer<'_>) -> Result<(), Full> {
-    if len >= 0x20_0000 {
-        return Err(Full);
-    }
-    for group in (1..length_len(len)).rev() {
-        out.u8((len >> group.wrapping_mul(7)) as u8 | CHAINED)?;
-    }
-    out.u8(len as u8 & !CHAINED)
 }

@@ -38,6 +38,13 @@ impl Tick {
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
 
+    /// Returns the time after `millis` milliseconds, of which at most 25 days count.
+    pub const fn after_millis(self, millis: u64) -> Self {
+        // Without a division, which is long for 64 bits. A unit is 128/125 milliseconds.
+        let units = millis.saturating_mul(125) >> 7;
+        Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
+    }
+
     /// True if this time is before `other`.
     pub const fn is_before(self, other: Self) -> bool {
         (other.0.wrapping_sub(self.0) as i32) > 0

@@ -83,6 +83,13 @@ pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
 /// [`Error::NotShortest`] and [`Error::Type`] for bytes that are no elements.
 pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<[Option<Element<'p>>; N], Error> {
     let mut found = [None; N];
+    find(value, kinds, &mut found)?;
+    Ok(found)
+}
+
+/// Finds the elements of [`fields`].
+#[inline(never)]
+fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
     let mut next = 0;
     for element in Elements::of(value) {
         let element = element?;
@@ -96,7 +103,7 @@ pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<
             None => {}
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Reads a type or a length in 1, 3, 5 or 9 bytes.
@@ -175,6 +182,7 @@ pub fn write_head(out: &mut Writer<'_>, kind: Type, len: usize) -> Result<(), Fu
 ///
 /// # Errors
 /// [`Full`].
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn write(out: &mut Writer<'_>, kind: Type, value: &[u8]) -> Result<(), Full> {
     write_head(out, kind, value.len())?;
     out.put(value)

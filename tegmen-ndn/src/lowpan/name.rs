@@ -1,103 +1,109 @@
 //! Compressed names (RFC 9139, section 5.2): the lengths of two components in one byte.
 
-use crate::error::Error;
+use super::bytes::{In, Out};
 use crate::name::{Component, Name};
 use crate::tlv::{self, Type};
-use tegmen_base::buf::{Full, Reader, Writer};
 
 /// The bytes of the longest component.
 const MAX_COMPONENT: usize = 15;
 
-/// The length of a component, or 0 for none. Returns `None` if the component cannot be compressed.
-fn len_of(component: Option<&Component<'_>>) -> Option<u8> {
-    match component {
-        None => Some(0),
-        Some(Component { kind: Type::GENERIC, value }) if matches!(value.len(), 1..=MAX_COMPONENT) => {
-            Some(value.len() as u8)
-        }
-        Some(_) => None,
-    }
-}
-
-/// Writes a compressed name. Returns `None` if it cannot be compressed, or does not fit.
-pub(super) fn write(name: &Name<'_>, out: &mut Writer<'_>) -> Option<()> {
-    let mut components = name.components();
+/// Writes a compressed name. Returns false if it cannot be compressed.
+#[inline(never)]
+pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) -> bool {
+    let mut components = Name::of_checked(name).components();
+    let (mut is_short, mut len) = (true, 0usize);
     loop {
-        let first = components.next();
-        let second = components.next();
-        out.u8(len_of(first.as_ref())? << 4 | len_of(second.as_ref())?).ok()?;
-        for component in first.iter().chain(&second) {
-            out.put(component.value).ok()?;
+        let mut lens = 0;
+        let pair = [components.next(), components.next()];
+        for component in pair {
+            let Component { kind, value } = component.unwrap_or(Component::generic(&[]));
+            is_short &= component.is_none() || (kind == Type::GENERIC && matches!(value.len(), 1..=MAX_COMPONENT));
+            lens = lens << 4 | value.len() as u8;
+            len = len.saturating_add(component.map_or(0, |_| tlv::element_len(kind, value.len())));
+        }
+        out.byte(lens);
+        for component in pair.iter().flatten() {
+            out.put(component.value);
         }
         // A length of 0 ends the name.
-        if second.is_none() {
-            return Some(());
+        if lens & 0xf == 0 {
+            // Bytes that are no component would be lost.
+            return is_short && len == name.len();
         }
     }
 }
 
 /// Returns the bytes of a compressed name.
-pub(super) fn short_len(name: &Name<'_>) -> usize {
-    let bytes = |(count, len): (usize, usize), component: Component<'_>| {
-        (count.saturating_add(1), len.saturating_add(component.value.len()))
-    };
-    let (count, len) = name.components().fold((0, 0), bytes);
-    len.saturating_add(count / 2).saturating_add(1)
+pub(super) fn short_len(name: &[u8]) -> usize {
+    let (mut count, mut len) = (0usize, 1usize);
+    for component in Name::of_checked(name).components() {
+        count = count.saturating_add(1);
+        len = len.saturating_add(component.value.len());
+    }
+    len.saturating_add(count / 2)
 }
 
 /// A compressed name.
 #[derive(Clone, Copy)]
 pub(super) struct Short<'f> {
     /// The first components, which are not part of the frame.
-    prefix: Name<'f>,
+    prefix: &'f [u8],
     bytes: &'f [u8],
+    /// The last component, if it is a digest.
+    pub(super) digest: Component<'f>,
 }
 
 impl<'f> Short<'f> {
     /// Reads a name whose first components are `prefix`.
-    pub(super) fn read(prefix: Name<'f>, reader: &mut Reader<'f>) -> Result<Self, Error> {
-        let bytes = reader.rest();
-        while let Some([_, _]) = pair(reader)? {}
-        let len = bytes.len().wrapping_sub(reader.rest().len());
-        Ok(Self { prefix, bytes: bytes.get(..len).unwrap_or(bytes) })
+    #[inline(never)]
+    pub(super) fn read(prefix: &'f [u8], body: &mut In<'f>) -> Self {
+        let bytes = body.rest();
+        loop {
+            let lens = body.byte();
+            let (first, second) = (lens >> 4, lens & 0xf);
+            body.require(first != 0 || second == 0);
+            body.take(first.into());
+            body.take(second.into());
+            if second == 0 {
+                break;
+            }
+        }
+        let len = bytes.len().wrapping_sub(body.rest().len());
+        Self { prefix, bytes: bytes.get(..len).unwrap_or(bytes), digest: Component::generic(&[]) }
     }
 
     /// Returns the bytes of the components.
+    #[inline(never)]
     pub(super) fn len(&self) -> usize {
-        let mut len = self.prefix.as_bytes().len();
-        self.each(|value| len = len.saturating_add(tlv::element_len(Type::GENERIC, value.len())));
-        len
+        let Component { kind, value } = self.digest;
+        let last = if value.is_empty() { 0 } else { tlv::element_len(kind, value.len()) };
+        let count = |len: usize, value: &[u8]| len.saturating_add(tlv::element_len(Type::GENERIC, value.len()));
+        self.values().fold(self.prefix.len().saturating_add(last), count)
     }
 
-    /// Writes the components.
-    pub(super) fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        let mut written = out.put(self.prefix.as_bytes());
-        self.each(|value| written = written.and_then(|()| tlv::write(out, Type::GENERIC, value)));
-        written
-    }
-
-    fn each(&self, mut take: impl FnMut(&[u8])) {
-        let mut reader = Reader::new(self.bytes);
-        while !reader.is_empty() {
-            let Ok(lens) = reader.u8() else { return };
-            for len in [lens >> 4, lens & 0xf] {
-                if len > 0
-                    && let Ok(value) = reader.take(len.into())
-                {
-                    take(value);
-                }
-            }
+    /// Writes the components in an element.
+    #[inline(never)]
+    pub(super) fn write(&self, kind: Type, out: &mut Out<'_, '_>) {
+        out.head(kind, self.len());
+        out.put(self.prefix);
+        for value in self.values() {
+            out.element(Type::GENERIC, value);
+        }
+        let Component { kind, value } = self.digest;
+        if !value.is_empty() {
+            out.element(kind, value);
         }
     }
-}
 
-/// Reads two components. Returns `None` behind the last one.
-fn pair<'f>(reader: &mut Reader<'f>) -> Result<Option<[&'f [u8]; 2]>, Error> {
-    let lens = reader.u8()?;
-    let (first, second) = (usize::from(lens >> 4), usize::from(lens & 0xf));
-    if first == 0 && second != 0 {
-        return Err(Error::Compression);
+    fn values(&self) -> impl Iterator<Item = &'f [u8]> + use<'f> {
+        let (mut body, mut second) = (In::of(self.bytes), 0);
+        core::iter::from_fn(move || {
+            let mut len = core::mem::take(&mut second);
+            if len == 0 {
+                let lens = body.byte();
+                (len, second) = (lens >> 4, lens & 0xf);
+            }
+            (len != 0).then(|| body.take(len.into()))
+        })
     }
-    let both = [reader.take(first)?, reader.take(second)?];
-    Ok((second != 0).then_some(both))
 }
