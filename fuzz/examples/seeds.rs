@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     resumptions()
 }
 
-/// Packets of NDN, each behind a byte that is not 0, and a script for the forwarder behind 0.
+/// Packets of NDN, each behind the byte of its reader, and a script for the forwarder.
 fn ndn() -> io::Result<()> {
     let (interest, data) = (tegmen_fuzz::ndn::interest_seed(), tegmen_fuzz::ndn::data_seed());
     write("ndn", "interest", &[&[1][..], &interest].concat())?;
@@ -53,6 +53,12 @@ fn ndn() -> io::Result<()> {
         &[&[1, 100, interest.len() as u8 + 10, 98, 2, 7, 7, 0xfd, 3, 0x20, 0, 80, interest.len() as u8][..], &interest]
             .concat(),
     )?;
+    write("ndn", "interest-to-compress", &[&[2][..], &interest].concat())?;
+    write("ndn", "data-to-compress", &[&[2][..], &data].concat())?;
+    write("ndn", "compressed-interest", &[2, 0xfe, 0x18, 2, 0x89, 1, 6, 0, 255, 1, 1, 1, 1])?;
+    let data_head = [2, 0xfe, 0x30, 2, 9, 42, 0x10, b'7', 2, b'2', b'1', 2, 1, 0, 32];
+    write("ndn", "compressed-data", &[&data_head[..], &[5; 32], &[0x28]].concat())?;
+    write("ndn", "compressed-fragment", &[2, 0xc0, 120, 0, 1, 0xfe, 0x20, 6, 110, 7, 3])?;
     let step = |face: u8, packet: &[u8]| [&[1, face, packet.len() as u8], packet].concat();
     let script = [vec![0], step(3, &interest), step(2, &interest), step(1, &data), step(3, &interest)].concat();
     write("ndn", "answered", &script)?;

@@ -1,10 +1,14 @@
-//! Packets of Named Data Networking: parsers, and a forwarder that anyone sends to.
+//! Packets of Named Data Networking: parsers, compressed packets, and a forwarder that anyone sends to.
 
 use tegmen::buf::Frame;
 use tegmen::crypto::RustCrypto;
 use tegmen::time::Instant;
+use tegmen_lowpan::fragment::Reassembly;
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::iphc::Hop;
 use tegmen_ndn::fixed::{FixedPit, FixedStore, Routes};
 use tegmen_ndn::forwarder::{Faces, Forwarder, Outgoing, Times};
+use tegmen_ndn::lowpan::{Context, HEADROOM, HopId, compress, decompress};
 use tegmen_ndn::lp::{LpPacket, NackReason, acks};
 use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::tables::{FaceId, NextHop};
@@ -34,6 +38,39 @@ pub fn packets(data: &[u8]) {
     if let Ok(name) = Name::parse(data) {
         names(&name);
     }
+}
+
+/// Bytes as a packet to compress, as frames, and as a compressed packet. A Data packet that is compressed is restored to the last byte.
+pub fn compressed(data: &[u8]) {
+    let contexts = [Context { id: 1, prefix: Name::of_checked(&SEED) }];
+    let hop = HopId::new(9).map(|id| (id, Name::of_checked(&SEED)));
+    let mut frame = vec![0; data.len() + 20];
+    for (hop, contexts) in [(None, &[][..]), (hop, &contexts)] {
+        let mut frame = Frame::new(&mut frame, HEADROOM);
+        if compress(data, contexts, hop, &mut frame).is_ok() {
+            let restored = restored(frame.bytes(), contexts).expect("what is compressed can be restored");
+            assert!(data[0] != 6 || restored == data, "a Data packet is restored");
+        }
+    }
+    if let Some(packet) = restored(data, &contexts) {
+        let mut storage = vec![0; packet.len() + 20];
+        let mut frame = Frame::new(&mut storage, HEADROOM);
+        compress(&packet, &contexts, hop, &mut frame).expect("what was restored is an element");
+        let again = restored(frame.bytes(), &contexts).expect("what is compressed can be restored");
+        assert!(packet[0] != 6 || again == packet);
+    }
+    let mut reassembly = Reassembly::<1, 300>::new();
+    for frame in data.chunks(100) {
+        let hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
+        let _ = reassembly.receive_page(Instant::from_micros(1), &hop, frame);
+    }
+}
+
+fn restored(payload: &[u8], contexts: &[Context<'_>]) -> Option<Vec<u8>> {
+    let mut storage = vec![0; 300 + 3 * payload.len()];
+    let mut frame = Frame::new(&mut storage, MAX_HEAD);
+    decompress(payload, contexts, |_| Some(Name::of_checked(&SEED)), &mut frame).ok()?;
+    Some(frame.bytes().to_vec())
 }
 
 /// The text of a name is read as the same name.
