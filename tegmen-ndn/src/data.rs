@@ -21,6 +21,8 @@ impl ContentType {
     pub const KEY: Self = Self(2);
     /// The application has no content of that name.
     pub const NACK: Self = Self(3);
+    /// A private key, in a file. It never leaves its owner.
+    pub const SIGNING_KEY: Self = Self(9);
 }
 
 /// A Data packet, without its signature.

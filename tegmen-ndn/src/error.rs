@@ -29,6 +29,8 @@ pub enum Error {
     Compression,
     /// The packet does not fit the output.
     TooLong,
+    /// A time of a ValidityPeriod is not written as `yyyymmddThhmmss`, or is before 1970.
+    Time,
 }
 
 impl Display for Error {
@@ -48,6 +50,7 @@ impl Display for Error {
                 f.write_str("the compressed packet has a reserved bit, or an unknown context or HopID")
             }
             Self::TooLong => f.write_str("the packet does not fit the output"),
+            Self::Time => f.write_str("a time of the validity is not written as yyyymmddThhmmss, or is before 1970"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`ReceivedInterest::parse`] and [`ReceivedData::parse`] read packets in place, [`Interest::write`] and [`Data::write`] write them.
 //! [`signature`] has the keys: a digest, HMAC, ECDSA on secp256r1 and Ed25519. A [`publisher::Publisher`] encrypts content, and never
-//! gives one name to two contents. [`lp`] is the link protocol, and [`forwarder::Forwarder`] passes packets on between faces.
+//! gives one name to two contents. [`certificate`] has certificates, and verifies packets by them. [`lp`] is the link protocol, and [`forwarder::Forwarder`] passes packets on between faces.
 //!
 //! Standards: the packet format v0.3, revision 3 of the naming conventions, and NDNLPv2. RSA is not supported.
 
@@ -14,6 +14,7 @@
 )]
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+pub mod certificate;
 mod data;
 mod error;
 pub mod fixed;

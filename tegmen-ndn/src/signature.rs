@@ -1,5 +1,6 @@
 //! Signatures of packets (packet format, sections "Data Signature" and "Interest Signature").
 
+use crate::certificate::Validity;
 use crate::error::Error;
 use crate::name::Name;
 use crate::tlv::{self, Type};
@@ -66,24 +67,27 @@ pub struct SignatureInfo<'p> {
     pub time: Option<u64>,
     /// SignatureSeqNum, of an Interest.
     pub sequence: Option<u64>,
+    /// ValidityPeriod, of a certificate.
+    pub validity: Option<Validity>,
 }
 
 impl<'p> SignatureInfo<'p> {
     /// Describes a signature without anything that makes it unique.
     pub const fn new(kind: SignatureType, key: Option<KeyLocator<'p>>) -> Self {
-        Self { kind, key, nonce: None, time: None, sequence: None }
+        Self { kind, key, nonce: None, time: None, sequence: None, validity: None }
     }
 
     /// Reads the value of the element.
     pub(crate) fn parse(value: &'p [u8]) -> Result<Self, Error> {
-        const KINDS: [Type; 5] = [
+        const KINDS: [Type; 6] = [
             Type::SIGNATURE_TYPE,
             Type::KEY_LOCATOR,
             Type::SIGNATURE_NONCE,
             Type::SIGNATURE_TIME,
             Type::SIGNATURE_SEQUENCE,
+            Type::VALIDITY_PERIOD,
         ];
-        let [kind, key, nonce, time, sequence] = tlv::fields(value, &KINDS)?;
+        let [kind, key, nonce, time, sequence, validity] = tlv::fields(value, &KINDS)?;
         let integer = |element: tlv::Element<'_>| tlv::integer(element.value, element.kind);
         let kind = kind.ok_or(Error::Missing(Type::SIGNATURE_TYPE))?;
         let key = match key {
@@ -101,6 +105,7 @@ impl<'p> SignatureInfo<'p> {
             nonce: nonce.map(|nonce| nonce.value),
             time: time.map(integer).transpose()?,
             sequence: sequence.map(integer).transpose()?,
+            validity: validity.map(|validity| Validity::parse(validity.value)).transpose()?,
         })
     }
 
@@ -119,6 +124,9 @@ impl<'p> SignatureInfo<'p> {
         if let Some(sequence) = self.sequence {
             tlv::write_integer(out, Type::SIGNATURE_SEQUENCE, sequence)?;
         }
+        if let Some(validity) = &self.validity {
+            validity.write(out)?;
+        }
         Ok(())
     }
 
@@ -128,7 +136,8 @@ impl<'p> SignatureInfo<'p> {
         let nonce = self.nonce.map_or(0, |nonce| tlv::element_len(Type::SIGNATURE_NONCE, nonce.len()));
         let time = self.time.map_or(0, |time| integer(Type::SIGNATURE_TIME, time));
         let sequence = self.sequence.map_or(0, |sequence| integer(Type::SIGNATURE_SEQUENCE, sequence));
-        let parts = [integer(Type::SIGNATURE_TYPE, self.kind.0), key, nonce, time, sequence];
+        let validity = self.validity.map_or(0, |_| Validity::ELEMENT_LEN);
+        let parts = [integer(Type::SIGNATURE_TYPE, self.kind.0), key, nonce, time, sequence, validity];
         parts.into_iter().fold(0, usize::saturating_add)
     }
 

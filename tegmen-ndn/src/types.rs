@@ -74,6 +74,13 @@ impl Type {
     /// The component of a name that is a sequence number.
     pub const SEQUENCE: Self = Self(58);
 
+    /// ValidityPeriod (certificate format v2).
+    pub const VALIDITY_PERIOD: Self = Self(253);
+    /// NotBefore.
+    pub const NOT_BEFORE: Self = Self(254);
+    /// NotAfter.
+    pub const NOT_AFTER: Self = Self(255);
+
     /// True if a packet with an unknown element of this type is dropped: all types below 32, and odd ones above (packet format,
     /// section "Considerations for evolvability of TLV-based encoding").
     pub const fn is_critical(self) -> bool {
