@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen_base::buf::{Frame, Writer};
 use tegmen_base::crypto::{Crypto as _, RustCrypto};
 use tegmen_ndn::lp::{LpPacket, MAX_FIELDS, NackReason};
-use tegmen_ndn::signature::{DigestSha256, SignatureInfo, Signer};
+use tegmen_ndn::signature::{DigestSha256, KeyLocator, SignatureInfo, Signer};
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Data, Interest, MAX_HEAD, MAX_PACKET, Name, ReceivedData, ReceivedInterest, WriteError, write_uri};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -273,7 +273,11 @@ impl Client {
         data: &Data<'_>,
         signer: &(impl Signer<RustCrypto> + ?Sized),
     ) -> Result<Vec<u8>, ClientError> {
-        let len = data.name.as_bytes().len() + data.content.map_or(0, <[u8]>::len) + 600;
+        let locator = match signer.info().key {
+            Some(KeyLocator::Name(name)) => name.as_bytes().len(),
+            _ => 0,
+        };
+        let len = data.name.as_bytes().len() + data.content.map_or(0, <[u8]>::len) + locator + 600;
         let mut storage = vec![0; len];
         let mut frame = Frame::new(&mut storage, MAX_HEAD);
         data.write(&mut self.crypto, signer, &mut frame)?;

@@ -2,15 +2,19 @@
 //!
 //! [`Node`](node::Node) is a [forwarder](tegmen_ndn::forwarder) with faces over UDP, TCP and Unix sockets, and with the
 //! management of NFD that clients need. [`Client`](client::Client) is a consumer and a producer at a forwarder.
+//! [`Trust`](trust::Trust) verifies packets by certificates and by a [schema].
 
 #![forbid(unsafe_code)]
 
 pub mod client;
 mod faces;
+pub mod keys;
 mod management;
 pub mod node;
 pub mod object;
 mod reassembly;
+pub mod schema;
 mod stream;
 pub mod tables;
+pub mod trust;
 pub mod uri;

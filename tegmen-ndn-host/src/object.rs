@@ -4,6 +4,7 @@
 
 use crate::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use crate::management::bytes_of;
+use crate::trust::{Trust, TrustError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -145,6 +146,8 @@ pub enum FetchError {
     Client(ClientError),
     /// The signature of a packet is refused.
     NotAuthentic,
+    /// The origin of a packet is not proven.
+    Trust(TrustError),
     /// The metadata have no name.
     Metadata,
 }
@@ -154,6 +157,7 @@ impl fmt::Display for FetchError {
         match self {
             Self::Client(error) => write!(f, "{error}"),
             Self::NotAuthentic => f.write_str("the signature of a packet is wrong, or its key is not known"),
+            Self::Trust(error) => write!(f, "{error}"),
             Self::Metadata => f.write_str("the metadata of the object name no version"),
         }
     }
@@ -164,6 +168,43 @@ impl std::error::Error for FetchError {}
 impl From<ClientError> for FetchError {
     fn from(error: ClientError) -> Self {
         Self::Client(error)
+    }
+}
+
+impl From<TrustError> for FetchError {
+    fn from(error: TrustError) -> Self {
+        Self::Trust(error)
+    }
+}
+
+/// A decision about the origin of packets.
+pub trait Authenticity {
+    /// Verifies a packet. May fetch certificates: other packets that arrive meanwhile are dropped. `within` is the time for one.
+    ///
+    /// # Errors
+    /// [`FetchError`] if the packet must not be used.
+    fn verify(
+        &mut self,
+        client: &mut Client,
+        packet: &ReceivedData<'_>,
+        within: Duration,
+    ) -> impl Future<Output = Result<(), FetchError>>;
+}
+
+impl<F: FnMut(&ReceivedData<'_>) -> bool> Authenticity for F {
+    async fn verify(&mut self, _: &mut Client, packet: &ReceivedData<'_>, _: Duration) -> Result<(), FetchError> {
+        if self(packet) { Ok(()) } else { Err(FetchError::NotAuthentic) }
+    }
+}
+
+impl Authenticity for Trust {
+    async fn verify(
+        &mut self,
+        client: &mut Client,
+        packet: &ReceivedData<'_>,
+        within: Duration,
+    ) -> Result<(), FetchError> {
+        Ok(self.verify_by(client, packet, within).await?)
     }
 }
 
@@ -178,7 +219,7 @@ pub struct Fetched {
     pub segments: u64,
 }
 
-/// Fetches an object. The newest version is asked for if the name has none. `is_authentic` verifies each packet. `within` is the time for one
+/// Fetches an object. The newest version is asked for if the name has none. `authenticity` verifies each packet. `within` is the time for one
 /// packet, after which it is asked for again.
 ///
 /// # Errors
@@ -187,43 +228,46 @@ pub async fn fetch(
     client: &mut Client,
     name: &Name<'_>,
     within: Duration,
-    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+    authenticity: &mut impl Authenticity,
 ) -> Result<Fetched, FetchError> {
     let is_versioned = name.last().is_some_and(|last| last.kind == Type::VERSION);
     let versioned = match is_versioned {
         true => name.as_bytes().to_vec(),
-        false => newest(client, name, within, &is_authentic).await?,
+        false => newest(client, name, within, authenticity).await?,
     };
     let first = segment(client, &versioned, 0, within).await?;
-    let received = checked(&first, &is_authentic)?;
+    let received = checked(client, &first, within, authenticity).await?;
     let last = received.data.final_block.and_then(|last| last.number()).unwrap_or(0);
     let mut pieces = BTreeMap::new();
     pieces.insert(0, received.data.content.unwrap_or(&[]).to_vec());
-    fetch_rest(client, &versioned, last, within, &is_authentic, &mut pieces).await?;
+    fetch_rest(client, &versioned, last, within, authenticity, &mut pieces).await?;
     let content = pieces.into_values().flatten().collect();
     Ok(Fetched { name: versioned, content, segments: last + 1 })
 }
 
-fn checked<'p>(
+async fn checked<'p>(
+    client: &mut Client,
     packet: &'p [u8],
-    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+    within: Duration,
+    authenticity: &mut impl Authenticity,
 ) -> Result<ReceivedData<'p>, FetchError> {
     let received = ReceivedData::parse(packet).map_err(|_| FetchError::NotAuthentic)?;
-    if is_authentic(&received) { Ok(received) } else { Err(FetchError::NotAuthentic) }
+    authenticity.verify(client, &received, within).await?;
+    Ok(received)
 }
 
 async fn newest(
     client: &mut Client,
     name: &Name<'_>,
     within: Duration,
-    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+    authenticity: &mut impl Authenticity,
 ) -> Result<Vec<u8>, FetchError> {
     let keyword = name_bytes("/32=metadata").map_err(|_| FetchError::Metadata)?;
     let asked = [name.as_bytes(), &keyword].concat();
     let interest =
         Interest { name: Name::of_checked(&asked), can_be_prefix: true, must_be_fresh: true, ..Interest::default() };
     let packet = client.ask(&interest, within).await?;
-    let received = checked(&packet, is_authentic)?;
+    let received = checked(client, &packet, within, authenticity).await?;
     let content = received.data.content.unwrap_or(&[]);
     let element = tlv::Elements::of(content).map_while(Result::ok).find(|element| element.kind == Type::NAME);
     let versioned = element.and_then(|element| Name::parse(element.value).ok()).ok_or(FetchError::Metadata)?;
@@ -255,7 +299,7 @@ async fn fetch_rest(
     versioned: &[u8],
     last: u64,
     within: Duration,
-    is_authentic: impl Fn(&ReceivedData<'_>) -> bool,
+    authenticity: &mut impl Authenticity,
     pieces: &mut BTreeMap<u64, Vec<u8>>,
 ) -> Result<(), FetchError> {
     let mut asked: BTreeMap<u64, Asked> = BTreeMap::new();
@@ -270,7 +314,7 @@ async fn fetch_rest(
         let oldest = asked.values().map(|asked| asked.since).min().unwrap_or_else(Instant::now);
         match tokio::time::timeout_at(oldest + within, client.receive()).await {
             Ok(Ok(Received::Data(packet))) => {
-                let received = checked(&packet, &is_authentic)?;
+                let received = checked(client, &packet, within, authenticity).await?;
                 let name = received.data.name;
                 let number = name.last().filter(|last| last.kind == Type::SEGMENT).and_then(|last| last.number());
                 let number = number.filter(|number| numbered(versioned, Type::SEGMENT, *number) == name.as_bytes());

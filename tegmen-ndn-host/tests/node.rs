@@ -117,21 +117,22 @@ async fn an_object_of_a_megabyte_is_fetched_in_segments_by_its_prefix_and_by_its
     producer.register(&Name::of_checked(&prefix)).await.unwrap();
     assert_eq!(object.len(), 125);
     let task = tokio::spawn(async move { object.serve(&mut producer).await });
-    let verify =
+    let mut verify =
         |received: &ReceivedData<'_>| received.signed.verify(&mut RustCrypto::new([1; 32]), &DigestSha256).is_ok();
     for text in ["/file", "/file/v=7"] {
         for link in &node.addresses {
             let mut client = Client::connect(link).await.unwrap();
             let name = name_bytes(text).unwrap();
             let name = Name::of_checked(&name);
-            let fetched = fetch(&mut client, &name, Duration::from_secs(2), verify).await.unwrap();
+            let fetched = fetch(&mut client, &name, Duration::from_secs(2), &mut verify).await.unwrap();
             assert!(fetched.content == content, "{text} at {link}");
             assert_eq!((fetched.segments, fetched.name), (125, name_bytes("/file/v=7").unwrap()));
         }
     }
     let mut client = Client::connect(&to).await.unwrap();
     let name = name_bytes("/file").unwrap();
-    let refused = fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(2), |_| false).await;
+    let refused =
+        fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(2), &mut |_: &ReceivedData<'_>| false).await;
     assert!(matches!(refused, Err(FetchError::NotAuthentic)));
     task.abort();
 }

@@ -1,0 +1,470 @@
+//! Trust schemas: models of Light VerSec, which say for each name which keys may sign it.
+//!
+//! A model is a tree. Each edge takes one component of a name: one of a value, or a pattern with constraints, which binds the component
+//! to a tag. A name matches the nodes at which its components end. A key may sign a packet if the name of its certificate matches, with
+//! the tags that the name of the packet bound, a node that a node of the packet refers to. The encoding is that of
+//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd reads, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use tegmen_ndn::tlv::{self, Element, Elements, Type};
+use tegmen_ndn::{Error, Name};
+
+/// The version of the encoding.
+pub const VERSION: u64 = 0x0001_1000;
+
+/// The nodes of a model, at most. Comparing two names takes at most the square of their number in steps.
+pub const MAX_NODES: usize = 4096;
+
+pub(crate) const COMPONENT: Type = Type(0x21);
+pub(crate) const TAG: Type = Type(0x23);
+pub(crate) const NODE_ID: Type = Type(0x25);
+pub(crate) const FUNCTION: Type = Type(0x27);
+pub(crate) const IDENTIFIER: Type = Type(0x29);
+pub(crate) const CALL: Type = Type(0x31);
+pub(crate) const ARGUMENT: Type = Type(0x33);
+pub(crate) const OPTION: Type = Type(0x41);
+pub(crate) const CONSTRAINT: Type = Type(0x43);
+pub(crate) const VALUE_EDGE: Type = Type(0x51);
+pub(crate) const PATTERN_EDGE: Type = Type(0x53);
+pub(crate) const KEY_NODE: Type = Type(0x55);
+pub(crate) const PARENT: Type = Type(0x57);
+pub(crate) const MODEL_VERSION: Type = Type(0x61);
+pub(crate) const NODE: Type = Type(0x63);
+pub(crate) const SYMBOL: Type = Type(0x67);
+pub(crate) const NAMED: Type = Type(0x69);
+
+/// The reason why bytes are no model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SchemaError {
+    /// An element is wrong.
+    Element(Error),
+    /// The encoding has another version.
+    Version(u64),
+    /// The model has more than [`MAX_NODES`] nodes.
+    TooLarge(usize),
+    /// The identifier of a node is not its place.
+    Node(usize),
+    /// An edge leads to a node that does not exist, has another parent, or has another edge.
+    Edge(usize),
+    /// A node refers to a key that does not exist.
+    Key(usize),
+    /// Keys sign each other in a loop.
+    Loop,
+    /// An option of a constraint has not exactly one of a value, a tag and a function, or a value is no component.
+    Option(usize),
+    /// The function of a constraint is not known.
+    Function(String),
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Element(error) => write!(f, "{error}: compile the schema again"),
+            Self::Version(version) => {
+                write!(f, "version {version:#x} of the model is not supported, only {VERSION:#x}")
+            }
+            Self::TooLarge(nodes) => write!(f, "{nodes} nodes are too many: at most {MAX_NODES} are supported"),
+            Self::Node(node) => write!(f, "the identifier of node {node} is not its place"),
+            Self::Edge(node) => {
+                write!(
+                    f,
+                    "an edge of node {node} leads to no node, or to one with another parent: the model is no tree"
+                )
+            }
+            Self::Key(node) => write!(f, "node {node} is signed by a node that does not exist"),
+            Self::Loop => f.write_str("the rules of keys refer to each other in a loop"),
+            Self::Option(node) => write!(f, "a constraint of node {node} is malformed"),
+            Self::Function(name) => write!(f, "the function {name} is not known, only $eq and $eq_type"),
+        }
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+impl From<Error> for SchemaError {
+    fn from(error: Error) -> Self {
+        Self::Element(error)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Function {
+    /// `$eq`: all arguments are the component.
+    Eq,
+    /// `$eq_type`: all arguments have the type of the component.
+    EqType,
+}
+
+#[derive(Debug)]
+struct Argument {
+    tag: Option<u64>,
+    value: Option<Vec<u8>>,
+}
+
+/// An option of a constraint.
+#[derive(Debug)]
+enum Choice {
+    Value(Vec<u8>),
+    Tag(u64),
+    Call(Function, Vec<Argument>),
+}
+
+#[derive(Debug)]
+struct Pattern {
+    to: usize,
+    tag: u64,
+    /// Of each constraint one option must hold.
+    constraints: Vec<Vec<Choice>>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    parent: Option<usize>,
+    rules: Vec<String>,
+    values: Vec<(Vec<u8>, usize)>,
+    patterns: Vec<Pattern>,
+    keys: Vec<usize>,
+}
+
+/// A trust schema.
+#[derive(Debug)]
+pub struct Schema {
+    nodes: Vec<Node>,
+    start: usize,
+    /// Higher tags are of patterns without a name, which bind nothing.
+    named: u64,
+    symbols: BTreeMap<u64, String>,
+}
+
+/// The components that are bound to tags.
+type Bound<'n> = BTreeMap<u64, &'n [u8]>;
+
+/// A match of a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Match {
+    /// The rules, as `#sensor`. A node without a rule has its number, as `#_3`.
+    pub rules: Vec<String>,
+    /// The patterns and the components that they are bound to, encoded.
+    pub bound: Vec<(String, Vec<u8>)>,
+}
+
+fn number(element: &Element<'_>) -> Result<u64, Error> {
+    tlv::integer(element.value, element.kind)
+}
+
+fn place(element: &Element<'_>) -> Result<usize, Error> {
+    usize::try_from(number(element)?).map_err(|_| Error::Length(element.kind))
+}
+
+fn text(element: &Element<'_>) -> String {
+    String::from_utf8_lossy(element.value).into_owned()
+}
+
+/// Skips an element that is not known, or refuses it.
+const fn unknown(kind: Type) -> Result<(), Error> {
+    if kind.is_critical() { Err(Error::Critical(kind)) } else { Ok(()) }
+}
+
+impl Schema {
+    /// Reads a model.
+    ///
+    /// # Errors
+    /// [`SchemaError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, SchemaError> {
+        let (mut version, mut start, mut named) = (None, None, None);
+        let mut nodes = Vec::new();
+        let mut symbols = BTreeMap::new();
+        for element in Elements::of(bytes) {
+            let element = element?;
+            match element.kind {
+                MODEL_VERSION => version = Some(number(&element)?),
+                NODE_ID => start = Some(place(&element)?),
+                NAMED => named = Some(number(&element)?),
+                NODE if nodes.len() < MAX_NODES => nodes.push(parse_node(element.value, nodes.len())?),
+                NODE => return Err(SchemaError::TooLarge(nodes.len() + 1)),
+                SYMBOL => {
+                    let [tag, name] = tlv::fields(element.value, &[TAG, IDENTIFIER])?;
+                    let tag = number(&tag.ok_or(Error::Missing(TAG))?)?;
+                    symbols.insert(tag, text(&name.ok_or(Error::Missing(IDENTIFIER))?));
+                }
+                kind => unknown(kind)?,
+            }
+        }
+        match version.ok_or(Error::Missing(MODEL_VERSION))? {
+            VERSION => {}
+            other => return Err(SchemaError::Version(other)),
+        }
+        let (start, named) = (start.ok_or(Error::Missing(NODE_ID))?, named.ok_or(Error::Missing(NAMED))?);
+        let schema = Self { nodes, start, named, symbols };
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// Checks that the model is a tree, and that its keys sign each other in no loop.
+    fn check(&self) -> Result<(), SchemaError> {
+        // A start with a parent could be in a loop.
+        if self.nodes.get(self.start).is_none_or(|start| start.parent.is_some()) {
+            return Err(SchemaError::Node(self.start));
+        }
+        let mut reached = BTreeSet::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let values = node.values.iter().map(|(_, to)| *to);
+            for to in values.chain(node.patterns.iter().map(|pattern| pattern.to)) {
+                let parent = self.nodes.get(to).and_then(|node| node.parent);
+                if parent != Some(place) || !reached.insert(to) {
+                    return Err(SchemaError::Edge(place));
+                }
+            }
+            if node.keys.iter().any(|key| *key >= self.nodes.len()) {
+                return Err(SchemaError::Key(place));
+            }
+        }
+        self.check_loops()
+    }
+
+    /// Removes nodes that sign nothing, until none is left.
+    fn check_loops(&self) -> Result<(), SchemaError> {
+        let mut signed = vec![0usize; self.nodes.len()];
+        for key in self.nodes.iter().flat_map(|node| &node.keys) {
+            if let Some(count) = signed.get_mut(*key) {
+                *count += 1;
+            }
+        }
+        let is_free = |(place, count): (usize, &usize)| (*count == 0).then_some(place);
+        let mut free: Vec<usize> = signed.iter().enumerate().filter_map(is_free).collect();
+        let mut left = self.nodes.len();
+        while let Some(node) = free.pop() {
+            left -= 1;
+            for key in self.nodes.get(node).into_iter().flat_map(|node| &node.keys) {
+                if let Some(count) = signed.get_mut(*key) {
+                    *count -= 1;
+                    if *count == 0 {
+                        free.push(*key);
+                    }
+                }
+            }
+        }
+        if left == 0 { Ok(()) } else { Err(SchemaError::Loop) }
+    }
+
+    /// Returns the number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// False: a model has a start.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Returns the names of all rules.
+    pub fn rules(&self) -> BTreeSet<&str> {
+        self.nodes.iter().flat_map(|node| &node.rules).map(String::as_str).collect()
+    }
+
+    /// Returns the roots of trust: the rules of keys that sign, and that no key signs.
+    pub fn roots(&self) -> Vec<String> {
+        let keys: BTreeSet<usize> = self.nodes.iter().flat_map(|node| node.keys.iter().copied()).collect();
+        let roots = keys.into_iter().filter(|key| self.nodes.get(*key).is_some_and(|node| node.keys.is_empty()));
+        let names: BTreeSet<String> = roots.flat_map(|root| self.names_of(root)).collect();
+        names.into_iter().collect()
+    }
+
+    fn names_of(&self, place: usize) -> Vec<String> {
+        match self.nodes.get(place) {
+            Some(node) if !node.rules.is_empty() => node.rules.clone(),
+            _ => vec![format!("#_{place}")],
+        }
+    }
+
+    /// Returns the matches of a name.
+    pub fn matches(&self, name: &Name<'_>) -> Vec<Match> {
+        let components = components_of(name);
+        let found = self.find(&components, Bound::new());
+        let matched = found.into_iter().map(|(place, bound)| Match {
+            rules: self.names_of(place),
+            bound: bound.into_iter().map(|(tag, value)| (self.symbol_of(tag), value.to_vec())).collect(),
+        });
+        matched.collect()
+    }
+
+    fn symbol_of(&self, tag: u64) -> String {
+        self.symbols.get(&tag).cloned().unwrap_or_else(|| tag.to_string())
+    }
+
+    /// Returns the rules that match a name.
+    pub fn rules_of(&self, name: &Name<'_>) -> BTreeSet<String> {
+        self.matches(name).into_iter().flat_map(|found| found.rules).collect()
+    }
+
+    /// True if the key of a certificate may sign a packet.
+    pub fn allows(&self, packet: &Name<'_>, certificate: &Name<'_>) -> bool {
+        let (packet, certificate) = (components_of(packet), components_of(certificate));
+        self.find(&packet, Bound::new()).into_iter().any(|(place, bound)| {
+            let keys = self.nodes.get(place).map_or(&[][..], |node| &node.keys);
+            !keys.is_empty() && self.find(&certificate, bound).iter().any(|(key, _)| keys.contains(key))
+        })
+    }
+
+    /// Finds the nodes at which a name ends. In a tree each node is reached at most once.
+    fn find<'n>(&self, components: &[&'n [u8]], bound: Bound<'n>) -> Vec<(usize, Bound<'n>)> {
+        // The empty name matches nothing.
+        if components.is_empty() {
+            return Vec::new();
+        }
+        let mut reached = vec![(self.start, bound)];
+        for component in components {
+            let mut next = Vec::new();
+            for (place, bound) in reached {
+                let Some(node) = self.nodes.get(place) else { continue };
+                // Of equal values the first one counts.
+                if let Some((_, to)) = node.values.iter().find(|(value, _)| value == component) {
+                    next.push((*to, bound.clone()));
+                }
+                for pattern in &node.patterns {
+                    if let Some(bound) = self.follow(pattern, component, &bound) {
+                        next.push((pattern.to, bound));
+                    }
+                }
+            }
+            reached = next;
+        }
+        reached
+    }
+
+    /// Follows an edge. Constraints hold for the first component of a tag alone: further ones are equal.
+    fn follow<'n>(&self, pattern: &Pattern, component: &'n [u8], bound: &Bound<'n>) -> Option<Bound<'n>> {
+        if let Some(known) = bound.get(&pattern.tag) {
+            return (*known == component).then(|| bound.clone());
+        }
+        let holds = |options: &Vec<Choice>| options.iter().any(|choice| choice.holds(component, bound));
+        if !pattern.constraints.iter().all(holds) {
+            return None;
+        }
+        let mut bound = bound.clone();
+        if pattern.tag <= self.named {
+            bound.insert(pattern.tag, component);
+        }
+        Some(bound)
+    }
+}
+
+impl Choice {
+    fn holds(&self, component: &[u8], bound: &Bound<'_>) -> bool {
+        match self {
+            Self::Value(value) => value == component,
+            Self::Tag(tag) => bound.get(tag).is_some_and(|known| *known == component),
+            Self::Call(function, arguments) => arguments.iter().all(|argument| {
+                let known = argument.tag.and_then(|tag| bound.get(&tag).copied());
+                known.or(argument.value.as_deref()).is_some_and(|value| match function {
+                    Function::Eq => value == component,
+                    Function::EqType => type_of(value) == type_of(component),
+                })
+            }),
+        }
+    }
+}
+
+fn type_of(component: &[u8]) -> Option<Type> {
+    Some(Elements::of(component).next()?.ok()?.kind)
+}
+
+/// The encoded components of a name, without an implicit digest at the end.
+fn components_of<'n>(name: &Name<'n>) -> Vec<&'n [u8]> {
+    let bytes = name.as_bytes();
+    let elements: Vec<Element<'n>> = Elements::of(bytes).map_while(Result::ok).collect();
+    let elements = match elements.split_last() {
+        Some((last, others)) if last.kind == Type::IMPLICIT_DIGEST => others,
+        _ => &elements,
+    };
+    elements.iter().filter_map(|element| bytes.get(element.start..element.end)).collect()
+}
+
+fn parse_node(value: &[u8], place_of_node: usize) -> Result<Node, SchemaError> {
+    let mut node = Node::default();
+    let mut id = None;
+    for element in Elements::of(value) {
+        let element = element?;
+        match element.kind {
+            NODE_ID => id = Some(place(&element)?),
+            PARENT => node.parent = Some(place(&element)?),
+            IDENTIFIER => node.rules.push(text(&element)),
+            VALUE_EDGE => {
+                let [to, value] = tlv::fields(element.value, &[NODE_ID, COMPONENT])?;
+                let to = place(&to.ok_or(SchemaError::Edge(place_of_node))?)?;
+                let value = value.ok_or(SchemaError::Edge(place_of_node))?;
+                node.values.push((component(&value, place_of_node)?, to));
+            }
+            PATTERN_EDGE => node.patterns.push(parse_pattern(element.value, place_of_node)?),
+            KEY_NODE => node.keys.push(place(&element)?),
+            kind => unknown(kind)?,
+        }
+    }
+    if id == Some(place_of_node) { Ok(node) } else { Err(SchemaError::Node(place_of_node)) }
+}
+
+/// Reads a value: exactly one component.
+fn component(element: &Element<'_>, node: usize) -> Result<Vec<u8>, SchemaError> {
+    let is_one = Name::parse(element.value).is_ok_and(|name| name.len() == 1);
+    if is_one { Ok(element.value.to_vec()) } else { Err(SchemaError::Option(node)) }
+}
+
+fn parse_pattern(value: &[u8], node: usize) -> Result<Pattern, SchemaError> {
+    let (mut to, mut tag) = (None, None);
+    let mut constraints = Vec::new();
+    for element in Elements::of(value) {
+        let element = element?;
+        match element.kind {
+            NODE_ID => to = Some(place(&element)?),
+            TAG => tag = Some(number(&element)?),
+            CONSTRAINT => {
+                let mut options = Vec::new();
+                for option in Elements::of(element.value) {
+                    let option = option?;
+                    match option.kind {
+                        OPTION => options.push(parse_choice(option.value, node)?),
+                        kind => unknown(kind)?,
+                    }
+                }
+                constraints.push(options);
+            }
+            kind => unknown(kind)?,
+        }
+    }
+    let wrong = SchemaError::Edge(node);
+    Ok(Pattern { to: to.ok_or_else(|| wrong.clone())?, tag: tag.ok_or(wrong)?, constraints })
+}
+
+fn parse_choice(value: &[u8], node: usize) -> Result<Choice, SchemaError> {
+    match tlv::fields(value, &[COMPONENT, TAG, CALL])? {
+        [Some(value), None, None] => Ok(Choice::Value(component(&value, node)?)),
+        [None, Some(tag), None] => Ok(Choice::Tag(number(&tag)?)),
+        [None, None, Some(call)] => parse_call(call.value, node),
+        _ => Err(SchemaError::Option(node)),
+    }
+}
+
+fn parse_call(value: &[u8], node: usize) -> Result<Choice, SchemaError> {
+    let mut function = None;
+    let mut arguments = Vec::new();
+    for element in Elements::of(value) {
+        let element = element?;
+        match element.kind {
+            FUNCTION => {
+                function = Some(match element.value {
+                    b"$eq" => Function::Eq,
+                    b"$eq_type" => Function::EqType,
+                    _ => return Err(SchemaError::Function(text(&element))),
+                });
+            }
+            ARGUMENT => {
+                let [value, tag] = tlv::fields(element.value, &[COMPONENT, TAG])?;
+                let value = value.map(|value| component(&value, node)).transpose()?;
+                arguments.push(Argument { tag: tag.as_ref().map(number).transpose()?, value });
+            }
+            kind => unknown(kind)?,
+        }
+    }
+    Ok(Choice::Call(function.ok_or(SchemaError::Option(node))?, arguments))
+}
