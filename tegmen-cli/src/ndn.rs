@@ -2,7 +2,11 @@
 
 mod consume;
 mod forward;
+mod key;
+mod pem;
 mod produce;
+mod sign;
+mod trust;
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
@@ -36,6 +40,14 @@ enum Command {
     Serve(produce::Serve),
     /// Measure the round-trip times to a producer that answers pings.
     Ping(consume::Ping),
+    /// Key pairs and certificates.
+    Key(key::Key),
+    /// Sign a packet, and write it to a file.
+    Sign(sign::Sign),
+    /// Verify the packet of a file.
+    Verify(sign::Verify),
+    /// Check and test trust schemas in LVS.
+    Trust(trust::Trust),
 }
 
 impl Ndn {
@@ -46,6 +58,10 @@ impl Ndn {
             Command::Put(put) => put.run(out),
             Command::Serve(serve) => serve.run(out),
             Command::Ping(ping) => ping.run(out),
+            Command::Key(key) => key.run(out),
+            Command::Sign(sign) => sign.run(out),
+            Command::Verify(verify) => verify.run(out),
+            Command::Trust(trust) => trust.run(out),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `tegmen ndn get` and `tegmen ndn ping`: consumers.
 
+use super::sign::Trusted;
 use super::{At, failure, name_of};
 use crate::output::{Failure, Output, runtime};
 use clap::Args;
@@ -11,15 +12,18 @@ use tegmen_base::crypto::RustCrypto;
 use tegmen_ndn::signature::{DigestSha256, SignatureType};
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Component, Interest, Name, ReceivedData};
-use tegmen_ndn_host::client::ClientError;
-use tegmen_ndn_host::object::{Fetched, fetch};
+use tegmen_ndn_host::client::{Client, ClientError};
+use tegmen_ndn_host::object::{Authenticity, FetchError, Fetched, fetch};
+use tegmen_ndn_host::trust::Trust;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tegmen ndn get /house/temp\n  \
     tegmen ndn get /house/temp/v=7 > temp.bin\n  \
-    tegmen ndn get /house/temp --packet --prefix --fresh\n\n\
-    An object has segments and a version. Without a version in the name the newest one is asked for.")]
+    tegmen ndn get /house/temp --packet --prefix --fresh\n  \
+    tegmen ndn get /house/temp --anchor keys/house.cert\n\n\
+    An object has segments and a version. Without a version in the name the newest one is asked for.\n\
+    With an anchor the certificates of its producer are fetched, too, and nothing is printed that they do not prove.")]
 pub(super) struct Get {
     /// The name, as /house/temp.
     name: String,
@@ -37,6 +41,29 @@ pub(super) struct Get {
     /// Milliseconds after which a packet is asked for again.
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     lifetime: u64,
+    #[command(flatten)]
+    trusted: Trusted,
+}
+
+/// The verification of packets.
+enum Verification {
+    /// Digests alone.
+    Digest,
+    Trust(Box<Trust>),
+}
+
+impl Authenticity for Verification {
+    async fn verify(
+        &mut self,
+        client: &mut Client,
+        packet: &ReceivedData<'_>,
+        within: Duration,
+    ) -> Result<(), FetchError> {
+        match self {
+            Self::Digest => is_intact(packet).then_some(()).ok_or(FetchError::NotAuthentic),
+            Self::Trust(trust) => Authenticity::verify(trust.as_mut(), client, packet, within).await,
+        }
+    }
 }
 
 impl Get {
@@ -44,6 +71,11 @@ impl Get {
         let bytes = name_of(&self.name)?;
         let name = Name::of_checked(&bytes);
         let within = Duration::from_millis(self.lifetime);
+        let mut verification = match self.trusted.trust()? {
+            Some(trust) => Verification::Trust(Box::new(trust)),
+            None => Verification::Digest,
+        };
+        let is_verified = matches!(verification, Verification::Trust(_));
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;
             let fetched = if self.packet {
@@ -51,23 +83,24 @@ impl Get {
                     Interest { name, can_be_prefix: self.prefix, must_be_fresh: self.fresh, ..Interest::default() };
                 let packet = client.ask(&interest, within).await.map_err(failure)?;
                 let received = ReceivedData::parse(&packet).map_err(Failure::new)?;
-                if !is_intact(&received) {
-                    return Err(Failure::new("the digest of the packet is wrong"));
-                }
+                verification.verify(&mut client, &received, within).await.map_err(Failure::new)?;
                 let content = received.data.content.unwrap_or(&[]).to_vec();
                 Fetched { name: received.data.name.as_bytes().to_vec(), content, segments: 1 }
             } else {
-                fetch(&mut client, &name, within, is_intact).await.map_err(Failure::new)?
+                fetch(&mut client, &name, within, &mut verification).await.map_err(Failure::new)?
             };
+            if !is_verified {
+                eprintln!("tegmen: only digests are verified, which prove no origin: name a certificate that you trust by --anchor");
+            }
             let Fetched { name, content, segments } = fetched;
             if out.json {
                 let name = Name::of_checked(&name).to_string();
                 let text = String::from_utf8(content);
                 let object = match text {
-                    Ok(text) => json!({ "name": name, "segments": segments, "content": text }),
+                    Ok(text) => json!({ "name": name, "segments": segments, "origin_verified": is_verified, "content": text }),
                     Err(error) => {
                         let digits = tegmen_base::hex::to_hex(error.as_bytes());
-                        json!({ "name": name, "segments": segments, "content_hex": digits })
+                        json!({ "name": name, "segments": segments, "origin_verified": is_verified, "content_hex": digits })
                     }
                 };
                 out.line(String::new, || object);

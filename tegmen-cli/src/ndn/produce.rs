@@ -1,5 +1,6 @@
 //! `tegmen ndn put` and `tegmen ndn serve`: producers.
 
+use super::sign::{PacketSigner, Signing};
 use super::{At, failure, name_of};
 use crate::output::{Failure, Output, runtime};
 use crate::serve::ended;
@@ -9,15 +10,14 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen_ndn::signature::DigestSha256;
-use tegmen_ndn::{Data, Name, ReceivedInterest};
+use tegmen_ndn::{Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tegmen_ndn_host::client::{Client, Received};
 use tegmen_ndn_host::object::Object;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tegmen ndn put /house/plan plan.pdf\n  \
-    echo 21.5 | tegmen ndn put /house/temp\n\n\
+    echo 21.5 | tegmen ndn put /house/temp --key keys/temp\n\n\
     The version is the time in microseconds, unless --version-number gives another one.")]
 pub(super) struct Put {
     /// The name of the object, without a version.
@@ -32,6 +32,8 @@ pub(super) struct Put {
     /// Milliseconds for which caches take a segment for fresh.
     #[arg(long, value_name = "MS", default_value_t = 4000)]
     freshness: u64,
+    #[command(flatten)]
+    signing: Signing,
 }
 
 impl Put {
@@ -49,22 +51,54 @@ impl Put {
             }
         };
         let version = self.version_number.unwrap_or_else(microseconds);
+        let signer = self.signing.pair()?;
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;
-            let object = Object::new(&mut client, &prefix, version, &content, self.freshness, &DigestSha256);
+            let object = Object::new(&mut client, &prefix, version, &content, self.freshness, &signer);
             let object = object.map_err(failure)?;
             client.register(&prefix).await.map_err(failure)?;
+            register_keys(&mut client, &signer).await?;
             let name = object.name().to_string();
             out.line(
                 || format!("{name} is published: {} bytes in {} segments", content.len(), object.len()),
                 || json!({ "event": "published", "name": name, "bytes": content.len(), "segments": object.len() }),
             );
             tokio::select! {
-                served = object.serve(&mut client) => served.map_err(failure)?,
+                served = answer_segments(&mut client, &object, &signer) => served?,
                 () = ended() => {}
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+/// Registers the names of the keys, whose certificates this producer publishes.
+async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
+    for prefix in signer.prefixes() {
+        client.register(&Name::of_checked(&prefix)).await.map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// The certificate that answers an Interest.
+fn certificate_for<'s>(signer: &'s PacketSigner, interest: &Interest<'_>) -> Option<&'s [u8]> {
+    let answers = |packet: &&Vec<u8>| {
+        ReceivedData::parse(packet).is_ok_and(|found| {
+            tegmen_ndn::tables::answers(&interest.name, interest.can_be_prefix, &found.data.name, None)
+        })
+    };
+    signer.certificates().iter().find(answers).map(Vec::as_slice)
+}
+
+/// Answers Interests for an object and for certificates until the forwarder ends the connection.
+async fn answer_segments(client: &mut Client, object: &Object, signer: &PacketSigner) -> Result<(), Failure> {
+    loop {
+        let Received::Interest(packet) = client.receive().await.map_err(failure)? else { continue };
+        let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
+        let interest = &received.interest;
+        if let Some(answer) = certificate_for(signer, interest).or_else(|| object.answer(interest)) {
+            client.send(answer).await.map_err(failure)?;
+        }
     }
 }
 
@@ -74,7 +108,8 @@ fn microseconds() -> u64 {
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
-    tegmen ndn serve --value /house/temp=21.5 --ping /house")]
+    tegmen ndn serve --value /house/temp=21.5 --ping /house --key keys/temp\n\n\
+    With a key its certificates are published, too.")]
 pub(super) struct Serve {
     #[command(flatten)]
     at: At,
@@ -87,6 +122,8 @@ pub(super) struct Serve {
     /// Milliseconds for which caches take a value for fresh.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     freshness: u64,
+    #[command(flatten)]
+    signing: Signing,
 }
 
 /// Names and contents.
@@ -100,8 +137,10 @@ impl Serve {
             .iter()
             .map(|text| name_of(&format!("{}/ping", text.trim_end_matches('/'))))
             .collect::<Result<_, _>>()?;
+        let signer = self.signing.pair()?;
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;
+            register_keys(&mut client, &signer).await?;
             for prefix in values.iter().map(|(name, _)| name).chain(&pings) {
                 let prefix = Name::of_checked(prefix);
                 client.register(&prefix).await.map_err(failure)?;
@@ -111,7 +150,7 @@ impl Serve {
                 );
             }
             tokio::select! {
-                served = answer(&mut client, &values, &pings, self.freshness) => served?,
+                served = answer(&mut client, &values, &pings, self.freshness, &signer) => served?,
                 () = ended() => {}
             }
             Ok(ExitCode::SUCCESS)
@@ -127,11 +166,21 @@ fn value(text: &str) -> Result<(Vec<u8>, Vec<u8>), Failure> {
 }
 
 /// Answers Interests until the forwarder ends the connection.
-async fn answer(client: &mut Client, values: &Values, pings: &[Vec<u8>], freshness: u64) -> Result<(), Failure> {
+async fn answer(
+    client: &mut Client,
+    values: &Values,
+    pings: &[Vec<u8>],
+    freshness: u64,
+    signer: &PacketSigner,
+) -> Result<(), Failure> {
     loop {
         let Received::Interest(packet) = client.receive().await.map_err(failure)? else { continue };
         let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
         let interest = &received.interest;
+        if let Some(certificate) = certificate_for(signer, interest) {
+            client.send(certificate).await.map_err(failure)?;
+            continue;
+        }
         let asked = |name: &Name<'_>| tegmen_ndn::tables::answers(&interest.name, interest.can_be_prefix, name, None);
         let found = values.iter().find(|(name, _)| asked(&Name::of_checked(name)));
         let is_ping = pings.iter().any(|prefix| Name::of_checked(prefix).is_prefix_of(&interest.name));
@@ -141,7 +190,7 @@ async fn answer(client: &mut Client, values: &Values, pings: &[Vec<u8>], freshne
             None => continue,
         };
         let data = Data { name, freshness: Some(freshness), content: Some(content), ..Data::default() };
-        let packet = client.sign(&data, &DigestSha256).map_err(failure)?;
+        let packet = client.sign(&data, signer).map_err(failure)?;
         client.send(&packet).await.map_err(failure)?;
     }
 }
