@@ -3,36 +3,23 @@
 //! A model is a tree. Each edge takes one component of a name: one of a value, or a pattern with constraints, which binds the component
 //! to a tag. A name matches the nodes at which its components end. A key may sign a packet if the name of its certificate matches, with
 //! the tags that the name of the packet bound, a node that a node of the packet refers to. The encoding is that of
-//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd reads, too.
+//! [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html), which ndnd reads, too. [`compile`] makes a model
+//! of its text.
+
+mod compile;
+mod types;
+
+pub use compile::{MAX_COMPONENTS, TextError, compile};
+pub use types::{MAX_NODES, VERSION};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use tegmen_ndn::tlv::{self, Element, Elements, Type};
 use tegmen_ndn::{Error, Name};
-
-/// The version of the encoding.
-pub const VERSION: u64 = 0x0001_1000;
-
-/// The nodes of a model, at most. Comparing two names takes at most the square of their number in steps.
-pub const MAX_NODES: usize = 4096;
-
-pub(crate) const COMPONENT: Type = Type(0x21);
-pub(crate) const TAG: Type = Type(0x23);
-pub(crate) const NODE_ID: Type = Type(0x25);
-pub(crate) const FUNCTION: Type = Type(0x27);
-pub(crate) const IDENTIFIER: Type = Type(0x29);
-pub(crate) const CALL: Type = Type(0x31);
-pub(crate) const ARGUMENT: Type = Type(0x33);
-pub(crate) const OPTION: Type = Type(0x41);
-pub(crate) const CONSTRAINT: Type = Type(0x43);
-pub(crate) const VALUE_EDGE: Type = Type(0x51);
-pub(crate) const PATTERN_EDGE: Type = Type(0x53);
-pub(crate) const KEY_NODE: Type = Type(0x55);
-pub(crate) const PARENT: Type = Type(0x57);
-pub(crate) const MODEL_VERSION: Type = Type(0x61);
-pub(crate) const NODE: Type = Type(0x63);
-pub(crate) const SYMBOL: Type = Type(0x67);
-pub(crate) const NAMED: Type = Type(0x69);
+use types::{
+    ARGUMENT, CALL, COMPONENT, CONSTRAINT, FUNCTION, IDENTIFIER, KEY_NODE, MODEL_VERSION, NAMED, NODE, NODE_ID, OPTION,
+    PARENT, PATTERN_EDGE, SYMBOL, TAG, VALUE_EDGE,
+};
 
 /// The reason why bytes are no model.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! `tegmen ndn trust`: trust schemas in LVS.
 
 use super::{name_of, pem};
+use crate::files::{self, Readers};
 use crate::output::{Failure, Output, printable, printable_lines};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_ndn::Name;
-use tegmen_ndn_host::schema::Schema;
+use tegmen_ndn_host::schema::{self, Schema};
 
 /// Exit code of a key that may not sign a packet.
 const REFUSED: u8 = 3;
@@ -26,6 +27,14 @@ enum Command {
         tegmen ndn trust check house.tlv --packet /house/temp/v=1 --key /house/temp/KEY/1/house/v=7\n\n\
         Exit codes: 0 if the key may sign the packet, 3 if it may not, 2 if the file has a mistake.")]
     Check(Check),
+    /// Compile the text of a schema to a model, which python-ndn and ndnd read, too.
+    #[command(after_help = "Example:\n  tegmen ndn trust compile house.lvs house.tlv")]
+    Compile {
+        /// The text.
+        file: PathBuf,
+        /// The model.
+        output: PathBuf,
+    },
     /// Run the tests of a schema.
     #[command(after_help = "Example:\n  tegmen ndn trust test house.toml\n\n\
         The file names the schema beside it, and has a test for each decision that matters:\n\n  \
@@ -40,7 +49,7 @@ enum Command {
 
 #[derive(Args)]
 struct Check {
-    /// The schema: a model that the compiler of python-ndn wrote.
+    /// The schema: a model, or the text of LVS.
     file: PathBuf,
     /// The name of a packet.
     #[arg(long, value_name = "NAME")]
@@ -54,15 +63,39 @@ impl Trust {
     pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Check(check) => check.run(out),
+            Command::Compile { file, output } => compile(&file, &output, out),
             Command::Test { file } => test(&file, out),
         }
     }
 }
 
-/// Reads a schema.
+/// The first byte of a model, which no text has: it is the type of its version.
+const MODEL: u8 = 0x61;
+
+/// Reads a schema: a model, or its text.
 pub(super) fn read_schema(file: &Path) -> Result<Schema, Failure> {
     let bytes = pem::read(file)?;
-    Schema::parse(&bytes).map_err(|error| Failure::usage(format!("the schema {}: {error}", file.display())))
+    let model = if bytes.first() == Some(&MODEL) { bytes } else { compile_text(file, bytes)? };
+    Schema::parse(&model).map_err(|error| Failure::usage(format!("the schema {}: {error}", file.display())))
+}
+
+fn compile_text(file: &Path, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let name = file.display();
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| Failure::usage(format!("the schema {name} is neither a model nor text in UTF-8")))?;
+    schema::compile(&text).map_err(|error| Failure::usage(format!("the schema {name}, {error}")))
+}
+
+fn compile(file: &Path, output: &Path, out: Output) -> Result<ExitCode, Failure> {
+    let model = compile_text(file, pem::read(file)?)?;
+    let schema = Schema::parse(&model);
+    let schema = schema.map_err(|error| Failure::usage(format!("the schema {}: {error}", file.display())))?;
+    files::write(output, &model, Readers::All)?;
+    out.line(
+        || format!("{} has {} nodes: {} bytes", output.display(), schema.len(), model.len()),
+        || json!({ "file": output.display().to_string(), "nodes": schema.len(), "bytes": model.len() }),
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Check {

@@ -1,0 +1,44 @@
+//! The types of the elements of a model, and its limits.
+
+use tegmen_ndn::tlv::Type;
+
+/// The version of the encoding.
+pub const VERSION: u64 = 0x0001_1000;
+
+/// The nodes of a model, at most. Comparing two names takes at most the square of their number in steps.
+pub const MAX_NODES: usize = 4096;
+
+/// A component of a name.
+pub(super) const COMPONENT: Type = Type(0x21);
+/// The number of a pattern.
+pub(super) const TAG: Type = Type(0x23);
+/// The number of a node.
+pub(super) const NODE_ID: Type = Type(0x25);
+/// The name of a function.
+pub(super) const FUNCTION: Type = Type(0x27);
+/// The name of a rule or of a pattern.
+pub(super) const IDENTIFIER: Type = Type(0x29);
+/// A call of a function.
+pub(super) const CALL: Type = Type(0x31);
+/// An argument of a call.
+pub(super) const ARGUMENT: Type = Type(0x33);
+/// An option of a constraint.
+pub(super) const OPTION: Type = Type(0x41);
+/// A constraint.
+pub(super) const CONSTRAINT: Type = Type(0x43);
+/// An edge for one component.
+pub(super) const VALUE_EDGE: Type = Type(0x51);
+/// An edge for a pattern.
+pub(super) const PATTERN_EDGE: Type = Type(0x53);
+/// The number of a node whose names may sign.
+pub(super) const KEY_NODE: Type = Type(0x55);
+/// The number of the node in front.
+pub(super) const PARENT: Type = Type(0x57);
+/// The version of the encoding.
+pub(super) const MODEL_VERSION: Type = Type(0x61);
+/// A node.
+pub(super) const NODE: Type = Type(0x63);
+/// The number and the name of a pattern.
+pub(super) const SYMBOL: Type = Type(0x67);
+/// The number of patterns with a name.
+pub(super) const NAMED: Type = Type(0x69);
