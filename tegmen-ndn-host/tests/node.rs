@@ -1,14 +1,19 @@
 //! Nodes, consumers and producers over real sockets.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tegmen_base::crypto::RustCrypto;
+use tegmen_ndn::certificate::Validity;
 use tegmen_ndn::lp::NackReason;
 use tegmen_ndn::signature::DigestSha256;
-use tegmen_ndn::{Data, Interest, Name, ReceivedData, ReceivedInterest};
+use tegmen_ndn::{Component, Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tegmen_ndn_host::client::{Client, ClientError, Received, interest_bytes, name_bytes};
+use tegmen_ndn_host::keys::{Key, KeyKind, Subject};
 use tegmen_ndn_host::node::{Config, Node};
 use tegmen_ndn_host::object::{FetchError, Object, fetch};
+use tegmen_ndn_host::trust::{Trust, TrustError, now};
 use tegmen_ndn_host::uri::FaceUri;
 use tokio::sync::oneshot;
 
@@ -134,6 +139,62 @@ async fn an_object_of_a_megabyte_is_fetched_in_segments_by_its_prefix_and_by_its
     let refused =
         fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(2), &mut |_: &ReceivedData<'_>| false).await;
     assert!(matches!(refused, Err(FetchError::NotAuthentic)));
+    task.abort();
+}
+
+/// A key, and a certificate of it that `issuer` signs.
+fn certified(identity: &str, issuer: Option<&Key>) -> (Key, Vec<u8>) {
+    let mut crypto = RustCrypto::new([identity.len() as u8; 32]);
+    let identity = name_bytes(identity).unwrap();
+    let key = Key::generate(&mut crypto, &Name::of_checked(&identity), KeyKind::P256).unwrap();
+    let subject =
+        Subject { key_name: key.name(), public_key: key.public_key(), issuer: Component::generic(b"test"), version: 1 };
+    let validity = Validity { not_before: now() - 60, not_after: now() + 60 };
+    let issuer = issuer.unwrap_or(&key);
+    let certificate = issuer.certify(&mut crypto, issuer.name(), &subject, validity).unwrap();
+    (key, certificate)
+}
+
+#[tokio::test]
+async fn an_object_is_fetched_with_the_certificates_of_its_key_and_refused_with_another_anchor() {
+    let node = Running::start(all_links("trust"));
+    let to = node.addresses[2].clone();
+    let (root, anchor) = certified("/file", None);
+    let (key, certificate) = certified("/file/x", Some(&root));
+    let mut producer = Client::connect(&to).await.unwrap();
+    let prefix = name_bytes("/file/x").unwrap();
+    let prefix = Name::of_checked(&prefix);
+    let content = vec![7; 30_000];
+    let object = Object::new(&mut producer, &prefix, 7, &content, 1000, &key.signer(key.name())).unwrap();
+    producer.register(&prefix).await.unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let task = tokio::spawn(async move {
+        while let Ok(received) = producer.receive().await {
+            let Received::Interest(packet) = received else { continue };
+            let interest = ReceivedInterest::parse(&packet).unwrap().interest;
+            if interest.name == key.name() {
+                count.fetch_add(1, Ordering::Relaxed);
+                producer.send(&certificate).await.unwrap();
+            } else if let Some(answer) = object.answer(&interest) {
+                producer.send(answer).await.unwrap();
+            }
+        }
+    });
+    let within = Duration::from_secs(2);
+    let mut client = Client::connect(&to).await.unwrap();
+    let mut trust = Trust::new(client.crypto(), vec![anchor], None, now()).unwrap();
+    let fetched = fetch(&mut client, &prefix, within, &mut trust).await.unwrap();
+    assert_eq!((fetched.content, fetched.segments), (content, 4));
+    // One certificate for the metadata and all segments.
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let (_, anchor) = certified("/file/x/other", None);
+    let mut trust = Trust::new(client.crypto(), vec![anchor], None, now()).unwrap();
+    let refused = fetch(&mut client, &prefix, within, &mut trust).await.unwrap_err();
+    // The certificate is there, and that of its issuer is not.
+    let wanted =
+        matches!(refused, FetchError::Trust(TrustError::NotFetched(_, ClientError::Nack(NackReason::NO_ROUTE))));
+    assert!(wanted, "{refused}");
     task.abort();
 }
 
