@@ -3,14 +3,22 @@
 ndn_peer.py packets FILE                 encodes each packet that a line of FILE describes, and verifies that of the line
 ndn_peer.py produce SOCKET PREFIX KIND   registers a prefix, and answers with packets that are signed by this kind of signature
 ndn_peer.py consume SOCKET NAME KIND     asks for a name, and verifies the signature
+ndn_peer.py schemas FILE                 compiles each trust schema of FILE, and decides about its pairs of names
+ndn_peer.py chain SOCKET PREFIX ANCHOR   answers with packets of a key whose certificate a root signs, and writes that of the root
+ndn_peer.py validate SOCKET NAME MODEL ANCHOR   asks for a name, and validates the packet by a trust schema
 """
 
 import asyncio
 
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 
 from Cryptodome.PublicKey import ECC
+from ndn.app import NDNApp as FirstApp
+from ndn.app_support.light_versec import DEFAULT_USER_FNS, Checker, compile_lvs, lvs_validator
+from ndn.app_support.light_versec.compiler import SemanticError
+from ndn.app_support.security_v2 import derive_cert, self_sign
 from ndn.appv2 import NDNApp
 from ndn.encoding import (
     Component,
@@ -23,6 +31,7 @@ from ndn.encoding import (
     parse_data,
     parse_interest,
 )
+from ndn.security import KeychainDigest
 from ndn.security.signer.ed25519_signer import Ed25519Signer
 from ndn.security.signer.sha256_digest_signer import DigestSha256Signer
 from ndn.security.signer.sha256_ecdsa_signer import Sha256WithEcdsaSigner
@@ -183,6 +192,82 @@ def consume(socket, name, kind):
     app.run_forever(after_start=ask())
 
 
+def has_type(component, arguments):
+    """$eq_type, for patterns that are not bound, too: that of python-ndn ends with a TypeError."""
+    return None not in arguments and DEFAULT_USER_FNS["$eq_type"](component, arguments)
+
+
+def schemas(path):
+    with open(path, encoding="ascii") as lines:
+        for line in lines:
+            drawn = json.loads(line)
+            model = compile_lvs(drawn["text"])
+            try:
+                checker = Checker(model, DEFAULT_USER_FNS | {"$eq_type": has_type})
+                decided = "".join("1" if checker.check(packet, key) else "0" for packet, key in drawn["pairs"])
+            except SemanticError:
+                decided = "loop"
+            print(bytes(model.encode()).hex(), decided)
+
+
+def chain(socket, prefix, anchor):
+    """A root and a sensor, each with a key of ECDSA. The certificate of the root is written to a file, that of the sensor published."""
+    app = NDNApp(face=UnixFace(socket))
+
+    def new_key(name):
+        key = ECC.generate(curve="P-256")
+        signer = Sha256WithEcdsaSigner(name, key.export_key(format="DER"))
+        return key.public_key().export_key(format="DER"), signer
+
+    root_name = Name.normalize(prefix + "/KEY/root")
+    root_key, root_signer = new_key(root_name)
+    _, root = self_sign(root_name, root_key, root_signer)
+    with open(anchor, "wb") as file:
+        file.write(root)
+    temp_name = Name.normalize(prefix + "/temp/KEY/temp")
+    temp_key, temp_signer = new_key(temp_name)
+    certificate_name, certificate = derive_cert(
+        temp_name, "root", temp_key, root_signer, datetime.now(UTC) - timedelta(seconds=1), 3600
+    )
+    temp_signer.key_locator_name = certificate_name
+    _, unknown_signer = new_key(Name.normalize(prefix + "/temp/KEY/unknown"))
+
+    @app.route(prefix)
+    def on_interest(name, _parameters, reply, _context):
+        if Name.is_prefix(name, certificate_name):
+            reply(bytes(certificate))
+        elif Component.from_str("KEY") not in name:
+            signer = unknown_signer if Component.from_str("unknown") in name else temp_signer
+            reply(app.make_data(name, b"content " + Name.to_str(name).encode(), signer, freshness_period=0))
+
+    async def after_start():
+        await asyncio.sleep(0.3)
+        print("registered", flush=True)
+
+    app.run_forever(after_start=after_start())
+
+
+def validate(socket, name, model, anchor):
+    app = FirstApp(face=UnixFace(socket), keychain=KeychainDigest())
+    with open(model, "rb") as file:
+        checker = Checker.load(file.read(), DEFAULT_USER_FNS)
+    with open(anchor, "rb") as file:
+        validator = lvs_validator(checker, app, file.read())
+
+    async def ask():
+        try:
+            _, _, content = await app.express_interest(name, lifetime=4000, validator=validator)
+            print("content", bytes(content).decode(), flush=True)
+        except ValidationFailure:
+            print("wrong signature", flush=True)
+        except (InterestNack, InterestTimeout) as error:
+            print(type(error).__name__, flush=True)
+        finally:
+            app.shutdown()
+
+    app.run_forever(after_start=ask())
+
+
 if __name__ == "__main__":
     verb, *rest = sys.argv[1:]
     if verb == "packets":
@@ -191,5 +276,11 @@ if __name__ == "__main__":
         produce(rest[0], rest[1], int(rest[2]))
     elif verb == "consume":
         consume(rest[0], rest[1], int(rest[2]))
+    elif verb == "schemas":
+        schemas(rest[0])
+    elif verb == "chain":
+        chain(*rest)
+    elif verb == "validate":
+        validate(*rest)
     else:
         sys.exit(__doc__)

@@ -2,6 +2,8 @@
 
 mod forwarding;
 mod packets;
+mod schemas;
+mod trust;
 
 use crate::cell::{Cell, Check, Role, Scene};
 use crate::peers::{Built, Places};
@@ -30,10 +32,19 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     add(PYTHON, &python, Role::Reader, &equal, |scene, built| packets::are_equal(scene, built, 300));
     // ndnd 1.5.3 encodes the length of a longer component as a NonNegativeInteger, where the format has another encoding.
     add(NDND, &library, Role::Reader, &equal, |scene, built| packets::are_equal(scene, built, 252));
-    for (role, scenario, play) in forwarding::NDND {
+    let schemas = trust::scenario();
+    add(PYTHON, &python, Role::Reader, &schemas, |scene, built| trust::decide_equally(scene, built, true));
+    // ndnd 1.5.3 ends at a function.
+    add(NDND, &library, Role::Reader, &format!("{schemas}, without functions"), |scene, built| {
+        trust::decide_equally(scene, built, false)
+    });
+    for (role, scenario, play) in trust::LIBRARY {
+        add(NDND, &library, *role, scenario, *play);
+    }
+    for (role, scenario, play) in forwarding::NDND.iter().chain(trust::NDND) {
         add(NDND, &program, *role, scenario, *play);
     }
-    for (role, scenario, play) in forwarding::PYTHON {
+    for (role, scenario, play) in forwarding::PYTHON.iter().chain(trust::PYTHON) {
         add(PYTHON, &python, *role, scenario, *play);
     }
     (cells, vec![python, library, program])

@@ -1,4 +1,5 @@
 // A peer on the library of ndnd: "packets FILE" encodes each packet that a line of FILE describes, and verifies that of the line.
+// "schemas FILE" decides about the pairs of names of each trust schema of FILE, and "verify FILE CERT" verifies a packet by a certificate.
 package main
 
 import (
@@ -19,7 +20,9 @@ import (
 	enc "github.com/named-data/ndnd/std/encoding"
 	"github.com/named-data/ndnd/std/ndn"
 	spec "github.com/named-data/ndnd/std/ndn/spec_2022"
+	"github.com/named-data/ndnd/std/security"
 	"github.com/named-data/ndnd/std/security/signer"
+	"github.com/named-data/ndnd/std/security/trust_schema"
 	"github.com/named-data/ndnd/std/types/optional"
 )
 
@@ -227,6 +230,65 @@ func packets(path string) {
 	must(lines.Err())
 }
 
+type drawn struct {
+	Model string      `json:"model"`
+	Pairs [][2]string `json:"pairs"`
+}
+
+func schemas(path string) {
+	file, err := os.Open(path)
+	must(err)
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<22)
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for lines.Scan() {
+		var described drawn
+		must(json.Unmarshal(lines.Bytes(), &described))
+		model, err := hex.DecodeString(described.Model)
+		must(err)
+		schema, err := trust_schema.NewLvsSchema(model)
+		must(err)
+		fmt.Fprint(out, described.Model, " ")
+		for _, pair := range described.Pairs {
+			packet, err := enc.NameFromStr(pair[0])
+			must(err)
+			key, err := enc.NameFromStr(pair[1])
+			must(err)
+			decision := "0"
+			if schema.Check(packet, key) {
+				decision = "1"
+			}
+			fmt.Fprint(out, decision)
+		}
+		fmt.Fprintln(out)
+	}
+	must(lines.Err())
+}
+
+// The packet of a file, and its signed portion.
+func read(path string) (ndn.Data, enc.Wire) {
+	content, err := os.ReadFile(path)
+	must(err)
+	if content[0] != 6 {
+		content = security.PemDecode(content)[0]
+	}
+	data, covered, err := spec.Spec{}.ReadData(enc.NewBufferView(content))
+	must(err)
+	return data, covered
+}
+
+func verify(path string, certificate string) {
+	data, covered := read(path)
+	issuer, _ := read(certificate)
+	valid, err := signer.ValidateData(data, covered, issuer)
+	if valid && err == nil && !security.CertIsExpired(issuer) {
+		fmt.Println("valid")
+	} else {
+		fmt.Println("wrong")
+	}
+}
+
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -235,8 +297,14 @@ func must(err error) {
 }
 
 func main() {
-	if len(os.Args) != 3 || os.Args[1] != "packets" {
-		must(errors.New("usage: ndnd packets FILE"))
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "packets":
+		packets(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == "schemas":
+		schemas(os.Args[2])
+	case len(os.Args) == 4 && os.Args[1] == "verify":
+		verify(os.Args[2], os.Args[3])
+	default:
+		must(errors.New("usage: ndnd packets FILE, ndnd schemas FILE or ndnd verify FILE CERT"))
 	}
-	packets(os.Args[2])
 }

@@ -44,7 +44,7 @@ fn new_socket() -> PathBuf {
 }
 
 /// Starts our forwarder. Returns it and its socket.
-fn forwarder(scene: &Scene, more: &[&str]) -> Result<(Process, PathBuf), String> {
+pub(super) fn forwarder(scene: &Scene, more: &[&str]) -> Result<(Process, PathBuf), String> {
     let socket = new_socket();
     let path = socket.display().to_string();
     let process = scene.tegmen(&[&["ndn", "forward", "--unix", &path], more].concat())?;
@@ -86,7 +86,7 @@ fn theirs(scene: &Scene, program: &Built, socket: &Path, arguments: &[&str]) -> 
 }
 
 /// Starts `tegmen ndn`.
-fn ours(scene: &Scene, socket: &Path, arguments: &[&str]) -> Result<Process, String> {
+pub(super) fn ours(scene: &Scene, socket: &Path, arguments: &[&str]) -> Result<Process, String> {
     scene.start_command(at(socket, scene.tegmen_command(&["ndn"]), arguments))
 }
 
@@ -271,7 +271,13 @@ async fn answer(
 }
 
 /// Runs a program on python-ndn.
-fn python(scene: &Scene, program: &Built, verb: &str, socket: &Path, rest: &[&str]) -> Result<Process, String> {
+pub(super) fn python(
+    scene: &Scene,
+    program: &Built,
+    verb: &str,
+    socket: &Path,
+    rest: &[&str],
+) -> Result<Process, String> {
     let mut command = program.command()?;
     command.arg(verb).arg(socket).args(rest);
     scene.start_command(command)
