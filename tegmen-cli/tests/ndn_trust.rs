@@ -75,7 +75,7 @@ fn a_packet_is_verified_by_the_chain_of_its_key() {
     dir.refused("verify packet --anchor k/other.cert --certificate k/temp.cert", 1, "is not known");
     dir.refused("verify packet", 2, "--anchor");
     dir.refused("verify value --anchor k/house.cert", 2, "no Data packet");
-    dir.refused("verify packet --anchor value", 2, "neither");
+    dir.refused("verify packet --anchor value", 2, "no block NDN CERT");
 }
 
 #[test]

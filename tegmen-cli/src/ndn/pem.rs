@@ -77,7 +77,11 @@ fn decode(bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, String> {
             packets.push(Zeroizing::new(packet));
         }
     }
-    if packets.is_empty() { Err(format!("it has no block {CERTIFICATE} or {PRIVATE_KEY}")) } else { Ok(packets) }
+    if packets.is_empty() {
+        Err(format!("it has no block {CERTIFICATE} or {PRIVATE_KEY}: name a file of `tegmen ndn key` or `ndnd sec`"))
+    } else {
+        Ok(packets)
+    }
 }
 
 /// The keys and the certificates of a file.
