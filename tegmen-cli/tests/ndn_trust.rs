@@ -92,7 +92,7 @@ fn a_changed_packet_and_one_of_another_name_are_refused() {
         "signature of /house/temp/v=1 is wrong",
     );
     dir.must("sign /house/door value --key k/temp --output packet");
-    dir.refused("verify packet --anchor k/house.cert --certificate k/temp.cert", 1, "may not sign /house/door");
+    dir.refused("verify packet --anchor k/house.cert --certificate k/temp.cert", 1, "must not sign /house/door");
     dir.must("sign /house/temp/v=1 value --output packet");
     dir.refused("verify packet --anchor k/house.cert", 1, "names no key");
 }
@@ -185,7 +185,7 @@ fn a_schema_is_compiled_checked_and_tested() {
         assert!(text.contains("#KEY #root #sensor #value; roots of trust: #root"), "{text}");
         let pair = "--packet /house/temp/v=1 --key";
         dir.must(&format!("trust check {file} {pair} /house/temp/KEY/1/house/v=7"));
-        dir.refused(&format!("trust check {file} {pair} /house/door/KEY/1/house/v=7"), 3, "may not sign");
+        dir.refused(&format!("trust check {file} {pair} /house/door/KEY/1/house/v=7"), 3, "must not sign");
         dir.refused(&format!("trust check {file} --packet /office"), 3, "no rule");
         let test = |key: &str, expect: &str| {
             format!("[[test]]\npacket = \"/house/temp/v=1\"\nkey = \"{key}\"\nexpect = \"{expect}\"\n")
@@ -195,7 +195,7 @@ fn a_schema_is_compiled_checked_and_tested() {
         assert_eq!(dir.must("trust test tests.toml").trim(), "2 of 2 tests passed");
         let wrong = test("/house/door/KEY/1/house/v=7", "allow");
         dir.write("tests.toml", format!("schema = \"{file}\"\n{right}{wrong}"));
-        dir.refused("trust test tests.toml", 1, "may not sign /house/temp/v=1\n2 of 3 tests passed");
+        dir.refused("trust test tests.toml", 1, "must not sign /house/temp/v=1\n2 of 3 tests passed");
     }
     dir.write("tests.toml", "schema = \"house.tlv\"\n");
     dir.refused("trust test tests.toml", 2, "no [[test]]");
@@ -215,7 +215,7 @@ fn a_schema_decides_about_packets_and_anchors() {
     // Without the schema the key may sign this name.
     dir.must("sign /house/temp/v=1/seg=0 value --key k/temp --output packet");
     dir.must("verify packet --anchor k/house.cert --certificate k/temp.cert");
-    dir.refused(&format!("verify packet {chain}"), 1, "may not sign /house/temp/v=1/seg=0");
+    dir.refused(&format!("verify packet {chain}"), 1, "must not sign /house/temp/v=1/seg=0");
     dir.refused("verify packet --anchor k/temp.cert --schema house.lvs", 2, "roots of trust");
     dir.refused("verify packet --schema house.lvs", 2, "--anchor");
 }

@@ -1,4 +1,4 @@
-//! Trust schemas: models of Light VerSec, which say for each name which keys may sign it.
+//! Trust schemas: models of Light VerSec, which state for each name the keys that may sign it.
 //!
 //! A model is a tree. Each edge takes one component of a name: one of a value, or a pattern with constraints, which binds the component
 //! to a tag. A name matches the nodes at which its components end. A key may sign a packet if the name of its certificate matches, with

@@ -34,7 +34,7 @@ pub enum TrustError {
     Certificate(String, CertificateError),
     /// The packet, its certificate, and the reason why that does not prove its origin.
     Refused(String, String, Refusal),
-    /// The packet, and the certificate whose key may not sign its name.
+    /// The packet, and the certificate whose key must not sign its name.
     Rule(String, String),
     /// The certificate is signed by itself, and is no anchor.
     SelfSigned(String),
@@ -70,7 +70,7 @@ impl fmt::Display for TrustError {
             Self::Rule(name, key) => {
                 write!(
                     f,
-                    "the key of {key} may not sign {name}: sign with another key, or name a schema that allows it"
+                    "the key of {key} must not sign {name}: sign with another key, or name a schema that allows it"
                 )
             }
             Self::SelfSigned(name) => {

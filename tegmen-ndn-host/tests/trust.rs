@@ -54,7 +54,7 @@ fn trust(anchor: Vec<u8>) -> Trust {
     Trust::new(&mut crypto(), vec![anchor], None, NOW).unwrap()
 }
 
-/// Verifies a packet with these certificates at hand.
+/// Verifies a packet with these certificates.
 fn verify_at(trust: &mut Trust, packet: &[u8], certificates: &[Vec<u8>], now: u64) -> Result<(), TrustError> {
     let received = ReceivedData::parse(packet).unwrap();
     loop {

@@ -29,6 +29,7 @@ pub mod tables;
 pub mod tlv;
 mod types;
 mod uri;
+mod validity;
 
 pub use data::{ContentType, Data, ReceivedData};
 pub use error::{Error, WriteError};

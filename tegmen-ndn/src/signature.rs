@@ -1,9 +1,9 @@
 //! Signatures of packets (packet format, sections "Data Signature" and "Interest Signature").
 
-use crate::certificate::Validity;
 use crate::error::Error;
 use crate::name::Name;
 use crate::tlv::{self, Type};
+use crate::validity::Validity;
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::ecdsa::SIGNATURE_LEN;
 use tegmen_base::crypto::hash::HmacKey;

@@ -94,7 +94,7 @@ impl Draw {
         format!(" & {}", sets.join(" | "))
     }
 
-    /// The components of a name that a rule matches, but for its constraints and some errors.
+    /// The components of a name that a rule matches, without regard to its constraints and with some errors.
     fn expand(&mut self, rules: &[Rule], rule: usize, bound: &mut BTreeMap<&'static str, &'static str>) -> Vec<String> {
         let mut name = Vec::new();
         for part in &rules[rule].name {

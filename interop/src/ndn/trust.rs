@@ -208,7 +208,7 @@ fn python_chain(scene: &Scene, program: &Built) -> Check {
         ("/house/temp/1", &anchor, "content /house/temp/1", false),
         ("/house/temp/2", &other, "is not fetched", true),
         // The producer signs names outside of its identity with the same key.
-        ("/house/door/3", &anchor, "may not sign", true),
+        ("/house/door/3", &anchor, "must not sign", true),
         // A key that no certificate is for.
         ("/house/temp/unknown", &anchor, "is not fetched", true),
     ] {

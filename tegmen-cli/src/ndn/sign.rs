@@ -74,7 +74,7 @@ fn locator(pair: &Pair) -> tegmen_ndn::signature::KeyLocator<'_> {
     tegmen_ndn::signature::KeyLocator::Name(pair.locator())
 }
 
-/// What a consumer trusts.
+/// The anchors and the schema of a consumer.
 #[derive(Args)]
 pub(super) struct Trusted {
     /// Certificate that you trust: content is used only if a chain of certificates leads from its key to this one. May be given several times.
@@ -187,7 +187,7 @@ impl Verify {
     }
 }
 
-/// Verifies a packet with the certificates at hand.
+/// Verifies a packet with these certificates.
 fn verify(trust: &mut Trust, packet: &ReceivedData<'_>, certificates: &[Vec<u8>]) -> Result<(), TrustError> {
     let mut crypto = RustCrypto::new([0; 32]);
     loop {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use tegmen_ndn::Name;
 use tegmen_ndn_host::schema::{self, Schema};
 
-/// Exit code of a key that may not sign a packet.
+/// Exit code of a key that must not sign a packet.
 const REFUSED: u8 = 3;
 
 #[derive(Args)]
@@ -133,7 +133,7 @@ impl Check {
         let (is_allowed, of_key) = (schema.allows(&name, &certificate), schema.rules_of(&certificate));
         out.line(
             || {
-                let verb = if is_allowed { "may" } else { "may not" };
+                let verb = if is_allowed { "may" } else { "must not" };
                 let of_key = of_key.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
                 let or_none = |rules: String| if rules.is_empty() { "no rule".to_owned() } else { rules };
                 printable(&format!("{key} ({}) {verb} sign {packet} ({})", or_none(of_key), or_none(listed())))
@@ -183,7 +183,7 @@ fn test(file: &Path, out: Output) -> Result<ExitCode, Failure> {
         let (packet, key) = (name_of(&test.packet)?, name_of(&test.key)?);
         let is_allowed = schema.allows(&Name::of_checked(&packet), &Name::of_checked(&key));
         if is_allowed != (test.expect == Expected::Allow) {
-            let verb = if is_allowed { "may" } else { "may not" };
+            let verb = if is_allowed { "may" } else { "must not" };
             failed.push(format!("{} {verb} sign {}", test.key, test.packet));
         }
     }
