@@ -25,7 +25,7 @@ enum Command {
     /// Check a schema, and whether a key may sign a packet.
     #[command(after_help = "Examples:\n  tegmen ndn trust check house.tlv\n  \
         tegmen ndn trust check house.tlv --packet /house/temp/v=1 --key /house/temp/KEY/1/house/v=7\n\n\
-        Exit codes: 0 if the key may sign the packet, 3 if it may not, 2 if the file has a mistake.")]
+        Exit codes: 0 if the key may sign the packet, 3 if it must not, 2 if the file has a mistake.")]
     Check(Check),
     /// Compile the text of a schema to a model, which python-ndn and ndnd read, too.
     #[command(after_help = "Example:\n  tegmen ndn trust compile house.lvs house.tlv")]
