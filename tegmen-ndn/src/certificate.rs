@@ -148,7 +148,7 @@ impl<'p> Certificate<'p> {
         }
         let key_name_len = data.name.len().checked_sub(2).ok_or(CertificateError::Name)?;
         identity_of(&data.name.prefix(key_name_len)).ok_or(CertificateError::Name)?;
-        let validity = received.signed.info.validity.ok_or(CertificateError::Validity)?;
+        let validity = Validity::parse(received.signed.info.validity.ok_or(CertificateError::Validity)?)?;
         let public_key = PublicKey::parse(data.content.unwrap_or(&[])).ok_or(CertificateError::PublicKey)?;
         Ok(Self { received, validity, public_key, key_name_len })
     }
@@ -208,12 +208,12 @@ pub fn identity_of<'n>(key_name: &Name<'n>) -> Option<Name<'n>> {
 /// A signer that adds a ValidityPeriod.
 struct Certifying<'s, S: ?Sized> {
     signer: &'s S,
-    validity: Validity,
+    validity: [u8; Validity::LEN],
 }
 
 impl<C: Crypto, S: Signer<C> + ?Sized> Signer<C> for Certifying<'_, S> {
     fn info(&self) -> SignatureInfo<'_> {
-        SignatureInfo { validity: Some(self.validity), ..self.signer.info() }
+        SignatureInfo { validity: Some(&self.validity), ..self.signer.info() }
     }
 
     fn sign(&self, crypto: &mut C, message: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
@@ -244,5 +244,5 @@ pub fn write<C: Crypto>(
         content: Some(public_key),
         ..Data::default()
     };
-    data.write(crypto, &Certifying { signer, validity }, frame)
+    data.write(crypto, &Certifying { signer, validity: validity.to_bytes() }, frame)
 }

@@ -3,7 +3,6 @@
 use crate::error::Error;
 use crate::name::Name;
 use crate::tlv::{self, Type};
-use crate::validity::Validity;
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::ecdsa::SIGNATURE_LEN;
 use tegmen_base::crypto::hash::HmacKey;
@@ -67,8 +66,8 @@ pub struct SignatureInfo<'p> {
     pub time: Option<u64>,
     /// SignatureSeqNum, of an Interest.
     pub sequence: Option<u64>,
-    /// ValidityPeriod, of a certificate.
-    pub validity: Option<Validity>,
+    /// ValidityPeriod, of a certificate: the value of the element, which [`Validity`](crate::certificate::Validity) reads.
+    pub validity: Option<&'p [u8]>,
 }
 
 impl<'p> SignatureInfo<'p> {
@@ -105,7 +104,7 @@ impl<'p> SignatureInfo<'p> {
             nonce: nonce.map(|nonce| nonce.value),
             time: time.map(integer).transpose()?,
             sequence: sequence.map(integer).transpose()?,
-            validity: validity.map(|validity| Validity::parse(validity.value)).transpose()?,
+            validity: validity.map(|validity| validity.value),
         })
     }
 
@@ -124,8 +123,8 @@ impl<'p> SignatureInfo<'p> {
         if let Some(sequence) = self.sequence {
             tlv::write_integer(out, Type::SIGNATURE_SEQUENCE, sequence)?;
         }
-        if let Some(validity) = &self.validity {
-            validity.write(out)?;
+        if let Some(validity) = self.validity {
+            tlv::write(out, Type::VALIDITY_PERIOD, validity)?;
         }
         Ok(())
     }
@@ -136,7 +135,7 @@ impl<'p> SignatureInfo<'p> {
         let nonce = self.nonce.map_or(0, |nonce| tlv::element_len(Type::SIGNATURE_NONCE, nonce.len()));
         let time = self.time.map_or(0, |time| integer(Type::SIGNATURE_TIME, time));
         let sequence = self.sequence.map_or(0, |sequence| integer(Type::SIGNATURE_SEQUENCE, sequence));
-        let validity = self.validity.map_or(0, |_| Validity::ELEMENT_LEN);
+        let validity = self.validity.map_or(0, |validity| tlv::element_len(Type::VALIDITY_PERIOD, validity.len()));
         let parts = [integer(Type::SIGNATURE_TYPE, self.kind.0), key, nonce, time, sequence, validity];
         parts.into_iter().fold(0, usize::saturating_add)
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::tlv::{self, Type};
-use tegmen_base::buf::{Full, Reader, Writer};
+use tegmen_base::buf::{Reader, Writer};
 
 /// The time in which a certificate is valid, in seconds since 1970. Both ends are part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,10 +20,8 @@ impl Validity {
     /// The last time that can be written: the end of the year 9999.
     pub const MAX_TIME: u64 = 253_402_300_799;
 
-    /// The bytes of the element ValidityPeriod.
-    pub(crate) const ELEMENT_LEN: usize = tlv::element_len(Type::VALIDITY_PERIOD, Self::VALUE_LEN);
-
-    const VALUE_LEN: usize = 2 * tlv::element_len(Type::NOT_BEFORE, Self::TIME_LEN);
+    /// The bytes of the value of the element.
+    pub const LEN: usize = 2 * tlv::element_len(Type::NOT_BEFORE, Self::TIME_LEN);
 
     /// True at a time in seconds since 1970.
     pub const fn contains(&self, now: u64) -> bool {
@@ -31,7 +29,10 @@ impl Validity {
     }
 
     /// Reads the value of the element.
-    pub(crate) fn parse(value: &[u8]) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error`], which is [`Error::Time`] for a time that is none.
+    pub fn parse(value: &[u8]) -> Result<Self, Error> {
         let [before, after] = tlv::fields(value, &[Type::NOT_BEFORE, Type::NOT_AFTER])?;
         let before = before.ok_or(Error::Missing(Type::NOT_BEFORE))?;
         let after = after.ok_or(Error::Missing(Type::NOT_AFTER))?;
@@ -39,11 +40,14 @@ impl Validity {
         Ok(Self { not_before: time(before.value)?, not_after: time(after.value)? })
     }
 
-    /// Writes the element. Times after [`Self::MAX_TIME`] are written as that.
-    pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        tlv::write_head(out, Type::VALIDITY_PERIOD, Self::VALUE_LEN)?;
-        tlv::write(out, Type::NOT_BEFORE, &time_bytes(self.not_before))?;
-        tlv::write(out, Type::NOT_AFTER, &time_bytes(self.not_after))
+    /// Returns the value of the element. Times after [`Self::MAX_TIME`] are written as that.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let mut out = Writer::new(&mut bytes);
+        let written = tlv::write(&mut out, Type::NOT_BEFORE, &time_bytes(self.not_before))
+            .and_then(|()| tlv::write(&mut out, Type::NOT_AFTER, &time_bytes(self.not_after)));
+        debug_assert!(written.is_ok());
+        bytes
     }
 }
 

@@ -272,19 +272,19 @@ proptest! {
 
     #[test]
     fn a_description_of_a_signature_with_a_validity_is_read_again(before in 0..=Validity::MAX_TIME, after in 0..=Validity::MAX_TIME) {
-        struct Described(Validity);
+        struct Described([u8; Validity::LEN]);
         impl Signer<RustCrypto> for Described {
             fn info(&self) -> SignatureInfo<'_> {
-                SignatureInfo { validity: Some(self.0), ..Signer::<RustCrypto>::info(&DigestSha256) }
+                SignatureInfo { validity: Some(&self.0), ..Signer::<RustCrypto>::info(&DigestSha256) }
             }
             fn sign(&self, crypto: &mut RustCrypto, message: &[&[u8]], out: &mut [u8; 72]) -> Result<usize, tegmen_base::crypto::Unsupported> {
                 DigestSha256.sign(crypto, message, out)
             }
         }
         let validity = Validity { not_before: before, not_after: after };
-        let wire = packet_bytes(&Data::default(), &Described(validity));
+        let wire = packet_bytes(&Data::default(), &Described(validity.to_bytes()));
         let received = ReceivedData::parse(&wire).unwrap();
-        prop_assert_eq!(received.signed.info.validity, Some(validity));
+        prop_assert_eq!(received.signed.info.validity.map(Validity::parse), Some(Ok(validity)));
         prop_assert!(received.signed.verify(&mut crypto(), &DigestSha256).is_ok());
     }
 }

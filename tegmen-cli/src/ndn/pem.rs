@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::path::{Path, PathBuf};
 use tegmen_base::crypto::RustCrypto;
-use tegmen_ndn::certificate::{Certificate, time_bytes};
+use tegmen_ndn::certificate::{Certificate, Validity, time_bytes};
 use tegmen_ndn::signature::{KeyLocator, SignatureType};
 use tegmen_ndn::{ContentType, ReceivedData};
 use tegmen_ndn_host::keys::Key;
@@ -36,7 +36,7 @@ pub(super) fn encode(packet: &[u8]) -> Result<Zeroizing<String>, Failure> {
     if let (Some(KeyLocator::Name(name)), CERTIFICATE) = (info.key, label) {
         text += &format!("SignerKey: {name}\n");
     }
-    if let Some(validity) = info.validity {
+    if let Some(Ok(validity)) = info.validity.map(Validity::parse) {
         text += &format!("Validity: {} - {}\n", date(validity.not_before), date(validity.not_after));
     }
     text.push('\n');
