@@ -251,10 +251,8 @@ fn python_validates(scene: &Scene, program: &Built) -> Check {
             return Err(format!("{name}: {}", consumer.err.text()).into());
         }
     }
-    let tests = concat!(
-        "schema = \"house.tlv\"\n[[test]]\npacket = \"/house/temp/v=1\"\nkey = \"/house/temp/KEY/1/2/v=3\"\nexpect = \"allow\"\n\
-         [[test]]\npacket = \"/house/temp/v=1\"\nkey = \"/house/KEY/1/2/v=3\"\nexpect = \"deny\"\n"
-    );
+    let tests = "schema = \"house.tlv\"\n[[test]]\npacket = \"/house/temp/v=1\"\nkey = \"/house/temp/KEY/1/2/v=3\"\n\
+        expect = \"allow\"\n[[test]]\npacket = \"/house/temp/v=1\"\nkey = \"/house/KEY/1/2/v=3\"\nexpect = \"deny\"\n";
     let tests = scene.file("house.toml", tests)?.display().to_string();
     let report: Value =
         serde_json::from_str(&must(scene, &["trust", "test", &tests, "--json"])?).map_err(|error| error.to_string())?;
