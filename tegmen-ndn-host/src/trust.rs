@@ -242,13 +242,14 @@ impl Trust {
             if chain.len() >= MAX_CHAIN {
                 return Err(TrustError::TooLong(locator.to_string()));
             }
+            // Before the check: a certificate of a wrong key is forgotten, too.
+            chain.push(locator.as_bytes().to_vec());
             let wrong = |error| TrustError::Certificate(locator.to_string(), error);
             let certificate = Certificate::parse(&kept.packet).map_err(wrong)?;
             self.check(crypto, &current, &certificate, now)?;
             if kept.verified.is_some_and(|verified| verified.contains(now)) {
                 return Ok((Verdict::Authentic, kept.verified));
             }
-            chain.push(locator.as_bytes().to_vec());
             current = certificate.received;
         }
     }

@@ -172,6 +172,28 @@ fn a_forged_certificate_in_the_chain_is_refused_and_fetched_again() {
 }
 
 #[test]
+fn a_certificate_of_a_wrong_key_is_fetched_again() {
+    let (root, sensor) = (key(1, "/house", KeyKind::P256), key(2, "/house/temp", KeyKind::Ed25519));
+    let other = key(3, "/house/temp", KeyKind::Ed25519);
+    let mut trust = trust(certify(&root, &root, VALIDITY));
+    let wire = signed("/house/temp/now", &sensor);
+    // The public key of another one below the name of the key, which the root did not sign.
+    let subject = Subject {
+        key_name: sensor.name(),
+        public_key: other.public_key(),
+        issuer: Component::generic(b"test"),
+        version: 7,
+    };
+    let forged = other.certify(&mut crypto(), root.name(), &subject, VALIDITY).unwrap();
+    assert!(matches!(verify(&mut trust, &wire, &[forged]), Err(TrustError::Refused(_, _, Refusal::Signature))));
+    verify(&mut trust, &wire, &[certify(&root, &sensor, VALIDITY)]).unwrap();
+    // A verified one is kept, whatever a forged packet of its name has for a signature.
+    let forged = packet("/house/temp/now", &other.signer(sensor.name()));
+    assert!(matches!(verify(&mut trust, &forged, &[]), Err(TrustError::Refused(_, _, Refusal::Signature))));
+    verify(&mut trust, &wire, &[]).unwrap();
+}
+
+#[test]
 fn an_expired_certificate_is_refused_also_when_it_was_verified_before() {
     let (root, sensor) = (key(1, "/house", KeyKind::P256), key(2, "/house/temp", KeyKind::Ed25519));
     let long = Validity { not_after: NOW + 5000, ..VALIDITY };
