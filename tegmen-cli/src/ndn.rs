@@ -2,10 +2,12 @@
 
 mod consume;
 mod forward;
+mod from_coap;
 mod key;
 mod pem;
 mod produce;
 mod sign;
+mod to_coap;
 mod trust;
 
 use crate::output::{Failure, Output};
@@ -48,6 +50,10 @@ enum Command {
     Verify(sign::Verify),
     /// Check and test trust schemas in LVS.
     Trust(trust::Trust),
+    /// Publish the resources of a CoAP server as named objects, until Ctrl-C.
+    FromCoap(from_coap::FromCoap),
+    /// Serve named objects as the resources of a CoAP server, until Ctrl-C.
+    ToCoap(to_coap::ToCoap),
 }
 
 impl Ndn {
@@ -62,6 +68,8 @@ impl Ndn {
             Command::Sign(sign) => sign.run(out),
             Command::Verify(verify) => verify.run(out),
             Command::Trust(trust) => trust.run(out),
+            Command::FromCoap(bridge) => bridge.run(out),
+            Command::ToCoap(bridge) => bridge.run(out),
         }
     }
 }

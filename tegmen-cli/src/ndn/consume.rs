@@ -46,10 +46,17 @@ pub(super) struct Get {
 }
 
 /// The verification of packets.
-enum Verification {
+pub(super) enum Verification {
     /// Digests alone.
     Digest,
     Trust(Box<Trust>),
+}
+
+impl Verification {
+    /// Digests alone, unless an anchor is given.
+    pub(super) fn of(trusted: &Trusted) -> Result<Self, Failure> {
+        Ok(trusted.trust()?.map_or(Self::Digest, |trust| Self::Trust(Box::new(trust))))
+    }
 }
 
 impl Authenticity for Verification {
@@ -71,10 +78,7 @@ impl Get {
         let bytes = name_of(&self.name)?;
         let name = Name::of_checked(&bytes);
         let within = Duration::from_millis(self.lifetime);
-        let mut verification = match self.trusted.trust()? {
-            Some(trust) => Verification::Trust(Box::new(trust)),
-            None => Verification::Digest,
-        };
+        let mut verification = Verification::of(&self.trusted)?;
         let is_verified = matches!(verification, Verification::Trust(_));
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;

@@ -73,7 +73,7 @@ impl Put {
 }
 
 /// Registers the names of the keys, whose certificates this producer publishes.
-async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
+pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
     for prefix in signer.prefixes() {
         client.register(&Name::of_checked(&prefix)).await.map_err(failure)?;
     }
@@ -81,7 +81,7 @@ async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(),
 }
 
 /// The certificate that answers an Interest.
-fn certificate_for<'s>(signer: &'s PacketSigner, interest: &Interest<'_>) -> Option<&'s [u8]> {
+pub(super) fn certificate_for<'s>(signer: &'s PacketSigner, interest: &Interest<'_>) -> Option<&'s [u8]> {
     let answers = |packet: &&Vec<u8>| {
         ReceivedData::parse(packet).is_ok_and(|found| {
             tegmen_ndn::tables::answers(&interest.name, interest.can_be_prefix, &found.data.name, None)
@@ -102,7 +102,7 @@ async fn answer_segments(client: &mut Client, object: &Object, signer: &PacketSi
     }
 }
 
-fn microseconds() -> u64 {
+pub(super) fn microseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
