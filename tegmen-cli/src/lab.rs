@@ -163,7 +163,7 @@ const PLANS: &[Plan] = &[
     },
     Plan {
         name: "objects-bytes",
-        about: "content objects: bytes of a protected request and its response under CoAP, DTLS and OSCORE (table II, figure 3)",
+        about: "content objects: bytes of a protected request and its response under CoAP, DTLS, OSCORE and NDN (table II, figure 3)",
         run: run_objects_bytes,
     },
     Plan {
@@ -178,7 +178,7 @@ const PLANS: &[Plan] = &[
     },
     Plan {
         name: "objects-cache",
-        about: "content objects: requests over forwarders that are caching proxies, beside plain CoAP and OSCORE (figures 12 and 13)",
+        about: "content objects: requests over forwarders that are caching proxies or nodes of NDN, beside plain CoAP and OSCORE (figures 12 and 13)",
         run: run_objects_cache,
     },
     Plan {
@@ -464,8 +464,10 @@ fn merge(out: Output, plan: &str, parts: &[PathBuf], file: &Path) -> Result<Exit
 fn capture(out: Output, deployment: &str, protection: &str, file: &Path) -> Result<ExitCode, Failure> {
     let plan = find_plan(deployment)?;
     let case = plan.cases.first().ok_or_else(|| Failure::usage("the file has no case"))?;
-    let known: &[Protection] =
-        if case.deployment.traffic.group.is_some() { &Protection::OF_GROUPS } else { &Protection::ALL };
+    let known = match case.deployment.traffic.group.is_some() {
+        true => Protection::OF_GROUPS.to_vec(),
+        false => [&Protection::ALL[..], &Protection::NAMED].concat(),
+    };
     let names: Vec<_> = known.iter().map(|known| known.name()).collect();
     let protection = known.iter().copied().find(|known| known.name() == protection);
     let protection = protection.ok_or_else(|| Failure::usage(format!("--protection: one of {}", names.join(", "))))?;

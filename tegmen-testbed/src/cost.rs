@@ -3,8 +3,10 @@
 //! QEMU counts instructions, not cycles, so time is a range: a Cortex-M3 takes 1.0 to 1.3 cycles for one.
 
 mod handshake;
+mod ndn;
 
 pub use handshake::{HandshakeCosts, Handshakes};
+pub use ndn::NdnCosts;
 
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,8 @@ pub struct Costs {
     pub send: [u64; 2],
     /// Receiving it: putting frames together, restoring headers, and checking the datagram.
     pub receive: [u64; 2],
+    /// Named Data Networking.
+    pub ndn: NdnCosts,
 }
 
 /// Instructions of OSCORE, each for the message of the firmware's image: 21 bytes to encipher in a request, 6 in a response.
@@ -102,6 +106,7 @@ impl Costs {
             },
             send: [operation("lowpan", "send 80 B"), operation("lowpan", "send 300 B")],
             receive: [operation("lowpan", "receive 80 B"), operation("lowpan", "receive 300 B")],
+            ndn: NdnCosts::counted(),
         }
     }
 

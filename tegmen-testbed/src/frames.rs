@@ -1,9 +1,11 @@
-//! The frames that carry a datagram over one hop.
+//! The frames that carry a datagram, or a packet of NDN, over one hop.
 
 use tegmen::address::{Address, Path};
+use tegmen::buf::Frame;
 use tegmen_lowpan::frame::{self, Header, LinkAddress, PanId};
 use tegmen_lowpan::ip;
 use tegmen_lowpan::{Interface, Network};
+use tegmen_ndn::lowpan;
 
 /// The PSDUs, with their check sequence, in which a datagram goes from one node to another; none if it does not fit.
 pub fn frames(
@@ -26,4 +28,50 @@ pub fn frames(
         frames.extend(frame::write(&header, payload, &mut out).map(|frame| frame.to_vec()));
     }
     frames
+}
+
+/// The payload of frames with a packet of NDN: as it is, behind a dispatch of RFC 9139. `None` for other bytes.
+pub fn with_ndn(packet: &[u8]) -> Option<Vec<u8>> {
+    let dispatch = match packet.first()? {
+        5 => NDN_INTEREST,
+        6 => NDN_DATA,
+        _ => return None,
+    };
+    Some([&[lowpan::PAGE, dispatch], packet].concat())
+}
+
+/// Returns the packet in such a payload.
+pub fn ndn_packet(payload: &[u8]) -> Option<Vec<u8>> {
+    let mut storage = [0; LONGEST_PACKET];
+    let mut frame = Frame::new(&mut storage, tegmen_ndn::MAX_HEAD);
+    lowpan::decompress(payload, &[], |_| None, &mut frame).ok()?;
+    Some(frame.bytes().to_vec())
+}
+
+/// The dispatch of an Interest without compression.
+const NDN_INTEREST: u8 = 0x00;
+/// The dispatch of a Data packet without compression.
+const NDN_DATA: u8 = 0x20;
+/// Bytes of the longest packet of NDN.
+const LONGEST_PACKET: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mote::named::packets::{interest, name_of, prefix};
+    use tegmen::crypto::Compact;
+    use tegmen_ndn::Name;
+
+    #[test]
+    fn a_packet_of_ndn_is_behind_its_dispatch() {
+        let name = name_of(&prefix(&[b"t"]), 1);
+        let packet = interest::<Compact>(&Name::of_checked(&name), [1, 2, 3, 4]);
+        let payload = with_ndn(&packet).unwrap();
+        assert_eq!((&payload[..2], &payload[2..]), (&[0xfe, 0x00][..], &packet[..]));
+        assert_eq!(ndn_packet(&payload), Some(packet));
+        for other in [&[][..], &[7, 0], &[0x41, 0]] {
+            assert_eq!(with_ndn(other), None);
+            assert_eq!(ndn_packet(other), None);
+        }
+    }
 }

@@ -2,13 +2,14 @@
 //! them, and the radio below.
 
 mod group;
+mod named;
 mod sleep;
 
 use crate::cost::{self, Costs};
 use crate::deployment::{Addresses, Changes, Deployment, Prefix, Rebooted, Stack};
 use crate::mote::{
-    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, ObjectNode, Part, Protection, SMALL_HUB, Script,
-    Scripts, Setup, Wish, is_handshake,
+    self, Asking, Exchange, GroupNode, HUB, LEAF, Milestone, Mote, NamedNode, ObjectNode, Part, Protection, SMALL_HUB,
+    Script, Scripts, Setup, Wish, is_handshake,
 };
 use crate::platform::{Energy, Platform};
 use crate::sim::random::{Purpose, Stream};
@@ -111,6 +112,9 @@ pub fn run_group(deployment: &Deployment, protection: Protection, seed: u64) -> 
 
 /// The nodes of a deployment, with their stacks.
 fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World<'_> {
+    if protection.is_named() {
+        return named::world_of(deployment, protection, seed);
+    }
     let asking = deployment.traffic.group.map(Asking::from);
     World::new(deployment, protection, seed, |node, addresses, setup| -> Box<dyn Mote> {
         let makers = deployment.makers(addresses.len());
@@ -180,8 +184,12 @@ pub fn run_objects(
     protection: Protection,
     seed: u64,
 ) -> Outcome {
-    let mut world = World::new(deployment, protection, seed, |node, addresses, setup| {
-        Box::new(ObjectNode::<SMALL_HUB>::new(seed, node, setup, part(node, addresses)))
+    let mut world = World::new(deployment, protection, seed, |node, addresses, setup| -> Box<dyn Mote> {
+        let part = part(node, addresses);
+        match protection.is_named() {
+            true => Box::new(NamedNode::of_part(seed, node, setup, &part)),
+            false => Box::new(ObjectNode::<SMALL_HUB>::new(seed, node, setup, part)),
+        }
     });
     world.go();
     world.outcome()
@@ -262,6 +270,8 @@ struct World<'s> {
     begins_at_hub: bool,
     /// The run ends when all readings are answered.
     ends_with_last: bool,
+    /// Packets of NDN travel in frames, without IPv6.
+    is_named: bool,
     outcome: Outcome,
 }
 
@@ -269,6 +279,10 @@ struct World<'s> {
 struct Station {
     mote: Box<dyn Mote>,
     interface: Interface<4, 1280>,
+    /// Packets of NDN that are being put together; `None` where IPv6 is used.
+    packets: Option<Box<named::Packets>>,
+    /// The tag of the last packet of NDN.
+    next_tag: u16,
     address: Address,
     link: LinkAddress,
     routes: Vec<Route>,
@@ -364,6 +378,8 @@ impl Station {
         Self {
             mote: made(node, all, setup),
             interface: Interface::new(),
+            packets: protection.is_named().then(Box::default),
+            next_tag: 0,
             address,
             link: layout.addresses[node],
             routes: layout.routes(node),
@@ -437,6 +453,7 @@ impl<'s> World<'s> {
             public_key_answers: 0,
             begins_at_hub: false,
             ends_with_last: false,
+            is_named: protection.is_named(),
             outcome: Outcome { by_node: vec![Vec::new(); nodes], ..Outcome::default() },
         }
     }
@@ -642,6 +659,9 @@ impl<'s> World<'s> {
     /// A datagram leaves the node.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
+        if self.is_named {
+            return self.send_named(node, to, &datagram);
+        }
         self.handshakes += u64::from(is_handshake(&datagram));
         self.refusals += u64::from(node == 0 && is_alert_in_clear(&datagram));
         self.stay_awake(node, sleep::AFTER_DATAGRAM);
@@ -677,6 +697,9 @@ impl<'s> World<'s> {
             return self.release(node, from);
         }
         self.stay_awake(node, sleep::AFTER_DATAGRAM);
+        if self.is_named {
+            return self.receive_named(node, from, payload);
+        }
         let now = self.instant();
         let station = &mut self.stations[node];
         let view = view(station.link, &station.address, &self.contexts, &station.routes, station.relays);

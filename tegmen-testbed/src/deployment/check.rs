@@ -1,6 +1,8 @@
 //! The limits of a deployment: an error names the section and the key, and the allowed values.
 
-use super::{Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, Shape, share};
+use super::{
+    Changes, Deployment, Fault, Hardware, MAX_SEED, MAX_SEEDS, Move, Prefix, ProfileName, Rebooted, Shape, share,
+};
 use crate::mote::{self, Protection};
 use crate::platform::Platform;
 use crate::sim::Links;
@@ -25,6 +27,7 @@ impl Deployment {
         })?;
         self.moves.iter().try_for_each(|each| self.check_move(each, nodes))?;
         self.check_protections()?;
+        self.check_names()?;
         self.check_group()?;
         self.check_hops(&links)?;
         self.check_mote()?;
@@ -96,8 +99,27 @@ impl Deployment {
             format!("profile = \"minimal\" has no extensions, which {name} needs: \"default\"")
         })?;
         require(!protections.is_empty(), "stack", "protections", || {
-            format!("protections: one at least of {}", Protection::ALL.map(Protection::name).join(", "))
+            let all: Vec<_> = Protection::ALL.iter().chain(&Protection::NAMED).map(|name| name.name()).collect();
+            format!("protections: one at least of {}", all.join(", "))
         })
+    }
+
+    /// Checks what readings with names cannot have.
+    fn check_names(&self) -> Result<(), Fault> {
+        let Some(name) = self.stack.protections.iter().find(|name| name.is_named()).map(|name| name.name()) else {
+            return Ok(());
+        };
+        require(self.traffic.payload == 0, "traffic", "payload", || {
+            format!("payload = {}: with {name} a node asks for a reading and sends none: 0", self.traffic.payload)
+        })?;
+        require(
+            self.traffic.reboots.is_none_or(|reboots| reboots.of == Rebooted::Client),
+            "traffic",
+            "reboots",
+            || format!("reboots: with {name} node 0 has no state of others: of = \"client\""),
+        )?;
+        require(self.moves.is_empty(), "moves", "node", || format!("moves: with {name} nodes have no address"))?;
+        require(self.mote.polls_s == 0.0, "mote", "polls_s", || format!("polls_s: with {name} radios are always on: 0"))
     }
 
     fn check_group(&self) -> Result<(), Fault> {

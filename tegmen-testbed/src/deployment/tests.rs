@@ -221,6 +221,29 @@ fn a_group_has_protections_of_its_own() {
 }
 
 #[test]
+fn readings_with_names_cannot_have_what_belongs_to_addresses_and_sessions() {
+    let asking = GOOD.replace("payload = 10", "payload = 0");
+    for protection in Protection::NAMED {
+        let stack = format!("[stack]\nprotections = [\"{}\"]\n", protection.name());
+        let plan = Plan::parse("plan.toml", &format!("{asking}{stack}")).unwrap();
+        assert_eq!(plan.cases[0].deployment.stack.protections, [protection]);
+        let reboots = "payload = 0\nreboots = { share = 0.1, of = \"server\" }";
+        for (text, what) in [
+            (format!("{GOOD}{stack}"), "sends none: 0"),
+            (format!("{}{stack}", asking.replace("payload = 0", reboots)), "of = \"client\""),
+            (format!("{asking}{stack}[[moves]]\nnode = 1\nat_s = 1.0\n"), "no address"),
+            (format!("{asking}{stack}[mote]\npolls_s = 1.0\n"), "always on"),
+        ] {
+            let wrong = wrong(&text);
+            assert!(
+                wrong.line.is_some() && wrong.what.contains(what) && wrong.what.contains(protection.name()),
+                "{wrong}"
+            );
+        }
+    }
+}
+
+#[test]
 fn each_protection_has_its_name_and_what_it_cannot_be_used_with() {
     for protection in Protection::ALL {
         let text = format!("{GOOD}[stack]\nprotections = [\"{}\"]\n", protection.name());

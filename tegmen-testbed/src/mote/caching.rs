@@ -11,6 +11,7 @@ use super::objects::{Contexts, Kept};
 use super::{Attached, DATAGRAM, Features, Mote, Protection, Setup, Wish, features};
 use crate::sim::random::{Purpose, Stream};
 use application::Application;
+pub(super) use application::name;
 use memory::Memory;
 use tegmen::address::{Address, Path};
 use tegmen::coap::{BuildError, Builder, Code, Exchanges, OptionNumber, RequestId};
@@ -45,7 +46,10 @@ pub enum Part {
         stores: bool,
     },
     /// It has readings.
-    Producer,
+    Producer {
+        /// Its place among the producers.
+        place: usize,
+    },
 }
 
 /// A node with space for `PEERS` peers.
@@ -243,8 +247,8 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
 }
 
 /// The readings of a producer.
-const ITEMS: u64 = 10;
+pub(super) const ITEMS: u64 = 10;
 /// The paths of the readings begin with this.
-const RESOURCE: &str = "temperature";
+pub(super) const RESOURCE: &str = "temperature";
 /// The shortest time before a retransmission (ACK_TIMEOUT of RFC 7252).
 const SENT_AGAIN: Duration = Duration::from_secs(2);

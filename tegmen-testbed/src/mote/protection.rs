@@ -39,6 +39,12 @@ pub enum Protection {
     /// (draft-keoh-dice-multicast-security).
     #[serde(rename = "axiom+dtls")]
     AxiomDtls,
+    /// Nothing, over Named Data Networking: node 0 is the producer, and nodes ask it by the names of readings.
+    #[serde(rename = "ndn")]
+    Ndn,
+    /// Named Data Networking with content under AES-128-CCM and packets signed by HMAC-SHA256.
+    #[serde(rename = "ndn-protected")]
+    NdnProtected,
 }
 
 impl Protection {
@@ -56,6 +62,8 @@ impl Protection {
     ];
     /// The protections of a group that is asked.
     pub const OF_GROUPS: [Self; 4] = [Self::Coap, Self::CoapDtls, Self::AxiomDtls, Self::Axiom];
+    /// The same over Named Data Networking.
+    pub const NAMED: [Self; 2] = [Self::Ndn, Self::NdnProtected];
     /// The protections of a plan that names none. A protection that leaves readings unprotected has to be named.
     pub const USUAL: [Self; 3] = [Self::Coap, Self::CoapDtls, Self::Oscore];
 
@@ -73,6 +81,8 @@ impl Protection {
             Self::Oscore => "oscore",
             Self::Axiom => "axiom",
             Self::AxiomDtls => "axiom+dtls",
+            Self::Ndn => "ndn",
+            Self::NdnProtected => "ndn-protected",
         }
     }
 
@@ -96,9 +106,14 @@ impl Protection {
         matches!(self, Self::Axiom | Self::AxiomDtls)
     }
 
-    /// True if requests are protected, and with them the readings.
+    /// True if readings have names, and go over Named Data Networking.
+    pub const fn is_named(self) -> bool {
+        matches!(self, Self::Ndn | Self::NdnProtected)
+    }
+
+    /// True if readings are protected, and requests with them unless readings have names.
     pub const fn protects_readings(self) -> bool {
-        self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom)
+        self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom | Self::NdnProtected)
     }
 
     /// The instructions of one end in a handshake, which resumes a session or not.
@@ -114,7 +129,7 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// The firmware image that shows what a client of this protection takes of a mote's memory.
+    /// The firmware image that shows what a client of this protection takes of a mote's memory. The budget has none with NDN yet.
     pub const fn image(self) -> &'static str {
         match self {
             // There is none with coap-protected: it takes AES besides.
@@ -129,6 +144,7 @@ impl Protection {
             Self::Delegation => "dtls_delegated",
             // Both ends of a context in one.
             Self::Oscore => "oscore",
+            Self::Ndn | Self::NdnProtected => "ndn",
         }
     }
 }

@@ -40,6 +40,57 @@ fn every_reading_is_answered_where_nothing_is_lost() {
     }
 }
 
+/// A deployment whose nodes ask for readings, which NDN needs.
+fn asking(network: &str) -> Deployment {
+    let mut deployment = deployment(network, "");
+    (deployment.traffic.payload, deployment.traffic.response) = (0, 2);
+    deployment
+}
+
+#[test]
+fn every_named_reading_comes_where_nothing_is_lost() {
+    for network in [
+        "topology = \"star\"\nnodes = 5",
+        "topology = \"chain\"\nhops = 3",
+        "topology = \"tree\"\nnodes = 7\nfanout = 2",
+    ] {
+        for protection in Protection::NAMED {
+            let deployment = asking(network);
+            let (outcome, frames) = run(&deployment, protection, 1, true);
+            assert_eq!(outcome.answered, outcome.made, "{network} {protection:?}");
+            assert_eq!(run(&deployment, protection, 1, true), (outcome, frames), "{network} {protection:?}");
+        }
+    }
+}
+
+#[test]
+fn protected_names_cost_45_bytes_in_each_answer() {
+    let deployment = asking("topology = \"star\"\nnodes = 1");
+    let [plain, protected] = Protection::NAMED.map(|protection| run(&deployment, protection, 1, false).0);
+    // 52 by the paper's count, of which an unprotected packet has 7.
+    assert_eq!(protected.bytes - plain.bytes, 45 * plain.made);
+    assert_eq!(protected.frames, plain.frames);
+    assert!(protected.delays[15] > plain.delays[15] && protected.instructions > plain.instructions);
+}
+
+#[test]
+fn a_long_named_reading_goes_in_fragments() {
+    let mut deployment = asking("topology = \"chain\"\nhops = 2");
+    deployment.traffic.response = 400;
+    let (outcome, frames) = run(&deployment, Protection::NdnProtected, 1, true);
+    assert_eq!(outcome.answered, 30);
+    assert!(outcome.frames >= 30 * 2 * (2 + 2 * 5), "{}", outcome.frames);
+    assert!(frames.iter().all(|frame| frame.psdu.len() <= 127));
+}
+
+#[test]
+fn a_consumer_that_restarts_asks_again() {
+    let mut deployment = asking("topology = \"star\"\nnodes = 3");
+    deployment.traffic.reboot_after = Some(0.5);
+    let (outcome, _) = run(&deployment, Protection::NdnProtected, 1, false);
+    assert!(outcome.answered >= outcome.made - 3, "{} of {}", outcome.answered, outcome.made);
+}
+
 #[test]
 fn a_session_costs_bytes_time_and_energy() {
     let deployment = deployment("topology = \"star\"\nnodes = 3", "");

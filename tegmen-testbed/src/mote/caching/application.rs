@@ -84,7 +84,7 @@ impl node::Application<Exchange> for Application {
 }
 
 /// The Uri-Host of a producer.
-pub(super) fn name(producer: usize) -> String {
+pub(in super::super) fn name(producer: usize) -> String {
     format!("p{producer}")
 }
 

@@ -1,9 +1,10 @@
-//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders, which are caching proxies or forward IP alone.
+//! The plan `objects-cache`: figures 12 and 13, requests over a row of forwarders, which are caching proxies, forward IP alone, or are nodes
+//! of Named Data Networking.
 //!
 //! One number is fitted: the share of frames that every link loses. It is in `plans/objects-cache.toml`, and chosen so that plain CoAP
 //! has the paper's share of responses in the largest topology.
 
-use super::{Fig13, NO_NDN, delay, deployment, paper};
+use super::{Fig13, delay, deployment, paper};
 use crate::deployment::Deployment;
 use crate::figure::Figure;
 use crate::interval::{self, Mean};
@@ -112,7 +113,7 @@ impl Topology {
                 producers: all.to_vec(),
                 proxy: system.has_proxies.then_some(addresses[0]),
             },
-            _ if node >= forwarders => Part::Producer,
+            _ if node >= forwarders => Part::Producer { place: node - forwarders },
             _ => {
                 let next = (node + 1 < forwarders).then(|| addresses[node + 1]);
                 let towards = all.iter().map(|producer| next.unwrap_or(*producer)).collect();
@@ -142,19 +143,34 @@ fn fig13(results: &Results) -> Vec<Figure> {
         let largest = *topology == Topology::of_paper(LARGEST).name();
         let shown = |printed, why| Figure::shown(id.clone(), printed, mean, PERCENT, why);
         let figure = match *name {
-            "coap" | "coap_caches" if simple => {
+            "coap" | "coap_caches" | "ndn" if simple => {
                 Figure::at_least(id, Some(paper.simple), mean, paper.simple - TOLERANCE, PERCENT, "")
             }
             "coap" if largest => shown(Some(paper.coap), "calibrated"),
             "coap_caches" if largest => shown(Some(paper.coap_caches), "predicted; the conclusion is judged"),
+            "ndn" if largest => shown(Some(paper.ndn), "predicted; the conclusion is judged"),
             _ => shown(None, "predicted"),
         };
         figures.push(sampled(figure, outcomes));
     }
-    let largest = Topology::of_paper(LARGEST).name();
-    figures.push(Figure::missing(format!("{largest}/ndn/success"), paper.ndn, PERCENT, NO_NDN));
     figures.extend(conclusions(results, &paper));
+    figures.extend(fig9(results));
     figures
+}
+
+/// The shares of NDN in the largest topology beside those of figure 9, whose topology is another one.
+fn fig9(results: &Results) -> Vec<Figure> {
+    let largest = Topology::of_paper(LARGEST).name();
+    let [least, most] = paper().fig9.success_percent["ndn_family"];
+    let row = |name: &&str| {
+        let outcomes = &results[&(largest.clone(), system(name))];
+        let ours = success(outcomes).mean;
+        let place = if (least..=most).contains(&ours) { "within" } else { "outside" };
+        let why = format!("{place} the {least} to {most} of figure 9, whose topology is another one");
+        let id = format!("fig9/multi_hop/beside_fig13/{name}/success");
+        sampled(Figure::shown(id, Some((least + most) / 2.0), ours, PERCENT, &why), outcomes)
+    };
+    ["ndn", "ndn_protected"].iter().map(row).collect()
 }
 
 /// The conclusions of the section, in the largest topology.
@@ -163,6 +179,7 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     let ours = |name: &str| success(&results[&(largest.clone(), system(name))]).mean;
     let [coap, proxies, caches] = ["coap", "coap_proxies", "coap_caches"].map(ours);
     let [oscore, oscore_caches] = ["oscore", "oscore_caches"].map(ours);
+    let [ndn, ndn_without_stores, ndn_protected] = ["ndn", "ndn_without_stores", "ndn_protected"].map(ours);
     let least = (paper.coap_caches - paper.coap) / 2.0;
     let recovered = format!(
         "caching proxies answer at least {least} percent of the requests more than plain CoAP, half of the paper's difference: {caches:.1} \
@@ -176,8 +193,31 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
         proxies - coap,
         caches - proxies
     );
+    let stores = format!(
+        "{:.1} percent come from retransmission on each hop, and {:.1} more from packets that are stored",
+        ndn_without_stores - coap,
+        ndn - ndn_without_stores
+    );
+    let as_far = format!(
+        "NDN answers at least {least} percent of the requests more than plain CoAP: {ndn:.1} beside {coap:.1} here, {} beside {} in the paper",
+        paper.ndn, paper.coap
+    );
+    let near_ndn = format!("{ndn:.1} is at least {} - {TOLERANCE}: the paper has this share and more", paper.ndn);
+    let protected = format!(
+        "{ndn_protected:.1} percent with protection and {ndn:.1} without: a protected packet is stored as any other. With OSCORE {oscore_caches:.1} \
+         beside {caches:.1}, because no proxy stores its responses"
+    );
+    let keeps = ndn - ndn_protected < TOLERANCE && caches - oscore_caches > TOLERANCE;
     let shown = |id: &str, value, why: &str| Figure::shown(format!("{largest}/{id}"), None, value, PERCENT, why);
     let figures = vec![
+        Figure::conclusion(format!("{largest}/ndn_lifts_what_plain_coap_loses"), ndn - coap >= least, &as_far),
+        Figure::conclusion(
+            format!("{largest}/ndn_reaches_the_share_of_the_paper"),
+            ndn >= paper.ndn - TOLERANCE,
+            &near_ndn,
+        ),
+        Figure::conclusion(format!("{largest}/protection_leaves_ndn_its_stores"), keeps, &protected),
+        shown("gain_of_ndn_without_stores", ndn_without_stores - coap, &stores),
         Figure::conclusion(format!("{largest}/caches_lift_what_plain_coap_loses"), caches - coap >= least, &recovered),
         Figure::conclusion(
             format!("{largest}/caches_reach_the_share_of_the_paper"),
@@ -213,12 +253,16 @@ fn system(name: &str) -> &'static str {
 }
 
 const COAP: System = System { name: "coap", protection: Protection::Coap, has_proxies: false, stores: false };
-const SYSTEMS: [System; 5] = [
+const NDN: System = System { name: "ndn", protection: Protection::Ndn, has_proxies: true, stores: true };
+const SYSTEMS: [System; 8] = [
     COAP,
     System { name: "coap_proxies", has_proxies: true, ..COAP },
     System { name: "coap_caches", has_proxies: true, stores: true, ..COAP },
     System { name: "oscore", protection: Protection::Oscore, ..COAP },
     System { name: "oscore_caches", protection: Protection::Oscore, has_proxies: true, stores: true },
+    NDN,
+    System { name: "ndn_without_stores", stores: false, ..NDN },
+    System { name: "ndn_protected", protection: Protection::NdnProtected, ..NDN },
 ];
 /// Forwarders of the largest topology of the paper.
 const LARGEST: usize = 5;

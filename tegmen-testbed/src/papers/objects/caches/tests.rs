@@ -42,11 +42,20 @@ fn caches_lift_what_plain_coap_loses() {
     assert_eq!(find("caches_lift_what_plain_coap_loses").ours, Some(1.0));
     assert!(find("coap/success").verdict.ends_with("calibrated"));
     assert_eq!(figures.iter().filter(|figure| figure.verdict.ends_with("calibrated")).count(), 1);
-    assert!(find("ndn/success").ours.is_none());
+    assert!(figures.iter().all(|figure| figure.ours.is_some()));
+    for conclusion in
+        ["ndn_lifts_what_plain_coap_loses", "ndn_reaches_the_share_of_the_paper", "protection_leaves_ndn_its_stores"]
+    {
+        assert_eq!(find(conclusion).ours, Some(1.0), "{:?}", find(conclusion));
+    }
     let ours = |id: &str| find(id).ours.unwrap();
     assert!(ours("coap_caches/success") > ours("coap_proxies/success"));
     // No proxy stores a response with OSCORE.
     assert!(ours("oscore_caches/success") < ours("coap_caches/success"));
+    assert!(ours("ndn/success") > ours("ndn_without_stores/success"));
+    let beside = figures.iter().filter(|figure| figure.id.starts_with("fig9/")).collect::<Vec<_>>();
+    assert_eq!(beside.len(), 2);
+    assert!(beside.iter().all(|figure| figure.verdict.contains("92 to 97 of figure 9")), "{beside:?}");
 }
 
 #[test]
@@ -61,8 +70,12 @@ fn a_stored_response_takes_no_frame_behind_its_forwarder() {
     let mut deployment = topology.deployment(100, 0);
     deployment.network.loss = Loss::Every(0.0);
     let runs = parallel::each(&SYSTEMS, |system| topology.run(&deployment, *system, 1), |_| {});
-    let [coap, proxies, caches, oscore, oscore_caches] = runs.try_into().unwrap();
+    let [coap, proxies, caches, oscore, oscore_caches, ndn, ndn_without_stores, ndn_protected] =
+        runs.try_into().unwrap();
     assert!([&coap, &proxies, &caches, &oscore, &oscore_caches].iter().all(|run| run.answered == 600));
+    assert!([&ndn, &ndn_without_stores, &ndn_protected].iter().all(|run| run.answered == 600));
+    assert!((1200..1700).contains(&ndn.frames) && (1200..1700).contains(&ndn_protected.frames), "{}", ndn.frames);
+    assert!(ndn_without_stores.frames > 2200, "{}", ndn_without_stores.frames);
     // Four frames for a request, and two for one with a stored response; few are lost where two consumers send at once.
     assert!([&coap, &proxies, &oscore, &oscore_caches].iter().all(|run| run.frames >= 2400));
     assert!(proxies.frames < 2500, "{}", proxies.frames);

@@ -1,0 +1,193 @@
+//! Readings as Data packets of NDN: in clear, or encrypted and signed.
+//!
+//! The name of a reading is the prefix of its producer, and its number as a version. So a consumer knows the name of each reading, and no
+//! name has two contents.
+
+use super::super::Protection;
+use std::collections::VecDeque;
+use tegmen::buf::{Frame, Writer};
+use tegmen::crypto::hash::HmacKey;
+use tegmen::crypto::{Crypto, KEY_LEN, MAX_SIGNATURE, Unsupported};
+use tegmen::secret::Secret;
+use tegmen_ndn::publisher::{ContentKey, Publisher};
+use tegmen_ndn::signature::{HmacWithSha256, KeyLocator, SignatureInfo, SignatureType, Signer, Verifier as _};
+use tegmen_ndn::tlv::{self, Type};
+use tegmen_ndn::{Component, Data, Interest, MAX_HEAD, Name, ReceivedData};
+
+/// A producer, of which there are as many as numbers.
+pub struct Producer {
+    number: u16,
+    prefix: Vec<u8>,
+    publisher: Publisher,
+    /// The end of the lease of versions, which flash memory has.
+    kept: u64,
+    signature: HmacKey,
+    is_protected: bool,
+    /// The number of the next reading.
+    next: u64,
+    /// The newest packets, by the numbers of their readings.
+    made: VecDeque<(u64, Vec<u8>)>,
+    /// Packets that were made since they were counted.
+    pub created: u64,
+}
+
+impl Producer {
+    /// The producer of this number, whose names begin with `prefix`. With [`Protection::NdnProtected`] it encrypts and signs its readings.
+    pub fn new<C: Crypto>(number: u16, prefix: Vec<u8>, protection: Protection) -> Self {
+        Self {
+            number,
+            prefix,
+            publisher: Publisher::resume(content_key(number), 0),
+            kept: 0,
+            signature: signature_key::<C>(number),
+            is_protected: protection == Protection::NdnProtected,
+            next: 0,
+            made: VecDeque::new(),
+            created: 0,
+        }
+    }
+
+    /// Returns the beginning of the names.
+    pub fn prefix(&self) -> Name<'_> {
+        Name::of_checked(&self.prefix)
+    }
+
+    /// Returns the packet with a reading. Readings are made in the order of their numbers, and the last [`READINGS`] packets are kept.
+    /// `None` for others.
+    pub fn packet<C: Crypto>(&mut self, crypto: &mut C, reading: u64, content: &[u8]) -> Option<&[u8]> {
+        if self.next <= reading {
+            self.created += 1;
+        }
+        // A reading that nobody asked for has no packet any more.
+        while self.next <= reading {
+            let packet = self.create(crypto, content);
+            self.made.push_back((self.next, packet));
+            self.next += 1;
+            if self.made.len() > READINGS {
+                self.made.pop_front();
+            }
+        }
+        self.made.iter().find(|(made, _)| *made == reading).map(|(_, packet)| &packet[..])
+    }
+
+    fn create<C: Crypto>(&mut self, crypto: &mut C, content: &[u8]) -> Vec<u8> {
+        let mut storage = [0; LONGEST];
+        let mut frame = Frame::new(&mut storage, MAX_HEAD);
+        if !self.is_protected {
+            let name = name_of(&self.prefix, self.next);
+            let data = Data { name: Name::of_checked(&name), content: Some(content), ..Data::default() };
+            data.write(crypto, &NoSignature, &mut frame).expect("a reading fits a packet");
+            return frame.bytes().to_vec();
+        }
+        if self.publisher.left() == 0 {
+            self.kept += LEASE;
+            self.publisher.extend(self.kept);
+        }
+        let (mut name, mut body) = ([0; LONGEST], [0; LONGEST]);
+        let (mut name, mut body) = (Writer::new(&mut name), Writer::new(&mut body));
+        body.put(content).expect("a reading fits a packet");
+        let prefix = Name::of_checked(&self.prefix);
+        self.publisher.publish(crypto, &prefix, &mut name, &mut body).expect("a version is left");
+        let key = [self.number as u8];
+        let signer = HmacWithSha256 { key: &self.signature, locator: KeyLocator::Digest(&key) };
+        let (name, content) = (Name::of_checked(name.written()), Some(body.written()));
+        let data = Data { name, content, ..Data::default() };
+        data.write(crypto, &signer, &mut frame).expect("a reading fits a packet");
+        frame.bytes().to_vec()
+    }
+}
+
+/// True if the packet has a reading of `len` bytes of this producer: with [`Protection::NdnProtected`] its signature is verified, and its
+/// content is decrypted.
+pub fn is_reading<C: Crypto>(
+    crypto: &mut C,
+    number: u16,
+    protection: Protection,
+    data: &ReceivedData<'_>,
+    len: usize,
+) -> bool {
+    let content = data.data.content.unwrap_or_default();
+    if protection != Protection::NdnProtected {
+        return content.len() == len;
+    }
+    let signed = &data.signed;
+    let is_its = signed.info.key == Some(KeyLocator::Digest(&[number as u8]));
+    let key = signature_key::<C>(number);
+    let is_signed = is_its && key.verify(crypto, &signed.info, &signed.portion, signed.value).is_ok();
+    is_signed && content_key(number).open(crypto, &data.data.name, &mut content.to_vec()) == Ok(len)
+}
+
+/// The Interest for a name, with the lifetime in which each node sends it [`RETRANSMISSIONS`] times again.
+pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
+    let mut storage = [0; LONGEST];
+    let mut frame = Frame::new(&mut storage, MAX_HEAD);
+    let interest = Interest { name: *name, nonce: Some(nonce), lifetime: Some(LIFETIME_MS), ..Interest::default() };
+    interest.write::<C>(&mut frame).expect("a name fits a packet");
+    frame.bytes().to_vec()
+}
+
+/// The prefix with these components.
+pub fn prefix(components: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = [0; LONGEST];
+    let mut out = Writer::new(&mut bytes);
+    for component in components {
+        Component::generic(component).write(&mut out).expect("short components");
+    }
+    out.written().to_vec()
+}
+
+/// The name of a reading.
+pub fn name_of(prefix: &[u8], reading: u64) -> Vec<u8> {
+    let mut bytes = [0; LONGEST];
+    let mut out = Writer::new(&mut bytes);
+    let mut number = [0; 8];
+    let version = Component { kind: Type::VERSION, value: tlv::integer_bytes(reading, &mut number) };
+    out.put(prefix).and_then(|()| version.write(&mut out)).expect("a short name");
+    out.written().to_vec()
+}
+
+/// Bytes of the name of the key.
+pub fn key_len(data: &ReceivedData<'_>) -> usize {
+    match data.signed.info.key {
+        Some(KeyLocator::Digest(digest)) => digest.len(),
+        Some(KeyLocator::Name(name)) => name.as_bytes().len(),
+        None => 0,
+    }
+}
+
+/// The signature of a packet without one: a digest without bytes, as CCN-lite sends it, the program of the paper. The format has no packet
+/// without a signature, and verifiers refuse this one.
+struct NoSignature;
+
+impl<C: Crypto> Signer<C> for NoSignature {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(SignatureType::DIGEST_SHA256, None)
+    }
+
+    fn sign(&self, _: &mut C, _: &[&[u8]], _: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        Ok(0)
+    }
+}
+
+fn content_key(number: u16) -> ContentKey {
+    let mut key = [0x4e; KEY_LEN];
+    key[..2].copy_from_slice(&number.to_be_bytes());
+    ContentKey::new(Secret::new(key))
+}
+
+fn signature_key<C: Crypto>(number: u16) -> HmacKey {
+    HmacKey::new::<C>(&[&[0x5d; 30], &number.to_be_bytes()])
+}
+
+/// Packets that a producer keeps.
+pub const READINGS: usize = 16;
+/// The number of times that a node sends an Interest again, as in the paper on content objects.
+pub const RETRANSMISSIONS: u8 = 4;
+/// The time after which it does so.
+pub const RETRANSMISSION_MS: u64 = 2000;
+/// The lifetime of an Interest: the time for which a node tries.
+pub const LIFETIME_MS: u64 = RETRANSMISSION_MS * (RETRANSMISSIONS as u64 + 1);
+/// Versions that are leased at once.
+const LEASE: u64 = 64;
+/// Bytes of the longest packet.
+const LONGEST: usize = 1280;
