@@ -1,9 +1,11 @@
 //! The plan `objects-bytes`: table II and figure 3, on messages that the core builds.
 
-use super::{NO_NDN, Paper, READING, paper, request, response};
+use super::{Paper, READING, paper, request, response};
 use crate::coap_protected::{self, Resource};
 use crate::figure::Figure;
-use crate::frames::frames;
+use crate::frames::{frames, with_ndn};
+use crate::mote::Protection;
+use crate::mote::named::packets::{Producer, interest, key_len, name_of, prefix};
 use crate::papers::blink::Lab;
 use std::collections::BTreeMap;
 use tegmen::address::Address;
@@ -14,6 +16,8 @@ use tegmen::dtls::Profile;
 use tegmen::oscore::{Aead, Context, OVERHEAD, OscoreOption, Parameters, Unprotected};
 use tegmen::secret::Secret;
 use tegmen_lowpan::frame::{FCS_LEN, Header, LinkAddress, PanId};
+use tegmen_ndn::tlv::{self, Type};
+use tegmen_ndn::{Name, ReceivedData, publisher};
 
 /// All figures of the plan.
 pub fn figures() -> Vec<Figure> {
@@ -26,29 +30,27 @@ pub fn figures() -> Vec<Figure> {
 
 /// Table II.
 fn overheads(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
-    let plain = &exchanges["coap"];
     let mut figures = Vec::new();
     for (protocol, printed) in &paper.table2 {
-        let ours = exchanges.get(protocol.as_str());
         for (side, message) in ["request", "response"].into_iter().enumerate() {
-            let mut row = |part: &str, printed: u64, ours: Option<usize>| {
+            let Built { datagram, unprotected, context_id, nonce, mac } = &exchanges[protocol.as_str()][side];
+            let whole = datagram.len() - unprotected;
+            let mut row = |part: &str, printed: u64, ours: usize| {
                 let id = format!("table2/{protocol}/{message}/{part}");
-                figures.push(match ours {
-                    Some(ours) => Figure::equal(id, printed as f64, ours as f64, BYTES),
-                    None => Figure::missing(id, printed as f64, BYTES, NO_NDN),
-                });
+                figures.push(Figure::equal(id, printed as f64, ours as f64, BYTES));
             };
-            let built = ours.map(|built| &built[side]);
-            let whole = built.map(|built| built.datagram.len() - plain[side].datagram.len());
-            let named = built.map(|built| built.context_id + built.nonce + built.mac);
-            row("structure", printed.structure[side], whole.zip(named).map(|(whole, named)| whole - named));
-            row("context_id", printed.context_id[side], built.map(|built| built.context_id));
-            row("nonce", printed.nonce[side], built.map(|built| built.nonce));
-            row("mac", printed.mac[side], built.map(|built| built.mac));
+            row("structure", printed.structure[side], whole - context_id - nonce - mac);
+            row("context_id", printed.context_id[side], *context_id);
+            row("nonce", printed.nonce[side], *nonce);
+            row("mac", printed.mac[side], *mac);
             let all = [printed.structure, printed.context_id, printed.nonce, printed.mac];
             row("all", all.iter().map(|part| part[side]).sum(), whole);
         }
     }
+    let [sent, protected] = ["ndn", "ndn_protected"].map(|protocol| exchanges[protocol][1].datagram.len());
+    let more = "an unprotected Data packet has an empty signature of 7 bytes, which the paper counts as protection";
+    let id = "table2/ndn_protected/response/more_than_unprotected".into();
+    figures.push(Figure::shown(id, None, (protected - sent) as f64, BYTES, more));
     figures
 }
 
@@ -79,23 +81,33 @@ fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure>
         figures.push(Figure::equal(format!("fig3/{id}"), printed as f64, ours as f64, unit));
     }
     let drawn = "the paper draws it and prints no number";
-    let mut shown = |id: String, ours: usize, unit, why| figures.push(Figure::shown(id, None, ours as f64, unit, why));
+    let shown = |id: String, ours: usize, unit, why| Figure::shown(id, None, ours as f64, unit, why);
     let together = "the server's hello and its end travel in one datagram here";
-    shown("fig3/dtls_handshake_datagrams".into(), handshake.len(), "datagrams", together);
+    figures.push(shown("fig3/dtls_handshake_datagrams".into(), handshake.len(), "datagrams", together));
     for (protocol, built) in exchanges {
         for (side, message) in ["request", "response"].into_iter().enumerate() {
             let datagram = &built[side].datagram;
+            if protocol.starts_with("ndn") {
+                let frame = ndn_frame_of(datagram);
+                figures.push(shown(format!("fig3/{protocol}/{message}/packet"), datagram.len(), BYTES, drawn));
+                let printed = paper.fig3.get("ndn_response").filter(|_| *protocol == "ndn" && side == 1);
+                let (id, why) = (format!("fig3/{protocol}/{message}/frame"), printed.map_or(drawn, |_| OTHER_NAME));
+                figures.push(Figure::shown(id, printed.map(|printed| *printed as f64), frame as f64, BYTES, why));
+                continue;
+            }
             let bytes = frames_of(datagram, side == 0).concat().len();
-            shown(format!("fig3/{protocol}/{message}/udp_payload"), datagram.len(), BYTES, drawn);
-            shown(format!("fig3/{protocol}/{message}/frame"), bytes, BYTES, drawn);
+            figures.push(shown(format!("fig3/{protocol}/{message}/udp_payload"), datagram.len(), BYTES, drawn));
+            figures.push(shown(format!("fig3/{protocol}/{message}/frame"), bytes, BYTES, drawn));
         }
     }
     figures
 }
 
-/// A message as it goes over UDP, and what in it serves protection.
+/// A message as it goes over UDP, or a packet of NDN, and what in it serves protection.
 struct Built {
     datagram: Vec<u8>,
+    /// Bytes of the same message without protection.
+    unprotected: usize,
     context_id: usize,
     nonce: usize,
     mac: usize,
@@ -106,7 +118,7 @@ impl Built {
         let mut storage = [0; ROOM];
         let mut frame = Frame::new(&mut storage, OVERHEAD);
         build(&mut frame);
-        Self { datagram: frame.bytes().to_vec(), context_id: 0, nonce: 0, mac: 0 }
+        Self { datagram: frame.bytes().to_vec(), unprotected: frame.len(), context_id: 0, nonce: 0, mac: 0 }
     }
 }
 
@@ -119,6 +131,8 @@ fn exchanges() -> BTreeMap<&'static str, [Built; 2]> {
         ("coap_protected", [asks(), coap_protected(answers)]),
         ("coap_dtls", dtls([asks(), answers(&READING)])),
         ("oscore", oscore()),
+        ("ndn", ndn(Protection::Ndn)),
+        ("ndn_protected", ndn(Protection::NdnProtected)),
     ])
 }
 
@@ -129,7 +143,8 @@ fn coap_protected(answers: impl FnOnce(&[u8]) -> Built) -> Built {
     let mut out = [0; ROOM];
     let payload = resource.seal(&mut RustCrypto::new([1; 32]), &READING, &mut out).expect("room");
     use coap_protected::{KEY_ID_LEN, NUMBER_LEN, TAG_LEN};
-    Built { context_id: KEY_ID_LEN, nonce: NUMBER_LEN, mac: TAG_LEN, ..answers(payload) }
+    let unprotected = response_len();
+    Built { unprotected, context_id: KEY_ID_LEN, nonce: NUMBER_LEN, mac: TAG_LEN, ..answers(payload) }
 }
 
 /// Both as records of a session: header with its epoch, explicit nonce, tag.
@@ -143,7 +158,7 @@ fn dtls(messages: [Built; 2]) -> [Built; 2] {
         // Epoch and number, which stand in the header, are the nonce as well.
         let nonce = datagram[RECORD_HEADER..].iter().zip(&datagram[3..11]).take_while(|(a, b)| a == b).count();
         let mac = datagram.len() - RECORD_HEADER - nonce - plain.datagram.len();
-        Built { datagram, context_id: EPOCH, nonce, mac }
+        Built { datagram, unprotected: plain.datagram.len(), context_id: EPOCH, nonce, mac }
     })
 }
 
@@ -160,25 +175,60 @@ fn oscore() -> [Built; 2] {
         context
     };
     let (mut client, mut server) = (context(255, b"c", b"s"), context(0, b"s", b"c"));
-    let built = |frame: &Frame<'_>| {
+    let built = |frame: &Frame<'_>, unprotected| {
         let message = MessageRef::parse(frame.bytes()).expect("a message");
         let option = OscoreOption::parse(message.option(OptionNumber::OSCORE).expect("protected")).expect("one option");
         let (context_id, nonce) = (option.kid.map_or(0, <[u8]>::len), option.partial_iv);
         let nonce = nonce.map_or(0, |number| number.as_bytes().len());
-        Built { datagram: frame.bytes().to_vec(), context_id, nonce, mac: 8 }
+        Built { datagram: frame.bytes().to_vec(), unprotected, context_id, nonce, mac: 8 }
     };
     let mut storage = [0; ROOM];
     let mut frame = Frame::new(&mut storage, OVERHEAD);
     request(&mut frame, 1);
+    let unprotected = frame.len();
     client.protect_request(&mut crypto, &mut frame).expect("a number");
-    let asked = built(&frame);
+    let asked = built(&frame, unprotected);
     let opened = server.unprotect_request(&mut crypto, frame.bytes_mut()).expect("the client's request");
     let Unprotected::Fresh(_, nonce) = opened else { unreachable!("the window is known") };
     let mut storage = [0; ROOM];
     let mut frame = Frame::new(&mut storage, OVERHEAD);
     response(&mut frame, 1, &READING);
     server.protect_response(&mut crypto, &nonce.binding(), Some(nonce), &mut frame).expect("room");
-    [asked, built(&frame)]
+    [asked, built(&frame, response_len())]
+}
+
+/// Bytes of the response without protection.
+fn response_len() -> usize {
+    Built::plain(|frame| response(frame, 1, &READING)).unprotected
+}
+
+/// An Interest and its Data packet. Without protection a packet is its name and its content.
+fn ndn(protection: Protection) -> [Built; 2] {
+    let mut crypto = RustCrypto::new([1; 32]);
+    let components: Vec<&[u8]> = super::PATH.split('/').map(str::as_bytes).collect();
+    let mut producer = Producer::new::<RustCrypto>(1, prefix(&components), protection);
+    let name = name_of(producer.prefix().as_bytes(), 0);
+    let asked = interest::<RustCrypto>(&Name::of_checked(&name), [1, 2, 3, 4]);
+    let packet = producer.packet(&mut crypto, 0, &READING).expect("the first reading").to_vec();
+    let data = ReceivedData::parse(&packet).expect("a packet of the producer");
+    let elements = tlv::element_len(Type::NAME, name.len()) + tlv::element_len(Type::CONTENT, READING.len());
+    let answered = match protection {
+        Protection::NdnProtected => Built {
+            unprotected: tlv::element_len(Type::DATA, elements),
+            context_id: key_len(&data),
+            nonce: 0,
+            mac: data.signed.value.len() + publisher::TAG_LEN,
+            datagram: packet.clone(),
+        },
+        _ => Built { unprotected: packet.len(), context_id: 0, nonce: 0, mac: 0, datagram: packet.clone() },
+    };
+    [Built { unprotected: asked.len(), context_id: 0, nonce: 0, mac: 0, datagram: asked }, answered]
+}
+
+/// Bytes of the frame with a packet of NDN.
+fn ndn_frame_of(packet: &[u8]) -> usize {
+    let payload = with_ndn(packet).expect("an Interest or a Data packet");
+    Header::data(PanId(0xabcd), LINKS[0], LINKS[1], 1).len() + payload.len() + FCS_LEN
 }
 
 /// The datagrams of a handshake without extensions, as the paper's stack has none, and who sends each.
@@ -216,6 +266,7 @@ fn iphc_len(payload: &[u8]) -> usize {
 }
 
 const BYTES: &str = "bytes";
+const OTHER_NAME: &str = "the paper does not print the name in its packet";
 const KEY: [u8; 16] = [7; 16];
 const ROOM: usize = 256;
 const RECORD_HEADER: usize = 13;
