@@ -5,7 +5,7 @@
 //! node sends, receives or passes on, chosen so that plain CoAP has its median; everything else follows from the bytes on
 //! the air and the instructions of each protocol.
 
-use super::{NO_NDN, Paper, Spread, deployment, paper};
+use super::{Paper, Spread, deployment, paper};
 use crate::deployment::{Deployment, Loss, Rebooted, Reboots, Weather};
 use crate::figure::Figure;
 use crate::interval::{self, Mean};
@@ -199,32 +199,26 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
         "chosen so that plain CoAP has the paper's median; every other figure follows from bytes and instructions";
     let stack = Figure::shown("calibration/stack_for_a_datagram".into(), None, stack_us.into(), "us", calibration);
     figures.push(results[&(STEADY, Protection::Coap)].sampled(stack, |_| f64::from(stack_us)));
-    let mut rows = |name: &str, printed: Option<Spread>, result: Option<&Result>, why: &str| {
-        let ours = result.map(|result| (result, result.spread().parts()));
+    let mut rows = |name: &str, printed: Option<Spread>, result: &Result, why: &str| {
+        let ours = result.spread().parts();
         for (place, (part, printed)) in printed.map(Spread::parts).into_iter().flatten().enumerate() {
-            let id = format!("table3/{name}/{part}");
-            figures.push(match &ours {
-                None => Figure::missing(id, printed, MS, NO_NDN),
-                Some((result, ours)) => {
-                    let ours = ours[place].1;
-                    let figure = match (name, part) {
-                        ("coap", "median") => Figure::shown(id, Some(printed), ours, MS, "calibrated"),
-                        (_, "median") => Figure::near(id, printed, ours, MS, MEDIAN_PERCENT),
-                        _ => Figure::shown(id, Some(printed), ours, MS, why),
-                    };
-                    result.sampled(figure, |run| run.spread().parts()[place].1)
-                }
-            });
+            let (id, ours) = (format!("table3/{name}/{part}"), ours[place].1);
+            let figure = match (name, part) {
+                ("coap", "median") => Figure::shown(id, Some(printed), ours, MS, "calibrated"),
+                (_, "median") => Figure::near(id, printed, ours, MS, MEDIAN_PERCENT),
+                _ => Figure::shown(id, Some(printed), ours, MS, why),
+            };
+            figures.push(result.sampled(figure, |run| run.spread().parts()[place].1));
         }
     };
     for (name, printed) in &paper.table3 {
-        let protection = PROTOCOLS.iter().find(|(_, known)| known == name).map(|(protection, _)| *protection);
-        let result = protection.and_then(|p| results.get(&(REBOOTING, p)).or_else(|| results.get(&(STEADY, p))));
+        let protection = protection(name);
+        let result = results.get(&(REBOOTING, protection)).unwrap_or_else(|| &results[&(STEADY, protection)]);
         let why = match protection {
-            Some(Protection::CoapDtls) => {
+            Protection::CoapDtls => {
                 "predicted, with a handshake before a fifth of the requests, which fits the paper's"
             }
-            Some(Protection::Oscore) => {
+            Protection::Oscore => {
                 "predicted, with a loss of the window before a fifth of the requests; the paper's deviation is below \
                  that of plain CoAP, so that it can hold few: see oscore_without_reboots"
             }
@@ -232,9 +226,15 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
         };
         rows(name, Some(*printed), result, why);
     }
-    let steady = results.get(&(STEADY, Protection::Oscore));
+    let steady = &results[&(STEADY, Protection::Oscore)];
     rows("oscore_without_reboots", paper.table3.get("oscore").copied(), steady, "predicted");
     figures
+}
+
+/// The protection with this name in the tables of the paper.
+fn protection(name: &str) -> Protection {
+    let known = PROTOCOLS.iter().find(|(_, known)| *known == name);
+    known.map(|(protection, _)| *protection).expect("a test reads the file")
 }
 
 /// Figure 9, left.
@@ -242,20 +242,19 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, printed) in &paper.fig9.single_hop_median_ms {
         let id = format!("fig9/single_hop/{name}/median");
-        let protection = PROTOCOLS.iter().find(|(_, known)| known == name);
-        figures.push(match protection.and_then(|(protection, _)| results.get(&(STEADY, *protection))) {
-            Some(ours) => {
-                let figure = match name.as_str() {
-                    "coap" => Figure::shown(id, Some(*printed), ours.median_ms(), MS, "calibrated"),
-                    _ => Figure::near(id, *printed, ours.median_ms(), MS, MEDIAN_PERCENT),
-                };
-                ours.sampled(figure, Result::median_ms)
+        let ours = &results[&(STEADY, protection(name))];
+        let figure = match name.as_str() {
+            "coap" => Figure::shown(id, Some(*printed), ours.median_ms(), MS, "calibrated"),
+            "ndn" => {
+                let most = printed * (100.0 + MEDIAN_PERCENT) / 100.0;
+                Figure::at_most(id, Some(*printed), ours.median_ms(), most, MS, ROUNDED)
             }
-            None => Figure::missing(id, *printed, MS, NO_NDN),
-        });
+            _ => Figure::near(id, *printed, ours.median_ms(), MS, MEDIAN_PERCENT),
+        };
+        figures.push(ours.sampled(figure, Result::median_ms));
     }
     let medians = PROTOCOLS.map(|(protection, _)| results[&(STEADY, protection)].median_ms());
-    let order = "coap, coap-protected, oscore, coap+dtls: in this order, as in the paper";
+    let order = "ndn, coap, coap-protected, ndn-protected, oscore, coap+dtls: in this order, as in the paper";
     let order = Figure::holds("fig9/single_hop/order".into(), medians.is_sorted_by(|a, b| a < b), order);
     figures.push(all_runs(order, results, STEADY));
     figures
@@ -311,22 +310,31 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
         (0, "first_try", "percent within 1 s", &paper.fig9.first_try_percent),
         (1, "success", "percent", &paper.fig9.success_percent),
     ] {
-        let [least, most] = printed["coap_family"];
         for (links, ..) in LINKS {
             for (protection, name) in PROTOCOLS {
+                let (family, of_all) = match protection.is_named() {
+                    true => ("ndn_family", "both variants of NDN"),
+                    false => ("coap_family", "all variants of CoAP"),
+                };
+                let [least, most] = printed[family];
                 let result = &results[&(links, protection)];
                 let ours = result.percent()[place];
                 let compared = if (least..=most).contains(&ours) { "within" } else { "outside" };
-                let why = format!("{compared} the paper's {least} to {most} of all variants of CoAP");
+                let why = format!("{compared} the paper's {least} to {most} of {of_all}");
                 let id = format!("fig9/multi_hop/{links}/{name}/{what}");
                 let figure = Figure::shown(id, Some((least + most) / 2.0), ours, unit, &why);
                 figures.push(result.sampled_share(figure, |run| run.hits()[place]));
             }
         }
-        let [least, most] = printed["ndn_family"];
-        figures.push(Figure::missing(format!("fig9/multi_hop/ndn/{what}"), (least + most) / 2.0, unit, NO_NDN));
     }
-    let success = |links| results[&(links, Protection::Coap)].percent()[1];
+    let of = |protection, links| results[&(links, protection)].percent()[1];
+    for (links, ..) in LINKS {
+        let [ndn, coap] = [Protection::Ndn, Protection::Coap].map(|protection| of(protection, links));
+        let why = format!("{ndn:.1} beside {coap:.1} percent. {}", why_of_ndn(links));
+        let figure = Figure::conclusion(format!("fig9/multi_hop/{links}/ndn_answers_more_than_coap"), ndn > coap, &why);
+        figures.push(all_runs(figure, results, links));
+    }
+    let success = |links| of(Protection::Coap, links);
     let equal = "links that lose frames equally and independently answer nearly all in the end, whatever is lost at first: \
                  the paper's 70 to 77 % needs links that differ and stay bad";
     let equal = Figure::holds("fig9/multi_hop/equal_links_do_not_explain_it".into(), success("equal") > 90.0, equal);
@@ -338,13 +346,33 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
+/// The reason for the share of NDN over these links.
+fn why_of_ndn(links: &str) -> &'static str {
+    match links {
+        "equal" => "Each hop repeats an Interest at most four times",
+        "unequal" => {
+            "Retransmission on each hop does not replace the links of three sensors, which lose nearly all. So the paper's links did not \
+             differ in this way: it has 92 to 97 beside 70 to 77"
+        }
+        _ => {
+            "An Interest lasts ten seconds, and a request of CoAP is repeated for up to 93, longer than a link is bad. In the paper both are \
+             repeated for ten"
+        }
+    }
+}
+
 /// In the order of the paper's medians over a single hop, with the names of its tables.
-const PROTOCOLS: [(Protection, &str); 4] = [
+const PROTOCOLS: [(Protection, &str); 6] = [
+    (Protection::Ndn, "ndn"),
     (Protection::Coap, "coap"),
     (Protection::CoapProtected, "coap_protected"),
+    (Protection::NdnProtected, "ndn_protected"),
     (Protection::Oscore, "oscore"),
     (Protection::CoapDtls, "coap_dtls"),
 ];
+/// Why the median of NDN need not be that of figure 9.
+const ROUNDED: &str = "the text has 11 ms where table III has 11.95, and 13 where that has 13.48, for which the time of the operating \
+                       system is chosen; ours is within 10 % of table III";
 /// Largest difference of predicted medians from the paper's.
 const MEDIAN_PERCENT: f64 = 10.0;
 const STEADY: &str = "steady";
