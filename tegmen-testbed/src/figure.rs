@@ -101,11 +101,6 @@ impl Figure {
         Self::new(id, paper, Some(ours), unit, format!("not judged: {why}"))
     }
 
-    /// A figure of what is not part of this program.
-    pub fn missing(id: String, paper: f64, unit: &'static str, why: &str) -> Self {
-        Self::new(id, Some(paper), None, unit, format!("not measured: {why}"))
-    }
-
     /// A figure that must be at least `bound`. `cause` is the known reason if it is less; without one the figure differs.
     pub fn at_least(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
         Self::bounded(id, paper, ours, ours >= bound, &format!("at least {bound}"), unit, cause)
@@ -177,8 +172,7 @@ pub fn all_of(source: Source, figures: Vec<Figure>) -> impl Iterator<Item = Figu
 }
 
 /// Classes of verdicts, in the order of the report's first table.
-pub const CLASSES: [&str; 10] =
-    [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", "not measured", MISSED, HOLDS_NOT, DIFFERS];
+pub const CLASSES: [&str; 9] = [EQUAL, WITHIN, HOLDS, CONSISTENT, MISPRINT, "not judged", MISSED, HOLDS_NOT, DIFFERS];
 
 /// The class of a verdict: its place in [`CLASSES`].
 pub fn class(verdict: &str) -> usize {
