@@ -40,7 +40,7 @@ impl House {
         output.stdout
     }
 
-    /// Starts a program that goes on until the test ends, and waits for this text in its output.
+    /// Starts a program that runs until the test ends, and waits for this text in its output.
     fn start(&self, arguments: &[&str], text: &str) -> Server {
         let mut server = Server::of(&mut self.command(arguments), 0);
         server.wait_for(text);

@@ -4,7 +4,7 @@
 //! that its signature stays valid. A packet that the rules do not cover is sent uncompressed behind two bytes.
 //!
 //! Names are replaced by shorter ones with state that the nodes of a link share: a [`Context`] stands for a prefix that all nodes know, a
-//! [`HopId`] for the name of one Interest until its Data packet comes back.
+//! [`HopId`] for the name of one Interest until its Data packet returns.
 
 mod bytes;
 mod name;
@@ -180,7 +180,7 @@ impl Shared<'_> {
         );
         let [hop_id, context, _] = &mut dispatch.cids;
         *hop_id = self.hop.map_or(0, |(id, _)| id.0);
-        out.name(self.shorten(components, context));
+        name::write(self.shorten(components, context), out);
         out.put(digest);
         if let Some(hint) = hint {
             // The length goes in front, so the names are counted first.
@@ -192,7 +192,7 @@ impl Shared<'_> {
             out.length(len);
             let mut names = Cursor::of(hint);
             while let Some(name) = names.take(Type::NAME) {
-                out.name(name);
+                name::write(name, out);
             }
         }
         out.put(hop_limit);
@@ -240,16 +240,16 @@ impl Shared<'_> {
         match suffix {
             Some((HopId(id), suffix)) => {
                 *hop_id = id;
-                out.name(suffix);
+                name::write(suffix, out);
             }
-            None => out.name(self.shorten(name, context)),
+            None => name::write(self.shorten(name, context), out),
         }
         if let Some(content_type) = content_type {
             out.bytes(content_type);
         }
         if let Some(last) = last {
             out.require(Name::of_checked(last).len() == 1);
-            out.name(last);
+            name::write(last, out);
         }
         out.bytes(content.unwrap_or(&[]));
         let key_name = key_name.map(|name| self.shorten(name, key_context));
@@ -259,7 +259,7 @@ impl Shared<'_> {
         out.length(kind_len.saturating_add(key_len).saturating_add(digest_len));
         out.bytes(kind);
         if let Some(name) = key_name {
-            out.name(name);
+            name::write(name, out);
         }
         if let Some(digest) = key_digest {
             out.bytes(digest);

@@ -179,7 +179,7 @@ fn a_stale_hop_id_spoils_the_signature() {
     assert!(received.signed.verify(&mut crypto(), &secret).is_err());
 }
 
-/// What the rules do not cover: the packet is sent as it is.
+/// The rules do not cover these packets.
 #[test]
 fn other_packets_are_sent_uncompressed() {
     let secret = secret();

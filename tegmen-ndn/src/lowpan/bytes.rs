@@ -1,6 +1,6 @@
 //! Bytes of compressed packets. Errors are noted, and reported at the end, which takes fewer instructions than a check of each field.
 
-use super::{CHAINED, name};
+use super::CHAINED;
 use crate::error::Error;
 use crate::tlv::{self, Elements, Type};
 use tegmen_base::buf::{Full, Writer};
@@ -84,12 +84,6 @@ impl<'w, 't> Out<'w, 't> {
     pub(super) fn element(&mut self, kind: Type, value: &[u8]) {
         self.head(kind, value.len());
         self.put(value);
-    }
-
-    /// Writes a compressed name.
-    pub(super) fn name(&mut self, name: &[u8]) {
-        let is_short = name::write(name, self);
-        self.require(is_short);
     }
 
     pub(super) const fn finish(&self) -> Result<(), Full> {

@@ -7,9 +7,9 @@ use crate::tlv::{self, Type};
 /// The bytes of the longest component.
 const MAX_COMPONENT: usize = 15;
 
-/// Writes a compressed name. Returns false if it cannot be compressed.
+/// Writes a compressed name. `out` notes one that cannot be compressed.
 #[inline(never)]
-pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) -> bool {
+pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) {
     let mut components = Name::of_checked(name).components();
     let (mut is_short, mut len) = (true, 0usize);
     loop {
@@ -28,7 +28,8 @@ pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) -> bool {
         // A length of 0 ends the name.
         if lens & 0xf == 0 {
             // Bytes that are no component would be lost.
-            return is_short && len == name.len();
+            out.require(is_short && len == name.len());
+            return;
         }
     }
 }
