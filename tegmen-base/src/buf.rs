@@ -311,6 +311,13 @@ impl Span {
 
     /// Returns the bytes of `datagram` at this place; none if the datagram is shorter.
     #[inline]
+    pub fn of(self, datagram: &[u8]) -> &[u8] {
+        let (start, len) = (usize::from(self.start), usize::from(self.len));
+        datagram.get(start..start.wrapping_add(len)).unwrap_or(&[])
+    }
+
+    /// Returns the bytes of `datagram` at this place, to be changed; none if the datagram is shorter.
+    #[inline]
     pub fn of_mut(self, datagram: &mut [u8]) -> &mut [u8] {
         let (start, len) = (usize::from(self.start), usize::from(self.len));
         datagram.get_mut(start..start.wrapping_add(len)).unwrap_or(&mut [])

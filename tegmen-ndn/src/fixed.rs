@@ -7,7 +7,7 @@ use crate::tables::{
     Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
 };
 use crate::types::Type;
-use tegmen_base::buf::copy;
+use tegmen_base::buf::{Span, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
 
@@ -286,7 +286,7 @@ fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     bytes.fold(0x811c_9dc5, step).max(1)
 }
 
-/// A store of `N` Data packets of at most `LEN` bytes.
+/// A store of `N` Data packets of at most `LEN` bytes, which may be no more than 65,535.
 #[derive(Debug)]
 pub struct FixedStore<const N: usize, const LEN: usize> {
     places: [Option<Stored<LEN>>; N],
@@ -297,7 +297,9 @@ pub struct FixedStore<const N: usize, const LEN: usize> {
 #[derive(Debug)]
 struct Stored<const LEN: usize> {
     packet: [u8; LEN],
-    len: usize,
+    len: u16,
+    /// The place of the components of the name.
+    name: Span,
     /// The packet is fresh before this time.
     stale: Tick,
     used: u32,
@@ -305,16 +307,17 @@ struct Stored<const LEN: usize> {
 
 impl<const LEN: usize> Stored<LEN> {
     fn packet(&self) -> &[u8] {
-        self.packet.get(..self.len).unwrap_or(&[])
+        self.packet.get(..self.len.into()).unwrap_or(&[])
     }
 
     fn name(&self) -> Name<'_> {
-        ReceivedData::parse(self.packet()).map(|received| received.data.name).unwrap_or_default()
+        Name::of_checked(self.name.of(&self.packet))
     }
 }
 
 impl<const N: usize, const LEN: usize> Default for FixedStore<N, LEN> {
     fn default() -> Self {
+        const { assert!(LEN <= u16::MAX as usize) };
         Self { places: [const { None }; N], uses: 0 }
     }
 }
@@ -352,7 +355,8 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
         };
         let stale = Tick::of(now).after_millis(data.data.freshness.unwrap_or(0));
         if let Some(place) = place {
-            *place = Some(Stored { packet, len: data.wire.len(), stale, used: uses });
+            let name = Span::within(data.wire.as_ptr().addr(), data.data.name.as_bytes());
+            *place = Some(Stored { packet, len: data.wire.len() as u16, name, stale, used: uses });
         }
     }
 }
