@@ -2,17 +2,18 @@
 
 use crate::management::Counters;
 use crate::reassembly::Reassembly;
+use crate::reliability::{Lost, Reliability};
 use crate::tables::Token;
 use crate::uri::FaceUri;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tegmen_base::buf::Frame;
+use tegmen_base::buf::{Frame, Writer};
 use tegmen_base::time::Instant;
 use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::forwarder::{Faces, Outgoing};
-use tegmen_ndn::lp::{FRAGMENT_OVERHEAD, LpPacket, MAX_FIELDS, Part};
+use tegmen_ndn::lp::{FRAGMENT_OVERHEAD, LpPacket, MAX_FIELDS, Part, set_tx_sequence, write_acks};
 use tegmen_ndn::tables::FaceId;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
@@ -49,6 +50,8 @@ pub(crate) struct Face {
     pub(crate) active: Instant,
     next_sequence: u64,
     pub(crate) reassembly: Reassembly,
+    /// The reliability of a UDP face, if the node has it.
+    pub(crate) reliability: Option<Box<Reliability>>,
 }
 
 impl Face {
@@ -67,29 +70,27 @@ impl Face {
             active: now,
             next_sequence: 0,
             reassembly: Reassembly::default(),
+            reliability: None,
         }
     }
 
     /// Sends a packet, in fragments where the link needs them.
-    fn send(&mut self, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
-        let is_bare = *fields == LpPacket::default();
+    fn send(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
+        let is_bare = *fields == LpPacket::default() && self.reliability.is_none();
         if let Link::Udp(..) = self.link {
             let overhead = if is_bare { 0 } else { MAX_FIELDS };
             if packet.len() + overhead > mtu && packet.len() > mtu / 2 {
-                return self.send_fragments(mtu, fields, packet, buffer);
+                return self.send_fragments(now, mtu, fields, packet, buffer);
             }
         }
         if is_bare {
             return self.put(packet);
         }
-        let mut frame = Frame::new(buffer, MAX_FIELDS);
-        if frame.append(packet).is_ok() && fields.write_around(&mut frame).is_ok() {
-            self.put(frame.bytes());
-        }
+        self.send_framed(now, *fields, packet, buffer);
     }
 
     /// The first fragment has the fields.
-    fn send_fragments(&mut self, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
+    fn send_fragments(&mut self, now: Instant, mtu: usize, fields: &LpPacket<'_>, packet: &[u8], buffer: &mut [u8]) {
         let size = mtu.saturating_sub(FRAGMENT_OVERHEAD + MAX_FIELDS / 2).max(200);
         let count = packet.len().div_ceil(size) as u64;
         for (index, fragment) in (0..).zip(packet.chunks(size)) {
@@ -97,9 +98,46 @@ impl Face {
             self.next_sequence = self.next_sequence.wrapping_add(1);
             let fields =
                 if index == 0 { LpPacket { part, ..*fields } } else { LpPacket { part, ..LpPacket::default() } };
-            let mut frame = Frame::new(buffer, MAX_FIELDS);
-            if frame.append(fragment).is_ok() && fields.write_around(&mut frame).is_ok() {
-                self.put(frame.bytes());
+            self.send_framed(now, fields, fragment, buffer);
+        }
+    }
+
+    /// Sends an LpPacket, and keeps it if the face is reliable.
+    fn send_framed(&mut self, now: Instant, fields: LpPacket<'_>, fragment: &[u8], buffer: &mut [u8]) {
+        let sequence = self.reliability.as_mut().map(|reliability| reliability.sequence());
+        let fields = LpPacket { tx_sequence: sequence, ..fields };
+        let mut frame = Frame::new(buffer, MAX_FIELDS);
+        if frame.append(fragment).is_ok() && fields.write_around(&mut frame).is_ok() {
+            self.put(frame.bytes());
+            if let (Some(reliability), Some(sequence)) = (&mut self.reliability, sequence) {
+                reliability.keep(now, sequence, frame.bytes().into(), 0);
+            }
+        }
+    }
+
+    /// Acknowledges what the face received, and sends again what the neighbour did not acknowledge. Returns false if nothing is left to do.
+    fn repeat(&mut self, now: Instant, buffer: &mut [u8]) -> bool {
+        const ACKS: usize = 80;
+        loop {
+            let Some(reliability) = &mut self.reliability else { return false };
+            let acks = reliability.take_acks(ACKS);
+            let mut out = Writer::new(buffer);
+            if acks.is_empty() || write_acks(&acks, &mut out).is_err() {
+                break;
+            }
+            self.put(out.written());
+        }
+        loop {
+            let Some(reliability) = &mut self.reliability else { return false };
+            let Some(Lost { mut packet, retransmissions }) = reliability.take_lost(now) else {
+                return !reliability.is_idle();
+            };
+            let sequence = reliability.sequence();
+            if set_tx_sequence(&mut packet, sequence) {
+                self.put(&packet);
+                if let Some(reliability) = &mut self.reliability {
+                    reliability.keep(now, sequence, packet, retransmissions);
+                }
             }
         }
     }
@@ -136,11 +174,17 @@ pub(crate) struct FaceTable {
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
     /// The face whose packet is passed on.
     pub(crate) from: FaceId,
+    /// The time of the packet that is passed on.
+    pub(crate) now: Instant,
+    /// UDP faces are reliable.
+    reliable: bool,
+    /// The reliable faces with something to acknowledge, or to be acknowledged.
+    busy: HashSet<FaceId>,
     pub(crate) totals: Counters,
 }
 
 impl FaceTable {
-    pub(crate) fn new(most: usize, mtu: usize, now: Instant) -> Self {
+    pub(crate) fn new(most: usize, mtu: usize, reliable: bool, now: Instant) -> Self {
         let own = Face::new(Link::Management, FaceUri::Unix("internal".into()), "internal://".into(), false, now);
         Self {
             faces: vec![Some(own)],
@@ -151,12 +195,16 @@ impl FaceTable {
             buffer: vec![0; MAX_PACKET + 2 * MAX_FIELDS].into(),
             commands: VecDeque::new(),
             from: MANAGEMENT,
+            now,
+            reliable,
+            busy: HashSet::new(),
             totals: Counters::default(),
         }
     }
 
     /// Adds a face. Returns `None` if there are too many.
-    pub(crate) fn add(&mut self, face: Face) -> Option<FaceId> {
+    pub(crate) fn add(&mut self, mut face: Face) -> Option<FaceId> {
+        face.reliability = (self.reliable && matches!(face.link, Link::Udp(..))).then(Box::default);
         if self.faces.len() - self.free.len() >= self.most {
             return None;
         }
@@ -189,9 +237,29 @@ impl FaceTable {
     pub(crate) fn remove(&mut self, id: FaceId) {
         let Some(face) = self.faces.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
         self.free.push_back(id.0);
+        self.busy.remove(&id);
         if let Link::Udp(..) = face.link {
             self.by_remote.retain(|_, face| *face != id);
         }
+    }
+
+    /// Notes the TxSequence and the acknowledgements of an LpPacket.
+    pub(crate) fn note(&mut self, id: FaceId, now: Instant, sequence: Option<u64>, acks: impl Iterator<Item = u64>) {
+        let Some(reliability) = self.get(id).and_then(|face| face.reliability.as_mut()) else { return };
+        acks.for_each(|ack| reliability.acknowledged(now, ack));
+        if let Some(sequence) = sequence {
+            reliability.received(sequence);
+            self.busy.insert(id);
+        }
+    }
+
+    /// Acknowledges and sends again what is due at all faces.
+    pub(crate) fn repeat(&mut self, now: Instant) {
+        let Self { faces, busy, buffer, .. } = self;
+        busy.retain(|id| {
+            let face = faces.get_mut(usize::from(id.0)).and_then(Option::as_mut);
+            face.is_some_and(|face| face.repeat(now, buffer))
+        });
     }
 
     /// Gives up the incomplete packets of all faces whose time is over.
@@ -224,7 +292,7 @@ impl Faces<Token> for FaceTable {
             }
             return;
         }
-        let Self { faces, mtu, buffer, totals, .. } = self;
+        let Self { faces, mtu, buffer, totals, now, busy, .. } = self;
         let Some(face) = faces.get_mut(usize::from(to.0)).and_then(Option::as_mut) else { return };
         let mut fields = LpPacket::default();
         let (packet, token) = match &packet {
@@ -244,6 +312,9 @@ impl Faces<Token> for FaceTable {
             }
         };
         fields.token = token.get();
-        face.send(*mtu, &fields, packet, buffer);
+        if face.reliability.is_some() {
+            busy.insert(to);
+        }
+        face.send(*now, *mtu, &fields, packet, buffer);
     }
 }

@@ -13,6 +13,7 @@ mod management;
 pub mod node;
 pub mod object;
 mod reassembly;
+mod reliability;
 pub mod schema;
 mod stream;
 pub mod tables;

@@ -17,7 +17,7 @@ use tegmen_base::buf::{Frame, Writer};
 use tegmen_base::crypto::RustCrypto;
 use tegmen_base::time::{Duration, Instant};
 use tegmen_ndn::forwarder::{Dropped, Forwarder, Outcome, Times};
-use tegmen_ndn::lp::{LpPacket, NackReason};
+use tegmen_ndn::lp::{LpPacket, NackReason, acks};
 use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::tables::{FaceId, NextHop, Store as _, Strategy};
 use tegmen_ndn::tlv::{self, Type};
@@ -47,6 +47,8 @@ pub struct Config {
     pub faces: usize,
     /// The bytes of the longest datagram. Longer packets are sent in fragments.
     pub mtu: usize,
+    /// True if UDP faces acknowledge LpPackets, and send again those that the neighbour does not acknowledge. Both ends must do it.
+    pub reliable: bool,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
     /// The time after which a UDP face that a neighbour opened ends.
@@ -64,6 +66,7 @@ impl Default for Config {
             limits: Limits::default(),
             faces: 16_384,
             mtu: 1_400,
+            reliable: false,
             neighbours_register: false,
             idle: Duration::from_secs(600),
         }
@@ -156,7 +159,7 @@ impl Node {
         };
         let mut shared = Shared {
             forwarder,
-            faces: FaceTable::new(config.faces, config.mtu, Instant::AT_ONCE),
+            faces: FaceTable::new(config.faces, config.mtu, config.reliable, Instant::AT_ONCE),
             crypto: RustCrypto::new(key.try_into().unwrap_or([0; 32])),
             begun: std::time::Instant::now(),
             started: unix_millis(),
@@ -410,6 +413,8 @@ async fn keep_time(shared: Rc<RefCell<Shared>>, idle: Duration) {
         tokio::time::sleep(TICK).await;
         let mut shared = shared.borrow_mut();
         shared.on_timeout();
+        let now = shared.now();
+        shared.faces.repeat(now);
         ticks += 1;
         if ticks.is_multiple_of(500) {
             shared.remove_idle(idle);
@@ -450,6 +455,7 @@ impl Shared {
 
     fn on_timeout(&mut self) {
         let now = self.now();
+        self.faces.now = now;
         let before = self.forwarder.pit.len();
         self.forwarder.on_timeout::<RustCrypto>(now, &mut self.buffer, &mut self.faces);
         self.unsatisfied += before.saturating_sub(self.forwarder.pit.len()) as u64;
@@ -458,11 +464,17 @@ impl Shared {
     /// Takes what a face receives: a packet, or an LpPacket.
     fn receive(&mut self, from: FaceId, bytes: &mut [u8]) {
         let now = self.now();
+        self.faces.now = now;
         let Some(face) = self.faces.get(from) else { return };
         face.active = now;
         face.counters.in_bytes += bytes.len() as u64;
+        let is_reliable = face.reliability.is_some();
         let Ok(packet) = LpPacket::parse(bytes) else { return };
+        if is_reliable {
+            self.faces.note(from, now, packet.tx_sequence, acks(bytes));
+        }
         let Some(fragment) = packet.fragment else { return };
+        let Some(face) = self.faces.get(from) else { return };
         let (token, nack) = (packet.token.map_or_else(Token::default, Token::new), packet.nack);
         if let Some(part) = packet.part {
             if let Some(mut whole) = face.reassembly.add(now, part, fragment) {

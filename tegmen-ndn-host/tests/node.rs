@@ -281,3 +281,73 @@ async fn bytes_that_are_no_packet_end_a_stream_and_not_the_node() {
     let mut client = Client::connect(&node.addresses[1]).await.unwrap();
     assert_eq!(get(&mut client, "/a/1").await.unwrap(), "/a/1");
 }
+
+/// Passes datagrams on between a client and a server, and loses one of `every`.
+async fn lossy_relay(server: FaceUri, every: u64) -> FaceUri {
+    let FaceUri::Udp(server) = server else { panic!("a UDP address") };
+    let (near, far) = (
+        tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+    );
+    let address = FaceUri::Udp(near.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut there, mut back, mut client, mut random) = ([0; 2000], [0; 2000], None, 1u64);
+        let mut is_lost = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33).is_multiple_of(every)
+        };
+        loop {
+            tokio::select! {
+                Ok((len, from)) = near.recv_from(&mut there) => {
+                    client = Some(from);
+                    if !is_lost() {
+                        far.send_to(&there[..len], server).await.unwrap();
+                    }
+                }
+                Ok((len, _)) = far.recv_from(&mut back) => {
+                    if let Some(client) = client && !is_lost() {
+                        near.send_to(&back[..len], client).await.unwrap();
+                    }
+                }
+            }
+        }
+    });
+    address
+}
+
+/// Asks for 40 names over a link that loses a quarter of the datagrams, each once. Returns the number of answers.
+async fn answers_over_a_lossy_link(name: &str, reliable: bool) -> usize {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let far = Running::start(Config { reliable, ..all_links(&format!("{name}-far")) });
+    produce(far.addresses[2].clone(), "/far", 3_000).await;
+    let relay = lossy_relay(far.addresses[0].clone(), 4).await;
+    let path = std::env::temp_dir().join(format!("tegmen-ndn-{}-{name}-near.sock", std::process::id()));
+    let routes = vec![(name_bytes("/far").unwrap(), relay, 1)];
+    let near = Running::start(Config { udp: vec![any], unix: vec![path], routes, reliable, ..Config::default() });
+    let mut consumers = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let face = near.addresses[1].clone();
+        consumers.spawn(async move {
+            let mut client = Client::connect(&face).await.unwrap();
+            let name = name_bytes(&format!("/far/{number}")).unwrap();
+            let interest = Interest {
+                name: Name::of_checked(&name),
+                nonce: Some([number; 4]),
+                lifetime: Some(8_000),
+                ..Interest::default()
+            };
+            client.send(&interest_bytes(&interest).unwrap()).await.unwrap();
+            matches!(tokio::time::timeout(Duration::from_secs(8), client.receive()).await, Ok(Ok(Received::Data(_))))
+        });
+    }
+    consumers.join_all().await.into_iter().filter(|answered| *answered).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reliable_link_delivers_what_another_loses() {
+    let (without, with) =
+        (answers_over_a_lossy_link("unreliable", false).await, answers_over_a_lossy_link("reliable", true).await);
+    // An Interest and three fragments pass, each with 3 of 4: a third of the answers. With three retransmissions, 98 of 100.
+    assert!(without < 25, "{without}");
+    assert!(with > 34, "{with}");
+}

@@ -189,6 +189,17 @@ impl<'p> LpPacket<'p> {
     }
 }
 
+/// Replaces the TxSequence of an LpPacket. Returns false if it has none.
+pub fn set_tx_sequence(packet: &mut [u8], sequence: u64) -> bool {
+    let Ok(value) = tlv::only(packet, LP_PACKET) else { return false };
+    let head = packet.len().saturating_sub(value.len());
+    let mut fields = Elements::of(value).map_while(Result::ok);
+    let Some(field) = fields.find(|field| field.kind == TX_SEQUENCE && field.value.len() == 8) else { return false };
+    let end = head.saturating_add(field.end);
+    let place = packet.get_mut(end.saturating_sub(8)..end);
+    place.is_some_and(|place| copy(place, &sequence.to_be_bytes()).is_ok())
+}
+
 /// Returns the TxSequences that an LpPacket acknowledges.
 pub fn acks(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let value = tlv::only(bytes, LP_PACKET).unwrap_or(&[]);

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tegmen_base::buf::{Frame, Writer};
 use tegmen_ndn::Error;
-use tegmen_ndn::lp::{LpPacket, MAX_FIELDS, MAX_TOKEN, NackReason, Part, acks, write_acks};
+use tegmen_ndn::lp::{LpPacket, MAX_FIELDS, MAX_TOKEN, NackReason, Part, acks, set_tx_sequence, write_acks};
 use tegmen_ndn::tlv::{self, Type};
 
 fn element(kind: u32, value: &[u8]) -> Vec<u8> {
@@ -116,4 +116,19 @@ fn a_nack_has_a_reason_or_none() {
         assert!(digits.contains(expected), "{digits}");
         assert_eq!(LpPacket::parse(&wire).unwrap().nack, Some(reason));
     }
+}
+
+#[test]
+fn a_tx_sequence_is_replaced() {
+    let mut storage = [0; 200];
+    let mut frame = Frame::new(&mut storage, MAX_FIELDS);
+    frame.append(b"\x05\x02\x07\x00").unwrap();
+    let packet = LpPacket { tx_sequence: Some(7), token: Some(&[1; 32]), ..LpPacket::default() };
+    packet.write_around(&mut frame).unwrap();
+    let wire = frame.bytes_mut();
+    assert!(set_tx_sequence(wire, u64::MAX - 1));
+    let read = LpPacket::parse(wire).unwrap();
+    assert_eq!((read.tx_sequence, read.token), (Some(u64::MAX - 1), packet.token));
+    assert!(!set_tx_sequence(&mut [5, 2, 7, 0], 1));
+    assert!(!set_tx_sequence(&mut [100, 2, 5, 0], 1));
 }

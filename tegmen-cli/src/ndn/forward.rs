@@ -49,6 +49,9 @@ pub(super) struct Forward {
     /// Bytes of the longest UDP datagram. Longer packets are sent in fragments.
     #[arg(long, value_name = "BYTES", default_value_t = 1_400, value_parser = clap::value_parser!(u16).range(512..))]
     mtu: u16,
+    /// Acknowledge packets at UDP faces, and send again those that the neighbour does not acknowledge (NDNLPv2). Both ends need it.
+    #[arg(long)]
+    reliable: bool,
     /// Let neighbours register prefixes, too. They can then attract the Interests for any name.
     #[arg(long)]
     neighbours_register: bool,
@@ -77,6 +80,7 @@ impl Forward {
             limits,
             faces: self.faces.into(),
             mtu: self.mtu.into(),
+            reliable: self.reliable,
             neighbours_register: self.neighbours_register,
             idle: Duration::from_secs(self.idle),
         };
