@@ -50,6 +50,8 @@ pub(crate) struct Face {
     pub(crate) active: Instant,
     next_sequence: u64,
     pub(crate) reassembly: Reassembly,
+    /// The place of a UDP face in the table by addresses.
+    by_remote: Option<(usize, SocketAddr)>,
     /// The reliability of a UDP face, if the node has it.
     pub(crate) reliability: Option<Box<Reliability>>,
 }
@@ -70,6 +72,7 @@ impl Face {
             active: now,
             next_sequence: 0,
             reassembly: Reassembly::default(),
+            by_remote: None,
             reliability: None,
         }
     }
@@ -232,14 +235,17 @@ impl FaceTable {
     /// Names the face of a UDP socket to this address.
     pub(crate) fn set_remote(&mut self, socket: usize, remote: SocketAddr, face: FaceId) {
         self.by_remote.insert((socket, remote), face);
+        if let Some(face) = self.get(face) {
+            face.by_remote = Some((socket, remote));
+        }
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) {
         let Some(face) = self.faces.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
         self.free.push_back(id.0);
         self.busy.remove(&id);
-        if let Link::Udp(..) = face.link {
-            self.by_remote.retain(|_, face| *face != id);
+        if let Some(place) = face.by_remote {
+            self.by_remote.remove(&place);
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Reliability {
     /// In the order in which they were sent.
     waiting: VecDeque<Waiting>,
     acks: VecDeque<u64>,
+    /// The Sequences of the last fragments, of which a neighbour may send one again whose acknowledgement was lost.
+    fragments: VecDeque<u64>,
     /// The smoothed round-trip time and its deviation in microseconds, once there is one.
     times: Option<(u64, u64)>,
 }
@@ -62,6 +64,18 @@ impl Reliability {
         if self.acks.len() < MOST_ACKS {
             self.acks.push_back(sequence);
         }
+    }
+
+    /// False for the Sequence of a fragment that was received before.
+    pub(crate) fn is_new(&mut self, sequence: u64) -> bool {
+        if self.fragments.contains(&sequence) {
+            return false;
+        }
+        if self.fragments.len() == MOST {
+            self.fragments.pop_front();
+        }
+        self.fragments.push_back(sequence);
+        true
     }
 
     /// Takes up to `most` acknowledgements, to be sent.
@@ -158,7 +172,11 @@ mod tests {
             face.keep(at(0), sequence, Box::default(), 0);
             face.received(number);
         }
-        assert_eq!((face.waiting.len(), face.acks.len()), (MOST, MOST_ACKS));
+        for number in 0..10_000 {
+            assert!(face.is_new(number));
+            assert!(!face.is_new(number));
+        }
+        assert_eq!((face.waiting.len(), face.acks.len(), face.fragments.len()), (MOST, MOST_ACKS, MOST));
         assert_eq!(face.take_acks(3), [0, 1, 2]);
     }
 }

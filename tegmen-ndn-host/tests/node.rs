@@ -325,19 +325,17 @@ async fn answers_over_a_lossy_link(name: &str, reliable: bool) -> usize {
     let routes = vec![(name_bytes("/far").unwrap(), relay, 1)];
     let near = Running::start(Config { udp: vec![any], unix: vec![path], routes, reliable, ..Config::default() });
     let mut consumers = tokio::task::JoinSet::new();
+    let free = Arc::new(tokio::sync::Semaphore::new(8));
     for number in 0..40 {
-        let face = near.addresses[1].clone();
+        let (face, free) = (near.addresses[1].clone(), free.clone());
         consumers.spawn(async move {
+            let _permit = free.acquire_owned().await.unwrap();
             let mut client = Client::connect(&face).await.unwrap();
             let name = name_bytes(&format!("/far/{number}")).unwrap();
-            let interest = Interest {
-                name: Name::of_checked(&name),
-                nonce: Some([number; 4]),
-                lifetime: Some(8_000),
-                ..Interest::default()
-            };
+            let name = Name::of_checked(&name);
+            let interest = Interest { name, nonce: Some([number; 4]), lifetime: Some(2_000), ..Interest::default() };
             client.send(&interest_bytes(&interest).unwrap()).await.unwrap();
-            matches!(tokio::time::timeout(Duration::from_secs(8), client.receive()).await, Ok(Ok(Received::Data(_))))
+            matches!(tokio::time::timeout(Duration::from_secs(2), client.receive()).await, Ok(Ok(Received::Data(_))))
         });
     }
     consumers.join_all().await.into_iter().filter(|answered| *answered).count()
