@@ -6,6 +6,7 @@ use tegmen::time::Instant;
 use tegmen_lowpan::fragment::Reassembly;
 use tegmen_lowpan::frame::LinkAddress;
 use tegmen_lowpan::iphc::Hop;
+use tegmen_ndn::certificate::{Certificate, Validity};
 use tegmen_ndn::fixed::{FixedPit, FixedStore, Routes};
 use tegmen_ndn::forwarder::{Faces, Forwarder, Outgoing, Times};
 use tegmen_ndn::lowpan::{Context, HEADROOM, HopId, compress, decompress};
@@ -34,10 +35,22 @@ pub fn packets(data: &[u8]) {
     if let Ok(received) = ReceivedData::parse(data) {
         let _ = received.signed.verify(&mut RustCrypto::new([1; 32]), &DigestSha256);
         names(&received.data.name);
+        certificate(received);
     }
     if let Ok(name) = Name::parse(data) {
         names(&name);
     }
+}
+
+/// A packet as a certificate, which verifies itself only at the times that it names.
+fn certificate(received: ReceivedData<'_>) {
+    let Ok(certificate) = Certificate::of(received) else { return };
+    let validity = certificate.validity;
+    assert_eq!(Validity::parse(&validity.to_bytes()), Ok(validity));
+    assert!(certificate.identity().is_prefix_of(&certificate.key_name()));
+    let mut crypto = RustCrypto::new([1; 32]);
+    let _ = certificate.verify(&mut crypto, &received, validity.not_before);
+    assert!(certificate.verify(&mut crypto, &received, validity.not_after.saturating_add(1)).is_err());
 }
 
 /// Bytes as a packet to compress, as frames, and as a compressed packet. A Data packet that is compressed is restored to the last byte.

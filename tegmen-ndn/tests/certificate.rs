@@ -266,6 +266,24 @@ proptest! {
     }
 
     #[test]
+    fn a_changed_certificate_verifies_nothing_after_its_end(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut wire = house("/house/KEY/1/self/v=7");
+        for (place, byte) in changes {
+            let place = place.index(wire.len());
+            wire[place] = byte;
+        }
+        if let Ok(certificate) = Certificate::parse(&wire) {
+            let validity = certificate.validity;
+            prop_assert_eq!(Validity::parse(&validity.to_bytes()), Ok(validity));
+            prop_assert!(certificate.identity().is_prefix_of(&certificate.key_name()));
+            let late = certificate.verify(&mut crypto(), &certificate.received, validity.not_after + 1);
+            prop_assert!(late.is_err());
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_certificate_are_refused_in_order(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(Certificate::parse(&bytes).is_err());
     }
