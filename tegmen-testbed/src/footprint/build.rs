@@ -195,9 +195,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Images that need the feature `public-keys` of the firmware.
-const WITH_PUBLIC_KEYS: [&str; 5] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "p256"];
+const WITH_PUBLIC_KEYS: [&str; 6] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "ndn_ecdsa", "p256"];
 /// Images that are built with the provider of motes alone: `required-features` of the firmware.
-const WITH_OF_MOTES: [&str; 8] = [
+const WITH_OF_MOTES: [&str; 10] = [
     "coap_listener",
     "coap_mul_sender",
     "coap_uni_sender",
@@ -206,6 +206,8 @@ const WITH_OF_MOTES: [&str; 8] = [
     "dtls_uni_uni_listener",
     "dtls_uni_uni_sender",
     "edhoc",
+    "ndn",
+    "ndn_ecdsa",
 ];
 /// The provider of motes.
 const OF_MOTES: &str = "compact";

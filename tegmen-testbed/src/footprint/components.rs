@@ -129,6 +129,8 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen-edhoc" => "EDHOC",
         // The state machine of EDHOC.
         _ if krate.starts_with("lakers-") => "EDHOC",
+        "tegmen-ndn" if module == "lowpan" => "6LoWPAN",
+        "tegmen-ndn" => "NDN",
         "tegmen-lowpan" => component_of_network(module),
         "tegmen-tickets" => "DTLS",
         "tegmen-delegation" | "tegmen-flash" => "delegation",
@@ -165,6 +167,7 @@ fn component_of_symbol(name: &str) -> &'static str {
         "tegmen_coap" | "tegmen_proxy" => "CoAP",
         "tegmen_oscore" => "OSCORE",
         "tegmen_edhoc" | "lakers" | "lakers_shared" => "EDHOC",
+        "tegmen_ndn" => "NDN",
         "tegmen_lowpan" => component_of_network(rest.split(':').next().unwrap_or_default()),
         "tegmen_tickets" => "DTLS",
         "tegmen_delegation" | "tegmen_flash" => "delegation",

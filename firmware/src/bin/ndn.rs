@@ -1,0 +1,311 @@
+//! A mote that produces signed and encrypted contents, and a forwarder with a content store, on a link of IEEE 802.15.4 whose packets are
+//! compressed (ICN LoWPAN, RFC 9139). Its two neighbours are in the same image.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use tegmen::buf::{Frame, Writer, copy, shift_left};
+use tegmen::crypto::hash::HmacKey;
+use tegmen::secret::Secret;
+use tegmen::time::{Duration, Instant};
+use tegmen_firmware::Provider;
+use tegmen_firmware::measure::{Note, exit, mark_begin, mark_end, measured, stack_of};
+use tegmen_firmware::place::Place;
+use tegmen_lowpan::fragment::{Fragments, Reassembly};
+use tegmen_lowpan::frame::LinkAddress;
+use tegmen_lowpan::iphc::Hop;
+use tegmen_ndn::fixed::{FixedPit, FixedStore, Routes};
+use tegmen_ndn::forwarder::{Faces, Forwarder, Outcome, Outgoing, Times};
+use tegmen_ndn::lowpan::{Context, HEADROOM, compress, decompress};
+use tegmen_ndn::publisher::{ContentKey, Publisher};
+use tegmen_ndn::signature::{HmacWithSha256, KeyLocator};
+use tegmen_ndn::tables::{FaceId, NextHop};
+use tegmen_ndn::{Data, Interest, MAX_HEAD, Name, ReceivedData, ReceivedInterest};
+
+#[used]
+#[unsafe(link_section = ".footprint")]
+static NOTES: [Note; 13] = [
+    Note::operation(RESTORE, "restore Interest"),
+    Note::operation(FORWARD, "forward Interest"),
+    Note::operation(PUBLISH, "name and encrypt"),
+    Note::operation(CREATE, "create and sign Data"),
+    Note::operation(PASS, "store and send Data"),
+    Note::operation(STORED, "answer from store"),
+    Note::operation(VERIFY, "verify Data"),
+    Note::operation(HMAC, "HMAC of 100 bytes"),
+    Note::operation(REPEAT, "repeat Interest"),
+    Note::size("Interest that waits", size_of::<Waiting<2>>() - size_of::<Waiting<1>>() - NAME),
+    Note::size("Forwarder", size_of::<Tables>()),
+    Note::size("HmacKey", size_of::<HmacKey>()),
+    Note::size("Publisher", size_of::<Publisher>()),
+];
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    exit(stack_of(run).is_some())
+}
+
+/// `None` if anything goes another way than expected.
+fn run() -> Option<()> {
+    let crypto = &mut Provider::new([1; 32]);
+    let mote = MOTE.fill(Mote::new)?;
+    let key = HmacKey::new::<Provider>(&[black_box(b"a key of sixteen")]);
+
+    // A neighbour asks for a reading of this mote, which has none yet.
+    mote.ask(FIRST, READING, 1)?;
+    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    mote.answer(crypto, &key)?;
+    // The other one asks for it, too.
+    mote.ask(SECOND, READING, 2)?;
+    (mote.receive(crypto, SECOND, &key)? == Outcome::Stored).then_some(())?;
+    (mote.radio.to == SECOND).then_some(())?;
+    // The first neighbour asks for a content of the second one. The mote passes the packet on if its signature is right.
+    mote.ask(FIRST, GARDEN, 3)?;
+    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    (mote.radio.to == SECOND).then_some(())?;
+    mote.make(crypto, GARDEN, &key)?;
+    mote.radio.transmit(SECOND, false);
+    (mote.receive(crypto, SECOND, &key)? == Outcome::Returned).then_some(())?;
+    (mote.radio.to == FIRST).then_some(())?;
+    // An Interest that is not answered is sent again, and ends.
+    mote.ask(FIRST, GARDEN, 4)?;
+    mote.forwarder.store = FixedStore::default();
+    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    mote.end()?;
+    mote.encrypt(crypto)?;
+    let message = black_box(&[0x5a; 100]);
+    measured(HMAC, || key.mac::<Provider>(&[message]));
+    Some(())
+}
+
+/// The mote and the link.
+struct Mote {
+    forwarder: Tables,
+    reassembly: Reassembly<2, PACKET>,
+    radio: Radio,
+    /// The packet of a received frame.
+    packet: [u8; PACKET],
+}
+
+/// The frames of one packet at a time, and the Interest that waits for the application.
+struct Radio {
+    packet: [u8; PACKET],
+    len: usize,
+    payload: [u8; PACKET],
+    place: (usize, usize),
+    to: FaceId,
+    asked: [u8; PACKET],
+    asked_len: usize,
+}
+
+impl Faces<()> for Radio {
+    fn is_local(&self, face: FaceId) -> bool {
+        face == APPLICATION
+    }
+
+    fn send(&mut self, to: FaceId, packet: Outgoing<'_, ()>) {
+        let (Outgoing::Interest(packet) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..)) = packet;
+        let (place, len) = match to {
+            APPLICATION => (&mut self.asked, &mut self.asked_len),
+            _ => (&mut self.packet, &mut self.len),
+        };
+        if copy(place, packet).is_ok() {
+            *len = packet.len();
+        }
+        if to != APPLICATION {
+            self.transmit(to, true);
+        }
+    }
+}
+
+impl Radio {
+    /// Compresses the packet, and cuts it into frames. Those of a neighbour are put into the place of the packet.
+    #[inline(never)]
+    fn transmit(&mut self, to: FaceId, is_ours: bool) {
+        self.to = to;
+        let mut frame = Frame::new(&mut self.payload, HEADROOM);
+        let packet = self.packet.get(..self.len).unwrap_or(&[]);
+        if compress(packet, &CONTEXTS, None, &mut frame).is_err() {
+            return;
+        }
+        self.place = frame.place();
+        if is_ours && let Ok(mut fragments) = Fragments::of_page(frame.bytes(), 1) {
+            let mut out = [0; ROOM];
+            while let Ok(Some(frame)) = fragments.next_frame(ROOM, &mut out) {
+                black_box(frame);
+            }
+        }
+    }
+}
+
+impl Mote {
+    fn new() -> Self {
+        let fib = Routes { routes: &ROUTES, multicast: &[] };
+        Self {
+            forwarder: Forwarder {
+                fib,
+                pit: Waiting::default(),
+                store: FixedStore::default(),
+                times: TIMES,
+                random: 1,
+            },
+            reassembly: Reassembly::new(),
+            radio: Radio {
+                packet: [0; PACKET],
+                len: 0,
+                payload: [0; PACKET],
+                place: (0, 0),
+                to: APPLICATION,
+                asked: [0; PACKET],
+                asked_len: 0,
+            },
+            packet: [0; PACKET],
+        }
+    }
+
+    /// A neighbour sends an Interest.
+    #[inline(never)]
+    fn ask(&mut self, from: FaceId, name: Name<'static>, nonce: u8) -> Option<()> {
+        let interest = Interest { name, nonce: Some([nonce; 4]), lifetime: Some(4000), ..Interest::default() };
+        let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
+        interest.write::<Provider>(&mut frame).ok()?;
+        let (start, end) = frame.place();
+        self.radio.len = shift_left(self.radio.packet.get_mut(..end)?, start, 0);
+        self.radio.transmit(from, false);
+        Some(())
+    }
+
+    /// Takes the frames of a neighbour.
+    #[inline(never)]
+    fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey) -> Option<Outcome> {
+        let Self { forwarder, reassembly, radio, packet } = self;
+        let (start, end) = radio.place;
+        let payload = radio.payload.get(start..end)?;
+        let hop = Hop { source: LinkAddress::Short(from.0), destination: LinkAddress::Short(9) };
+        let mut fragments = Fragments::of_page(payload, 7).ok()?;
+        let mut out = [0; ROOM];
+        let mut frame = Frame::new(packet, MAX_HEAD);
+        mark_begin(RESTORE);
+        while let Some(fragment) = fragments.next_frame(ROOM, &mut out).ok()? {
+            if let Some(payload) = reassembly.receive_page(NOW, &hop, fragment).ok()? {
+                decompress(payload, &CONTEXTS, |_| None, &mut frame).ok()?;
+            }
+        }
+        mark_end(RESTORE);
+        let packet = frame.bytes_mut();
+        if packet.first() == Some(&DATA) {
+            let authentic = |data: &ReceivedData<'_>| {
+                mark_begin(VERIFY);
+                let verified = data.signed.verify(crypto, key);
+                mark_end(VERIFY);
+                verified.is_ok()
+            };
+            return forwarder.on_data::<Provider>(NOW, from, packet, authentic, radio).ok();
+        }
+        if from == SECOND {
+            mark_begin(STORED);
+            let outcome = forwarder.on_interest::<Provider>(NOW, from, packet, (), radio);
+            mark_end(STORED);
+            return outcome.ok();
+        }
+        mark_begin(FORWARD);
+        let outcome = forwarder.on_interest::<Provider>(NOW, from, packet, (), radio);
+        mark_end(FORWARD);
+        outcome.ok()
+    }
+
+    /// The application answers the Interest that waits for it.
+    #[inline(never)]
+    fn answer(&mut self, crypto: &mut Provider, key: &HmacKey) -> Option<()> {
+        let asked = ReceivedInterest::parse(self.radio.asked.get(..self.radio.asked_len)?).ok()?;
+        (asked.interest.name == READING).then_some(())?;
+        self.make(crypto, READING, key)?;
+        let Self { forwarder, radio, packet, .. } = self;
+        copy(packet, radio.packet.get(..radio.len)?).ok()?;
+        let packet = packet.get(..radio.len)?;
+        mark_begin(PASS);
+        let outcome = forwarder.on_data::<Provider>(NOW, APPLICATION, packet, |_| true, radio);
+        mark_end(PASS);
+        (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
+    }
+
+    /// The time of an Interest passes.
+    #[inline(never)]
+    fn end(&mut self) -> Option<()> {
+        let Self { forwarder, radio, packet, .. } = self;
+        radio.to = APPLICATION;
+        let again = forwarder.next_timeout()?.instant(NOW);
+        measured(REPEAT, || forwarder.on_timeout::<Provider>(again, packet, radio));
+        (radio.to == SECOND).then_some(())?;
+        while let Some(end) = forwarder.next_timeout() {
+            forwarder.on_timeout::<Provider>(end.instant(NOW), packet, radio);
+        }
+        forwarder.pit.is_empty().then_some(())
+    }
+
+    /// A producer makes a packet.
+    #[inline(never)]
+    fn make(&mut self, crypto: &mut Provider, name: Name<'static>, key: &HmacKey) -> Option<()> {
+        let content = black_box(b"21.5");
+        let data = Data { name, freshness: Some(4000), content: Some(content), ..Data::default() };
+        let signer = HmacWithSha256 { key, locator: KeyLocator::Digest(&[1]) };
+        let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
+        measured(CREATE, || data.write(crypto, &signer, &mut frame)).ok()?;
+        let (start, end) = frame.place();
+        self.radio.len = shift_left(self.radio.packet.get_mut(..end)?, start, 0);
+        Some(())
+    }
+
+    /// The producer names a content, and encrypts it.
+    #[inline(never)]
+    fn encrypt(&mut self, crypto: &mut Provider) -> Option<()> {
+        let mut publisher = Publisher::resume(ContentKey::new(Secret::new([black_box(7); 16])), 0);
+        // A mote writes the end of the lease to its flash memory first.
+        publisher.extend(32);
+        let (mut name, mut content) = ([0; NAME], [0; 16]);
+        let (name, content) = (&mut Writer::new(&mut name), &mut Writer::new(&mut content));
+        content.put(black_box(b"21.5")).ok()?;
+        measured(PUBLISH, || publisher.publish(crypto, &READING, name, content)).ok()?;
+        black_box(content.written());
+        Some(())
+    }
+}
+
+const NAME: usize = 48;
+const PACKET: usize = 160;
+type Waiting<const N: usize> = FixedPit<N, NAME, 2, 1, 8>;
+type Tables = Forwarder<Routes<'static>, Waiting<4>, FixedStore<4, PACKET>>;
+
+static MOTE: Place<Mote> = Place::empty();
+
+const TIMES: Times = Times {
+    longest_lifetime: Duration::from_secs(60),
+    suppression: Duration::from_millis(10),
+    retransmission: Duration::from_millis(500),
+    retransmissions: 2,
+};
+const NOW: Instant = Instant::from_micros(1_000_000);
+const APPLICATION: FaceId = FaceId(0);
+const FIRST: FaceId = FaceId(1);
+const SECOND: FaceId = FaceId(2);
+/// The first byte of a Data packet.
+const DATA: u8 = 6;
+/// The bytes of a frame for its payload.
+const ROOM: usize = 102;
+
+const HOUSE: Name<'static> = Name::of_checked(b"\x08\x05house");
+const READING: Name<'static> = Name::of_checked(b"\x08\x05house\x08\x04room\x08\x04temp\x08\x0217");
+const GARDEN: Name<'static> = Name::of_checked(b"\x08\x06garden\x08\x04temp\x08\x0217");
+const CONTEXTS: [Context<'static>; 1] = [Context { id: 1, prefix: HOUSE }];
+const ROUTES: [(Name<'static>, &[NextHop]); 2] =
+    [(HOUSE, &[NextHop { face: APPLICATION, cost: 0 }]), (Name::of_checked(b""), &[NextHop { face: SECOND, cost: 1 }])];
+
+const RESTORE: u32 = 0;
+const FORWARD: u32 = 1;
+const PUBLISH: u32 = 2;
+const CREATE: u32 = 3;
+const PASS: u32 = 4;
+const STORED: u32 = 5;
+const VERIFY: u32 = 6;
+const HMAC: u32 = 7;
+const REPEAT: u32 = 8;
