@@ -51,7 +51,7 @@ enum Command {
     /// Check and test trust schemas in LVS.
     Trust(trust::Trust),
     /// Publish the resources of a CoAP server as named objects, until Ctrl-C.
-    FromCoap(from_coap::FromCoap),
+    FromCoap(Box<from_coap::FromCoap>),
     /// Serve named objects as the resources of a CoAP server, until Ctrl-C.
     ToCoap(to_coap::ToCoap),
 }
