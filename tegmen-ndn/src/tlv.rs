@@ -87,8 +87,9 @@ pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<
     Ok(found)
 }
 
-/// Finds the elements of [`fields`].
-#[inline(never)]
+/// Finds the elements of [`fields`]. A host has a copy for each list of types, which is faster, and a device has one.
+#[cfg_attr(target_pointer_width = "64", inline(always))]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
     let mut next = 0;
     for element in Elements::of(value) {
