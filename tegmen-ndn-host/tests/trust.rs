@@ -129,7 +129,7 @@ fn a_chain_of_both_kinds_of_keys_is_verified() {
     verify(&mut trust, &wire, &certificates).unwrap();
     // The certificates are kept.
     verify(&mut trust, &wire, &[]).unwrap();
-    // What the anchor signed itself needs none.
+    // A packet that the anchor signed needs no further certificate.
     verify(&mut trust, &signed("/house/x", &root), &[]).unwrap();
 }
 

@@ -23,8 +23,9 @@ use tegmen_ndn_host::object::{Object, SEGMENT};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// The objects whose segments are kept.
+/// The objects whose segments are kept, and the bytes of their contents. The last object is always kept.
 const OBJECTS: usize = 64;
+const OBJECT_BYTES: usize = 64 << 20;
 
 /// The requests to the server that may wait at a time. Further Interests are dropped, and their consumers ask again.
 const REQUESTS: usize = 64;
@@ -84,8 +85,8 @@ struct Bridge<'b> {
     base: String,
     client: Client,
     signer: PacketSigner,
-    /// The last one first.
-    objects: VecDeque<Object>,
+    /// The objects with the bytes of their contents, the newest one first.
+    objects: VecDeque<(Object, usize)>,
 }
 
 impl Bridge<'_> {
@@ -120,7 +121,7 @@ impl Bridge<'_> {
     async fn answer_or_path(&mut self, packet: &[u8]) -> Result<Option<String>, Failure> {
         let Ok(received) = ReceivedInterest::parse(packet) else { return Ok(None) };
         let interest = &received.interest;
-        let kept = |object: &Object| object.answer(interest).map(<[u8]>::to_vec);
+        let kept = |(object, _): &(Object, usize)| object.answer(interest).map(<[u8]>::to_vec);
         let answer = match certificate_for(&self.signer, interest) {
             Some(certificate) => Some(certificate.to_vec()),
             // A version is that of an object; what is asked for without one is fetched again.
@@ -157,8 +158,14 @@ impl Bridge<'_> {
         if let Some(answer) = object.answer(interest) {
             self.client.send(answer).await.map_err(failure)?;
         }
-        self.objects.truncate(OBJECTS - 1);
-        self.objects.push_front(object);
+        self.objects.push_front((object, response.payload.len()));
+        let mut bytes = 0usize;
+        let fits = self.objects.iter().take(OBJECTS).take_while(|(_, len)| {
+            bytes = bytes.saturating_add(*len);
+            bytes <= OBJECT_BYTES
+        });
+        let count = fits.count().max(1);
+        self.objects.truncate(count);
         Ok(())
     }
 }
