@@ -56,7 +56,7 @@ pub use tegmen_trust::{credentials, digest, hex, provider, public_keys, request_
 
 use tegmen_trust::{private, reading};
 
-/// The examples of the README, compiled and run as tests.
+/// The Rust blocks of the page about the library, compiled and run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct ReadmeExamples;
+#[doc = include_str!("../../docs/library.md")]
+struct LibraryPage;
