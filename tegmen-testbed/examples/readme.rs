@@ -1,8 +1,11 @@
-//! Runs the console blocks of README.md as printed: `./ci.sh readme`.
+//! Runs the console blocks of README.md and of the pages in docs/ as printed: `./ci.sh readme`.
 //!
-//! Every block that begins with ```` ```console ```` runs, in order, in one shell whose home directory is target/readme/home. A
-//! line that begins with `$ ` is a command. Each line behind it must be the beginning of one that was printed since, in this
-//! order; `...` stands for any lines. A block ```` ```console untested: REASON ```` does not run, and at most four may be so.
+//! Every block that begins with ```` ```console ```` runs, in order. Each file has a shell and a home directory of its own; README.md
+//! begins in the clone of the project, a page in its empty home directory. A line that begins with `$ ` is a command. Each line
+//! behind it must be the beginning of one that was printed since, in this order; `...` at the end of a line stands for the rest of
+//! it, and `...` alone for any lines. A block ```` ```console untested: REASON ```` does not run; [`UNTESTED`] limits their number.
+//!
+//! With names of files it runs those alone, with the `tegmen` that README.md installed before.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -11,13 +14,20 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Blocks that may stay untested.
-const UNTESTED: usize = 4;
+/// Blocks that may stay untested, in all files together. This number may only fall.
+const UNTESTED: usize = 5;
 /// Longest that one command may take.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Time that a command in the background has to begin listening.
-const SETTLE: Duration = Duration::from_millis(700);
+/// Time that a command in the background has to begin; of a server, after its first socket.
+const SETTLE: Duration = Duration::from_secs(2);
 const MARK: &str = "--readme-command-ended--";
+const README: &str = "README.md";
+
+/// A file with its console blocks.
+struct Page {
+    name: String,
+    blocks: Vec<Block>,
+}
 
 struct Block {
     line: usize,
@@ -42,38 +52,92 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let text = std::fs::read_to_string("README.md").map_err(|error| format!("README.md: {error}"))?;
-    let blocks = blocks(&text);
-    let untested: Vec<&Block> = blocks.iter().filter(|block| block.untested.is_some()).collect();
-    for block in &untested {
-        println!("README.md:{}: not run: {}", block.line, block.untested.as_deref().unwrap_or(""));
-    }
-    if untested.len() > UNTESTED || untested.iter().any(|block| block.untested.as_deref() == Some("")) {
-        return Err(format!("at most {UNTESTED} blocks may be untested, each with a reason"));
-    }
-    let mut shell = Shell::start()?;
-    for block in blocks.iter().filter(|block| block.untested.is_none()) {
-        let began = Instant::now();
-        for step in &block.commands {
-            let mut printed = Vec::new();
-            let place = format!("README.md:{}: {}", step.line, step.command);
-            let status = shell.run(&step.command, &mut printed).map_err(|error| format!("{place}: {error}"))?;
-            if status != "0" {
-                return Err(format!("{place}: exit code {status}\n{}", printed.join("\n")));
+    let began = Instant::now();
+    let pages = pages()?;
+    let (mut blocks, mut untested) = (0, 0);
+    for page in &pages {
+        blocks += page.blocks.len();
+        for block in &page.blocks {
+            let Some(reason) = &block.untested else { continue };
+            let place = format!("{}:{}", page.name, block.line);
+            if reason.is_empty() {
+                return Err(format!("{place}: the reason is missing: ```console untested: REASON"));
             }
-            if let Some(missing) = shell.missing(&step.expected, &mut printed) {
-                return Err(format!("{place}: did not print \"{missing}\" but\n{}", printed.join("\n")));
-            }
+            println!("{place}: not run: {reason}");
+            untested += 1;
         }
-        let commands = block.commands.len();
-        println!(
-            "README.md:{}: {commands} commands ran as printed, {:.1} s",
-            block.line,
-            began.elapsed().as_secs_f64()
-        );
     }
-    println!("readme: {} blocks, {} of them not run", blocks.len(), untested.len());
+    if untested > UNTESTED {
+        return Err(format!("{untested} blocks are untested, and at most {UNTESTED} may be: let one run"));
+    }
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(other) = chosen.iter().find(|name| pages.iter().all(|page| page.name != **name)) {
+        return Err(format!("{other} is neither {README} nor a page in docs/ with a console block"));
+    }
+    for page in pages.iter().filter(|page| chosen.is_empty() || chosen.contains(&page.name)) {
+        page.run()?;
+    }
+    println!(
+        "readme: {blocks} blocks in {} files, {untested} of them not run, {} s",
+        pages.len(),
+        began.elapsed().as_secs()
+    );
     Ok(())
+}
+
+/// The README, then each page that has a console block, in the order of their names.
+fn pages() -> Result<Vec<Page>, String> {
+    let entries = std::fs::read_dir("docs").map_err(|error| format!("docs: {error}"))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("docs/{name}"))
+        .collect();
+    names.sort();
+    names.insert(0, README.to_owned());
+    let mut pages = Vec::new();
+    for name in names {
+        let text = std::fs::read_to_string(&name).map_err(|error| format!("{name}: {error}"))?;
+        let blocks = blocks(&text);
+        if !blocks.is_empty() {
+            pages.push(Page { name, blocks });
+        }
+    }
+    Ok(pages)
+}
+
+impl Page {
+    fn run(&self) -> Result<(), String> {
+        let mut shell = Shell::start(self.name == README)?;
+        for block in self.blocks.iter().filter(|block| block.untested.is_none()) {
+            let began = Instant::now();
+            for step in &block.commands {
+                self.check(step, &mut shell)?;
+            }
+            println!(
+                "{}:{}: {} commands ran as printed, {:.1} s",
+                self.name,
+                block.line,
+                block.commands.len(),
+                began.elapsed().as_secs_f64()
+            );
+        }
+        Ok(())
+    }
+
+    /// Runs one command, and compares what it prints.
+    fn check(&self, step: &Step, shell: &mut Shell) -> Result<(), String> {
+        let mut printed = Vec::new();
+        let place = format!("{}:{}: {}", self.name, step.line, step.command);
+        let status = shell.run(&step.command, &mut printed).map_err(|error| format!("{place}: {error}"))?;
+        if status != "0" {
+            return Err(format!("{place}: exit code {status}\n{}", printed.join("\n")));
+        }
+        match shell.missing(&step.expected, &mut printed) {
+            Some(missing) => Err(format!("{place}: did not print \"{missing}\" but\n{}", printed.join("\n"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The console blocks of a Markdown text.
@@ -107,7 +171,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A shell that stays for all blocks, so that its directory and its background jobs do, too.
+/// A shell that stays for all blocks of a file, so that its directory and its background jobs do, too.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -115,7 +179,8 @@ struct Shell {
 }
 
 impl Shell {
-    fn start() -> Result<Self, String> {
+    /// Starts a shell with an empty home directory, in the clone of the project or in that directory.
+    fn start(in_clone: bool) -> Result<Self, String> {
         let root = std::env::current_dir().map_err(|error| error.to_string())?;
         let (home, installed) = (root.join("target/readme/home"), root.join("target/readme/installed"));
         let _ = std::fs::remove_dir_all(&home);
@@ -130,6 +195,7 @@ impl Shell {
             .env("CARGO_INSTALL_ROOT", &installed)
             .env("PATH", format!("{}:{path}", Path::new(&installed).join("bin").display()))
             .env("HOME", &home)
+            .current_dir(if in_clone { &root } else { &home })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null()) // bash says there that it has no terminal
@@ -141,8 +207,8 @@ impl Shell {
         writeln!(input, "exec 2>&1").map_err(|error| error.to_string())?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                     return;
                 }
             }
@@ -154,7 +220,10 @@ impl Shell {
     fn run(&mut self, command: &str, printed: &mut Vec<String>) -> Result<String, String> {
         // A server still has its port for a moment after `kill`, and nobody types that fast. `jobs` takes a job that ended off
         // the list, so that the next one is %1 again, as at a prompt.
-        let ended = if command.starts_with("kill %") { "[ $status = 0 ] && wait; jobs >/dev/null" } else { ":" };
+        let ended = match command.strip_prefix("kill %") {
+            Some(jobs) => format!("[ $status = 0 ] && wait %{jobs}; jobs >/dev/null"),
+            None => ":".to_owned(),
+        };
         let mark = format!("status=$?; {ended}; echo \"{MARK} $status\"");
         writeln!(self.input, "{command}\n{mark}").map_err(|error| error.to_string())?;
         let end = Instant::now() + PATIENCE;
@@ -172,21 +241,37 @@ impl Shell {
                 Err(RecvTimeoutError::Disconnected) => return Err("the shell ended".to_owned()),
             }
         };
-        if command.trim_end().ends_with('&') {
+        let without_comment = command.split_once(" #").map_or(command, |(before, _)| before);
+        if without_comment.trim_end().ends_with('&') {
+            if command.contains("tegmen serve") {
+                self.await_server(printed)?;
+            }
             std::thread::sleep(SETTLE);
         }
         Ok(status)
     }
 
+    /// Waits until the last job in the background has a UDP socket, because a server begins slowly on a busy machine.
+    fn await_server(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
+        self.run("echo $!", printed)?;
+        let number = printed.iter().rfind(|line| !line.is_empty() && line.bytes().all(|sign| sign.is_ascii_digit()));
+        let process = Path::new("/proc").join(number.ok_or("the shell printed no number of the process")?);
+        let end = Instant::now() + PATIENCE;
+        while process.exists() && !has_udp_socket(&process) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     /// The first of the expected lines that was not printed. A background job may print late, so it waits a moment.
     fn missing<'e>(&self, expected: &'e [String], printed: &mut Vec<String>) -> Option<&'e str> {
-        let end = Instant::now() + 4 * SETTLE;
+        let end = Instant::now() + 2 * SETTLE;
         loop {
             let mut seen = printed.iter();
             let missing = expected
                 .iter()
                 .filter(|line| !line.is_empty() && line.trim() != "...")
-                .find(|wanted| !seen.any(|line| line.starts_with(wanted.as_str())))?;
+                .find(|wanted| !seen.any(|line| line.starts_with(wanted.strip_suffix("...").unwrap_or(wanted))))?;
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => printed.push(line),
                 Err(_) => return Some(missing),
@@ -195,10 +280,24 @@ impl Shell {
     }
 }
 
+/// True if a file of the process is a UDP socket. The rows of /proc/PID/net/udp have the number of a socket in their tenth column.
+fn has_udp_socket(process: &Path) -> bool {
+    let table = |name| std::fs::read_to_string(process.join("net").join(name)).unwrap_or_default();
+    let tables = table("udp") + &table("udp6");
+    let sockets: Vec<String> =
+        tables.lines().filter_map(|row| Some(format!("socket:[{}]", row.split_whitespace().nth(9)?))).collect();
+    let Ok(files) = std::fs::read_dir(process.join("fd")) else { return false };
+    files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok()).any(|file| {
+        let file = file.display().to_string();
+        sockets.contains(&file)
+    })
+}
+
 impl Drop for Shell {
-    /// Ends the background jobs that are left; each has a process group of its own.
+    /// Ends the background jobs that are left, which are in the process group of the shell, and waits for them, because the next
+    /// file uses the same ports.
     fn drop(&mut self) {
-        let _ = writeln!(self.input, "kill $(jobs -p) 2>/dev/null; exit");
+        let _ = writeln!(self.input, "trap '' TERM; kill 0; wait; exit");
         let _ = self.child.wait();
     }
 }
