@@ -6,6 +6,8 @@
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
 #   ./ci.sh layers          circles among the modules of a crate; also: layers --update
 #   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
+#   ./ci.sh docs            the documentation of the crates, the book in target/book, and every link
+#   ./ci.sh readme          the console blocks of the README and of docs/ as printed
 #   ./ci.sh faults          every test, and a line for each class of fault that others had: whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA, keys of P-256: no instruction, no address depends on what is secret
@@ -52,6 +54,9 @@ need_component() {
     echo "missing; type: rustup component add $1" >&2
     return 1
 }
+
+# The program that makes the book of docs/.
+mdbook=0.5.4
 
 # Options of every unoptimized build of the workspace. The whole gate adds keys in a TPM, so lint and test do the work of the
 # step tpm. It also compiles with Clippy's driver, which is rustc with further lints, so that one build checks and tests.
@@ -103,8 +108,17 @@ step_words() {
     tool house words "$@"
 }
 
+# The documentation of the crates, then the pages in docs/ as a book in target/book, and every link of the Markdown files and of the
+# book. mdbook is installed once, with 222 s of CPU; the book and its links take 2 s then, and the rest is the build of the crates.
 step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace "${unoptimized[@]}" --no-deps --locked --quiet
+    [ "$(mdbook --version 2>/dev/null)" = "mdbook v$mdbook" ] ||
+        cargo install --locked --quiet mdbook --version "$mdbook" --no-default-features
+    rm -rf target/book
+    mdbook build
+    # Links to files that are no pages of the book lead into the clone.
+    sed -i -E 's|href="\.\./|href="../../|g; s|(href="\.\./\.\./[^"]*)\.html([#"])|\1.md\2|g' target/book/*.html
+    cargo test --workspace "${unoptimized[@]}" --locked --quiet --test links -- --include-ignored
 }
 
 # Licences, versions and sources of dependencies. Not of the gate, because installing it takes minutes; advisories, whose list
@@ -176,9 +190,9 @@ step_up() {
     echo "blink-bytes: every row of the paper equal"
 }
 
-# The README's blocks as a stranger types them; at most four minutes with a warm target/.
+# The console blocks of the README and of the pages in docs/, as a reader types them: 155 s, and the time of a build of the command.
 step_readme() {
-    need curl procps libcoap3-bin
+    need curl procps libcoap3-bin openssl
     tool readme
 }
 
