@@ -11,6 +11,7 @@ use tegmen::dtls::{Answer, Config, Records, ServerOnly};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::Principal;
 use tegmen::node::{self, Node};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
 /// The controller.
@@ -73,7 +74,7 @@ impl<'k> Controller<'k> {
     }
 }
 
-impl<X> node::Application<X> for Keys<'_> {
+impl<X: OpenedRequest> node::Application<X> for Keys<'_> {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         Some((&AnyAuthenticated, self))
     }

@@ -15,6 +15,7 @@ use tegmen::dtls::{Answer, ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, Node, Reply, RequestHead};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::{Duration, Instant};
 use tegmen_flash::{Flash, Kept};
 
@@ -156,7 +157,7 @@ impl<F: Flash> GroupMember<F> {
     }
 }
 
-impl<F: Flash, X> node::Application<X> for Keys<F> {
+impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
     fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
         let Reply::Response(response) = reply else { return };
         let Some(keys) = parse(response.payload()).filter(|_| response.code().is_success()) else { return };

@@ -7,6 +7,7 @@ use tegmen::coap::{Code, RequestId};
 use tegmen::dtls::{Answer, ClientOnly, Fatal, Need};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, Reply, RequestHead};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::Start;
 
@@ -59,7 +60,7 @@ impl<M: Memory> Application<M> for Client {
     }
 }
 
-impl<X> node::Application<X> for Client {
+impl<X: OpenedRequest> node::Application<X> for Client {
     fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
         if let Reply::Response(response) = reply
             && let (Code::CHANGED, [count]) = (response.code(), response.payload())

@@ -7,6 +7,7 @@ use tegmen::coap::{Authorized, Code, Handler, MessageRef, Response};
 use tegmen::dtls::{Answer, Need, ServerOnly};
 use tegmen::identity::Principal;
 use tegmen::node;
+use tegmen::oscore::OpenedRequest;
 use tegmen_lowpan::slip::Start;
 
 /// The server of Blink.
@@ -31,7 +32,7 @@ impl<M: Memory> Application<M> for Server {
     }
 }
 
-impl<X> node::Application<X> for Server {
+impl<X: OpenedRequest> node::Application<X> for Server {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         Some((&AnyAuthenticated, self))
     }

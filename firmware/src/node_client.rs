@@ -7,6 +7,7 @@ use tegmen::coap::{Fixed, RequestId};
 use tegmen::dtls::{Answer, ClientOnly, Fatal, Need};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, Notification, Observation, Reply};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
@@ -67,7 +68,7 @@ impl<M: Memory> Application<M> for Client {
     }
 }
 
-impl<X> node::Application<X> for Client {
+impl<X: OpenedRequest> node::Application<X> for Client {
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
         // One mote need not keep its refreshes apart from those of others.
         let notification = self.observation.on_reply(self.now, peer, request, reply, 0);

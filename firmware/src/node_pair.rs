@@ -12,6 +12,7 @@ use tegmen::coap::{Builder, Code, MessageRef, OptionNumber, RequestId};
 use tegmen::dtls::{Answer, ClientOnly, Fatal, Need, ServerOnly};
 use tegmen::identity::PeerId;
 use tegmen::node::{self, Features, Queue, Reply, RequestHead};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::{Duration, Instant};
 use tegmen_firmware::measure::{Note, measured};
 use tegmen_firmware::place::{Kept, Place};
@@ -163,7 +164,7 @@ impl<M: Memory> Application<M> for Asking {
     }
 }
 
-impl<X> node::Application<X> for Asking {
+impl<X: OpenedRequest> node::Application<X> for Asking {
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
         if let Reply::Response(response) = reply {
             self.heard = Heard::of(response);

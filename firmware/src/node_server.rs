@@ -9,6 +9,7 @@ use tegmen::coap::handler::{AnyAuthenticated, Policy};
 use tegmen::coap::{Authorized, Code, Fixed, Handler, Response};
 use tegmen::dtls::{Answer, Need, ServerOnly};
 use tegmen::node::{self, BodyArray, ObserverArray, Parts};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
@@ -71,7 +72,7 @@ impl<M: Memory> Application<M> for Server {
     }
 }
 
-impl<X> node::Application<X> for Server {
+impl<X: OpenedRequest> node::Application<X> for Server {
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
         Some((&AnyAuthenticated, self))
     }

@@ -9,6 +9,7 @@ use tegmen::crypto::{Crypto, DIGEST_LEN};
 use tegmen::dtls::{Answer, ClientOnly, Fatal, Need};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::node::{self, RequestHead};
+use tegmen::oscore::OpenedRequest;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::Start;
@@ -78,7 +79,7 @@ impl<M: Memory> Application<M> for Publisher {
     }
 }
 
-impl<X> node::Application<X> for Publisher {}
+impl<X: OpenedRequest> node::Application<X> for Publisher {}
 
 impl Publisher {
     /// Opens a session with a fresh identity: the access control server accepts each one once.

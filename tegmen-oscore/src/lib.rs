@@ -52,7 +52,7 @@ pub use protect::OVERHEAD;
 pub use rederivation::{FirstRequest, MAX_DERIVED_ID_CONTEXT, Offers, RederivableContext, Rederived};
 pub use tegmen_base::lease::Lease;
 pub use tegmen_base::replay::ReplayWindow;
-pub use unprotect::{Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
+pub use unprotect::{OpenedRequest, Pending, RequestBinding, RequestNonce, UnprotectError, Unprotected};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use super::context::{NO_CHALLENGE, SecurityContext};
 use super::cose::{Aead, Inputs};
 use super::naming::Naming;
 use super::option::{BadOption, OscoreOption, PartialIv};
+use core::convert::Infallible;
 use tegmen_base::crypto::{Crypto, KEY_LEN, NotAuthentic};
 use tegmen_base::replay::{ReplayWindow, Replayed};
 use tegmen_base::secret::Secret;
@@ -14,6 +15,26 @@ use tegmen_coap::{HEADER_LEN, Malformed, MessageRef};
 /// The request that a response answers: the response authenticates for no other request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestBinding(pub(super) PartialIv);
+
+/// The identity of a request that was opened, which a response to it is bound to.
+pub trait OpenedRequest: Copy {
+    /// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
+    type Nonce;
+}
+
+impl OpenedRequest for RequestBinding {
+    type Nonce = RequestNonce;
+}
+
+/// A request beside what its owner notes of it.
+impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
+    type Nonce = R::Nonce;
+}
+
+/// No request is ever opened.
+impl OpenedRequest for Infallible {
+    type Nonce = Self;
+}
 
 /// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]

@@ -12,13 +12,15 @@ use tegmen::dtls::Roles;
 use tegmen::endpoint::Peers;
 use tegmen::identity::PeerId;
 use tegmen::node::{Deferred, DeferredRequest, Features, Node, Oscore, Reply, RequestHead, SendError};
+use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
 /// A proxy for `WAITING` requests that wait for their responses, with messages of at most `MESSAGE` bytes, and a cache of `ENTRIES`
 /// responses of at most `ENTRY` bytes, each with its key. `X` is a request that OSCORE opened: see [`Oscore::Exchange`].
 ///
 /// A message with OSCORE for another end is forwarded as it is, and never stored.
-pub struct Proxy<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize> {
+pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
+{
     /// False if no response is stored.
     pub stores: bool,
     cache: Cache<FixedCache<ENTRIES, ENTRY>>,
@@ -32,7 +34,7 @@ pub struct Proxy<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usi
 }
 
 /// A request to be forwarded.
-struct Asked<X, const ENTRY: usize> {
+struct Asked<X: OpenedRequest, const ENTRY: usize> {
     method: Code,
     key: Option<Key<ENTRY>>,
     /// The request has OSCORE. A response with OSCORE to another one is 5.02.
@@ -46,7 +48,7 @@ struct Asked<X, const ENTRY: usize> {
 }
 
 /// A request that was forwarded.
-struct Waiting<X, const ENTRY: usize> {
+struct Waiting<X: OpenedRequest, const ENTRY: usize> {
     /// The peer and the request there; `None` if it could not be sent, or has no response.
     sent: Option<(PeerId, RequestId)>,
     asked: Asked<X, ENTRY>,
@@ -55,7 +57,7 @@ struct Waiting<X, const ENTRY: usize> {
 }
 
 /// A response to be passed on.
-struct Passing<X> {
+struct Passing<X: OpenedRequest> {
     right: Deferred<X>,
     /// The code in place of the response.
     failed: Option<Code>,
@@ -73,7 +75,7 @@ pub struct Next<'t> {
     pub token: Option<&'t [u8]>,
 }
 
-impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize> Default
+impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize> Default
     for Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
 {
     fn default() -> Self {
@@ -89,7 +91,7 @@ impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const ME
     }
 }
 
-impl<X, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
+impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
     Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
 {
     /// True if the proxy acts on an option of a request that [`Self::handle`] is given, or forwards it. A request with another critical

@@ -75,6 +75,7 @@ use crate::dtls::association::Rank;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Endpoint, Event, MAX_TAILROOM, Peers};
 use crate::identity::{PeerId, Protection};
+use crate::oscore::OpenedRequest;
 use crate::time::Instant;
 use features::{ExchangeOf, StateOf};
 use in_groups::ToGroup;
@@ -456,7 +457,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
 
 /// Begins the exchanges of a peer that sent its first message, and notes each message.
 #[inline]
-fn begin<C: Crypto, A: PeerExchanges, X>(
+fn begin<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
     peer: PeerId,
     attached: &mut A,

@@ -3,7 +3,7 @@
 use super::gid::Gid;
 use crate::id::Id;
 use crate::option::PartialIv;
-use crate::unprotect::{Taken, UnprotectError};
+use crate::unprotect::{OpenedRequest, Taken, UnprotectError};
 use tegmen_base::crypto::hash::DIGEST_LEN;
 
 /// The request that a response answers: the response authenticates for no other request. It stays as it is when the group or a
@@ -42,6 +42,10 @@ impl GroupRequest {
     pub const fn is_deterministic(&self) -> bool {
         self.hash.is_some()
     }
+}
+
+impl OpenedRequest for GroupRequest {
+    type Nonce = GroupNonce;
 }
 
 /// The right to answer a request under its nonce, once (RFC 8613, section 5.2).

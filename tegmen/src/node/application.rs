@@ -8,14 +8,14 @@ use crate::coap::Repeat;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
 use crate::coap::{Authorized, Block, Code, Late, MessageRef, NoResponse, OptionNumber, RequestId, Token};
 use crate::identity::{Identity, PeerId, Principal};
-use crate::oscore::{RequestNonce, UnprotectError};
+use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::Instant;
 use core::convert::Infallible;
 
 /// The application of a node. `X` is a request that OSCORE opened: see [`Oscore::Exchange`](super::Oscore::Exchange). `S` is
 /// the state of a peer that the application keeps beside its exchanges: see
 /// [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
-pub trait Application<X = Infallible, S = ()> {
+pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     /// Returns the policy that decides which requests are allowed, and the handler that answers them; `None` if the
     /// application serves nothing. The node then rejects requests, and an image links no server.
     fn server(&mut self) -> Option<(&impl Policy, &mut impl Handler)> {
@@ -157,14 +157,14 @@ pub enum Reply<'m> {
 
 /// A request whose response is deferred: by its handler, or because the policy has not decided on it yet.
 #[derive(Debug)]
-pub struct DeferredRequest<'m, X = Infallible> {
+pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) peer: PeerId,
     pub(super) identity: Identity,
     pub(super) token: Token,
     /// The request.
     pub message: &'m MessageRef<'m>,
     /// The request as OSCORE opened it, and the right to answer under its nonce.
-    pub(super) exchange: Option<(X, Option<RequestNonce>)>,
+    pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The transfer of the blocks of the response, if the node has [`Bodies`](super::Bodies).
     pub(super) operation: Option<Operation>,
     /// The response makes the client an observer, or is a notification.
@@ -181,7 +181,7 @@ pub struct DeferredRequest<'m, X = Infallible> {
     pub(super) late: Option<&'m mut Option<Late>>,
 }
 
-impl<X> DeferredRequest<'_, X> {
+impl<X: OpenedRequest> DeferredRequest<'_, X> {
     /// Returns the right to answer, for [`Node::respond`](super::Node::respond). If the request is undecided, the right is for
     /// [`Node::decide`](super::Node::decide), too, which needs the request again: then keep a copy of [`Self::message`], as
     /// [`MessageRef::write`] makes it.
@@ -206,7 +206,7 @@ impl<X> DeferredRequest<'_, X> {
 /// The right to answer a request in a separate message, once (RFC 7252, section 5.2.2).
 #[derive(Debug)]
 #[must_use = "the client waits for its response"]
-pub struct Deferred<X = Infallible> {
+pub struct Deferred<X: OpenedRequest = Infallible> {
     /// The peer that waits for the response.
     pub peer: PeerId,
     /// The sender, and how its request was protected.
@@ -214,7 +214,7 @@ pub struct Deferred<X = Infallible> {
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
     /// The request as OSCORE opened it, and the right to answer under its nonce, until it is used.
-    pub(super) exchange: Option<(X, Option<RequestNonce>)>,
+    pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The transfer of the blocks of the response, and the block that was asked for.
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// The response makes the client an observer, or is a notification.
@@ -231,7 +231,7 @@ pub struct Deferred<X = Infallible> {
     pub late: Option<Late>,
 }
 
-impl<X> Deferred<X> {
+impl<X: OpenedRequest> Deferred<X> {
     /// Returns the owner of the OSCORE context that protects the request; `None` without OSCORE.
     pub(super) fn owner(&self) -> Option<Principal> {
         self.exchange.as_ref().map(|_| self.identity.principal)

@@ -21,7 +21,7 @@ use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::Peers;
 use crate::identity::{Identity, PeerId, Principal, Protection};
-use crate::oscore::ProtectError;
+use crate::oscore::{OpenedRequest, ProtectError};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
@@ -227,7 +227,7 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
 
 /// Writes the response to a registration again, with `number` in its Observe option. `decision` is the one on this
 /// notification, if it came later; otherwise the policy is asked.
-pub(super) fn renew<X: Copy, S>(
+pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),
     (identity, exchange): (Identity, Option<&X>),

@@ -6,7 +6,7 @@ use crate::coap::{Block, MessageRef, MessageType, RequestId, Token};
 use crate::crypto::Crypto;
 use crate::identity::{Identity, PeerId, Principal};
 use crate::oscore::{
-    Context, OVERHEAD, Pending, ProtectError, RequestBinding, RequestNonce, UnprotectError, Unprotected,
+    Context, OVERHEAD, OpenedRequest, Pending, ProtectError, RequestBinding, RequestNonce, UnprotectError, Unprotected,
 };
 use crate::time::Instant;
 use core::convert::Infallible;
@@ -24,7 +24,7 @@ pub trait Oscore {
     /// Most bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
     /// A request that was opened: its context, and what a response is protected with.
-    type Exchange: Copy;
+    type Exchange: OpenedRequest;
     /// True if protected messages are put together that a proxy cut into blocks: requests by [`Self::gather`], and responses
     /// by the application, which receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
@@ -98,7 +98,7 @@ pub trait Oscore {
         &mut self,
         crypto: &mut C,
         exchange: &Self::Exchange,
-        nonce: Option<RequestNonce>,
+        nonce: Option<<Self::Exchange as OpenedRequest>::Nonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
         let _ = (crypto, exchange, nonce, frame);
@@ -162,7 +162,7 @@ pub trait Oscore {
 
 /// A request that was opened.
 #[derive(Debug)]
-pub enum Opened<'r, X> {
+pub enum Opened<'r, X: OpenedRequest> {
     /// It is authentic and new.
     Fresh {
         /// The message inside.
@@ -172,7 +172,7 @@ pub enum Opened<'r, X> {
         /// The request in its context, which its response is bound to.
         exchange: X,
         /// The right to answer under its nonce.
-        nonce: RequestNonce,
+        nonce: X::Nonce,
     },
     /// It is authentic, but perhaps a replay, because the replay window was lost. It is not executed.
     Unverified {

@@ -18,14 +18,14 @@ use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Misuse, Peers};
 use crate::identity::PeerId;
-use crate::oscore::RequestNonce;
+use crate::oscore::OpenedRequest;
 use crate::time::Instant;
 
 /// The protection with OSCORE of a message that begins an exchange.
-pub(super) enum Protect<'x, X> {
+pub(super) enum Protect<'x, X: OpenedRequest> {
     Nothing,
     Request,
-    Response(&'x X, Option<RequestNonce>),
+    Response(&'x X, Option<X::Nonce>),
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {

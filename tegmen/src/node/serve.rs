@@ -27,7 +27,7 @@ use crate::cx::Cx;
 use crate::dtls::roles::Roles;
 use crate::endpoint::{Misuse, Peers};
 use crate::identity::{Identity, PeerId, Protection};
-use crate::oscore::{RequestNonce, UnprotectError};
+use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::{Duration, Instant};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
@@ -202,7 +202,7 @@ fn effect(message: &MessageRef<'_>) -> Repeat {
 }
 
 /// The sender of a request, and the protection of its response.
-pub(super) struct Sender<'p, X> {
+pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) path: &'p Path,
     pub(super) identity: Identity,
     /// The request may be a replay: the replay window of its session was lost (RFC 9175, section 2.3).
@@ -213,12 +213,12 @@ pub(super) struct Sender<'p, X> {
     /// The bytes behind the response that its protection takes.
     pub(super) tailroom: usize,
     /// The request as OSCORE opened it, and the right to answer under its nonce.
-    pub(super) exchange: Option<(X, Option<RequestNonce>)>,
+    pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The last block of a protected request that a proxy cut.
     pub(super) last: Option<Block>,
 }
 
-impl<'p, X> Sender<'p, X> {
+impl<'p, X: OpenedRequest> Sender<'p, X> {
     /// The sender of a request of `len` bytes, as it came.
     #[inline]
     pub(super) const fn new(
@@ -319,7 +319,7 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
 /// Writes a challenge instead of the response in `frame`, if that is too long for an address that nobody has shown to be at
 /// (RFC 9175, section 2.4). Returns the answer that this is.
 #[inline]
-pub(super) fn challenge_instead<A: PeerExchanges, X>(
+pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     attached: &mut A,
     sender: &Sender<'_, X>,
     head: (MessageType, u16),
@@ -349,7 +349,7 @@ pub(super) enum Challenge {
 /// # Errors
 /// The answer in place of that of the handler, and its option.
 #[inline]
-fn admit<C: Crypto, A: PeerExchanges, X>(
+fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
     (attached, storage): (&mut A, &mut A::Storage),
     incoming: &Incoming<'_>,
@@ -383,7 +383,10 @@ fn admit<C: Crypto, A: PeerExchanges, X>(
 ///
 /// # Errors
 /// The challenge.
-fn challenge_member<X>(groups: &mut impl Groups, sender: &Sender<'_, X>) -> Result<(), (Answer, Option<Challenge>)> {
+fn challenge_member<X: OpenedRequest>(
+    groups: &mut impl Groups,
+    sender: &Sender<'_, X>,
+) -> Result<(), (Answer, Option<Challenge>)> {
     match sender.identity.protection.member() {
         Some(_) if sender.is_unverified => {
             let challenge = groups.challenge(&sender.path.local).map(Challenge::Echo);
@@ -607,11 +610,14 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
     frame.truncate(0);
 }
 
+/// The right to answer a request that was opened by `O`, under its nonce.
+type NonceOf<O> = <<O as Oscore>::Exchange as OpenedRequest>::Nonce;
+
 /// Protects the response in `frame` with OSCORE. An acknowledgement or a Reset is empty and has no protection.
 fn protect<C: Crypto, O: Oscore>(
     cx: &mut Cx<'_, C>,
     oscore: &mut O,
-    exchange: Option<(O::Exchange, Option<RequestNonce>)>,
+    exchange: Option<(O::Exchange, Option<NonceOf<O>>)>,
     head: (MessageType, u16),
     token: &[u8],
     frame: &mut Frame<'_>,
