@@ -160,8 +160,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.receive(cx, (peer, None), datagram, application, out)
     }
 
-    /// Takes a message that came in clear over `path` to a group (RFC 7252, section 8). A group is asked with messages that are
-    /// not confirmable; others are dropped, and so are messages with OSCORE or to a protected group. Nothing is answered at once: [`Self::poll`] sends
+    /// Takes a message that came over `path` without a session to a group (RFC 7252, section 8). A group is asked with messages that are
+    /// not confirmable; others are dropped, and so are messages to a group that Axiom protects, and messages with OSCORE that name no group
+    /// of this node ([`Oscore::is_of_group`]). Nothing is answered at once: [`Self::poll`] sends
     /// the response after a random time, unless it is an error or empty.
     ///
     /// The local end of `path` is the address that the node responds from. So the sender is the same peer as if it asked this node alone,
@@ -175,10 +176,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) {
+        let (oscore, _) = self.features.oscore();
         let message = MessageRef::parse(datagram).ok().filter(|message| {
+            let is_protected = message.option(OptionNumber::OSCORE).is_some();
             message.message_type() == MessageType::NonConfirmable
                 && message.code().is_request()
-                && message.option(OptionNumber::OSCORE).is_none()
+                && (!is_protected || F::Oscore::GROUPS && oscore.is_of_group(message))
         });
         if message.is_none() || !F::Leisure::IS_ON {
             return;

@@ -25,6 +25,8 @@ use tegmen::time::{Duration, Instant};
 mod bodies;
 #[path = "nodes/decisions.rs"]
 mod decisions;
+#[path = "nodes/group_oscore.rs"]
+mod group_oscore;
 #[path = "nodes/groups.rs"]
 mod groups;
 #[path = "nodes/observe.rs"]

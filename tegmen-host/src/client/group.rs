@@ -56,7 +56,7 @@ pub async fn ask_group(
     while let Some((len, from)) = asking.receive(end).await {
         let path = Path { local: Address::from(remote), remote: from.into() };
         let Asking { node, environment, members, buffer, out, .. } = &mut asking;
-        let (datagram, cx) = (buffer.get(..len).unwrap_or(&[]), &mut environment.at(clock::now()));
+        let (datagram, cx) = (buffer.get_mut(..len).unwrap_or(&mut []), &mut environment.at(clock::now()));
         if let Some(len @ 1..) = node.handle_member(cx, &path, datagram, members, &mut **out) {
             // A member that does not receive the acknowledgement sends its response again.
             let _ = asking.socket.send_to(asking.out.get(..len).unwrap_or(&[]), from).await;

@@ -6,7 +6,9 @@ use super::application::Application;
 use super::error::SendError;
 use super::features::{ExchangeOf, Features, StateOf};
 use super::group_requests::GroupRequests as _;
+use super::oscore::Oscore as _;
 use super::request_head::{RequestHead, RequestToken};
+use super::serve::discard;
 use crate::address::Path;
 use crate::buf::{Frame, Full, copy};
 use crate::coap::BuildError;
@@ -22,7 +24,8 @@ use crate::identity::{Identity, Principal, Protection};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a request to a group into `out`, in clear and not confirmable; `write` adds its options and payload. The owner
+    /// Writes a request to a group into `out`, not confirmable; `write` adds its options and payload. It is in clear, or protected with
+    /// OSCORE ([`RequestHead::with_oscore`], and [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner
     /// sends it to the address of the group once. Returns the request, whose number counts the requests to groups alone, and
     /// the length of the datagram.
     ///
@@ -56,7 +59,19 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         out: &mut [u8],
     ) -> Result<(RequestId, usize), SendError> {
         let mut frame = Frame::new(out, 0);
-        let request = self.write_group_request(cx, until, head.into(), write, &mut frame)?;
+        let head = head.into();
+        let with_oscore = F::Oscore::GROUPS && head.with_oscore;
+        if with_oscore {
+            frame.indent(F::Oscore::OVERHEAD);
+        }
+        let request = self.write_group_request(cx, until, head, write, &mut frame)?;
+        if with_oscore {
+            if let Err(error) = self.features.oscore().0.protect_group_request(cx.crypto, request, &mut frame) {
+                self.features.group_requests().close(request);
+                return Err(error);
+            }
+            frame.move_to_front();
+        }
         Ok((request, frame.len()))
     }
 
@@ -101,7 +116,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(request)
     }
 
-    /// Takes a message that came in clear over `path`, if it answers a request to a group. Returns the length of the
+    /// Takes a message that came over `path` without a session, if it answers a request to a group. A response with OSCORE is opened in
+    /// place. Returns the length of the
     /// acknowledgement in `out` that is to be sent back over `path`, 0 if there is none, and `None` for any other message.
     ///
     /// [`Self::handle_plain`] does the same first. An owner that drops messages from unknown addresses calls this before,
@@ -110,7 +126,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         &mut self,
         cx: &mut Cx<'_, C>,
         path: &Path,
-        datagram: &[u8],
+        datagram: &mut [u8],
         application: &mut impl Application<ExchangeOf<F>, StateOf<P>>,
         out: &mut [u8],
     ) -> Option<usize> {
@@ -130,20 +146,31 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             }
             MessageType::Acknowledgement => return None,
         };
-        if !message.code().is_response() || message.option(OptionNumber::OSCORE).is_some() {
+        let has_oscore = message.option(OptionNumber::OSCORE).is_some();
+        if !message.code().is_response() || has_oscore && !F::Oscore::GROUPS {
             return None;
         }
         let request = requests.find(cx.now, |_, token| token.as_bytes() == message.token())?;
-        if requests.protection(request).is_some() {
-            // The request was protected, and its response is not.
+        let must_have = F::Oscore::GROUPS && self.features.oscore().0.is_group_protected(request);
+        if self.features.group_requests().protection(request).is_some() || has_oscore != must_have {
+            // The request was protected, and its response is not, or the other way round.
             return None;
         }
+        let acknowledgement = empty_message(MessageType::Acknowledgement, message.message_id());
+        let (message, who) = match has_oscore {
+            false => (message, Identity { principal: Principal::NOBODY, protection: Protection::Plain }),
+            true => match self.features.oscore().0.unprotect_member(cx.crypto, request, datagram) {
+                Ok((message, principal)) => (message, Identity { principal, protection: Protection::Oscore }),
+                Err(reason) => {
+                    cx.counters.discard(discard(reason));
+                    return Some(0);
+                }
+            },
+        };
+        let requests = self.features.group_requests();
         let notification = notification::<F>(&message);
         match requests.note(request, &path.remote, (notification, cx.now)) {
-            Ok(true) => {
-                let nobody = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
-                application.on_member_response(request, (path, nobody), &message);
-            }
+            Ok(true) => application.on_member_response(request, (path, who), &message),
             Ok(false) => bump(&mut cx.counters.duplicates),
             Err(Full) => {
                 // A confirmable response comes again, and is not acknowledged.
@@ -151,7 +178,6 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 return Some(0);
             }
         }
-        let acknowledgement = empty_message(MessageType::Acknowledgement, message.message_id());
         let is_written = confirmable && copy(out, &acknowledgement).is_ok();
         Some(if is_written { acknowledgement.len() } else { 0 })
     }

@@ -28,6 +28,8 @@ pub trait Oscore {
     /// True if protected messages are put together that a proxy cut into blocks: requests by [`Self::gather`], and responses
     /// by the application, which receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
+    /// True if requests to groups, and their responses, are protected (RFC 10021).
+    const GROUPS: bool = false;
     /// The memory of a protected request that was put together of blocks.
     type Whole: AsMut<[u8]>;
 
@@ -149,6 +151,49 @@ pub trait Oscore {
         datagram: &'r mut [u8],
     ) -> Result<MessageRef<'r>, UnprotectError> {
         let _ = (crypto, peer, request, datagram);
+        Err(UnprotectError::UnknownContext)
+    }
+
+    /// True if a request that was sent to a group names a group that this node is a member of. The node drops any other. Only with
+    /// [`Self::GROUPS`].
+    #[inline]
+    fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Protects the request in `frame` to a group, and keeps what opening its responses needs. Only with [`Self::GROUPS`].
+    ///
+    /// # Errors
+    /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
+    fn protect_group_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        request: RequestId,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), SendError> {
+        let _ = (crypto, request, frame);
+        Err(SendError::Oscore(ProtectError::Unsupported))
+    }
+
+    /// True if a request to a group was protected, so that each of its responses must be.
+    #[inline]
+    fn is_group_protected(&self, request: RequestId) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Opens the response of a member to a request that was protected for a group. Returns it with the member.
+    ///
+    /// # Errors
+    /// [`UnprotectError`]; the response must not be used, and that of the member may still come.
+    fn unprotect_member<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        request: RequestId,
+        datagram: &'r mut [u8],
+    ) -> Result<(MessageRef<'r>, Principal), UnprotectError> {
+        let _ = (crypto, request, datagram);
         Err(UnprotectError::UnknownContext)
     }
 

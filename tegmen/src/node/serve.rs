@@ -298,7 +298,9 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     let is_kept = answered != Answer::NoMemory;
     let repeat = application.on_answered(&incoming, answered, frame.bytes(), repeat);
     if F::Leisure::IS_ON && sender.to_group {
-        let is_sent = is_useful(frame.bytes()) && seal_to_member(cx, features, &sender, application, frame);
+        let is_sent = is_useful(frame.bytes())
+            && seal_to_member(cx, features, &sender, application, frame)
+            && protect_to_group(cx, features.oscore().0, &mut sender.exchange, frame);
         if !is_sent {
             frame.truncate(0);
         }
@@ -629,6 +631,20 @@ fn protect<C: Crypto, O: Oscore>(
     }
 }
 
+/// Protects the response in `frame` to a request to a group, if OSCORE opened the request. Returns false if this is not possible; the
+/// response must then not be sent.
+fn protect_to_group<C: Crypto, O: Oscore>(
+    cx: &mut Cx<'_, C>,
+    oscore: &mut O,
+    exchange: &mut Option<(O::Exchange, Option<NonceOf<O>>)>,
+    frame: &mut Frame<'_>,
+) -> bool {
+    match exchange.take() {
+        Some((exchange, nonce)) if O::GROUPS => oscore.protect_response(cx.crypto, &exchange, nonce, frame).is_ok(),
+        _ => true,
+    }
+}
+
 /// Opens a request with an OSCORE option. Returns the request inside with its sender; `None` if it is not executed, and
 /// `frame` then has the response. `whole` is memory for a request that a proxy cut into blocks. The refusal of a request that
 /// does not open is not kept, because anybody can cause it.
@@ -673,7 +689,7 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
                 refuse(Code::INTERNAL_SERVER_ERROR, head, token.as_bytes(), frame);
             }
             if let Some(message) = &message {
-                let (now, path, to_group) = (cx.now, sender.path, false);
+                let (now, path, to_group) = (cx.now, sender.path, sender.to_group);
                 let identity = Identity { principal, protection: Protection::Oscore };
                 let incoming = Incoming { now, peer, path, identity, message, to_group };
                 // It counts, but a protected challenge is its response in any case.
@@ -684,12 +700,17 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
         }
         Err(reason) => {
             cx.counters.discard(discard(reason));
-            refuse(reason.code(), head, token.as_bytes(), frame);
+            if !(F::Oscore::GROUPS && sender.to_group) {
+                refuse(reason.code(), head, token.as_bytes(), frame);
+            }
             false
         }
     };
     if let Some(last) = sender.last {
         oscore.acknowledge(last, frame);
+    }
+    if F::Oscore::GROUPS && sender.to_group {
+        answer_at_leisure(cx, peer, features.leisure(), frame);
     }
     if is_kept {
         keep(cx, (attached, storage), key, frame);

@@ -850,7 +850,7 @@ fn a_response_in_clear_does_not_answer_a_protected_request() {
     let end = &mut world.ends[0];
     let path = Path { local: node_address(0, 0), remote: node_address(1, 0) };
     let cx = &mut end.environment.at(world.now);
-    assert_eq!(end.node.handle_member(cx, &path, frame.bytes(), &mut end.app, &mut [0; 16]), None);
+    assert_eq!(end.node.handle_member(cx, &path, frame.bytes_mut(), &mut end.app, &mut [0; 16]), None);
     assert!(end.app.answered.is_empty());
 }
 
