@@ -14,12 +14,15 @@ mod agreed;
 mod directory;
 mod file;
 mod foreign;
+mod keeper;
+mod source;
 
 pub use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
-pub use directory::{StoredContext, Used, create, recover, used};
+pub use directory::{StoredContext, create, recover, used};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
+pub use keeper::Used;
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
@@ -336,7 +339,7 @@ fn is_named(context: &SharedContext, option: &OscoreOption<'_>) -> bool {
 fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
     let mut found = Vec::new();
     for path in paths {
-        if path.join(file::CONTEXT).exists() {
+        if path.join(source::CONTEXT).exists() {
             found.push(path.clone());
             continue;
         }
@@ -344,7 +347,7 @@ fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
         let mut inside: Vec<PathBuf> = std::fs::read_dir(path)
             .map_err(failed)?
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|dir| dir.join(file::CONTEXT).exists())
+            .filter(|dir| dir.join(source::CONTEXT).exists())
             .collect();
         if inside.is_empty() {
             return Err(failed(std::io::Error::new(std::io::ErrorKind::NotFound, "no context.toml in it")));

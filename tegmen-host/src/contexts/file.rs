@@ -1,22 +1,16 @@
 //! The file of a context for people.
 
-use super::{ContextError, file_error};
-use crate::hex::{from_hex, to_hex};
-use crate::private;
+use super::ContextError;
+use super::keeper::Terms;
+use super::source::{EARLIEST, Source, utc};
+use crate::hex::to_hex;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use tegmen::oscore::{Aead, Parameters};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use toml::Spanned;
 use toml::value::Datetime;
-use zeroize::{Zeroize as _, Zeroizing};
-
-/// Its name.
-pub(super) const CONTEXT: &str = "context.toml";
+use zeroize::Zeroizing;
 
 /// The content of a context's file.
 #[derive(Clone)]
@@ -73,34 +67,16 @@ impl ContextFile {
     /// # Errors
     /// [`ContextError`].
     pub fn read(dir: &Path) -> Result<Self, ContextError> {
-        let path = dir.join(CONTEXT);
-        let file = path.display().to_string();
-        let handle = File::open(&path).map_err(file_error(&path))?;
-        if let Some(mode) = private::exposed(&handle).map_err(file_error(&path))? {
-            return Err(ContextError::Exposed { file, mode });
-        }
-        let text = Zeroizing::new(io::read_to_string(handle).map_err(file_error(&path))?);
-        Self::parse(&file, &text)
+        Self::parse(&Source::read(dir)?)
     }
 
-    fn parse(file: &str, text: &str) -> Result<Self, ContextError> {
-        let wrong = |at: usize, message: String| {
-            let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
-            ContextError::Syntax { file: file.to_owned(), line, message }
-        };
-        let parsed: Text = toml::from_str(text).map_err(|error| {
-            let known = "sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \
-                         created, expires, allow, rederivation";
-            wrong(error.span().map_or(0, |span| span.start), format!("{}: a context has {known}", error.message()))
-        })?;
-        let hex = |key: &str, value: Spanned<String>| {
-            let at = value.span().start;
-            let bytes = from_hex(value.get_ref());
-            value.into_inner().zeroize();
-            bytes
-                .map(|bytes| (at, bytes))
-                .ok_or_else(|| wrong(at, format!("{key}: an even number of hexadecimal digits")))
-        };
+    fn parse(source: &Source) -> Result<Self, ContextError> {
+        let wrong = |at: usize, message: String| source.wrong(at, message);
+        let parsed: Text = source.parse(
+            "a context has sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \
+             created, expires, allow, rederivation",
+        )?;
+        let hex = |key: &str, value: Spanned<String>| source.hex(key, value);
         let algorithm_at = parsed.algorithm.as_ref().map_or(0, |name| name.span().start);
         let aead = match &parsed.algorithm {
             None => Aead::default(),
@@ -132,20 +108,10 @@ impl ContextFile {
                 Some(id_context)
             }
         };
-        let time = |key: &str, at: Spanned<Datetime>| {
-            let example = || wrong(at.span().start, format!("{key}: a time with its zone, as 2027-12-31T00:00:00Z"));
-            Ok::<_, ContextError>((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
-        };
-        let expires = parsed.expires.map(|at| time("expires", at)).transpose()?;
-        let created = parsed.created.map(|at| time("created", at)).transpose()?;
+        let expires = parsed.expires.map(|at| source.time("expires", &at)).transpose()?;
+        let created = parsed.created.map(|at| source.time("created", &at)).transpose()?;
         let master_salt = parsed.master_salt.map(|salt| hex("master_salt", salt)).transpose()?;
-        let allow = parsed.allow.map(|rules| {
-            let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
-                true => Ok(rule.into_inner()),
-                false => Err(wrong(rule.span().start, format!("allow: {}", tegmen::coap::Rule::EXPECTED))),
-            };
-            rules.into_iter().map(rule).collect::<Result<Vec<_>, _>>()
-        });
+        let allow = parsed.allow.map(|rules| source.rules(rules)).transpose()?;
         Ok(Self {
             sender_id,
             recipient_id,
@@ -155,7 +121,7 @@ impl ContextFile {
             aead,
             created: created.map_or(EARLIEST, |(at, _)| at),
             expires,
-            allow: allow.transpose()?,
+            allow,
             rederivation: parsed.rederivation,
         })
     }
@@ -198,8 +164,12 @@ impl ContextFile {
         Zeroizing::new(text)
     }
 
+    pub(super) fn terms(&self) -> Terms {
+        Terms { created: self.created, expires: self.expires.clone(), row: self.row() }
+    }
+
     /// What its numbers are known by in a database: two directories of one context are the same there.
-    pub(super) fn row(&self) -> String {
+    fn row(&self) -> String {
         let id_context = self.id_context.as_deref();
         let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));
         context_name(&[&self.master_secret, &self.master_salt, &self.sender_id, &self.recipient_id, &has, id_context])
@@ -228,11 +198,8 @@ pub const fn aead_name(aead: Aead) -> &'static str {
     }
 }
 
-/// When a context was made that does not say so: 2026 began.
-const EARLIEST: u64 = 1_767_225_600;
-
 /// The name of a row for a context with these secrets and IDs.
-fn context_name(parts: &[&[u8]]) -> String {
+pub(super) fn context_name(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new_with_prefix(b"tegmen state of a context");
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
@@ -243,19 +210,6 @@ fn context_name(parts: &[&[u8]]) -> String {
 
 /// Prefix of the names of contexts.
 const CONTEXTS: &str = "oscore/";
-
-/// A time as files have it.
-fn utc(seconds: u64) -> String {
-    let time = i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
-}
-
-/// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
-fn unix_seconds(at: &Datetime) -> Option<u64> {
-    let midnight = if at.time.is_none() { "T00:00:00Z" } else { "" };
-    let time = OffsetDateTime::parse(&format!("{at}{midnight}"), &Rfc3339).ok()?;
-    u64::try_from(time.unix_timestamp()).ok()
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
-use super::directory::{allowance, create_used, used};
-use super::file::{CONTEXT, ContextFile, aead_name};
+use super::directory::{create_used, used};
+use super::file::{ContextFile, aead_name};
+use super::keeper::allowance;
+use super::source::CONTEXT;
 use super::{ContextError, create, file_error, write_error};
 use crate::hex::{from_hex, to_hex};
 use crate::private;

@@ -204,8 +204,7 @@ impl StoredContext {
     fn adopt(&mut self, context: RederivableContext) -> Result<(), ContextError> {
         let end = context.lease().next() + LEASE;
         let numbers = Numbers::from(end, None).under(context.id_context().unwrap_or(&[]), context.is_settled());
-        self.check_place()?;
-        self.keep(&numbers)?;
+        self.keeper.keep(&numbers)?;
         self.context = context;
         self.context.lease_mut().extend(end);
         if let Some(rederivation) = &mut self.rederivation {

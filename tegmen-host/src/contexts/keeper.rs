@@ -1,0 +1,362 @@
+//! The numbers of a context in a directory, whichever kind of context it is: where they are kept, which of them can be trusted, and
+//! who may use them.
+
+use super::source::CONTEXT;
+use super::{ContextError, file_error, write_error};
+use crate::private;
+use std::fs::{File, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use tegmen::oscore::{Lease, MAX_PARTIAL_IV, ProtectError};
+use tegmen_store::clock::{self, is_in_future, now, now_millis};
+use tegmen_store::files::sync_directory;
+use tegmen_store::lock::Locked;
+use tegmen_store::{Database, LEASE, Numbers, Place};
+
+/// What the file of a context says about its numbers.
+pub(super) struct Terms {
+    /// The time of creation, in seconds since 1970.
+    pub(super) created: u64,
+    /// The expiry time, in seconds since 1970, and as in the file.
+    pub(super) expires: Option<(u64, String)>,
+    /// The name of the numbers in a database.
+    pub(super) row: String,
+}
+
+/// The numbers of a context that is open: no other process can open it meanwhile.
+pub(super) struct Keeper {
+    dir: PathBuf,
+    place: Place,
+    created: u64,
+    expires: Option<(u64, String)>,
+    closed: bool,
+    /// True if the file of numbers must still record that they are in a database.
+    is_moving: bool,
+    /// `None` for a context in memory.
+    _lock: Option<Locked>,
+}
+
+impl Keeper {
+    /// A context in memory alone, made at this time.
+    pub(super) fn in_memory(created: u64) -> Self {
+        Self {
+            dir: PathBuf::new(),
+            place: Place::Memory,
+            created,
+            expires: None,
+            closed: false,
+            is_moving: false,
+            _lock: None,
+        }
+    }
+
+    /// Locks a directory, and finds its numbers, or why they cannot be trusted.
+    ///
+    /// # Errors
+    /// [`ContextError::InUse`], [`ContextError::File`].
+    pub(super) fn open(
+        dir: &Path,
+        terms: Terms,
+        database: Option<&Database>,
+    ) -> Result<(Self, Result<Numbers, ContextError>), ContextError> {
+        let lock = lock(dir)?;
+        let numbers = numbers(dir, &terms, database);
+        let is_in_database = numbers.as_ref().is_ok_and(|(_, is_in_database)| *is_in_database);
+        let Terms { created, expires, row } = terms;
+        let keeper = Self {
+            dir: dir.to_owned(),
+            place: match database {
+                None => Place::of_file(dir.join(NUMBERS)),
+                Some(database) => Place::Database(database.clone(), row),
+            },
+            created,
+            expires,
+            closed: false,
+            is_moving: database.is_some() && !is_in_database,
+            _lock: Some(lock),
+        };
+        let numbers = numbers.map(|(numbers, _)| numbers).map_err(|why| keeper.untrusted(why));
+        Ok((keeper, numbers))
+    }
+
+    /// Records, after the first lease, that the numbers are in a database, if they were in the file before: those from `next` on.
+    ///
+    /// # Errors
+    /// [`ContextError::File`].
+    pub(super) fn finish_move(&mut self, next: u64) -> Result<(), ContextError> {
+        if std::mem::take(&mut self.is_moving) {
+            // From now on the row is what counts.
+            let moved = Numbers { in_database: true, ..Numbers::from(next, None) };
+            let at = self.numbers_file();
+            moved.keep(&at, true).map_err(file_error(&at))?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the mark of the first use. After the numbers: a power cut in between leaves a context that was used and says so.
+    ///
+    /// # Errors
+    /// [`ContextError::File`].
+    pub(super) fn leave_mark(&self) -> Result<(), ContextError> {
+        leave_mark(&self.dir).map_err(write_error(&self.dir.join(USED)))
+    }
+
+    /// True for a context in memory alone.
+    pub(super) const fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Memory)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file of the numbers in the directory.
+    pub(super) fn numbers_file(&self) -> PathBuf {
+        self.dir.join(NUMBERS)
+    }
+
+    fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    /// The numbers cannot be trusted, for this reason.
+    pub(super) fn untrusted(&self, why: String) -> ContextError {
+        ContextError::Numbers { dir: self.name(), why }
+    }
+
+    /// Refuses a context that is expired.
+    pub(super) fn check_expiry(&self) -> Result<(), ContextError> {
+        match &self.expires {
+            Some((at, text)) if *at <= now() => Err(ContextError::Expired { dir: self.name(), at: text.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of the next lease. Make it durable with [`Self::keep`] before the lease is extended to it.
+    ///
+    /// # Errors
+    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no more, or another process uses the context.
+    pub(super) fn next_end(&self, lease: &Lease) -> Result<u64, ContextError> {
+        let next = lease.next();
+        if next > MAX_PARTIAL_IV {
+            return Err(ContextError::Exhausted { dir: self.name() });
+        }
+        // After a recovery there is no more than what the clock allows; a few milliseconds bring enough.
+        let mut allowed = allowance(self.created);
+        for _ in 0..PATIENCE {
+            if allowed > next {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            allowed = allowance(self.created);
+        }
+        if allowed <= next {
+            let why = "more of them are used than the clock allows: it went back, or is not set".to_owned();
+            return Err(self.untrusted(why));
+        }
+        Ok(lease.end().max(next.saturating_add(LEASE).min(allowed)))
+    }
+
+    /// Makes numbers durable, unless somebody else has written since.
+    ///
+    /// # Errors
+    /// [`ContextError::Numbers`] if another process uses the context; [`ContextError::File`].
+    pub(super) fn keep(&mut self, numbers: &Numbers) -> Result<(), ContextError> {
+        if !self.place.is_ours() {
+            let why = format!("{NUMBERS} is not the one that this process wrote: another process uses the context");
+            return Err(self.untrusted(why));
+        }
+        let kept = self.place.keep(numbers);
+        kept.map_err(file_error(self.place.file()))
+    }
+
+    /// Ends the use. Returns false if it ended before.
+    pub(super) const fn end(&mut self) -> bool {
+        !std::mem::replace(&mut self.closed, true)
+    }
+}
+
+/// The error for a message that gets no number because a lease could not be renewed.
+pub(super) fn without_number(error: ContextError) -> ProtectError {
+    match error {
+        ContextError::Exhausted { .. } => ProtectError::Exhausted,
+        _ => ProtectError::LeaseSpent,
+    }
+}
+
+/// Writes a new directory with this text as the file of the context, and these numbers.
+///
+/// # Errors
+/// [`ContextError::Exists`], [`ContextError::NotWritten`].
+pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), ContextError> {
+    let path = dir.join(CONTEXT);
+    std::fs::create_dir_all(dir).map_err(write_error(dir))?;
+    let mut file = private::open(File::options().write(true).create_new(true), &path).map_err(write_error(&path))?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(write_error(&path))?;
+    let path = dir.join(NUMBERS);
+    numbers.keep(&path, false).map_err(write_error(&path)).map(|_| ())
+}
+
+/// The numbers that a context has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Every number below may have been used.
+    pub next: u64,
+    /// True if what the other end used is known.
+    pub window_known: bool,
+    /// True if a process has the context open now.
+    pub open: bool,
+    /// True if the numbers are in a database of state, and those here are of no use.
+    pub in_database: bool,
+    /// True if the numbers belong to keys that were derived again (RFC 8613, appendix B.2).
+    pub is_rederived: bool,
+    /// True if neither this directory nor a copy that it was made from was used.
+    pub is_unused: bool,
+}
+
+impl Used {
+    /// In words.
+    pub fn text(&self) -> String {
+        if self.in_database {
+            return "in a database of state".to_owned();
+        }
+        let window = match (self.open, self.window_known) {
+            (true, _) => "in use now",
+            (false, true) => "what the other end used is known",
+            (false, false) => "what the other end used is not known: its next request is answered with a challenge",
+        };
+        let keys = if self.is_rederived { " under keys that were derived anew" } else { "" };
+        format!("those below {} may be used up{keys}; {window}", self.next)
+    }
+}
+
+/// Looks at the numbers of a context without opening it.
+///
+/// # Errors
+/// [`ContextError::Numbers`].
+pub(super) fn used(dir: &Path, terms: &Terms) -> Result<Used, ContextError> {
+    let open = matches!(lock(dir), Err(ContextError::InUse { .. }));
+    let wrong = |why| ContextError::Numbers { dir: dir.display().to_string(), why };
+    let numbers = trusted(dir, terms).map_err(wrong)?;
+    Ok(Used {
+        next: numbers.next,
+        window_known: numbers.window.is_some(),
+        open,
+        in_database: numbers.in_database,
+        is_rederived: !numbers.with.is_empty(),
+        is_unused: is_unused(dir),
+    })
+}
+
+/// Moves a context past everything that may have been used: what a clock that never goes back allowed it to lease until now.
+///
+/// # Errors
+/// [`ContextError`]; [`ContextError::InUse`] while another process has it.
+pub(super) fn recover(dir: &Path, terms: &Terms) -> Result<u64, ContextError> {
+    let _lock = lock(dir)?;
+    let path = dir.join(NUMBERS);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let known = toml::from_str::<Numbers>(&text).map_or(0, |numbers| numbers.next);
+    let next = allowance(terms.created).max(known);
+    if next > MAX_PARTIAL_IV {
+        return Err(ContextError::Exhausted { dir: dir.display().to_string() });
+    }
+    Numbers::from(next, None).keep(&path, true).map_err(file_error(&path))?;
+    Ok(next)
+}
+
+/// The numbers that may have been leased since a context was made, at `created` in seconds since 1970: 4 each millisecond.
+pub(super) fn allowance(created: u64) -> u64 {
+    clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
+}
+
+/// The numbers that the next process begins with. Those of a context without a place were never used here, but an image of
+/// it may have been used elsewhere, or here before it was put back: only the files that [`create`] wrote, and only within
+/// [`GRACE`], begin with what they say. All others begin past everything that may have been used, with a lost window.
+///
+/// # Errors
+/// Why they cannot be trusted.
+fn trusted(dir: &Path, terms: &Terms) -> Result<Numbers, String> {
+    let numbers = Numbers::read(&dir.join(NUMBERS))?;
+    if numbers.place.is_some() {
+        return Ok(numbers);
+    }
+    if dir.join(USED).exists() {
+        return Err(format!("{NUMBERS} says that nobody has used the context, and it was used here (file {USED})"));
+    }
+    if is_in_future(terms.created) {
+        return Err("the context was made in the future: the clock went back, or is not set".to_owned());
+    }
+    if numbers.made.is_some() && now().saturating_sub(terms.created) < GRACE {
+        return Ok(numbers);
+    }
+    Ok(Numbers::from(allowance(terms.created).max(numbers.next), None))
+}
+
+/// True if nobody has used these files, however old they are.
+fn is_unused(dir: &Path) -> bool {
+    let is_new = |numbers: Numbers| numbers.place.is_none() && numbers.made.is_some() && numbers.next == 0;
+    Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
+}
+
+/// The numbers of a context, and whether its file says already that they are in a database.
+///
+/// # Errors
+/// Why they cannot be trusted.
+fn numbers(dir: &Path, terms: &Terms, database: Option<&Database>) -> Result<(Numbers, bool), String> {
+    let in_file = trusted(dir, terms)?;
+    let Some(database) = database else {
+        return match in_file.in_database {
+            true => Err("its numbers are in a database of state (--state FILE)".to_owned()),
+            false => Ok((in_file, false)),
+        };
+    };
+    let was_there = in_file.in_database;
+    let numbers = match (database.load(&terms.row).pop(), was_there) {
+        (Some((_, numbers)), true) => numbers,
+        // It was used from its file since, or this ended when it was just taken over.
+        (Some((_, numbers)), false) if numbers.with == in_file.with => {
+            Numbers { with: in_file.with, ..Numbers::from(numbers.next.max(in_file.next), None) }
+        }
+        // Under other keys since.
+        (Some(_), false) | (None, false) => in_file,
+        (None, true) if database.was_recovered() => Numbers::from(allowance(terms.created), None),
+        (None, true) => return Err("its numbers are in another database of state".to_owned()),
+    };
+    Ok((numbers, was_there))
+}
+
+/// Leaves the mark of the first use, durably.
+fn leave_mark(dir: &Path) -> std::io::Result<()> {
+    let path = dir.join(USED);
+    if path.exists() {
+        return Ok(());
+    }
+    let mut file = private::open(File::options().write(true).create(true).truncate(true), &path)?;
+    file.write_all(b"# This context was used here. Written by tegmen; do not remove or copy.\n")?;
+    file.sync_all()?;
+    sync_directory(&path)
+}
+
+/// Locks the file that the context is read from: removing it removes the context.
+fn lock(dir: &Path) -> Result<Locked, ContextError> {
+    let path = dir.join(CONTEXT);
+    // Some file systems lock only what is open for writing.
+    let file = File::options().read(true).write(true).open(&path).or_else(|_| File::open(&path));
+    let file = file.map_err(file_error(&path))?;
+    Locked::new(file).map_err(|error| match error {
+        TryLockError::WouldBlock => ContextError::InUse { dir: dir.display().to_string() },
+        TryLockError::Error(source) => ContextError::File { file: path.display().to_string(), source },
+    })
+}
+
+const NUMBERS: &str = "numbers.toml";
+/// The mark that the first use leaves.
+const USED: &str = "used";
+/// Seconds after its creation in which an unused context begins with number 0. A later one may be an image whose original
+/// was used.
+const GRACE: u64 = 600;
+/// Milliseconds that are waited for the clock.
+const PATIENCE: u32 = 1000;

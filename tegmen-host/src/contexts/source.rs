@@ -1,0 +1,104 @@
+//! The text of a context's file: how it is read, and the line of each mistake in it.
+
+use super::{ContextError, file_error};
+use crate::hex::from_hex;
+use crate::private;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use toml::Spanned;
+use toml::value::Datetime;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Its name.
+pub(super) const CONTEXT: &str = "context.toml";
+
+/// The text of a file, and the path of the file.
+pub(super) struct Source {
+    file: String,
+    text: Zeroizing<String>,
+}
+
+impl Source {
+    /// Reads `context.toml` of a directory.
+    ///
+    /// # Errors
+    /// [`ContextError::File`], and [`ContextError::Exposed`] if others can read it.
+    pub(super) fn read(dir: &Path) -> Result<Self, ContextError> {
+        let path = dir.join(CONTEXT);
+        let file = path.display().to_string();
+        let handle = File::open(&path).map_err(file_error(&path))?;
+        if let Some(mode) = private::exposed(&handle).map_err(file_error(&path))? {
+            return Err(ContextError::Exposed { file, mode });
+        }
+        let text = Zeroizing::new(io::read_to_string(handle).map_err(file_error(&path))?);
+        Ok(Self { file, text })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(file: &str, text: &str) -> Self {
+        Self { file: file.to_owned(), text: Zeroizing::new(text.to_owned()) }
+    }
+
+    /// Reads the whole text. `known` names the keys that it can have.
+    ///
+    /// # Errors
+    /// [`ContextError::Syntax`], as of each method below.
+    pub(super) fn parse<T: DeserializeOwned>(&self, known: &str) -> Result<T, ContextError> {
+        toml::from_str(&self.text).map_err(|error| {
+            self.wrong(error.span().map_or(0, |span| span.start), format!("{}: {known}", error.message()))
+        })
+    }
+
+    /// The mistake at this byte of the text.
+    pub(super) fn wrong(&self, at: usize, message: String) -> ContextError {
+        let line = self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        ContextError::Syntax { file: self.file.clone(), line, message }
+    }
+
+    /// The bytes of a value in hexadecimal digits, and where it is in the text.
+    pub(super) fn hex(&self, key: &str, value: Spanned<String>) -> Result<(usize, Vec<u8>), ContextError> {
+        let at = value.span().start;
+        let bytes = from_hex(value.get_ref());
+        value.into_inner().zeroize();
+        let bytes = bytes.ok_or_else(|| self.wrong(at, format!("{key}: an even number of hexadecimal digits")))?;
+        Ok((at, bytes))
+    }
+
+    /// A time in seconds since 1970, and as in the file.
+    pub(super) fn time(&self, key: &str, at: &Spanned<Datetime>) -> Result<(u64, String), ContextError> {
+        let example = || self.wrong(at.span().start, format!("{key}: a time with its zone, as 2027-12-31T00:00:00Z"));
+        Ok((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
+    }
+
+    /// The rights of another end.
+    pub(super) fn rules(&self, rules: Vec<Spanned<String>>) -> Result<Vec<String>, ContextError> {
+        let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
+            true => Ok(rule.into_inner()),
+            false => Err(self.wrong(rule.span().start, format!("allow: {}", tegmen::coap::Rule::EXPECTED))),
+        };
+        rules.into_iter().map(rule).collect()
+    }
+}
+
+/// When a context was made that does not say so: 2026 began.
+pub(super) const EARLIEST: u64 = 1_767_225_600;
+
+/// A time as files have it.
+pub(super) fn utc(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
+}
+
+/// Seconds since 1970 of a time with its zone; a day without time is its beginning in UTC.
+fn unix_seconds(at: &Datetime) -> Option<u64> {
+    let midnight = if at.time.is_none() { "T00:00:00Z" } else { "" };
+    let time = OffsetDateTime::parse(&format!("{at}{midnight}"), &Rfc3339).ok()?;
+    u64::try_from(time.unix_timestamp()).ok()
+}
+
+#[cfg(test)]
+mod tests;
