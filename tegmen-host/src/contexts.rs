@@ -15,14 +15,19 @@ mod directory;
 mod file;
 mod foreign;
 mod keeper;
+mod kind;
+mod member;
 mod source;
+mod windows;
 
 pub use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
-pub use directory::{StoredContext, create, recover, used};
+pub use directory::{StoredContext, create};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use keeper::Used;
+pub use kind::{recover, used};
+pub use member::{AAD, MemberContext, MemberFile, OtherMember, StoredMember, create_group, is_member};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
@@ -97,6 +102,9 @@ pub enum ContextError {
         /// What is wrong, and what would be right.
         message: String,
     },
+    /// A group cannot be made.
+    #[error("{0}")]
+    Group(String),
     /// Another process uses it.
     #[error("{dir}: another process uses this context; end it first, two would use the same nonces")]
     InUse {

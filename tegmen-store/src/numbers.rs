@@ -30,7 +30,8 @@ pub struct Numbers {
     /// copy, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
-    /// For a session: its encrypted state, in hexadecimal.
+    /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members, after an orderly
+    /// end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sealed: String,
     /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,

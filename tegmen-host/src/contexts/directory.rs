@@ -6,7 +6,7 @@ pub(crate) use rederivation::{Received, Untaken};
 
 use super::ContextError;
 use super::file::ContextFile;
-use super::keeper::{self, Keeper, Used};
+use super::keeper::{self, Keeper};
 use super::source::CONTEXT;
 use crate::provider::HostCrypto;
 use rederivation::Rederivation;
@@ -14,14 +14,6 @@ use std::path::Path;
 use tegmen::oscore::ReplayWindow;
 use tegmen::oscore::{BadParameters, Parameters, ProtectError, RederivableContext};
 use tegmen_store::{Database, Numbers};
-
-/// Looks at the numbers of a context without opening it.
-///
-/// # Errors
-/// [`ContextError::Numbers`] as [`StoredContext::open`].
-pub fn used(dir: &Path) -> Result<Used, ContextError> {
-    keeper::used(dir, &ContextFile::read(dir)?.terms())
-}
 
 /// Writes a new directory for an unused context.
 ///
@@ -40,15 +32,6 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     keeper::create(dir, &context.to_text(), numbers)?;
     // What was written must be what is read.
     ContextFile::read(dir).map(|_| ())
-}
-
-/// Moves a context whose numbers cannot be trusted past everything that may have been used: what a clock that never goes
-/// back allowed it to lease until now.
-///
-/// # Errors
-/// [`ContextError`]; [`ContextError::InUse`] while another process has it.
-pub fn recover(dir: &Path) -> Result<u64, ContextError> {
-    keeper::recover(dir, &ContextFile::read(dir)?.terms())
 }
 
 /// The context that goes on with these numbers.

@@ -67,7 +67,13 @@ impl ContextFile {
     /// # Errors
     /// [`ContextError`].
     pub fn read(dir: &Path) -> Result<Self, ContextError> {
-        Self::parse(&Source::read(dir)?)
+        let source = Source::read(dir)?;
+        match source.is_of_member() {
+            true => {
+                Err(source.wrong(0, "it is the context of a member of a group, and not one of two ends".to_owned()))
+            }
+            false => Self::parse(&source),
+        }
     }
 
     fn parse(source: &Source) -> Result<Self, ContextError> {
@@ -165,7 +171,7 @@ impl ContextFile {
     }
 
     pub(super) fn terms(&self) -> Terms {
-        Terms { created: self.created, expires: self.expires.clone(), row: self.row() }
+        Terms { created: self.created, expires: self.expires.clone(), row: self.row(), others: None }
     }
 
     /// What its numbers are known by in a database: two directories of one context are the same there.

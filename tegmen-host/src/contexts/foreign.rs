@@ -1,8 +1,9 @@
 //! Contexts in the formats of aiocoap and libcoap.
 
-use super::directory::{create_used, used};
+use super::directory::create_used;
 use super::file::{ContextFile, aead_name};
 use super::keeper::allowance;
+use super::kind::used;
 use super::source::CONTEXT;
 use super::{ContextError, create, file_error, write_error};
 use crate::hex::{from_hex, to_hex};

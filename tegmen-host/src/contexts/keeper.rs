@@ -2,7 +2,7 @@
 //! who may use them.
 
 use super::source::CONTEXT;
-use super::{ContextError, file_error, write_error};
+use super::{ContextError, file_error, windows, write_error};
 use crate::private;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tegmen_store::files::sync_directory;
 use tegmen_store::lock::Locked;
 use tegmen_store::{Database, LEASE, Numbers, Place};
 
-/// What the file of a context says about its numbers.
+/// The part of a context's file that its numbers depend on.
 pub(super) struct Terms {
     /// The time of creation, in seconds since 1970.
     pub(super) created: u64,
@@ -22,6 +22,8 @@ pub(super) struct Terms {
     pub(super) expires: Option<(u64, String)>,
     /// The name of the numbers in a database.
     pub(super) row: String,
+    /// How many other members the group has; `None` for a context of two ends.
+    pub(super) others: Option<usize>,
 }
 
 /// The numbers of a context that is open: no other process can open it meanwhile.
@@ -63,7 +65,7 @@ impl Keeper {
         let lock = lock(dir)?;
         let numbers = numbers(dir, &terms, database);
         let is_in_database = numbers.as_ref().is_ok_and(|(_, is_in_database)| *is_in_database);
-        let Terms { created, expires, row } = terms;
+        let Terms { created, expires, row, .. } = terms;
         let keeper = Self {
             dir: dir.to_owned(),
             place: match database {
@@ -94,7 +96,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Leaves the mark of the first use. After the numbers: a power cut in between leaves a context that was used and says so.
+    /// Leaves the mark of the first use. After the numbers: a power cut in between leaves a context that is known to be used.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -171,6 +173,11 @@ impl Keeper {
         kept.map_err(file_error(self.place.file()))
     }
 
+    /// True after [`Self::end`].
+    pub(super) const fn is_over(&self) -> bool {
+        self.closed
+    }
+
     /// Ends the use. Returns false if it ended before.
     pub(super) const fn end(&mut self) -> bool {
         !std::mem::replace(&mut self.closed, true)
@@ -208,12 +215,14 @@ pub struct Used {
     pub window_known: bool,
     /// True if a process has the context open now.
     pub open: bool,
-    /// True if the numbers are in a database of state, and those here are of no use.
+    /// True if the numbers are in a database of state, and those here are not valid.
     pub in_database: bool,
     /// True if the numbers belong to keys that were derived again (RFC 8613, appendix B.2).
     pub is_rederived: bool,
     /// True if neither this directory nor a copy that it was made from was used.
     pub is_unused: bool,
+    /// True for a context of a member of a group, whose windows of all other members are meant.
+    pub is_member: bool,
 }
 
 impl Used {
@@ -222,10 +231,16 @@ impl Used {
         if self.in_database {
             return "in a database of state".to_owned();
         }
-        let window = match (self.open, self.window_known) {
-            (true, _) => "in use now",
-            (false, true) => "what the other end used is known",
-            (false, false) => "what the other end used is not known: its next request is answered with a challenge",
+        let window = match (self.open, self.window_known, self.is_member) {
+            (true, ..) => "in use now",
+            (false, true, false) => "what the other end used is known",
+            (false, false, false) => {
+                "what the other end used is not known: its next request is answered with a challenge"
+            }
+            (false, true, true) => "what the other members used is known",
+            (false, false, true) => {
+                "what each other member used is not known: the next request of such a member is answered with a challenge"
+            }
         };
         let keys = if self.is_rederived { " under keys that were derived anew" } else { "" };
         format!("those below {} may be used up{keys}; {window}", self.next)
@@ -242,11 +257,13 @@ pub(super) fn used(dir: &Path, terms: &Terms) -> Result<Used, ContextError> {
     let numbers = trusted(dir, terms).map_err(wrong)?;
     Ok(Used {
         next: numbers.next,
-        window_known: numbers.window.is_some(),
+        window_known: numbers.window.is_some()
+            || terms.others.is_some_and(|others| windows::count(&numbers.sealed) >= others),
         open,
         in_database: numbers.in_database,
         is_rederived: !numbers.with.is_empty(),
         is_unused: is_unused(dir),
+        is_member: terms.others.is_some(),
     })
 }
 
@@ -274,7 +291,7 @@ pub(super) fn allowance(created: u64) -> u64 {
 
 /// The numbers that the next process begins with. Those of a context without a place were never used here, but an image of
 /// it may have been used elsewhere, or here before it was put back: only the files that [`create`] wrote, and only within
-/// [`GRACE`], begin with what they say. All others begin past everything that may have been used, with a lost window.
+/// [`GRACE`], begin with their numbers. All others begin past everything that may have been used, with a lost window.
 ///
 /// # Errors
 /// Why they cannot be trusted.
@@ -284,7 +301,7 @@ fn trusted(dir: &Path, terms: &Terms) -> Result<Numbers, String> {
         return Ok(numbers);
     }
     if dir.join(USED).exists() {
-        return Err(format!("{NUMBERS} says that nobody has used the context, and it was used here (file {USED})"));
+        return Err(format!("{NUMBERS} records that nobody has used the context, and it was used here (file {USED})"));
     }
     if is_in_future(terms.created) {
         return Err("the context was made in the future: the clock went back, or is not set".to_owned());
@@ -301,7 +318,7 @@ fn is_unused(dir: &Path) -> bool {
     Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
 }
 
-/// The numbers of a context, and whether its file says already that they are in a database.
+/// The numbers of a context, and true if its file records already that they are in a database.
 ///
 /// # Errors
 /// Why they cannot be trusted.

@@ -38,9 +38,20 @@ impl Source {
         Ok(Self { file, text })
     }
 
-    #[cfg(test)]
+    /// A text that a file is to have.
     pub(super) fn of(file: &str, text: &str) -> Self {
         Self { file: file.to_owned(), text: Zeroizing::new(text.to_owned()) }
+    }
+
+    /// The path of the file.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// True for the context of a member of a group, which has the key `group_id`, whether or not the whole text is valid.
+    pub(super) fn is_of_member(&self) -> bool {
+        let key = |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim() == "group_id");
+        self.text.lines().any(key)
     }
 
     /// Reads the whole text. `known` names the keys that it can have.
@@ -55,8 +66,12 @@ impl Source {
 
     /// The mistake at this byte of the text.
     pub(super) fn wrong(&self, at: usize, message: String) -> ContextError {
-        let line = self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
-        ContextError::Syntax { file: self.file.clone(), line, message }
+        ContextError::Syntax { file: self.file.clone(), line: self.line(at), message }
+    }
+
+    /// The line of this byte of the text, from 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// The bytes of a value in hexadecimal digits, and where it is in the text.
@@ -84,7 +99,7 @@ impl Source {
     }
 }
 
-/// When a context was made that does not say so: 2026 began.
+/// The time of creation of a context whose file has none: 2026 began.
 pub(super) const EARLIEST: u64 = 1_767_225_600;
 
 /// A time as files have it.

@@ -1,0 +1,172 @@
+//! A directory with one member's end of the security context of a group (RFC 10021).
+//!
+//! ```text
+//! lights/hall/context.toml    the group, this member's ID and keys, the other members and their rights: written once
+//! lights/hall/numbers.toml    the numbers that may have been used, in both modes; the windows of the others, after an orderly end
+//! ```
+//!
+//! The numbers follow the rules of a context of two ends.
+
+mod file;
+mod keys;
+mod new_group;
+
+pub use file::{MemberFile, OtherMember, is_member};
+pub use new_group::create_group;
+
+use super::keeper::{self, Keeper};
+use super::{ContextError, windows};
+use crate::provider::HostCrypto;
+use std::path::Path;
+use tegmen::oscore::group::{GroupContext, Recipient};
+use tegmen::oscore::{Id, ProtectError, ReplayWindow};
+use tegmen_store::{Database, Numbers};
+
+/// Bytes on the stack for what a message is authenticated with: 136, and the credentials of its sender and of the Group Manager, which
+/// have 888 together. A credential with a name of 64 bytes, the longest that [`create_group`] takes, has less than 160.
+pub const AAD: usize = 1024;
+
+/// The security context of a group at a member on a host.
+pub type MemberContext = GroupContext<Vec<u8>, AAD>;
+
+/// One member's end of the security context of a group, which is open: no other process can open it meanwhile.
+pub struct StoredMember {
+    /// The context. Its lease is extended by [`Self::renew`].
+    pub context: MemberContext,
+    /// The other members, in the order of the file.
+    pub recipients: Vec<Recipient<Vec<u8>>>,
+    group: String,
+    name: String,
+    others: Vec<OtherMember>,
+    keeper: Keeper,
+}
+
+impl StoredMember {
+    /// Opens a directory. After an orderly end the context continues at its next number, with the windows of the other members. After
+    /// any other end it gives up the leased numbers, and all windows are lost: the next request of each other member receives a
+    /// challenge.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn open(dir: &Path) -> Result<Self, ContextError> {
+        Self::open_in(dir, None)
+    }
+
+    /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
+    /// records this, and is then not valid alone.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn open_in(dir: &Path, database: Option<&Database>) -> Result<Self, ContextError> {
+        let file = MemberFile::read(dir)?;
+        let (keeper, numbers) = Keeper::open(dir, file.terms(), database)?;
+        let numbers = numbers?;
+        let context = file.context(numbers.next)?;
+        let mut recipients = Vec::with_capacity(file.others.len());
+        // Keys are validated without random numbers.
+        let mut crypto = HostCrypto::new([0; 32], 1);
+        for other in &file.others {
+            // Numbers with a window are those of a context that nobody has used.
+            let known = || windows::find(&numbers.sealed, &other.id);
+            let window = if numbers.window.is_some() { Some(ReplayWindow::new()) } else { known() };
+            recipients.push(file.recipient(&context, &mut crypto, other, window)?);
+        }
+        let MemberFile { group, name, others, .. } = file;
+        let mut stored = Self { context, recipients, group, name, others, keeper };
+        stored.check_expiry()?;
+        // After a power cut the next process must see that this was in use, whatever it sends.
+        stored.renew()?;
+        stored.keeper.finish_move(numbers.next)?;
+        stored.keeper.leave_mark()?;
+        Ok(stored)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        self.keeper.dir()
+    }
+
+    /// The name of the group.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The name of this member.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The other members: their IDs, names and rights here. No rights (`None`) allow everything.
+    pub fn others(&self) -> impl Iterator<Item = (&Id, &str, Option<&[String]>)> {
+        self.others.iter().map(|other| (&other.id, other.name.as_str(), other.allow.as_deref()))
+    }
+
+    /// The ID of another member.
+    pub fn id_of(&self, name: &str) -> Option<Id> {
+        self.others.iter().find(|other| other.name == name).map(|other| other.id)
+    }
+
+    /// Refuses a context that is expired.
+    ///
+    /// # Errors
+    /// [`ContextError::Expired`].
+    pub fn check_expiry(&self) -> Result<(), ContextError> {
+        self.keeper.check_expiry()
+    }
+
+    /// Leases numbers: makes their end durable first.
+    ///
+    /// # Errors
+    /// [`ContextError`]; the lease is then as it was.
+    pub fn renew(&mut self) -> Result<(), ContextError> {
+        if self.keeper.is_over() {
+            return Err(self.keeper.untrusted("its use in this process is over".to_owned()));
+        }
+        let end = self.keeper.next_end(self.context.lease())?;
+        self.keeper.keep(&Numbers::from(end, None))?;
+        self.context.lease_mut().extend(end);
+        Ok(())
+    }
+
+    /// Ensures that the next message has a number.
+    ///
+    /// # Errors
+    /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.
+    pub fn lease_one(&mut self) -> Result<(), ProtectError> {
+        if self.context.lease().left() > 0 {
+            return Ok(());
+        }
+        self.renew().map_err(keeper::without_number)
+    }
+
+    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
+    pub fn abandon(mut self) {
+        self.keeper.end();
+    }
+
+    /// Keeps everything as it is, at an orderly end; no message can be protected or opened after it.
+    ///
+    /// # Errors
+    /// [`ContextError::File`]; the next start then continues as after a power cut.
+    pub fn close(&mut self) -> Result<(), ContextError> {
+        if !self.keeper.end() {
+            return Ok(());
+        }
+        let sealed = windows::to_text(&self.recipients);
+        let numbers = Numbers { sealed, ..Numbers::from(self.context.lease().next(), None) };
+        self.context.lease_mut().stop();
+        // A window that changes from now on would be lost.
+        self.recipients.clear();
+        self.keeper.keep(&numbers)
+    }
+}
+
+impl Drop for StoredMember {
+    fn drop(&mut self) {
+        // If it cannot be written, the next start continues after the lease, as after a power cut.
+        let _ = self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

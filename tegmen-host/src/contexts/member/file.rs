@@ -1,0 +1,262 @@
+//! The file of a member for people.
+
+use super::{AAD, MemberContext, keys};
+use crate::contexts::ContextError;
+use crate::contexts::file::context_name;
+use crate::contexts::keeper::Terms;
+use crate::contexts::source::{CONTEXT, EARLIEST, Source};
+use crate::hex::to_hex;
+use crate::provider::HostCrypto;
+use serde::Deserialize;
+use std::path::Path;
+use tegmen::crypto::Curve;
+use tegmen::oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, Recipient, key_of_ccs};
+use tegmen::oscore::{Id, ReplayWindow};
+use tegmen::secret::Secret;
+use toml::Spanned;
+use toml::value::Datetime;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// True if a directory has the context of a member of a group, and not one of two ends.
+pub fn is_member(dir: &Path) -> bool {
+    Source::read(dir).is_ok_and(|source| source.is_of_member())
+}
+
+/// The content of a member's file. The group uses both modes with AES-CCM-16-64-128 and HKDF with SHA-256.
+pub struct MemberFile {
+    /// The name of the group.
+    pub group: String,
+    /// The name of this member.
+    pub name: String,
+    /// Group Identifier, at most 16 bytes.
+    pub group_id: Vec<u8>,
+    /// The ID of this member.
+    pub sender_id: Id,
+    /// The private key of this member, for nothing but Group OSCORE.
+    pub private_key: Secret<32>,
+    /// The credential of this member.
+    pub credential: Vec<u8>,
+    /// At least 16 bytes.
+    pub master_secret: Zeroizing<Vec<u8>>,
+    /// May be empty.
+    pub master_salt: Vec<u8>,
+    /// The curve of the keys of all members: Ed25519 or P-256.
+    pub curve: Curve,
+    /// The credential of the Group Manager.
+    pub group_manager_credential: Vec<u8>,
+    /// The time of creation, in seconds since 1970, which bounds the numbers as that of a
+    /// [`ContextFile`](crate::contexts::ContextFile) does.
+    pub created: u64,
+    /// The expiry time, in seconds since 1970, and as in the file.
+    pub expires: Option<(u64, String)>,
+    /// The other members.
+    pub others: Vec<OtherMember>,
+    /// For the report of an error: the path, and where the credential is in it.
+    at: (String, usize),
+}
+
+/// Another member of the group.
+pub struct OtherMember {
+    /// Its ID.
+    pub id: Id,
+    /// Its name.
+    pub name: String,
+    /// Its credential.
+    pub credential: Vec<u8>,
+    /// Its rights, as in a credentials file; `None` allows everything.
+    pub allow: Option<Vec<String>>,
+    /// The line of the credential.
+    line: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    group: String,
+    name: Spanned<String>,
+    group_id: Spanned<String>,
+    sender_id: Spanned<String>,
+    private_key: Spanned<String>,
+    credential: Spanned<String>,
+    master_secret: Spanned<String>,
+    master_salt: Option<Spanned<String>>,
+    curve: Spanned<String>,
+    group_manager_credential: Spanned<String>,
+    created: Option<Spanned<Datetime>>,
+    expires: Option<Spanned<Datetime>>,
+    #[serde(default)]
+    member: Vec<MemberText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberText {
+    id: Spanned<String>,
+    name: Spanned<String>,
+    credential: Spanned<String>,
+    allow: Option<Vec<Spanned<String>>>,
+}
+
+const KNOWN: &str = "the context of a member has group, name, group_id, sender_id, private_key, credential, master_secret, curve, \
+                     group_manager_credential and, if wanted, master_salt, created, expires, and a [[member]] for each other \
+                     member with id, name, credential and, if wanted, allow";
+/// Least bytes of a master secret.
+const MIN_SECRET: usize = 16;
+/// Most bytes of a Group Identifier.
+const LONGEST_GID: usize = 16;
+/// Most bytes of an ID with AES-CCM-16-64-128.
+const LONGEST_ID: usize = 7;
+/// Bytes of what a message is authenticated with, without the credentials.
+const AAD_OVERHEAD: usize = 136;
+
+impl MemberFile {
+    /// Reads `context.toml` of a directory.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub fn read(dir: &Path) -> Result<Self, ContextError> {
+        Self::parse(&Source::read(dir)?)
+    }
+
+    pub(super) fn parse(source: &Source) -> Result<Self, ContextError> {
+        let parsed: Text = source.parse(KNOWN)?;
+        let curve = curve_named(parsed.curve.get_ref())
+            .ok_or_else(|| source.wrong(parsed.curve.span().start, "curve: ed25519 or p256".to_owned()))?;
+        let id = |key: &str, value: Spanned<String>| {
+            let (at, bytes) = source.hex(key, value)?;
+            let id = Id::new(&bytes).map(|id| (at, id));
+            id.ok_or_else(|| source.wrong(at, format!("{key}: at most {LONGEST_ID} bytes")))
+        };
+        let credential = |key: &str, value: Spanned<String>| {
+            let (at, bytes) = source.hex(key, value)?;
+            match key_of_ccs(&bytes) {
+                Some(key) if key.curve() == curve => Ok((at, bytes, key)),
+                _ => Err(source.wrong(at, format!("{key}: a CWT Claims Set with a key on {}", curve_name(curve)))),
+            }
+        };
+        let (secret_at, master_secret) = source.hex("master_secret", parsed.master_secret)?;
+        let master_secret = Zeroizing::new(master_secret);
+        if master_secret.len() < MIN_SECRET {
+            return Err(source.wrong(secret_at, format!("master_secret: at least {MIN_SECRET} random bytes")));
+        }
+        let (gid_at, group_id) = source.hex("group_id", parsed.group_id)?;
+        if group_id.len() > LONGEST_GID {
+            return Err(source.wrong(gid_at, format!("group_id: at most {LONGEST_GID} bytes")));
+        }
+        let (own_at, own, public) = credential("credential", parsed.credential)?;
+        let (private_at, mut private) = source.hex("private_key", parsed.private_key)?;
+        let private_key = private.as_slice().try_into().ok().map(Secret::new);
+        private.zeroize();
+        let private_key = private_key.filter(|key| keys::public_of(curve, key) == Some(public)).ok_or_else(|| {
+            source.wrong(private_at, "private_key: 32 bytes, the key that credential has the public key of".to_owned())
+        })?;
+        let (_, sender_id) = id("sender_id", parsed.sender_id)?;
+        let mut others: Vec<OtherMember> = Vec::with_capacity(parsed.member.len());
+        for member in parsed.member {
+            let (at, member_id) = id("id", member.id)?;
+            if member_id == sender_id || others.iter().any(|other| other.id == member_id) {
+                let id = to_hex(member_id.as_bytes());
+                return Err(source.wrong(at, format!("id: two members have the ID {id}; give each another one")));
+            }
+            let (at, name) = (member.name.span().start, member.name.into_inner());
+            if name == *parsed.name.get_ref() || others.iter().any(|other| other.name == name) {
+                return Err(source.wrong(at, format!("name: two members have the name {name}; give each another one")));
+            }
+            let (at, credential, _) = credential("credential", member.credential)?;
+            let allow = member.allow.map(|rules| source.rules(rules)).transpose()?;
+            others.push(OtherMember { id: member_id, name, credential, allow, line: source.line(at) });
+        }
+        let (_, manager, _) = credential("group_manager_credential", parsed.group_manager_credential)?;
+        let master_salt = parsed.master_salt.map(|salt| source.hex("master_salt", salt)).transpose()?;
+        let created = parsed.created.map(|at| source.time("created", &at)).transpose()?;
+        Ok(Self {
+            group: parsed.group,
+            name: parsed.name.into_inner(),
+            group_id,
+            sender_id,
+            private_key,
+            credential: own,
+            master_secret,
+            master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
+            curve,
+            group_manager_credential: manager,
+            created: created.map_or(EARLIEST, |(at, _)| at),
+            expires: parsed.expires.map(|at| source.time("expires", &at)).transpose()?,
+            others,
+            at: (source.file().to_owned(), source.line(own_at)),
+        })
+    }
+
+    /// The context, which continues at this number.
+    pub(super) fn context(&self, next: u64) -> Result<MemberContext, ContextError> {
+        let parameters = GroupParameters {
+            master_secret: &self.master_secret,
+            master_salt: &self.master_salt,
+            gid: &self.group_id,
+            algorithms: Algorithms::both(self.curve),
+        };
+        let ourselves = Ourselves {
+            id: self.sender_id,
+            private_key: Secret::new(*self.private_key.expose()),
+            credential: self.credential.clone(),
+            kept: next,
+        };
+        let context = MemberContext::new::<HostCrypto>(&parameters, ourselves, self.group_manager_credential.clone());
+        context.map_err(|bad| self.wrong(self.at.1, bad))
+    }
+
+    /// Another member, with its window if that is known.
+    pub(super) fn recipient(
+        &self,
+        context: &MemberContext,
+        crypto: &mut HostCrypto,
+        other: &OtherMember,
+        window: Option<ReplayWindow>,
+    ) -> Result<Recipient<Vec<u8>>, ContextError> {
+        let recipient = context.recipient(crypto, other.id, other.credential.clone(), window);
+        recipient.map_err(|bad| self.wrong(other.line, bad))
+    }
+
+    fn wrong(&self, line: usize, bad: BadGroup) -> ContextError {
+        let message = match bad {
+            BadGroup::CredentialTooLong => {
+                let most = AAD - AAD_OVERHEAD;
+                format!("credential: this one and group_manager_credential have at most {most} bytes together")
+            }
+            BadGroup::InvalidKey => format!("credential: its key is no valid point of {}", curve_name(self.curve)),
+            // The parser refuses all others.
+            other => format!("{other:?}"),
+        };
+        ContextError::Syntax { file: self.at.0.clone(), line, message }
+    }
+
+    pub(in crate::contexts) fn terms(&self) -> Terms {
+        // The keys that numbers belong to come from these. Two directories of one member are the same in a database.
+        let parts: [&[u8]; 5] =
+            [b"group", &self.master_secret, &self.master_salt, &self.group_id, self.sender_id.as_bytes()];
+        let (row, others) = (context_name(&parts), Some(self.others.len()));
+        Terms { created: self.created, expires: self.expires.clone(), row, others }
+    }
+}
+
+/// A curve by its name in files.
+fn curve_named(name: &str) -> Option<Curve> {
+    [Curve::Ed25519, Curve::P256].into_iter().find(|curve| curve_name(*curve) == name)
+}
+
+/// The name of a curve in files.
+pub(super) const fn curve_name(curve: Curve) -> &'static str {
+    match curve {
+        Curve::P256 => "p256",
+        Curve::Ed25519 => "ed25519",
+        Curve::X25519 => "x25519",
+    }
+}
+
+/// The path of a member's file.
+pub(super) fn path_in(dir: &Path) -> std::path::PathBuf {
+    dir.join(CONTEXT)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Key pairs and credentials of members.
+
+use crate::cbor::{MapWriter, bytes, integer, text};
+use crate::provider::HostCrypto;
+use crate::provider::public::{Group, MAX_PUBLIC_LEN};
+use tegmen::crypto::{Crypto as _, Curve, MAX_SHARE, MemberKey, NamedGroup, Unsupported, ed25519};
+use tegmen::secret::Secret;
+
+/// A new private key.
+///
+/// # Errors
+/// [`Unsupported`] for a curve that members cannot have.
+pub(super) fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, Unsupported> {
+    let mut private = Secret::zeroed();
+    match curve {
+        Curve::Ed25519 => crypto.random(private.expose_mut()),
+        Curve::P256 => {
+            crypto.key_pair(NamedGroup::SECP256R1, private.expose_mut(), &mut [0; MAX_SHARE])?;
+        }
+        Curve::X25519 => return Err(Unsupported),
+    }
+    Ok(private)
+}
+
+/// The public key of a private key; `None` if the curve has no such key.
+pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey> {
+    match curve {
+        Curve::Ed25519 => Some(MemberKey::Ed25519(ed25519::public_key_of(private.expose()))),
+        Curve::P256 => {
+            let mut point = [0; MAX_PUBLIC_LEN];
+            Group::Secp256r1.public_key(private, &mut point).ok().map(|()| MemberKey::P256(point))
+        }
+        Curve::X25519 => None,
+    }
+}
+
+/// A CWT Claims Set (RFC 8392) with the name of a member and its public key.
+pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
+    let mut ccs = MapWriter::default();
+    ccs.entry(SUB, |to| text(to, name)).map(CNF, Some(key), |confirmation, key| {
+        confirmation.map(COSE_KEY, Some(key), |cose, key| {
+            let (kty, crv, x, y) = match key {
+                MemberKey::Ed25519(x) => (OKP, ED25519, x.as_slice(), None),
+                MemberKey::X25519(x) => (OKP, X25519, x.as_slice(), None),
+                MemberKey::P256([_, point @ ..]) => {
+                    let (x, y) = point.split_at(32);
+                    (EC2, P256, x, Some(y))
+                }
+            };
+            cose.entry(KTY, |to| integer(to, kty)).entry(CRV, |to| integer(to, crv));
+            cose.entry(X, |to| bytes(to, x)).optional(Y, y, bytes);
+        });
+    });
+    ccs.finish().to_vec()
+}
+
+/// Claims of a CWT: subject and confirmation.
+const SUB: i64 = 2;
+const CNF: i64 = 8;
+/// Member of the confirmation: a COSE_Key.
+const COSE_KEY: i64 = 1;
+// Labels and values of a COSE_Key (RFC 9052, section 7.1; RFC 9053, section 7).
+const KTY: i64 = 1;
+const CRV: i64 = -1;
+const X: i64 = -2;
+const Y: i64 = -3;
+const OKP: i64 = 1;
+const EC2: i64 = 2;
+const P256: i64 = 1;
+const X25519: i64 = 4;
+const ED25519: i64 = 6;

@@ -1,0 +1,30 @@
+//! The replay windows of the other members, as the file of numbers holds them after an orderly end: an ID, the next number and the
+//! numbers seen, in hexadecimal, for each window that is known.
+
+use crate::hex::to_hex;
+use tegmen::oscore::group::Recipient;
+use tegmen::oscore::{Id, ReplayWindow};
+
+/// The text of the windows that are known.
+pub(super) fn to_text(recipients: &[Recipient<Vec<u8>>]) -> String {
+    let known = recipients.iter().filter(|recipient| recipient.window().mark().is_none());
+    let text = known.map(|recipient| {
+        let (next, seen) = recipient.window().parts();
+        format!("{}:{next:x}:{seen:x}", to_hex(recipient.id().as_bytes()))
+    });
+    text.collect::<Vec<_>>().join(" ")
+}
+
+/// The window of a member; `None` if it is not known.
+pub(super) fn find(text: &str, id: &Id) -> Option<ReplayWindow> {
+    let id = to_hex(id.as_bytes());
+    let mut windows = text.split(' ').filter_map(|window| window.split_once(':'));
+    let (next, seen) = windows.find(|(of, _)| *of == id)?.1.split_once(':')?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    Some(ReplayWindow::from_parts((number(next)?, number(seen)?)))
+}
+
+/// The number of windows that are known.
+pub(super) fn count(text: &str) -> usize {
+    text.split(' ').filter(|window| !window.is_empty()).count()
+}
