@@ -17,6 +17,7 @@ mod foreign;
 mod keeper;
 mod kind;
 mod member;
+mod members;
 mod source;
 mod windows;
 
@@ -28,6 +29,7 @@ pub use foreign::{Format, export_to_wireshark};
 pub use keeper::Used;
 pub use kind::{recover, used};
 pub use member::{AAD, MemberContext, MemberFile, OtherMember, StoredMember, create_group, is_member};
+pub(crate) use members::{MEMBER_OVERHEAD, ReceivedInGroup, SharedMember, find as find_recipient};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
 
@@ -138,6 +140,16 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
+    /// Two contexts of one server are of the same group.
+    #[error(
+        "{dir}: {other} is of the same group (it has the same group_id); a request could be for either. Serve one member of a group"
+    )]
+    SameGroup {
+        /// The directory.
+        dir: String,
+        /// The other one.
+        other: String,
+    },
     /// All 2^40 numbers are used up.
     #[error("{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`")]
     Exhausted {
@@ -215,13 +227,15 @@ impl SharedContext {
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
     all: Arc<[SharedContext]>,
+    /// The server's ends of the contexts of groups.
+    members: Arc<[SharedMember]>,
     /// Those on which both ends agree while the server runs.
     agreed: Option<AgreedContexts>,
 }
 
 impl Contexts {
     /// Opens every directory in `paths`: a context, or a directory of contexts. `learn` gives each name and what the file
-    /// allows a number.
+    /// allows a number. The name of another member of a group comes after that of the group: `lights/hall`.
     ///
     /// # Errors
     /// [`ContextError`] of the first that cannot be used.
@@ -242,8 +256,19 @@ impl Contexts {
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Self, ContextError> {
         let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
-        let mut all = Vec::new();
-        for (place, dir) in (0..).zip(directories(paths)?) {
+        let (mut all, mut members) = (Vec::new(), Vec::<SharedMember>::new());
+        for dir in directories(paths)? {
+            if is_member(&dir) {
+                let stored = StoredMember::open_in(&dir, database)?;
+                let failed = |source| ContextError::File { file: dir.display().to_string(), source };
+                let member = SharedMember::new(stored, &mut learn).map_err(failed)?;
+                if let Some(other) = members.iter().find(|other| other.gid() == member.gid()) {
+                    return Err(ContextError::SameGroup { dir: dir.display().to_string(), other: other.dir() });
+                }
+                members.push(member);
+                continue;
+            }
+            let place = all.len() as u32;
             let stored = StoredContext::open_in(&dir, database)?;
             let kid = stored.context.recipient_id().to_vec();
             let known = by_kid.entry(kid).or_default();
@@ -261,7 +286,7 @@ impl Contexts {
             known.push(shared.clone());
             all.push(shared);
         }
-        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), agreed: None })
+        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), members: members.into(), agreed: None })
     }
 
     /// Takes contexts on which both ends agree while the server runs, too.
@@ -284,6 +309,17 @@ impl Contexts {
             Some(known) => Self::find_among(known, option).map(Cow::Borrowed),
             None => self.agreed.as_ref()?.find(kid).filter(|context| is_named(context, option)).map(Cow::Owned),
         }
+    }
+
+    /// Returns the context of the group that a message names, and its place for [`Self::member_at`].
+    pub(crate) fn find_member(&self, option: &OscoreOption<'_>) -> Option<(u32, &SharedMember)> {
+        let gid = option.kid_context?;
+        (0..).zip(&*self.members).find(|(_, member)| member.gid() == gid)
+    }
+
+    /// Returns the context of a group with this place.
+    pub(crate) fn member_at(&self, place: u32) -> Option<&SharedMember> {
+        self.members.get(place as usize)
     }
 
     /// Notes that a context opened a request: see [`AgreedContexts::take_of_token`].
@@ -319,14 +355,14 @@ impl Contexts {
         self.all.iter().map(address).collect()
     }
 
-    /// Returns the number of contexts in files.
+    /// Returns the number of contexts in files, those of groups among them.
     pub fn len(&self) -> usize {
-        self.all.len()
+        self.all.len() + self.members.len()
     }
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.len() == 0
     }
 
     /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.
@@ -335,6 +371,7 @@ impl Contexts {
             // If it cannot be written, the next start goes on after the lease, as after a power cut.
             let _ = context.lock().close();
         }
+        self.members.iter().for_each(SharedMember::close);
     }
 }
 

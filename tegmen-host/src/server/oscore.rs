@@ -2,7 +2,10 @@
 //! blocks.
 
 use super::bodies::ServerBodies;
-use crate::contexts::{ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, OVERHEAD, Received, StoredContext, Untaken};
+use crate::contexts::{
+    ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, MEMBER_OVERHEAD, OVERHEAD, Received, ReceivedInGroup, SharedMember,
+    StoredContext, Untaken,
+};
 use crate::edhoc::{EdhocServer, Failed};
 use crate::target::VirtualHosts;
 use tegmen::buf::Frame;
@@ -12,17 +15,32 @@ use tegmen::coap::{
 use tegmen::crypto::Crypto;
 use tegmen::identity::{Identity, PeerId};
 use tegmen::node::{Bodies as _, Opened, Operation, Oscore, Outer};
-use tegmen::oscore::{FirstRequest, OscoreOption, ProtectError, RequestBinding, RequestNonce, UnprotectError};
+use tegmen::oscore::group::{GroupNonce, GroupRequest};
+use tegmen::oscore::{
+    FirstRequest, OpenedRequest, OscoreOption, ProtectError, RequestBinding, RequestNonce, UnprotectError,
+};
 use tegmen::time::Instant;
 use tegmen_edhoc::transfer::MESSAGE_FORMAT;
 use tegmen_edhoc::{Failure, combined};
 
-/// A request that was opened: its context, which request it was, and the keys under which it came.
+/// A request that was opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OscoreExchange {
-    place: u32,
-    request: RequestBinding,
-    generation: u64,
+pub(crate) enum OscoreExchange {
+    /// Under a context of two ends: its place, the request, and the keys under which it came.
+    Pair { place: u32, request: RequestBinding, generation: u64 },
+    /// Under the context of a group: its place, and the request.
+    Group { place: u32, request: GroupRequest },
+}
+
+/// The right to answer a request under its nonce, once.
+#[derive(Debug)]
+pub(crate) enum OscoreNonce {
+    Pair(RequestNonce),
+    Group(GroupNonce),
+}
+
+impl OpenedRequest for OscoreExchange {
+    type Nonce = OscoreNonce;
 }
 
 /// The contexts, and the requests that proxies cut.
@@ -68,7 +86,9 @@ impl ServerOscore {
             let option = message.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::parse(option).ok());
             message.message_type() == MessageType::NonConfirmable
                 && message.code().is_request()
-                && option.is_some_and(|option| self.contexts.find(&option).is_some())
+                && option.is_some_and(|option| {
+                    self.contexts.find_member(&option).is_none() && self.contexts.find(&option).is_some()
+                })
         })
     }
 
@@ -81,7 +101,25 @@ impl ServerOscore {
         // A copy, because the datagram is decrypted in place.
         let mut storage = [0; MAX_OPTION];
         let option = outside.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
-        let option = OscoreOption::parse(copy(option, &mut storage).ok_or(UnprotectError::BadOption)?)?;
+        let option = copy(option, &mut storage).ok_or(UnprotectError::BadOption)?;
+        if let Some((place, member)) = self.of_group(option) {
+            return match member.take_request(datagram) {
+                Ok(ReceivedInGroup::Fresh(message, principal, nonce)) => {
+                    let exchange = OscoreExchange::Group { place, request: nonce.request() };
+                    Ok(Opened::Fresh { message, principal, exchange, nonce: OscoreNonce::Group(nonce) })
+                }
+                Ok(ReceivedInGroup::Unverified(message, principal, request)) => {
+                    let exchange = OscoreExchange::Group { place, request };
+                    Ok(Opened::Unverified { message: Some(message), principal, exchange })
+                }
+                Err(Ok(refused)) => Err(refused),
+                Err(Err(problem)) => {
+                    self.problems.push(problem);
+                    Err(UnprotectError::UnknownContext)
+                }
+            };
+        }
+        let option = OscoreOption::parse(option)?;
         if option.kid.is_none() || option.partial_iv.is_none() {
             return Err(UnprotectError::BadOption);
         }
@@ -102,15 +140,22 @@ impl ServerOscore {
         if matches!(received, Received::Fresh(..)) {
             self.contexts.note_use(&context);
         }
-        let exchange = OscoreExchange { place, request: received.binding(), generation };
+        let exchange = OscoreExchange::Pair { place, request: received.binding(), generation };
         Ok(match received {
-            Received::Fresh(message, nonce) => Opened::Fresh { message, principal, exchange, nonce },
+            Received::Fresh(message, nonce) => {
+                Opened::Fresh { message, principal, exchange, nonce: OscoreNonce::Pair(nonce) }
+            }
             Received::Unverified(message, _) => Opened::Unverified { message: Some(message), principal, exchange },
             Received::First(first) => {
                 self.first = Some(first);
                 Opened::Unverified { message: None, principal, exchange }
             }
         })
+    }
+
+    /// Returns the context of the group that an OSCORE option names, and its place.
+    fn of_group(&self, option: &[u8]) -> Option<(u32, &SharedMember)> {
+        self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }
 
     /// Makes the context that a combined request names, from its message_3 (RFC 9668, section 3.3.1). Does nothing for another request.
@@ -130,18 +175,19 @@ impl ServerOscore {
     /// that of another request, and the response would be bound to that.
     fn with_stored(
         &self,
-        exchange: &OscoreExchange,
+        (place, generation): (u32, u64),
         use_it: impl FnOnce(&mut StoredContext) -> Result<(), ProtectError>,
     ) -> Result<(), ProtectError> {
-        let context = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?;
+        let context = self.contexts.at(place).ok_or(ProtectError::Exhausted)?;
         let mut stored = context.lock();
-        if stored.generation() == exchange.generation { use_it(&mut stored) } else { Err(ProtectError::Exhausted) }
+        if stored.generation() == generation { use_it(&mut stored) } else { Err(ProtectError::Exhausted) }
     }
 }
 
 impl Oscore for ServerOscore {
-    const OVERHEAD: usize = OVERHEAD;
+    const OVERHEAD: usize = if MEMBER_OVERHEAD > OVERHEAD { MEMBER_OVERHEAD } else { OVERHEAD };
     const GATHERS: bool = true;
+    const GROUPS: bool = true;
     type Exchange = OscoreExchange;
     type Whole = Vec<u8>;
 
@@ -243,15 +289,35 @@ impl Oscore for ServerOscore {
         &mut self,
         crypto: &mut C,
         exchange: &OscoreExchange,
-        nonce: Option<RequestNonce>,
+        nonce: Option<OscoreNonce>,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        self.with_stored(exchange, |stored| {
-            if nonce.is_none() {
-                stored.lease_one()?;
+        match (*exchange, nonce) {
+            (OscoreExchange::Pair { place, request, generation }, nonce) => {
+                self.with_stored((place, generation), |stored| {
+                    let nonce = match nonce {
+                        Some(OscoreNonce::Pair(nonce)) => Some(nonce),
+                        _ => None,
+                    };
+                    if nonce.is_none() {
+                        stored.lease_one()?;
+                    }
+                    stored.context.protect_response(crypto, &request, nonce, frame)
+                })
             }
-            stored.context.protect_response(crypto, &exchange.request, nonce, frame)
-        })
+            (OscoreExchange::Group { place, request }, nonce) => {
+                let nonce = match nonce {
+                    Some(OscoreNonce::Group(nonce)) => Some(nonce),
+                    _ => None,
+                };
+                let member = self.contexts.member_at(place).ok_or(ProtectError::Exhausted)?;
+                member.protect_response(&request, nonce, frame)
+            }
+        }
+    }
+
+    fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
+        request.option(OptionNumber::OSCORE).is_some_and(|option| self.of_group(option).is_some())
     }
 
     fn write_challenge<C: Crypto>(
@@ -262,13 +328,20 @@ impl Oscore for ServerOscore {
         token: &Token,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
+        let (place, request, generation) = match *exchange {
+            OscoreExchange::Pair { place, request, generation } => (place, request, generation),
+            OscoreExchange::Group { place, request } => {
+                let member = self.contexts.member_at(place).ok_or(ProtectError::Exhausted)?;
+                return member.write_challenge(&request, head, token, frame);
+            }
+        };
         if let Some(first) = self.first.take() {
-            let context = self.contexts.at(exchange.place).ok_or(ProtectError::Exhausted)?;
+            let context = self.contexts.at(place).ok_or(ProtectError::Exhausted)?;
             return context.lock().answer_first(crypto, &first, head, token, frame);
         }
-        self.with_stored(exchange, |stored| {
+        self.with_stored((place, generation), |stored| {
             stored.lease_one()?;
-            stored.context.write_challenge(crypto, &exchange.request, head, token, frame)
+            stored.context.write_challenge(crypto, &request, head, token, frame)
         })
     }
 }

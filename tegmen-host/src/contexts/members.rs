@@ -1,0 +1,145 @@
+//! The ends of group contexts that all threads of a server share.
+
+use super::{ContextError, MemberContext, StoredMember};
+use crate::provider::HostCrypto;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tegmen::buf::Frame;
+use tegmen::coap::{MessageRef, MessageType, Token};
+use tegmen::identity::Principal;
+use tegmen::oscore::group::{GroupNonce, GroupRequest, Mode, Recipient};
+use tegmen::oscore::{Id, ProtectError, UnprotectError, Unprotected};
+
+/// A member's end of the context of a group, which several threads use.
+#[derive(Clone)]
+pub(crate) struct SharedMember(Arc<Shared>);
+
+struct Shared {
+    open: Mutex<OpenMember>,
+    gid: Vec<u8>,
+    /// The names by which requests of the other members are known.
+    principals: HashMap<Id, Principal>,
+}
+
+struct OpenMember {
+    stored: StoredMember,
+    crypto: HostCrypto,
+}
+
+/// A request to a member that was opened, with its sender.
+pub(crate) enum ReceivedInGroup<'r> {
+    /// It is authentic and new.
+    Fresh(MessageRef<'r>, Principal, GroupNonce),
+    /// It is authentic, and may be a replay.
+    Unverified(MessageRef<'r>, Principal, GroupRequest),
+}
+
+impl SharedMember {
+    /// Shares a context. `learn` takes the name of each other member, after that of the group, and its rights.
+    pub(super) fn new(
+        stored: StoredMember,
+        mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
+    ) -> std::io::Result<Self> {
+        let principal = |(id, name, allow): (&Id, &str, Option<&[String]>)| {
+            (*id, learn(&format!("{}/{name}", stored.group()), allow))
+        };
+        let principals = stored.others().map(principal).collect();
+        let gid = stored.context.gid().to_vec();
+        let open = Mutex::new(OpenMember { stored, crypto: HostCrypto::from_os()? });
+        Ok(Self(Arc::new(Shared { open, gid, principals })))
+    }
+
+    /// Returns the Group Identifier.
+    pub(super) fn gid(&self) -> &[u8] {
+        &self.0.gid
+    }
+
+    /// Returns the directory, for messages.
+    pub(super) fn dir(&self) -> String {
+        self.lock().stored.dir().display().to_string()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenMember> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a request in place.
+    ///
+    /// # Errors
+    /// The refusal of the message, or the reason why the context cannot be used.
+    pub(crate) fn take_request<'r>(
+        &self,
+        datagram: &'r mut [u8],
+    ) -> Result<ReceivedInGroup<'r>, Result<UnprotectError, ContextError>> {
+        let OpenMember { stored, crypto } = &mut *self.lock();
+        stored.check_expiry().map_err(Err)?;
+        let StoredMember { context, recipients, .. } = stored;
+        let opened = context.unprotect_request(crypto, recipients.as_mut_slice(), datagram).map_err(Ok)?;
+        let principal = |id: &Id| self.0.principals.get(id).copied().unwrap_or(Principal::NOBODY);
+        Ok(match opened {
+            Unprotected::Fresh(message, nonce) => {
+                let sender = principal(nonce.request().client());
+                ReceivedInGroup::Fresh(message, sender, nonce)
+            }
+            Unprotected::Unverified(message, request) => {
+                ReceivedInGroup::Unverified(message, principal(request.client()), request)
+            }
+        })
+    }
+
+    /// Protects the response in `frame`, in the mode of the request.
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    pub(crate) fn protect_response(
+        &self,
+        request: &GroupRequest,
+        nonce: Option<GroupNonce>,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let OpenMember { stored, crypto } = &mut *self.lock();
+        if nonce.is_none() {
+            stored.lease_one()?;
+        }
+        let StoredMember { context, recipients, .. } = stored;
+        let mode = match request.is_signed() {
+            true => Mode::Group,
+            false => Mode::Pairwise(find(recipients, request.client())?),
+        };
+        context.protect_response(crypto, mode, request, nonce, frame)
+    }
+
+    /// Writes the challenge to a request that may be a replay.
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    pub(crate) fn write_challenge(
+        &self,
+        request: &GroupRequest,
+        head: (MessageType, u16),
+        token: &Token,
+        frame: &mut Frame<'_>,
+    ) -> Result<(), ProtectError> {
+        let OpenMember { stored, crypto } = &mut *self.lock();
+        stored.lease_one()?;
+        let StoredMember { context, recipients, .. } = stored;
+        context.write_challenge(crypto, find(recipients, request.client())?, request, head, token, frame)
+    }
+
+    /// Keeps all numbers and windows as they are, at an orderly end.
+    pub(super) fn close(&self) {
+        // If it cannot be written, the next start continues after the lease, as after a power cut.
+        let _ = self.lock().stored.close();
+    }
+}
+
+/// Returns the context of the member with this ID.
+pub(crate) fn find<'r>(
+    recipients: &'r mut [Recipient<Vec<u8>>],
+    id: &Id,
+) -> Result<&'r mut Recipient<Vec<u8>>, ProtectError> {
+    recipients.iter_mut().find(|recipient| recipient.id() == id).ok_or(ProtectError::Unsupported)
+}
+
+/// Most bytes that the context of a group adds to a message.
+pub(crate) const MEMBER_OVERHEAD: usize = MemberContext::OVERHEAD;
