@@ -1,5 +1,7 @@
 //! `tegmen oscore`: security contexts in directories.
 
+mod member;
+
 use crate::connect::seconds;
 use crate::output::{Failure, Output, runtime};
 use crate::random;
@@ -31,7 +33,14 @@ enum Command {
         tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
         Copy the second directory to the other end. `--allow` sets the rights of the owner of the first directory there.")]
     New(New),
-    /// Show a context: its IDs and the sequence numbers it used. The secret is not shown.
+    /// Create a group whose members protect messages to all of them, and messages between two of them (Group OSCORE, RFC 10021): one
+    /// directory for each member.
+    #[command(after_help = "Examples:\n  tegmen oscore new-group lights switch hall porch\n  \
+        tegmen oscore new-group lights switch hall --curve p256 --allow 'switch=GET /*' --allow 'switch=PUT /light' --allow 'hall=GET /*'\n\n\
+        Bring each directory to the device of this member. `--allow` sets the rights of a member at all others. To change the group, make \
+        a new one.")]
+    NewGroup(member::NewGroup),
+    /// Show a context, of two ends or of a member of a group: its IDs and the sequence numbers it used. Secrets are not shown.
     Show {
         /// Directory of the context.
         dir: PathBuf,
@@ -69,8 +78,8 @@ enum Command {
     #[command(after_help = "Example:\n  tegmen oscore find client --interface eth0\n\n\
         The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
     Find(Find),
-    /// Move a context past every number that may have been used, after it was restored, copied or damaged. The other end
-    /// then has to prove that its next request is fresh, which costs one round trip.
+    /// Move a context, of two ends or of a member of a group, past every number that may have been used, after it was restored, copied or
+    /// damaged. The other end, or each other member, then has to prove that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`, whose DTLS sessions are then deleted.
         dir: PathBuf,
@@ -215,6 +224,8 @@ impl Oscore {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         match self.command {
             Command::New(new) => new.run(out)?,
+            Command::NewGroup(new_group) => new_group.run(out)?,
+            Command::Show { dir } if contexts::is_member(&dir) => member::show(&dir, out)?,
             Command::Show { dir } => show(&dir, out)?,
             Command::Find(find) => find.run(out)?,
             Command::Import { from, source, dir } => {

@@ -92,3 +92,48 @@ fn wireshark_gets_the_line_of_its_table_and_libcoap_the_rederivation() {
     assert!(scene.tegmen(&["oscore", "export", "--to", "libcoap", "client", "server.conf"]).status.success());
     assert!(std::fs::read_to_string(scene.path("server.conf")).unwrap().contains("rfc8613_b_2,bool,true"));
 }
+
+#[test]
+fn a_new_group_has_a_directory_for_each_member_which_is_shown_and_recovered() {
+    let scene = Scene::new("group");
+    let new = ["oscore", "new-group", "lights", "switch", "hall", "porch", "--curve", "p256"];
+    let rights = ["--allow", "hall=GET /*", "--allow", "hall=PUT /light", "--expires", "2099-12-31T00:00:00Z"];
+    let made = scene.tegmen(&[&new[..], &rights, &["--json"]].concat());
+    assert!(made.status.success(), "{made:?}");
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    let member = |at: usize, key: &str| made["members"][at][key].as_str().unwrap().to_owned();
+    assert_eq!(
+        (member(1, "name"), member(1, "id"), member(1, "dir")),
+        ("hall".into(), "01".into(), "lights/hall".into())
+    );
+    let shown = scene.tegmen(&["oscore", "show", "lights/switch"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for line in [
+        "group         lights",
+        "name          switch",
+        "sender_id     00",
+        "curve         p256",
+        "expires       2099-12-31T00:00:00Z",
+        "numbers       those below 0 may be used up; what the other members used is known",
+        "member        hall (ID 01) may use: GET /*, PUT /light",
+        "member        porch (ID 02) may use: everything",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is missing:\n{shown}");
+    }
+    let secret = std::fs::read_to_string(scene.path("lights/switch/context.toml")).unwrap();
+    let secrets = secret.lines().filter(|line| line.starts_with("private_key") || line.starts_with("master_secret"));
+    let digits: Vec<_> = secrets.map(|line| line.split('"').nth(1).unwrap()).collect();
+    assert_eq!(digits.len(), 2);
+    assert!(digits.iter().all(|digits| !shown.contains(digits)), "{shown}");
+    let recovered = scene.tegmen(&["oscore", "recover", "lights/switch"]);
+    assert!(recovered.status.success(), "{recovered:?}");
+    assert!(begins_with(&scene.path("lights/switch")) > 300_000_000, "a day of numbers is left out");
+    let again = scene.tegmen(&["oscore", "new-group", "lights", "attic", "hall"]);
+    let text = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && text.contains("nothing is written over"), "{text}");
+    assert!(!scene.path("lights/attic").exists());
+    // Other programs have no such files.
+    let exported = scene.tegmen(&["oscore", "export", "--to", "libcoap", "lights/hall", "hall.conf"]);
+    let text = String::from_utf8_lossy(&exported.stderr);
+    assert!(!exported.status.success() && text.contains("a member of a group"), "{text}");
+}

@@ -124,7 +124,9 @@ pub enum ContextError {
         why: String,
     },
     /// The context is past the expiry date in its file.
-    #[error("{dir}: the context expired at {at}; make a new one with `tegmen oscore new`")]
+    #[error(
+        "{dir}: the context expired at {at}; make a new one with `tegmen oscore new`, or a new group with `tegmen oscore new-group`"
+    )]
     Expired {
         /// The directory.
         dir: String,
@@ -151,7 +153,9 @@ pub enum ContextError {
         other: String,
     },
     /// All 2^40 numbers are used up.
-    #[error("{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`")]
+    #[error(
+        "{dir}: all numbers of the context are used up; make a new one with `tegmen oscore new`, or a new group with `tegmen oscore new-group`"
+    )]
     Exhausted {
         /// The directory.
         dir: String,

@@ -58,6 +58,8 @@ struct Text {
 
 /// Most bytes of an ID Context, so that every mote can have the same context.
 const LONGEST_ID_CONTEXT: usize = 16;
+const NOT_OF_TWO_ENDS: &str =
+    "it is the context of a member of a group: use one of two ends here, made with `tegmen oscore new`";
 /// Least bytes of a master secret.
 const MIN_SECRET: usize = 16;
 
@@ -69,9 +71,7 @@ impl ContextFile {
     pub fn read(dir: &Path) -> Result<Self, ContextError> {
         let source = Source::read(dir)?;
         match source.is_of_member() {
-            true => {
-                Err(source.wrong(0, "it is the context of a member of a group, and not one of two ends".to_owned()))
-            }
+            true => Err(source.wrong(0, NOT_OF_TWO_ENDS.to_owned())),
             false => Self::parse(&source),
         }
     }

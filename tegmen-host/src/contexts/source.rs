@@ -85,7 +85,7 @@ impl Source {
 
     /// A time in seconds since 1970, and as in the file.
     pub(super) fn time(&self, key: &str, at: &Spanned<Datetime>) -> Result<(u64, String), ContextError> {
-        let example = || self.wrong(at.span().start, format!("{key}: a time with its zone, as 2027-12-31T00:00:00Z"));
+        let example = || self.wrong(at.span().start, format!("{key}: {NO_TIME}"));
         Ok((unix_seconds(at.get_ref()).ok_or_else(example)?, at.get_ref().to_string()))
     }
 
@@ -98,6 +98,14 @@ impl Source {
         rules.into_iter().map(rule).collect()
     }
 }
+
+/// True for a time as a file can have it.
+pub(super) fn is_time(text: &str) -> bool {
+    text.parse().is_ok_and(|at| unix_seconds(&at).is_some())
+}
+
+/// The mistake in a time.
+pub(super) const NO_TIME: &str = "a time with its zone, as 2027-12-31T00:00:00Z";
 
 /// The time of creation of a context whose file has none: 2026 began.
 pub(super) const EARLIEST: u64 = 1_767_225_600;

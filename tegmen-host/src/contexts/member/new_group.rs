@@ -2,8 +2,9 @@
 
 use super::file::{MemberFile, curve_name, path_in};
 use super::keys;
-use crate::contexts::source::{Source, utc};
+use crate::contexts::source::{NO_TIME, Source, is_time, utc};
 use crate::contexts::{ContextError, keeper, now};
+use crate::credentials::is_rule;
 use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,9 @@ pub fn create_group(
     expires: Option<&str>,
 ) -> Result<(), ContextError> {
     check(names, allow)?;
+    if expires.is_some_and(|at| !is_time(at)) {
+        return Err(ContextError::Group(format!("expires: {NO_TIME}")));
+    }
     let group = NewGroup::draw(dir, names, curve, expires)?;
     let texts: Vec<_> = group.members.iter().map(|member| group.text_of(member, allow)).collect();
     for (member, text) in group.members.iter().zip(&texts) {
@@ -65,9 +69,12 @@ fn check(names: &[String], allow: &BTreeMap<String, Vec<String>>) -> Result<(), 
             return Err(ContextError::Group(format!("two members have the name {name}: give each another one")));
         }
     }
-    match allow.keys().find(|name| !known.contains(name)) {
-        Some(name) => {
-            Err(ContextError::Group(format!("{name} has rights, and is no member: add it, or correct the name")))
+    if let Some(name) = allow.keys().find(|name| !known.contains(name)) {
+        return Err(ContextError::Group(format!("{name} has rights, and is no member: add it, or correct the name")));
+    }
+    match allow.values().flatten().find(|rule| !is_rule(rule)) {
+        Some(rule) => {
+            Err(ContextError::Group(format!("allow: {}, in place of {rule:?}", tegmen::coap::Rule::EXPECTED)))
         }
         None => Ok(()),
     }

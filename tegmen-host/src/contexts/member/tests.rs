@@ -232,7 +232,7 @@ fn a_group_is_made_whole_or_not_at_all() {
         (&["a", "b\"c"], &[], None, "is no name of a member"),
         (&["a", "b"], &[("c", "GET /*")], None, "c has rights, and is no member"),
         (&["a", "b"], &[("a", "EAT /*")], None, "allow: a method (GET, POST"),
-        (&["a", "b"], &[], Some("tomorrow"), "a member has group"),
+        (&["a", "b"], &[], Some("tomorrow"), "expires: a time with its zone"),
     ] {
         let error = make(names, allow, expires, "other").unwrap_err();
         assert!(error.contains(expected), "{error}");
