@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Block, Code, OptionNumber, uint, uint_bytes};
@@ -225,16 +225,45 @@ impl RequestArgs {
 }
 
 impl RequestArgs {
+    /// Asks all members of a group that Group OSCORE protects.
+    fn ask_oscore_group(
+        &self,
+        out: Output,
+        (context, group): (&Path, &Group),
+        uri: &Uri,
+        request: &Request<'_>,
+    ) -> Result<ExitCode, Failure> {
+        let show = |name: &str, from: SocketAddr, reply: Response| {
+            let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
+            out.line(
+                || format!("{name} at {from}  {} {}", reply.code, text()),
+                || {
+                    let mut object = object(&reply);
+                    (object["member"], object["from"]) = (json!(name), json!(from.to_string()));
+                    object
+                },
+            );
+        };
+        let wait = Duration::from_secs_f64(self.group_wait);
+        let asked = client::ask_oscore_group(context, (group, uri.port), request, wait, show);
+        let asked = runtime()?.block_on(asked).map_err(Failure::request)?;
+        if !asked.missing.is_empty() {
+            let names = asked.missing.into_iter().collect::<Vec<_>>().join(", ");
+            eprintln!("no response within {} s: {names}; members do not answer with errors", self.group_wait);
+        }
+        Ok(if asked.responded.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
     /// Asks all of a group.
     fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
         if uri.scheme == Scheme::Coaps {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
         }
-        if self.connect.context(uri)?.is_some() {
-            return Err(Failure::usage("groups are asked in clear only; OSCORE for groups is not built yet"));
-        }
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
         let wait = Duration::from_secs_f64(self.group_wait);
+        if let Some(context) = self.connect.context(uri)? {
+            return self.ask_oscore_group(out, (&context, &group), uri, request);
+        }
         let show = |from: SocketAddr, reply: Response| {
             let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
             out.line(

@@ -31,10 +31,14 @@ pub(crate) struct Connect {
     /// Credentials file; takes its only identity, or the one that --identity names.
     #[arg(long, env = "TEGMEN_CREDENTIALS")]
     credentials: Option<PathBuf>,
-    /// Directory of an OSCORE context (made with `tegmen oscore new`). Requests are always protected with it, over coap
+    /// Directory of an OSCORE context (made with `tegmen oscore new`, or `new-group`). Requests are always protected with it, over coap
     /// and coaps.
     #[arg(long, value_name = "DIR", env = "TEGMEN_OSCORE")]
     oscore: Option<PathBuf>,
+    /// Member of the group to ask, where --oscore has the context of a group and the URI names one server. Only this member can read
+    /// the request.
+    #[arg(long, value_name = "NAME", requires = "oscore")]
+    member: Option<String>,
     /// Map from URIs to OSCORE contexts, in the format of aiocoap; a request to a URI that no pattern matches is not
     /// sent.
     #[arg(long, value_name = "FILE", conflicts_with = "oscore")]
@@ -185,6 +189,7 @@ impl Connect {
     pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
         let mut config = ClientConfig::default();
         config.oscore = self.context(uri)?;
+        config.oscore_member = self.member.clone();
         config.edhoc = self.agreeing.keys()?;
         config.state.session = self.session.clone();
         config.state.resume = self.resume.clone();

@@ -61,6 +61,14 @@ fn next_step(refusal: &std::io::Error) -> &'static str {
     }
 }
 
+/// The problem with the name of a member.
+fn no_member(name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("the group has no member {name}"),
+        None => "the group has several other members, and a request to one address is for one of them".to_owned(),
+    }
+}
+
 /// Why a context cannot be used. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
@@ -141,6 +149,24 @@ pub enum ContextError {
     Used {
         /// The directory.
         dir: String,
+    },
+    /// The directory has the context of two ends, and a member of a group is to be asked.
+    #[error("{dir}: this context is of two ends, so {member} cannot be asked: leave the name of a member out")]
+    NoGroup {
+        /// The directory.
+        dir: String,
+        /// The name of the member.
+        member: String,
+    },
+    /// It is not known which member of a group is to be asked.
+    #[error("{dir}: {}: name one of {others}", no_member(member.as_deref()))]
+    WhichMember {
+        /// The directory.
+        dir: String,
+        /// The name that no member has, if one was given.
+        member: Option<String>,
+        /// The names of the other members.
+        others: String,
     },
     /// Two contexts of one server are of the same group.
     #[error(

@@ -32,7 +32,8 @@ impl Sections {
         mistakes.extend(self.access.mistakes());
         mistakes.extend(self.resource_server.mistakes(addresses.plain));
         mistakes.extend(self.admin.mistakes(self.access.store.is_some()));
-        mistakes.extend(self.groups.mistakes(addresses.plain, self.access.store.is_some()));
+        mistakes
+            .extend(self.groups.mistakes((addresses.plain, !self.keys.oscore.is_empty()), self.access.store.is_some()));
         mistakes.extend(self.delegation.mistakes(self.access.store.is_some()));
         mistakes.extend(self.delegated.mistakes(&self.not_of_a_device()));
         mistakes.extend(self.directory.mistakes());

@@ -33,10 +33,11 @@ pub(crate) struct Role {
 
 impl Groups {
     /// Returns all mistakes.
-    pub(super) fn mistakes(&self, plain: bool, has_store: bool) -> Vec<Mistake> {
+    pub(super) fn mistakes(&self, (plain, oscore): (bool, bool), has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        if !self.group.is_empty() && !plain {
-            mistakes.push(Mistake::new("group", "groups are joined with plain CoAP: it needs --plain"));
+        if !self.group.is_empty() && !plain && !oscore {
+            let why = "requests to a group are in clear, or protected with OSCORE: it needs --plain, or --oscore with the context of a member";
+            mistakes.push(Mistake::new("group", why));
         }
         match &self.group_controller {
             Some(_) if !has_store => mistakes.push(Mistake::new("group-controller", "it needs --store")),

@@ -228,8 +228,9 @@ pub(super) struct Admin {
 
 #[derive(Args)]
 pub(super) struct Groups {
-    /// Join a multicast group with plain CoAP, which needs --plain; may be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are
-    /// all CoAP nodes on eth0; an address can name an IPv4 interface, as in 224.0.1.187%127.0.0.1.
+    /// Join a multicast group. Requests to it are in clear, which needs --plain, or protected with Group OSCORE, which needs --oscore with
+    /// the context of a member. May be repeated. 224.0.1.187%eth0 and ff02::fd%eth0 are all CoAP nodes on eth0; an address can name an
+    /// IPv4 interface, as in 224.0.1.187%127.0.0.1.
     #[arg(long, value_name = "ADDRESS[%INTERFACE]")]
     pub(super) group: Vec<Group>,
     /// Delay answers to a group by a random time up to this, so that not all members answer at once.

@@ -23,6 +23,9 @@ pub struct ClientConfig {
     pub export: Option<&'static [u8]>,
     /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
     pub oscore: Option<PathBuf>,
+    /// The name of the member of a group that is asked, where [`Self::oscore`] has the context of a group (RFC 10021). Not necessary in a
+    /// group of two.
+    pub oscore_member: Option<String>,
     /// The keys with which the client agrees on an OSCORE context with each server, by EDHOC (RFC 9528), before its first request:
     /// every request is then protected. Without effect beside [`Self::oscore`].
     pub edhoc: Option<Arc<EdhocKeys>>,
@@ -65,6 +68,7 @@ impl Default for ClientConfig {
             },
             export: None,
             oscore: None,
+            oscore_member: None,
             edhoc: None,
             state: ClientState::default(),
             recovery: ClientRecovery::default(),

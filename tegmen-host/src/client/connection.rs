@@ -15,9 +15,9 @@ use super::persistence::PersistentSession;
 use super::places::{Arrived, Places};
 use super::resumable::ResumableSession;
 use super::resumption::ResumptionStore;
+use super::session_context::SessionContext;
 use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
-use crate::contexts::StoredContext;
 use crate::exporter::Exported;
 use crate::x509::{CertificateInfo, Refusal};
 use std::io::{self, ErrorKind};
@@ -244,7 +244,7 @@ impl Connection<'_> {
     }
 
     /// Protects the requests of the session with this context, if there is one.
-    pub(super) fn protect_with(&mut self, oscore: Option<StoredContext>) {
+    pub(super) fn protect_with(&mut self, oscore: Option<SessionContext>) {
         if let Some(oscore) = oscore {
             self.io.node.features.oscore.insert(self.entry.key, oscore);
         }
@@ -252,7 +252,7 @@ impl Connection<'_> {
 
     /// Protects the requests of the session with a context on which both ends agreed. `message_3` goes in front of the first one, unless
     /// it is empty.
-    pub(super) fn protect_with_agreed(&mut self, oscore: StoredContext, message_3: Vec<u8>) {
+    pub(super) fn protect_with_agreed(&mut self, oscore: SessionContext, message_3: Vec<u8>) {
         let Self { io, entry } = self;
         io.node.features.oscore.insert(entry.key, oscore);
         io.node.features.oscore.attach(entry.peer, entry.key);

@@ -1,6 +1,7 @@
 //! EDHOC at a client (RFC 9528): a session agrees on an OSCORE context with its server before the first request.
 
 use super::connection::{Message, Turn};
+use super::session_context::SessionContext;
 use super::{ClientError, Request, Response, Session};
 use crate::contexts::StoredContext;
 use crate::edhoc::{EdhocKeys, context_of, peer_error};
@@ -32,7 +33,7 @@ impl Session {
                 })
             })
             .map_err(|failure| self.failed(failure))?;
-        let stored = StoredContext::of_agreed(&context_of(&agreed, None));
+        let stored = StoredContext::of_agreed(&context_of(&agreed, None)).map(SessionContext::Pair);
         let stored = stored.map_err(|_| self.failed(Failure::Unsupported))?;
         let coap = &self.config().coap;
         let combined = keys.combined && coap.confirmable && coap.nstart <= 1;

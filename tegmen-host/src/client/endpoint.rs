@@ -6,8 +6,8 @@ use super::persistence::PersistentSession;
 use super::port::Port;
 use super::resumption::ResumptionStore;
 use super::serving::{MayServe, Serving, ServingBuilder, is_client};
+use super::session_context::SessionContext;
 use super::{ClientConfig, ClientError, ClientKey, Handle, Session, driver, establish};
-use crate::contexts::StoredContext;
 use crate::credentials::Credentials;
 use crate::public_keys::PublicKeys;
 use crate::server::{AnyPolicy, Event, Later, Notifier, Router, ServerCoap};
@@ -152,7 +152,7 @@ impl EndpointBuilder {
 
 /// The files of a session on disk.
 pub(super) struct Stored {
-    oscore: Option<StoredContext>,
+    oscore: Option<SessionContext>,
     resumption: Option<ResumptionStore>,
     kept: Option<PersistentSession>,
 }
@@ -165,7 +165,12 @@ impl Stored {
         if secure && !has_keys && config.state.handed_over.is_none() {
             return Err(ClientError::NoKey);
         }
-        let oscore = config.oscore.as_deref().map(StoredContext::open).transpose().map_err(ClientError::Context)?;
+        let oscore = config
+            .oscore
+            .as_deref()
+            .map(|dir| SessionContext::open(dir, config.oscore_member.as_deref()))
+            .transpose()
+            .map_err(ClientError::Context)?;
         let resumption = if secure { ResumptionStore::open(config, remote)? } else { None };
         let kept = if secure { PersistentSession::open(config, remote)? } else { None };
         Ok(Self { oscore, resumption, kept })
@@ -340,7 +345,7 @@ impl Endpoint {
         config: &Arc<ClientConfig>,
         path: Path,
         (peer, principal): (PeerId, Principal),
-        oscore: Option<StoredContext>,
+        oscore: Option<SessionContext>,
     ) -> Session {
         let config = ClientConfig::clone(config).with(|config| config.recovery.reconnect = false);
         let (session, ()) = self.enter(&Arc::new(config), (path, Protection::Dtls), None, |connection| {

@@ -1,5 +1,7 @@
-//! One request to a group of servers, and the responses of its members (RFC 7252, section 8): in clear, or protected by Axiom.
+//! One request to a group of servers, and the responses of its members (RFC 7252, section 8): in clear, or protected by Axiom or by
+//! Group OSCORE.
 
+use super::oscore::unprotectable;
 use super::request::Part;
 use super::round::Round;
 use super::{ClientError, Request, Response};
@@ -19,8 +21,9 @@ use tegmen::coap::{Busy, Code, Exchanges, Fixed, MessageRef, OptionNumber, Reque
 use tegmen::cx::Environment;
 use tegmen::dtls::{ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, OnePeer};
-use tegmen::identity::{Identity, Protection};
-use tegmen::node::{Application, GroupRequests, Groups, Node, Parts, RequestHead, SendError};
+use tegmen::identity::{Identity, Principal, Protection};
+use tegmen::node::{Application, GroupRequests, Groups, Node, Oscore, Parts, RequestHead, SendError};
+use tegmen::oscore::{OpenedRequest, ProtectError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
@@ -42,7 +45,7 @@ pub async fn ask_group(
     port: u16,
     request: &Request<'_>,
     wait: Duration,
-    on_reply: impl FnMut(SocketAddr, Response),
+    mut on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
     let remote = group.at(port);
     let socket = group
@@ -50,17 +53,12 @@ pub async fn ask_group(
         .and_then(UdpSocket::from_std)
         .map_err(|source| ClientError::Unreachable { remote, source })?;
     request.check()?;
-    let mut asking = Asking::new(socket, (request.method, wait), (1, ()), on_reply)?;
-    asking.ask_in_clear(remote, request).await?;
+    let on_reply = |(from, _): Member, response| on_reply(from, response);
+    let mut asking = Asking::new(socket, (request.method, wait), (1, (), ()), on_reply)?;
+    asking.ask((remote, RequestHead::new(request.method)), (request, Part::default())).await?;
     let end = asking.start.after(wait);
-    while let Some((len, from)) = asking.receive(end).await {
-        let path = Path { local: Address::from(remote), remote: from.into() };
-        let Asking { node, environment, members, buffer, out, .. } = &mut asking;
-        let (datagram, cx) = (buffer.get_mut(..len).unwrap_or(&mut []), &mut environment.at(clock::now()));
-        if let Some(len @ 1..) = node.handle_member(cx, &path, datagram, members, &mut **out) {
-            // A member that does not receive the acknowledgement sends its response again.
-            let _ = asking.socket.send_to(asking.out.get(..len).unwrap_or(&[]), from).await;
-        }
+    while let Some(received) = asking.receive(end).await {
+        asking.take_response(remote, received).await;
     }
     Ok(asking.members.responded.len())
 }
@@ -90,9 +88,10 @@ pub async fn ask_members(
     membership: &Membership,
     request: &Request<'_>,
     wait: Duration,
-    on_reply: impl FnMut(SocketAddr, Response),
+    mut on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<AskedMembers, ClientError> {
     request.check()?;
+    let on_reply = |(from, _): Member, response| on_reply(from, response);
     let (mut asking, remote, own) = join(membership, (request.method, wait), 1 + MAX_AGAIN, on_reply)?;
     let expected = membership.expected();
     asking.ask_protected(membership, remote, (request, Part::default())).await?;
@@ -146,7 +145,7 @@ pub(super) async fn tell_members<R>(
 
 /// Makes the node and the socket of a sender to a protected group, whose requests wait for `wait`, at most `most` of them at a time.
 /// Returns the address of the group, and that of the sender.
-pub(super) fn join<F: FnMut(SocketAddr, Response)>(
+pub(super) fn join<F: FnMut(Member, Response)>(
     membership: &Membership,
     (method, wait): (Code, Duration),
     most: usize,
@@ -172,37 +171,40 @@ pub(super) fn join<F: FnMut(SocketAddr, Response)>(
             error => ClientError::Bind(error),
         })?;
     let groups = Memberships(vec![membership.clone()]);
-    Ok((Asking::new(socket, (method, wait), (most, groups), on_reply)?, remote, own))
+    Ok((Asking::new(socket, (method, wait), (most, (), groups), on_reply)?, remote, own))
 }
 
 /// A node that asks a group has no peers.
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
-type Asker<G> = Node<Table, ClientOnly, Parts<(), (), (), (), (), (), Requests, G>>;
+type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
+
+/// The address of a member, and the identity that OSCORE proved.
+pub(super) type Member = (SocketAddr, Principal);
 
 /// A sender to a group, which waits for responses.
-pub(super) struct Asking<F, G: Groups> {
-    node: Asker<G>,
+pub(super) struct Asking<F, G: Groups, S: Oscore = ()> {
+    node: Asker<S, G>,
     pub(super) environment: Environment<HostCrypto>,
     socket: UdpSocket,
-    start: Instant,
+    pub(super) start: Instant,
     wait: Duration,
     pub(super) members: Members<F>,
     buffer: Box<[u8; MAX_DATAGRAM]>,
     out: Box<[u8; MAX_DATAGRAM]>,
 }
 
-impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
-    fn new(
+impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
+    pub(super) fn new(
         socket: UdpSocket,
         (method, wait): (Code, Duration),
-        (most, groups): (usize, G),
+        (most, oscore, groups): (usize, S, G),
         on_reply: F,
     ) -> Result<Self, ClientError> {
         let mut environment = Environment::new(HostCrypto::from_os().map_err(ClientError::System)?);
         let start = clock::now();
         let group_requests = Requests { open: Vec::new(), most, next: None };
         let parts =
-            Parts { queue: (), pacing: (), oscore: (), observers: (), bodies: (), leisure: (), group_requests, groups };
+            Parts { queue: (), pacing: (), oscore, observers: (), bodies: (), leisure: (), group_requests, groups };
         let endpoint = Endpoint::with_roles(&mut environment.at(start), Table::new(), Config::default(), ClientOnly);
         let is_repeatable = !matches!(method, Code::POST | Code::PATCH);
         let members = Members {
@@ -210,6 +212,7 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
             responded: Vec::new(),
             challenged: Vec::new(),
             challenges: Vec::new(),
+            echoes: Vec::new(),
             is_repeatable,
             round: None,
             on_reply,
@@ -226,15 +229,35 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
         })
     }
 
-    /// Sends the request in clear.
-    async fn ask_in_clear(&mut self, remote: SocketAddr, request: &Request<'_>) -> Result<(), ClientError> {
+    /// Returns the context that protects the requests with OSCORE.
+    pub(super) const fn oscore(&mut self) -> &mut S {
+        &mut self.node.features.oscore
+    }
+
+    /// Sends the request in clear, or protected with OSCORE.
+    pub(super) async fn ask(
+        &mut self,
+        (remote, head): (SocketAddr, RequestHead<'_>),
+        (request, part): (&Request<'_>, Part<'_>),
+    ) -> Result<(), ClientError> {
         let Self { node, environment, start, wait, out, .. } = self;
-        let out = out.get_mut(..MAX_MESSAGE).unwrap_or(&mut []);
+        // OSCORE has its space in front, and the rest behind.
+        let out = out.get_mut(..MAX_MESSAGE + 2 * S::OVERHEAD).unwrap_or(&mut []);
         let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
-        let sent =
-            node.request_group(cx, until, request.method, |builder| request.write(builder, Part::default()), out);
+        let sent = node.request_group(cx, until, head, |builder| request.write(builder, part), out);
         let (_, len) = sent.map_err(|error| refused(error, ""))?;
         self.send(remote, len).await
+    }
+
+    /// Takes the response of a member that is in the buffer, to a request that was not protected by Axiom.
+    pub(super) async fn take_response(&mut self, group: SocketAddr, (len, from): (usize, SocketAddr)) {
+        let path = Path { local: Address::from(group), remote: from.into() };
+        let Self { node, environment, members, buffer, out, .. } = self;
+        let (datagram, cx) = (buffer.get_mut(..len).unwrap_or(&mut []), &mut environment.at(clock::now()));
+        if let Some(len @ 1..) = node.handle_member(cx, &path, datagram, members, &mut **out) {
+            // A member that does not receive the acknowledgement sends its response again.
+            let _ = self.socket.send_to(self.out.get(..len).unwrap_or(&[]), from).await;
+        }
     }
 
     /// Sends the request under the protection of the group. If it has a token, it is open until another one with this token ends.
@@ -293,7 +316,10 @@ impl<F: FnMut(SocketAddr, Response), G: Groups> Asking<F, G> {
 fn refused(error: SendError, group: &str) -> ClientError {
     let group = group.to_owned();
     let problem = match error {
-        SendError::TooLong => return ClientError::TooLong { max: MAX_MESSAGE },
+        SendError::TooLong | SendError::Oscore(ProtectError::Full) => {
+            return ClientError::TooLong { max: MAX_MESSAGE };
+        }
+        SendError::Oscore(stop) => return unprotectable(stop),
         SendError::Group(SealRefused::NotASender) => {
             "this member has no SenderID, or it is evicted: join again as a member that sends"
         }
@@ -317,6 +343,8 @@ pub(super) struct Members<F> {
     pub(super) challenged: Vec<IpAddr>,
     /// The values of the Echo options that are to be sent.
     pub(super) challenges: Vec<Vec<u8>>,
+    /// The same of members with OSCORE, each of which is asked alone.
+    pub(super) echoes: Vec<(Member, Vec<u8>)>,
     /// A member may serve the request twice.
     is_repeatable: bool,
     /// The members are observed.
@@ -342,15 +370,20 @@ impl<F> Members<F> {
     }
 }
 
-impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
+impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F> {
     fn on_member_response(&mut self, _: RequestId, (path, who): (&Path, Identity), response: &MessageRef<'_>) {
         let from = SocketAddr::from(path.remote);
-        let is_protected = who.protection == Protection::GroupResponse;
+        let (in_axiom, has_oscore) =
+            (who.protection == Protection::GroupResponse, who.protection == Protection::Oscore);
+        let is_protected = in_axiom || has_oscore;
         if is_protected
             && response.code() == Code::UNAUTHORIZED
             && let Some(echo) = response.option(OptionNumber::ECHO)
         {
-            if self.is_repeatable && !self.responded.contains(&from.ip()) {
+            // A member that is challenged has not served the request; with Axiom the others serve it again.
+            if has_oscore {
+                self.echoes.push(((from, who.principal), echo.to_vec()));
+            } else if self.is_repeatable && !self.responded.contains(&from.ip()) {
                 self.challenges.push(echo.to_vec());
             }
             return self.challenged.push(from.ip());
@@ -366,7 +399,7 @@ impl<F: FnMut(SocketAddr, Response)> Application for Members<F> {
         let round_trip = clock::now().since(self.start);
         let response = Response { round_trip, ..Response::new(response) };
         if self.round.as_mut().is_none_or(|round| round.is_news(from.ip(), &response)) {
-            (self.on_reply)(from, response);
+            (self.on_reply)((from, who.principal), response);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Observes a group that Axiom protects (RFC 7641): the members notify of each change, until the observation ends.
 
-use super::group::join;
+use super::group::{Member, join};
 use super::request::Part;
 use super::round::Round;
 use super::{AskedMembers, ClientError, Request, Response};
@@ -40,10 +40,11 @@ pub async fn observe_members(
     request: &Request<'_>,
     times: ObserveMembers,
     until: impl Future<Output = ()>,
-    on_reply: impl FnMut(SocketAddr, Response),
+    mut on_reply: impl FnMut(SocketAddr, Response),
     mut on_registered: impl FnMut(&AskedMembers),
 ) -> Result<(), ClientError> {
     request.check()?;
+    let on_reply = |(from, _): Member, response| on_reply(from, response);
     let (mut asking, remote, own) = join(membership, (request.method, times.wait), 1, on_reply)?;
     let (mut token, mut random, mut until) = ([0; TOKEN], [0; 1], std::pin::pin!(until));
     asking.environment.crypto.random(&mut token);

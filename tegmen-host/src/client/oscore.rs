@@ -1,7 +1,8 @@
 //! OSCORE at an endpoint (RFC 8613): the context of each session that protects its requests, and what was asked under it.
 
 use super::ClientError;
-use crate::contexts::{ContextError, OVERHEAD, StoredContext, Untaken};
+use super::session_context::{PendingRequest, SessionContext};
+use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, Untaken};
 use crate::edhoc::peer_error;
 use crate::provider::HostCrypto;
 use crate::server::OscoreExchange;
@@ -11,7 +12,7 @@ use tegmen::coap::{Builder, Code, HEADER_LEN, MessageRef, OptionNumber, RequestI
 use tegmen::crypto::Crypto;
 use tegmen::identity::PeerId;
 use tegmen::node::{Oscore, SendError};
-use tegmen::oscore::{Pending, ProtectError, UnprotectError};
+use tegmen::oscore::{ProtectError, UnprotectError};
 
 /// The contexts of the sessions of an endpoint.
 #[derive(Default)]
@@ -24,7 +25,7 @@ pub(super) struct EndpointOscore {
 
 impl EndpointOscore {
     /// Protects the requests of a session with this context.
-    pub(super) fn insert(&mut self, session: usize, stored: StoredContext) {
+    pub(super) fn insert(&mut self, session: usize, stored: SessionContext) {
         self.clients.insert(session, OscoreClient::new(stored));
     }
 
@@ -63,7 +64,7 @@ impl EndpointOscore {
 }
 
 impl Oscore for EndpointOscore {
-    const OVERHEAD: usize = OVERHEAD;
+    const OVERHEAD: usize = if MEMBER_OVERHEAD > OVERHEAD { MEMBER_OVERHEAD } else { OVERHEAD };
     const GATHERS: bool = true;
     /// An endpoint opens no requests.
     type Exchange = OscoreExchange;
@@ -103,7 +104,7 @@ impl Oscore for EndpointOscore {
 
 /// The context of a session, and what was asked under it.
 pub(super) struct OscoreClient {
-    stored: StoredContext,
+    stored: SessionContext,
     asked: Vec<Asked>,
     /// Requests that are to be sent again under other keys: the server did not execute them.
     again: Vec<RequestId>,
@@ -119,13 +120,13 @@ pub(super) struct OscoreClient {
 
 struct Asked {
     request: RequestId,
-    pending: Pending,
+    pending: PendingRequest,
     /// The code and the encoded options outside of its protection, which those on the way saw.
     outside: (Code, Vec<u8>),
 }
 
 impl OscoreClient {
-    const fn new(stored: StoredContext) -> Self {
+    const fn new(stored: SessionContext) -> Self {
         Self {
             stored,
             asked: Vec::new(),
@@ -142,9 +143,10 @@ impl OscoreClient {
         self.message_3 = message_3;
     }
 
-    /// Returns the bytes that the next request is longer by: message_3 and the EDHOC option.
-    pub(super) fn len_in_front(&self) -> usize {
-        if self.message_3.is_empty() { 0 } else { self.message_3.len() + OPTION_LEN }
+    /// Returns the most bytes that protection adds to the next request, with message_3 and the EDHOC option in front.
+    pub(super) fn overhead(&self) -> usize {
+        let in_front = if self.message_3.is_empty() { 0 } else { self.message_3.len() + OPTION_LEN };
+        self.stored.overhead() + in_front
     }
 
     /// Takes the error message of EDHOC in the last response, in words.
@@ -170,15 +172,11 @@ impl OscoreClient {
         request: RequestId,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        let checked = self.stored.check_expiry().and_then(|()| match self.stored.context.lease().left() {
-            0 => self.stored.renew(),
-            _ => Ok(()),
-        });
-        if let Err(problem) = checked {
+        if let Err(problem) = self.stored.lease_one() {
             self.problem = Some(problem);
             return Err(ProtectError::LeaseSpent);
         }
-        let pending = self.stored.context.protect_request(crypto, frame)?;
+        let pending = self.stored.protect_request(crypto, frame)?;
         let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
         let begin = HEADER_LEN + message.token().len();
         let mut options = std::mem::take(&mut self.spare);

@@ -197,7 +197,7 @@ impl Connection<'_> {
         };
         let datagram = usize::from(self.entry.mtu).min(MAX_DATAGRAM).saturating_sub(overhead);
         let record = peers.peer(self.entry.peer).map_or(usize::MAX, |peer| peer.max_content());
-        let protection = self.oscore().map_or(0, |oscore| OVERHEAD + oscore.len_in_front());
+        let protection = self.oscore().map_or(0, |oscore| oscore.overhead());
         datagram.min(record).saturating_sub(protection)
     }
 

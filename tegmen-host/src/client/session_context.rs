@@ -1,0 +1,149 @@
+//! The OSCORE context that protects the requests of a session: that of two ends (RFC 8613), or that of a group, of which one member is
+//! asked in the pairwise mode (RFC 10021, section 8).
+
+use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
+use crate::provider::HostCrypto;
+use std::path::Path;
+use tegmen::buf::Frame;
+use tegmen::coap::MessageRef;
+use tegmen::crypto::Crypto;
+use tegmen::oscore::group::{GroupPending, Mode, Replies};
+use tegmen::oscore::{Id, Pending, ProtectError};
+
+/// The context of a session.
+pub(super) enum SessionContext {
+    Pair(StoredContext),
+    Member(Box<AskedMember>),
+}
+
+/// The end of a group's context, and the member that is asked.
+pub(super) struct AskedMember {
+    stored: StoredMember,
+    crypto: HostCrypto,
+    to: Id,
+}
+
+/// A request that waits for its response.
+pub(super) enum PendingRequest {
+    Pair(Pending),
+    Member(GroupPending<[Replies; 1]>),
+}
+
+impl SessionContext {
+    /// Opens a directory. `member` is the name of the member to ask, where the directory has the context of a group.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub(super) fn open(dir: &Path, member: Option<&str>) -> Result<Self, ContextError> {
+        if !crate::contexts::is_member(dir) {
+            return match member {
+                Some(member) => {
+                    Err(ContextError::NoGroup { dir: dir.display().to_string(), member: member.to_owned() })
+                }
+                None => StoredContext::open(dir).map(Self::Pair),
+            };
+        }
+        let stored = StoredMember::open(dir)?;
+        let only = || stored.others().count() == 1;
+        let to = match member {
+            Some(name) => stored.id_of(name),
+            None => stored.others().next().filter(|_| only()).map(|(id, ..)| *id),
+        };
+        let Some(to) = to else {
+            let others = stored.others().map(|(_, name, _)| name).collect::<Vec<_>>().join(", ");
+            let (dir, member) = (dir.display().to_string(), member.map(str::to_owned));
+            return Err(ContextError::WhichMember { dir, member, others });
+        };
+        let failed = |source| ContextError::File { file: dir.display().to_string(), source };
+        let crypto = HostCrypto::from_os().map_err(failed)?;
+        Ok(Self::Member(Box::new(AskedMember { stored, crypto, to })))
+    }
+
+    /// Returns the most bytes that the context adds to a request.
+    pub(super) const fn overhead(&self) -> usize {
+        match self {
+            Self::Pair(_) => OVERHEAD,
+            Self::Member(_) => MEMBER_OVERHEAD,
+        }
+    }
+
+    /// Refuses an expired context, and ensures that the next request has a number.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub(super) fn lease_one(&mut self) -> Result<(), ContextError> {
+        match self {
+            Self::Pair(stored) => {
+                stored.check_expiry()?;
+                if stored.context.lease().left() > 0 { Ok(()) } else { stored.renew() }
+            }
+            Self::Member(member) => {
+                member.stored.check_expiry()?;
+                if member.stored.context.lease().left() > 0 { Ok(()) } else { member.stored.renew() }
+            }
+        }
+    }
+
+    /// Protects the request in `frame`.
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    pub(super) fn protect_request<C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        frame: &mut Frame<'_>,
+    ) -> Result<PendingRequest, ProtectError> {
+        match self {
+            Self::Pair(stored) => stored.context.protect_request(crypto, frame).map(PendingRequest::Pair),
+            Self::Member(member) => {
+                let AskedMember { stored: StoredMember { context, recipients, .. }, crypto, to } = &mut **member;
+                let mode = Mode::Pairwise(find_recipient(recipients, to)?);
+                context.protect_request(crypto, mode, [Replies::default()], frame).map(PendingRequest::Member)
+            }
+        }
+    }
+
+    /// Opens a response in place. Returns it, and true if it is response #1 of a derivation of new keys (RFC 8613, appendix B.2).
+    ///
+    /// # Errors
+    /// [`Untaken`].
+    pub(super) fn take_response<'r, C: Crypto>(
+        &mut self,
+        crypto: &mut C,
+        pending: &mut PendingRequest,
+        datagram: &'r mut [u8],
+    ) -> Result<(MessageRef<'r>, bool), Untaken> {
+        match (self, pending) {
+            (Self::Pair(stored), PendingRequest::Pair(pending)) => stored.take_response(crypto, pending, datagram),
+            (Self::Member(member), PendingRequest::Member(pending)) => {
+                let AskedMember { stored: StoredMember { context, recipients, .. }, crypto, .. } = &mut **member;
+                let (message, _) = context.unprotect_response(crypto, recipients.as_mut_slice(), pending, datagram)?;
+                Ok((message, false))
+            }
+            _ => Err(tegmen::oscore::UnprotectError::UnknownContext.into()),
+        }
+    }
+
+    /// True if new keys are to be derived before anything is asked (RFC 8613, appendix B.2).
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Pair(stored) if stored.is_lost())
+    }
+
+    /// Notes that the other end does not know the keys any more.
+    pub(super) fn lose(&mut self) {
+        if let Self::Pair(stored) = self {
+            stored.lose();
+        }
+    }
+
+    /// Prepares for request #1 of a derivation of new keys.
+    ///
+    /// # Errors
+    /// [`ProtectError`].
+    pub(super) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ProtectError> {
+        match self {
+            Self::Pair(stored) => stored.begin_rederivation(crypto),
+            Self::Member(_) => Err(ProtectError::Unsupported),
+        }
+    }
+}
