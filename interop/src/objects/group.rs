@@ -3,6 +3,7 @@
 //!
 //! Our member is that of `tegmen::oscore::group`, behind a socket of its own.
 
+mod commands;
 mod deterministic;
 
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};
@@ -77,6 +78,8 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     }
     for protection in USUAL {
         cells.push(cell(&aiocoap, Role::Client, "an Echo asked for after our crash", protection, challenges));
+        cells.push(cell(&aiocoap, Role::Client, "tegmen serve, files of new-group", protection, commands::answers));
+        cells.push(cell(&aiocoap, Role::Server, "tegmen get and put, files of new-group", protection, commands::asks));
     }
     (cells, vec![aiocoap, reader])
 }

@@ -34,20 +34,21 @@ pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey>
     }
 }
 
-/// A CWT Claims Set (RFC 8392) with the name of a member and its public key.
+/// A CWT Claims Set (RFC 8392) with the name of a member, its public key and the signature algorithm of the group, without which aiocoap
+/// takes no key.
 pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
     let mut ccs = MapWriter::default();
     ccs.entry(SUB, |to| text(to, name)).map(CNF, Some(key), |confirmation, key| {
         confirmation.map(COSE_KEY, Some(key), |cose, key| {
-            let (kty, crv, x, y) = match key {
-                MemberKey::Ed25519(x) => (OKP, ED25519, x.as_slice(), None),
-                MemberKey::X25519(x) => (OKP, X25519, x.as_slice(), None),
+            let (kty, alg, crv, x, y) = match key {
+                MemberKey::Ed25519(x) => (OKP, Some(EDDSA), ED25519, x.as_slice(), None),
+                MemberKey::X25519(x) => (OKP, None, X25519, x.as_slice(), None),
                 MemberKey::P256([_, point @ ..]) => {
                     let (x, y) = point.split_at(32);
-                    (EC2, P256, x, Some(y))
+                    (EC2, Some(ES256), P256, x, Some(y))
                 }
             };
-            cose.entry(KTY, |to| integer(to, kty)).entry(CRV, |to| integer(to, crv));
+            cose.entry(KTY, |to| integer(to, kty)).optional(ALG, alg, integer).entry(CRV, |to| integer(to, crv));
             cose.entry(X, |to| bytes(to, x)).optional(Y, y, bytes);
         });
     });
@@ -61,6 +62,7 @@ const CNF: i64 = 8;
 const COSE_KEY: i64 = 1;
 // Labels and values of a COSE_Key (RFC 9052, section 7.1; RFC 9053, section 7).
 const KTY: i64 = 1;
+const ALG: i64 = 3;
 const CRV: i64 = -1;
 const X: i64 = -2;
 const Y: i64 = -3;
@@ -69,3 +71,5 @@ const EC2: i64 = 2;
 const P256: i64 = 1;
 const X25519: i64 = 4;
 const ED25519: i64 = 6;
+const ES256: i64 = -7;
+const EDDSA: i64 = -8;
