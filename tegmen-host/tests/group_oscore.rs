@@ -1,0 +1,187 @@
+//! Members of a group with Group OSCORE (RFC 10021) over real sockets: servers in a multicast group, and a client that asks all of them,
+//! or one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tegmen::coap::Code;
+use tegmen::crypto::Curve;
+use tegmen_host::client::{AskedByName, ClientConfig, ClientError, Request, Session, ask_group, ask_oscore_group};
+use tegmen_host::contexts::{ContextError, Contexts, create_group};
+use tegmen_host::credentials::Credentials;
+use tegmen_host::group::Group;
+use tegmen_host::resources::{Resource, Resources};
+use tegmen_host::server::{Server, ServerConfig};
+use tegmen_host::uri::Scheme;
+
+const WAIT: Duration = Duration::from_secs(2);
+
+/// A folder with the group `lights` of a switch and two lamps.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new(name: &str, curve: Curve) -> Self {
+        let dir = std::env::temp_dir().join(format!("tegmen-group-oscore-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let scene = Self(dir);
+        scene.group("lights", curve);
+        scene
+    }
+
+    /// The switch may read and switch, the porch may read.
+    fn group(&self, name: &str, curve: Curve) {
+        let names = ["switch", "hall", "porch"].map(str::to_owned);
+        let allow = BTreeMap::from([("porch".to_owned(), vec!["GET /*".to_owned()])]);
+        create_group(&self.0.join(name), &names, curve, &allow, None).unwrap();
+    }
+
+    fn at(&self, member: &str) -> PathBuf {
+        self.0.join(member)
+    }
+
+    fn serve(&self, member: &str, address: SocketAddr) -> Server {
+        let credentials = Credentials::default();
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let contexts = Contexts::open(&[self.at(member)], learn).unwrap();
+        let mut config = ServerConfig::default();
+        config.groups = vec![group()];
+        config.coap.leisure = Duration::from_millis(100);
+        let builder = Server::with(config).listen(&format!("coap://{address}")).oscore(contexts);
+        let resources = Resources::new([("on".to_owned(), Resource::value(member.as_bytes()))]);
+        builder.credentials(credentials).serve(resources).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn group() -> Group {
+    "224.0.1.189%127.0.0.1".parse().unwrap()
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn named(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Asks all members. Returns their responses by name, and those that are missing.
+async fn ask_all(context: &Path, port: u16, request: &Request<'_>) -> (BTreeMap<String, (Code, Vec<u8>)>, AskedByName) {
+    let mut responses = BTreeMap::new();
+    let take = |name: &str, _, response: tegmen_host::client::Response| {
+        assert_eq!(responses.insert(name.to_owned(), (response.code, response.payload)), None, "twice from {name}");
+    };
+    let asked = ask_oscore_group(context, (&group(), port), request, WAIT, take).await.unwrap();
+    (responses, asked)
+}
+
+async fn connect(context: &Path, member: Option<&str>, address: SocketAddr) -> Result<Session, ClientError> {
+    let config = ClientConfig::default().with(|config| {
+        config.oscore = Some(context.to_owned());
+        config.oscore_member = member.map(str::to_owned);
+    });
+    Session::connect_to(address, Scheme::Coap, config).await
+}
+
+#[tokio::test]
+async fn all_members_answer_one_request_and_one_member_answers_its_own() {
+    for curve in [Curve::Ed25519, Curve::P256] {
+        let (scene, port) = (Scene::new(&format!("all-{curve:?}"), curve), free_port());
+        let at = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
+        let servers = [scene.serve("lights/hall", at(2)), scene.serve("lights/porch", at(3))];
+        let switch = scene.at("lights/switch");
+        let (responses, asked) = ask_all(&switch, port, &Request::new(Code::GET, "/on")).await;
+        let expected = [("hall", b"lights/hall".to_vec()), ("porch", b"lights/porch".to_vec())];
+        let expected = expected.map(|(name, value)| (name.to_owned(), (Code::CONTENT, value)));
+        assert_eq!(responses, BTreeMap::from(expected));
+        assert_eq!(asked, AskedByName { responded: named(&["hall", "porch"]), missing: BTreeSet::new() });
+        // One member, in the pairwise mode.
+        let session = connect(&switch, Some("porch"), at(3)).await.unwrap();
+        assert_eq!(session.put("/on", b"brighter").await.unwrap().code, Code::CHANGED);
+        let mut observation = session.get("/on").observe().await.unwrap();
+        assert_eq!(observation.next().await.unwrap().unwrap().payload, b"brighter");
+        assert_eq!(session.put("/on", b"off").await.unwrap().code, Code::CHANGED);
+        assert_eq!(observation.next().await.unwrap().unwrap().payload, b"off");
+        drop(observation);
+        session.close();
+        // The hall does not open what is for the porch.
+        let session = connect(&switch, Some("porch"), at(2)).await.unwrap();
+        assert!(session.get("/on").await.is_err());
+        session.close();
+        for server in servers {
+            server.stop();
+        }
+    }
+}
+
+#[tokio::test]
+async fn members_do_not_answer_a_stranger_or_a_member_without_the_right() {
+    let (scene, port) = (Scene::new("strangers", Curve::Ed25519), free_port());
+    scene.group("doors", Curve::Ed25519);
+    let at = SocketAddr::from(([127, 0, 0, 2], port));
+    let server = scene.serve("lights/hall", at);
+    // In clear.
+    let count = ask_group(&group(), port, &Request::new(Code::GET, "/on"), WAIT, |_, _| {}).await.unwrap();
+    assert_eq!(count, 0);
+    // Under the context of another group.
+    let (responses, asked) = ask_all(&scene.at("doors/switch"), port, &Request::new(Code::GET, "/on")).await;
+    assert_eq!((responses.len(), asked.missing), (0, named(&["hall", "porch"])));
+    // A member that may only read.
+    let porch = scene.at("lights/porch");
+    let (responses, _) = ask_all(&porch, port, &Request::new(Code::PUT, "/on").payload(b"x")).await;
+    assert_eq!(responses, BTreeMap::new());
+    let session = connect(&porch, Some("hall"), at).await.unwrap();
+    assert_eq!(session.put("/on", b"x").await.unwrap().code, Code::FORBIDDEN);
+    assert_eq!(session.get("/on").await.unwrap().payload, b"lights/hall");
+    session.close();
+    server.stop();
+}
+
+/// A directory that was copied has no windows, as after a power cut.
+#[tokio::test]
+async fn a_member_without_its_windows_serves_a_request_after_a_challenge() {
+    let (scene, port) = (Scene::new("windows", Curve::Ed25519), free_port());
+    let at = SocketAddr::from(([127, 0, 0, 2], port));
+    let (from, to) = (scene.at("lights/hall"), scene.at("copied"));
+    std::fs::create_dir(&to).unwrap();
+    for file in ["context.toml", "numbers.toml"] {
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    let server = scene.serve("copied", at);
+    let switch = scene.at("lights/switch");
+    let (responses, _) = ask_all(&switch, port, &Request::new(Code::GET, "/on")).await;
+    assert_eq!(responses, BTreeMap::from([("hall".to_owned(), (Code::CONTENT, b"copied".to_vec()))]));
+    server.stop();
+    // After an orderly end the window is known.
+    let server = scene.serve("copied", at);
+    let session = connect(&switch, Some("hall"), at).await.unwrap();
+    assert_eq!(session.get("/on").await.unwrap().payload, b"copied");
+    session.close();
+    server.stop();
+}
+
+#[tokio::test]
+async fn a_client_names_the_member_that_it_asks() {
+    let scene = Scene::new("names", Curve::Ed25519);
+    let at = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let error =
+        async |member| connect(&scene.at("lights/switch"), member, at).await.err().map(|error| error.to_string());
+    let without = error(None).await.unwrap();
+    assert!(without.contains("several other members") && without.contains("hall, porch"), "{without}");
+    let unknown = error(Some("cellar")).await.unwrap();
+    assert!(unknown.contains("no member cellar") && unknown.contains("hall, porch"), "{unknown}");
+}
+
+#[test]
+fn a_server_is_one_member_of_a_group() {
+    let scene = Scene::new("twice", Curve::Ed25519);
+    let credentials = Credentials::default();
+    let opened = Contexts::open(&[scene.at("lights")], |name, allow| credentials.learn(name, allow));
+    assert!(matches!(opened.err(), Some(ContextError::SameGroup { .. })));
+}
