@@ -2,17 +2,20 @@
 #![cfg(target_os = "linux")]
 
 use super::members::Network;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::coap::Code;
+use tegmen::crypto::Curve;
 use tegmen::identity::{Identity, Protection};
 use tegmen::oscore::Aead;
-use tegmen_host::client::{ClientConfig, Request, Session, ask_members};
-use tegmen_host::contexts::{self, ContextFile, Contexts};
+use tegmen_host::client::{ClientConfig, Request, Session, ask_members, ask_oscore_group};
+use tegmen_host::contexts::{self, ContextFile, Contexts, create_group};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{EdhocKeys, EdhocPeer, EdhocServer, Transfer, create_key, read_key};
+use tegmen_host::group::Group;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
@@ -59,6 +62,8 @@ async fn one_handler_serves_under_every_protection() {
     let membership = network.join("hall", 1, false).await;
     let dir = |name: &str| network.dir(name);
     context(&dir("client"), &dir("context"));
+    create_group(&dir("lights"), &["switch", "hall"].map(str::to_owned), Curve::Ed25519, &BTreeMap::new(), None)
+        .unwrap();
     let crypto = &mut HostCrypto::from_os().unwrap();
     let key = |crypto: &mut HostCrypto, name: &str, kid: u8| {
         create_key(crypto, &dir(name), name, &[kid], Transfer::ByReference).unwrap()
@@ -71,8 +76,10 @@ async fn one_handler_serves_under_every_protection() {
     let edhoc = EdhocServer::new(read_key(&dir("lamp.edhoc")).unwrap(), vec![peer], learn).unwrap();
     let mut config = ServerConfig::default();
     (config.shards, config.coap.leisure) = (1, Duration::from_millis(50));
+    let lights: Group = "239.255.77.13%127.0.0.1".parse().unwrap();
+    config.groups = vec![lights.clone()];
     let builder = Server::with(config).listen("coap://127.0.0.1:0").listen("coaps://127.0.0.1:0").allow_plain();
-    let builder = builder.oscore(Contexts::open(&[dir("context")], learn).unwrap()).edhoc(edhoc);
+    let builder = builder.oscore(Contexts::open(&[dir("context"), dir("lights/hall")], learn).unwrap()).edhoc(edhoc);
     let seen = Arc::<Mutex<Vec<Identity>>>::default();
     let server = builder.member_of(membership.clone()).credentials(credentials.clone()).serve(light(&seen)).unwrap();
     let [plain, secure] = [Scheme::Coap, Scheme::Coaps]
@@ -80,6 +87,7 @@ async fn one_handler_serves_under_every_protection() {
 
     let clear = ClientConfig::default();
     let oscore = clear.clone().with(|config| config.oscore = Some(dir("client")));
+    let pairwise = clear.clone().with(|config| config.oscore = Some(dir("lights/switch")));
     let agreeing = clear.clone().with(|config| {
         let identity = read_key(&dir("switch.edhoc")).unwrap();
         config.edhoc = Some(Arc::new(EdhocKeys { identity, trusted: vec![lamp], combined: true }));
@@ -89,14 +97,23 @@ async fn one_handler_serves_under_every_protection() {
         ask(secure, Scheme::Coaps, ClientConfig::psk("switch", KEY)).await,
         ask(plain, Scheme::Coap, oscore).await,
         ask(plain, Scheme::Coap, agreeing).await,
+        ask(plain, Scheme::Coap, pairwise).await,
     ];
+    let request = Request::new(Code::PUT, "/light").payload(b"on");
+    let mut answers = Vec::from(answers);
+    let (wait, port) = (Duration::from_millis(500), plain.port());
+    let switch = dir("lights/switch");
+    let asked = ask_oscore_group(&switch, (&lights, port), &request, wait, |_, _, response| {
+        answers.push(response.payload);
+    });
+    asked.await.unwrap();
+    assert_eq!(answers.len(), 6);
     for answer in answers {
         assert_eq!(answer, b"the light is on");
     }
 
     let sender = network.join("switch", 9, true).await;
     network.send_to_members();
-    let request = Request::new(Code::PUT, "/light").payload(b"on");
     let mut answers = Vec::new();
     // The member may have to hear the rekey message first.
     for _ in 0..20 {
@@ -120,8 +137,12 @@ async fn one_handler_serves_under_every_protection() {
             _ => "group",
         })
         .collect();
-    assert!(protections.starts_with(&["plain", "DTLS", "OSCORE", "OSCORE", "group"]), "{protections:?}");
+    assert!(
+        protections.starts_with(&["plain", "DTLS", "OSCORE", "OSCORE", "OSCORE", "OSCORE", "group"]),
+        "{protections:?}"
+    );
     let name = |number: usize| credentials.name_of(seen.lock().unwrap()[number].principal);
-    assert_eq!([name(1), name(2), name(3)].map(Option::unwrap), ["switch", "context", "switch by EDHOC"]);
+    let names = [name(1), name(2), name(3), name(4), name(5)].map(Option::unwrap);
+    assert_eq!(names, ["switch", "context", "switch by EDHOC", "lights/switch", "lights/switch"]);
     server.stop();
 }
