@@ -8,6 +8,7 @@
 #   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
 #   ./ci.sh docs            the documentation of the crates, the book in target/book, and every link
 #   ./ci.sh readme          the console blocks of the README and of docs/ as printed
+#   ./ci.sh conformance     the rules of each RFC that has a table: how many are done, partly done, missing, not applicable
 #   ./ci.sh faults          every test, and a line for each class of fault that others had: whether ours survives it
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA, keys of P-256: no instruction, no address depends on what is secret
@@ -249,6 +250,11 @@ step_faults() {
     tool faults "${unoptimized[@]}"
 }
 
+# The tables of conformance/: their counts, and that the functions and tests that they name exist. The step test runs it, too.
+step_conformance() {
+    cargo test --workspace "${unoptimized[@]}" --locked --quiet --test conformance -- --nocapture --test-threads 1
+}
+
 # Not of the gate: one to three minutes for each commit.
 step_red() {
     [ $# -gt 0 ] || { echo "name commits, numbers of faults.toml, or all: ./ci.sh red COMMIT..." >&2; return 2; }
@@ -392,7 +398,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS

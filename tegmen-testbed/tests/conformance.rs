@@ -1,4 +1,5 @@
-//! The tables of conformance (`conformance/*.toml`): they count what they have, and the tests that they name exist.
+//! The tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them): they count their rules, and the functions
+//! and tests that they name exist. With `--nocapture` the counts are printed.
 
 use serde::Deserialize;
 use std::fs;
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields)]
 struct Table {
     title: String,
+    /// The copy of the text that was read.
+    source: String,
     /// MUST and MUST NOT.
     musts: usize,
     /// SHALL, SHALL NOT and REQUIRED, which mean the same (RFC 2119).
@@ -22,6 +25,9 @@ struct Rule {
     word: Word,
     rule: String,
     status: Status,
+    /// Each is `path/from/root.rs::function` or `path/from/root.rs::Type::method`.
+    #[serde(default)]
+    code: Vec<String>,
     #[serde(default)]
     tests: Vec<String>,
     note: Option<String>,
@@ -41,7 +47,7 @@ enum Word {
     Required,
 }
 
-#[derive(Deserialize, PartialEq)]
+#[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Status {
     Done,
@@ -55,9 +61,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// The tables by the names of their files.
 fn tables() -> Vec<Table> {
-    let files = fs::read_dir(root().join("conformance")).unwrap();
-    files.map(|file| toml::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap()).collect()
+    let files = fs::read_dir(root().join("conformance")).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|kind| kind == "toml")).collect();
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
+}
+
+fn read(file: &Path) -> Table {
+    let table = toml::from_str(&fs::read_to_string(file).unwrap());
+    table.unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// The files in which a test may be that is named `target::path`: the target is a crate, or a file or folder in a folder `tests`.
@@ -99,16 +113,75 @@ fn exists(test: &str) -> bool {
     })
 }
 
+/// True if the file of `code` has the function, and an implementation or a trait with the name of its type.
+fn has_code(code: &str) -> bool {
+    let Some((file, function)) = code.split_once(".rs::") else { return false };
+    let Ok(text) = fs::read_to_string(root().join(format!("{file}.rs"))) else { return false };
+    let (of_type, name) = function.rsplit_once("::").map_or((None, function), |(of, name)| (Some(of), name));
+    let has_function = ["(", "<"].iter().any(|behind| text.contains(&format!(" fn {name}{behind}")))
+        || ["(", "<"].iter().any(|behind| text.contains(&format!("\nfn {name}{behind}")));
+    has_function && of_type.is_none_or(|of| names_type(&text, of))
+}
+
+/// True if the head of an `impl` or a `trait` has this name.
+fn names_type(text: &str, name: &str) -> bool {
+    let begins = ["\nimpl", "\npub trait ", "\npub(crate) trait ", "\ntrait "];
+    let heads = begins.iter().flat_map(|begin| text.split(begin).skip(1));
+    let words = |head: &str| -> Vec<String> {
+        let head = head.split('{').next().unwrap_or_default();
+        head.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    heads.into_iter().any(|head| words(head).iter().any(|word| word == name))
+}
+
+fn place(table: &Table, rule: &Rule) -> String {
+    format!("{}, section {}, {:?}", table.title, rule.section, rule.rule)
+}
+
+#[test]
+fn each_status_has_what_it_needs() {
+    for table in tables() {
+        assert!(!table.source.is_empty(), "{} names no source", table.title);
+        for rule in &table.rule {
+            let (place, note) = (place(&table, rule), rule.note.as_deref());
+            let is_untested = note.is_some_and(|note| note.starts_with("no test"));
+            match rule.status {
+                Status::Done => {
+                    assert!(!rule.code.is_empty() && !rule.tests.is_empty(), "{place} names code and tests")
+                }
+                Status::Partly => {
+                    assert!(!rule.code.is_empty(), "{place} names code");
+                    assert!(
+                        is_untested == rule.tests.is_empty(),
+                        "{place} names tests, or its note begins with \"no test\""
+                    );
+                }
+                Status::NotApplicable | Status::Missing => {
+                    assert!(rule.code.is_empty() && rule.tests.is_empty(), "{place} names neither code nor tests");
+                }
+            }
+            assert!(note.is_some() || rule.status == Status::Done, "{place} has a note with the reason");
+        }
+    }
+}
+
+#[test]
+fn the_tables_name_code_that_exists() {
+    for table in tables() {
+        for rule in &table.rule {
+            for code in &rule.code {
+                assert!(has_code(code), "{} names {code}, which does not exist", place(&table, rule));
+            }
+        }
+    }
+}
+
 #[test]
 fn the_tables_name_tests_that_exist() {
     for table in tables() {
         for rule in &table.rule {
-            let place = format!("{}, section {}, {:?}", table.title, rule.section, rule.rule);
-            let is_tested = matches!(rule.status, Status::Done | Status::Partly);
-            assert_eq!(is_tested, !rule.tests.is_empty(), "{place}");
-            assert!(rule.note.is_some() || rule.status == Status::Done, "{place} says no reason");
             for test in &rule.tests {
-                assert!(exists(test), "{place} names {test}, which does not exist");
+                assert!(exists(test), "{} names {test}, which does not exist", place(&table, rule));
             }
         }
     }
@@ -116,10 +189,31 @@ fn the_tables_name_tests_that_exist() {
 
 #[test]
 fn the_tables_count_their_rules() {
+    println!(
+        "\n{:<10} {:>6} {:>6} {:>6} {:>8} {:>15}",
+        "table", "rules", "done", "partly", "missing", "not applicable"
+    );
     for table in tables() {
         let musts = table.rule.iter().filter(|rule| matches!(rule.word, Word::Must | Word::MustNot)).count();
         assert_eq!((musts, table.rule.len() - musts), (table.musts, table.shalls), "{}", table.title);
+        let of = |status| table.rule.iter().filter(|rule| rule.status == status).count();
+        let [done, partly] = [Status::Done, Status::Partly].map(of);
+        let [missing, other] = [Status::Missing, Status::NotApplicable].map(of);
+        let (title, rules) = (&table.title, table.rule.len());
+        println!("{title:<10} {rules:>6} {done:>6} {partly:>6} {missing:>8} {other:>15}");
     }
+}
+
+#[test]
+fn code_that_does_not_exist_is_found_missing() {
+    const FILE: &str = "tegmen-coap/src/exchange.rs";
+    for code in ["Exchanges::receive", "PeerExchanges::begin", "receive"] {
+        assert!(has_code(&format!("{FILE}::{code}")), "{code}");
+    }
+    for code in ["Exchanges::none", "Other::receive", "Exchanges", "receiv"] {
+        assert!(!has_code(&format!("{FILE}::{code}")), "{code}");
+    }
+    assert!(!has_code("tegmen-coap/src/none.rs::receive") && !has_code("receive"));
 }
 
 #[test]
