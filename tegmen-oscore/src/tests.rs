@@ -509,6 +509,16 @@ fn a_frame_without_room_is_left_alone_or_refused() {
     }
 }
 
+#[test]
+fn a_message_that_is_protected_is_not_protected_again() {
+    let (mut client, _) = pair(PARAMETERS);
+    let crypto = &mut Recorder::new();
+    let get = message(Code::GET, &[(OptionNumber::URI_PATH, b"x")], &[]);
+    let (protected, _) = request(&mut client, crypto, &get);
+    let again = in_frame(&protected, |frame| client.protect_request(crypto, frame));
+    assert_eq!(again.unwrap_err(), ProtectError::Malformed);
+}
+
 fn any_options() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let number = prop_oneof![
         proptest::sample::select(std::vec![
