@@ -551,6 +551,28 @@ fn a_hello_of_a_later_version_is_answered_with_ours() {
     }
 }
 
+/// RFC 6347, section 4.2.1: the numbers of the hello's records, from which the server counts on.
+#[test]
+fn the_answers_to_a_hello_have_the_number_of_its_record() {
+    let mut world = world();
+    let mut puppet = Puppet::new(1000);
+    let hello = |number, cookie: &[u8], seq| {
+        record(HANDSHAKE, 0, number, &message(CLIENT_HELLO, seq, &client_hello(&[1; 32], cookie, &CCM_8, &[])))
+    };
+    let answer = records(&puppet.send(&mut world, &hello(41, &[], 0))[0]).remove(0);
+    assert_eq!((answer.1, answer.2[0]), (41, HELLO_VERIFY_REQUEST));
+    let cookie = &answer.2[15..];
+    let mut next = 43;
+    for number in [43, 44] {
+        let flight = puppet.send(&mut world, &hello(number, cookie, 1));
+        let flight: Vec<_> = flight.iter().flat_map(|datagram| records(datagram)).collect();
+        assert_eq!(flight[0].2[0], SERVER_HELLO);
+        let numbers: Vec<_> = flight.iter().map(|(_, number, _)| *number).collect();
+        assert_eq!(numbers, (next..).take(flight.len()).collect::<Vec<_>>());
+        next += flight.len() as u64;
+    }
+}
+
 #[test]
 fn a_hello_within_a_session_does_not_end_it() {
     let mut world = world();
