@@ -7,7 +7,7 @@ use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::time::Duration;
 use tegmen_tickets::{TicketKey, TicketKeys};
 use world::badge::Badge;
-use world::puppet::last_alert;
+use world::puppet::{HANDSHAKE, SERVER_HELLO, last_alert, message, record};
 use world::{Damage, Fate, World};
 
 const CCM_8: Suites = Suites::CCM_8;
@@ -321,6 +321,21 @@ fn a_hello_without_extended_master_secret_does_not_resume() {
     }
     again[18] = 1; // message_seq
     assert_eq!(last_alert(&world.tell_server(from, &again)), Some((2, 40)));
+}
+
+#[test]
+fn a_session_is_not_resumed_with_a_server_that_leaves_out_extended_master_secret() {
+    let mut world = first(with_tickets(1, CCM_8));
+    world.network = Box::new(|_, _| Fate::LOST);
+    world.connect_again();
+    world.run(Duration::from_millis(10));
+    let (_, hello) = world.sent.remove(0);
+    // Behind record and handshake headers, version and random.
+    let session_id = &hello[25 + 2 + 32..][..33];
+    let suite = CipherSuite::PSK_WITH_AES_128_CCM_8.0.to_be_bytes();
+    let body = [&[254, 253][..], &[0x5a; 32], session_id, &suite, &[0]].concat();
+    world.tell_client(&record(HANDSHAKE, 0, 0, &message(SERVER_HELLO, 0, &body)));
+    assert_eq!(world.client.closed, Some(Fatal::NoExtendedMasterSecret));
 }
 
 #[test]
