@@ -52,9 +52,14 @@ fn blocks_of_one_operation_have_one_fingerprint_and_others_another() {
     let plain = operation(&[(11, b"a")]);
     assert_eq!(plain, operation(&[(11, b"a"), (27, b"\x16")]));
     assert_eq!(plain, operation(&[(11, b"a"), (23, b"\x16"), (28, b""), (60, b"\x10"), (252, b"echo")]));
-    for other in
-        [&[(11u16, &b"b"[..])][..], &[(11, b"a"), (15, b"q")], &[(11, b"a"), (292, b"1")], &[(11, b""), (11, b"a")]]
-    {
+    let others: [&[(u16, &[u8])]; 5] = [
+        &[(11, b"b")],
+        &[(11, b"a"), (12, b"2")],
+        &[(11, b"a"), (15, b"q")],
+        &[(11, b"a"), (292, b"1")],
+        &[(11, b""), (11, b"a")],
+    ];
+    for other in others {
         assert_ne!(plain, operation(other), "{other:?}");
     }
 }

@@ -136,7 +136,7 @@ fn the_handler_sees_a_body_in_blocks_once_and_whole() {
     for (number, block) in [&body[..32], &body[32..64]].into_iter().enumerate() {
         let seen = server.block1(1, Code::PUT, number as u32, true, block);
         let expected = Block { number: number as u32, more: true, size_exponent: 1 };
-        assert_eq!((seen.code, seen.block1), (Code::CONTINUE, Some(expected)));
+        assert_eq!((seen.code, seen.block1, seen.block2), (Code::CONTINUE, Some(expected), None));
         assert_eq!(server.store.executed, []);
     }
     let seen = server.block1(1, Code::PUT, 2, false, &body[64..]);

@@ -42,7 +42,7 @@ fn get(options: &[(OptionNumber, u32)]) -> Vec<u8> {
     frame.finish().to_vec()
 }
 
-fn ask(body: &mut Body, options: &[(OptionNumber, u32)], room: usize) -> Vec<u8> {
+fn ask(body: &mut impl Handler, options: &[(OptionNumber, u32)], room: usize) -> Vec<u8> {
     let request = get(options);
     let message = MessageRef::parse(&request).unwrap();
     let mut storage = std::vec![0; room + 3];
@@ -125,6 +125,16 @@ fn a_block_behind_the_end_is_a_bad_request() {
 }
 
 #[test]
+fn the_more_bit_of_a_request_for_a_block_is_ignored() {
+    let mut body = Body { bytes: std::vec![1; 64], piece: 64, skipping: false };
+    let [one, other] = [true, false].map(|more| {
+        let asked = Block { number: 1, more, size_exponent: 0 };
+        ask(&mut body, &[(OptionNumber::BLOCK2, asked.value())], 200)
+    });
+    assert_eq!(one, other);
+}
+
+#[test]
 fn the_reserved_block_size_is_a_bad_request() {
     for number in [OptionNumber::BLOCK2, OptionNumber::BLOCK1] {
         let bytes = ask(&mut Body { bytes: Vec::new(), piece: 1, skipping: false }, &[(number, 7)], 200);
@@ -140,6 +150,23 @@ fn an_observer_is_registered_only_if_it_asks_and_the_number_is_in_the_response()
         let message = MessageRef::parse(&bytes).unwrap();
         assert_eq!((message.code(), message.uint(OptionNumber::OBSERVE)), (Code::CONTENT, expected));
     }
+}
+
+/// It lets its clients observe it, and then fails.
+struct Failing;
+
+impl Handler for Failing {
+    fn handle(&mut self, _: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        response.observable();
+        Err(Code::NOT_FOUND)
+    }
+}
+
+#[test]
+fn an_error_has_no_observe() {
+    let bytes = ask(&mut Failing, &[(OptionNumber::OBSERVE, 0)], 100);
+    let message = MessageRef::parse(&bytes).unwrap();
+    assert_eq!((message.code(), message.option(OptionNumber::OBSERVE)), (Code::NOT_FOUND, None));
 }
 
 #[test]
