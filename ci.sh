@@ -10,6 +10,7 @@
 #   ./ci.sh readme          the console blocks of the README and of docs/ as printed
 #   ./ci.sh conformance     the rules of each RFC that has a table: how many are done, partly done, missing, not applicable
 #   ./ci.sh faults          every test, and a line for each class of fault that others had: whether ours survives it
+#   ./ci.sh mutants SEED    thirty rules drawn by seed, whose tests must fail for a mutant of their code; also: mutants SEED ROWS; not of the gate
 #   ./ci.sh red COMMIT...   the tests of a commit on the sources before it, where they must fail; also: red NUMBER of a fault, red all
 #   ./ci.sh timing          records with MAC-then-encrypt, premaster secrets of RSA, keys of P-256: no instruction, no address depends on what is secret
 #   ./ci.sh instructions    instructions of a record, a handshake and a request, beside those of an earlier commit
@@ -255,6 +256,16 @@ step_conformance() {
     cargo test --workspace "${unoptimized[@]}" --locked --quiet --test conformance -- --nocapture --test-threads 1
 }
 
+# Not of the gate: seconds to minutes for each mutant.
+step_mutants() {
+    [ $# -gt 0 ] || { echo "name a seed: ./ci.sh mutants SEED" >&2; return 2; }
+    if ! command -v cargo-mutants >/dev/null && ! cargo install --locked --quiet cargo-mutants; then
+        echo "missing; type: cargo install --locked cargo-mutants" >&2
+        return 1
+    fi
+    tool mutants "$@"
+}
+
 # Not of the gate: one to three minutes for each commit.
 step_red() {
     [ $# -gt 0 ] || { echo "name commits, numbers of faults.toml, or all: ./ci.sh red COMMIT..." >&2; return 2; }
@@ -365,8 +376,8 @@ if [ $# = 0 ]; then
     whole=yes
     set -- "${gate[@]}"
 fi
-# The steps with words of their own: red, and these with options.
-if [ "$1" = red ] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
+# The steps with words of their own: red and mutants, and these with options.
+if [[ " red mutants " = *" $1 "* ]] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"
@@ -398,7 +409,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance mutants red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS
