@@ -555,7 +555,7 @@ fn a_hello_of_a_later_version_is_answered_with_ours() {
 #[test]
 fn the_answers_to_a_hello_have_the_number_of_its_record() {
     let mut world = world();
-    let mut puppet = Puppet::new(1000);
+    let puppet = Puppet::new(1000);
     let hello = |number, cookie: &[u8], seq| {
         record(HANDSHAKE, 0, number, &message(CLIENT_HELLO, seq, &client_hello(&[1; 32], cookie, &CCM_8, &[])))
     };

@@ -33,7 +33,7 @@ impl Session {
                 })
             })
             .map_err(|failure| self.failed(failure))?;
-        let stored = StoredContext::of_agreed(&context_of(&agreed, None)).map(SessionContext::Pair);
+        let stored = StoredContext::of_agreed(&context_of(&agreed, None)).map(Box::new).map(SessionContext::Pair);
         let stored = stored.map_err(|_| self.failed(Failure::Unsupported))?;
         let coap = &self.config().coap;
         let combined = keys.combined && coap.confirmable && coap.nstart <= 1;

@@ -12,7 +12,7 @@ use tegmen::oscore::{Id, Pending, ProtectError};
 
 /// The context of a session.
 pub(super) enum SessionContext {
-    Pair(StoredContext),
+    Pair(Box<StoredContext>),
     Member(Box<AskedMember>),
 }
 
@@ -40,7 +40,7 @@ impl SessionContext {
                 Some(member) => {
                     Err(ContextError::NoGroup { dir: dir.display().to_string(), member: member.to_owned() })
                 }
-                None => StoredContext::open(dir).map(Self::Pair),
+                None => Ok(Self::Pair(Box::new(StoredContext::open(dir)?))),
             };
         }
         let stored = StoredMember::open(dir)?;
