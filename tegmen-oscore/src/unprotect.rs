@@ -33,7 +33,7 @@ impl<T: Copy, R: OpenedRequest> OpenedRequest for (T, R) {
 
 /// No request is ever opened.
 impl OpenedRequest for Infallible {
-    type Nonce = Self;
+    type Nonce = RequestNonce;
 }
 
 /// The right to answer under the request's nonce, once (RFC 8613, section 5.2).
