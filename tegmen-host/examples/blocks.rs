@@ -19,7 +19,7 @@ const LEN: usize = 100_000;
 /// Prints every 25th block.
 fn show(Progress { upload, done, total }: Progress, blocks: &AtomicUsize) {
     let number = blocks.fetch_add(1, Ordering::Relaxed) + 1;
-    if number % 25 == 0 {
+    if number.is_multiple_of(25) {
         let total = total.map_or("an unknown number of".to_owned(), |total| total.to_string());
         println!("{}: {done} of {total} bytes", if upload { "PUT" } else { "GET" });
     }

@@ -26,8 +26,8 @@ const GROUP: &str = "224.0.1.189%127.0.0.1";
 /// The longest time that a lamp waits before it responds.
 const LEISURE: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_millis(1500);
-const NO_MULTICAST: &str = "a lamp did not respond. Check that the system allows multicast at the loopback interface; \
-     on Linux turn it on with: sudo ip link set lo multicast on && sudo ip route add 224.0.0.0/4 dev lo";
+const NO_MULTICAST: &str = "multicast does not pass at the loopback interface. Check that the interface is up (on Linux: \
+     sudo ip link set lo up) and that no firewall drops datagrams to 224.0.1.189 (on Linux: sudo iptables -L -v -n)";
 
 /// A lamp: a server that belongs to the group.
 fn lamp(context: &Path, name: &'static str, address: SocketAddr) -> Result<Server, Box<dyn Error>> {
@@ -44,7 +44,8 @@ fn lamp(context: &Path, name: &'static str, address: SocketAddr) -> Result<Serve
         response.payload(format!("{name} is {}", String::from_utf8_lossy(request.payload())).as_bytes())
     });
     let builder = Server::with(config).listen(&format!("coap://{address}")).credentials(credentials);
-    Ok(builder.oscore(contexts).on_event(|event| println!("lamp: {event}")).serve(router)?)
+    let server = builder.oscore(contexts).on_event(|event| println!("lamp: {event}")).serve(router);
+    server.map_err(|error| format!("{error}\n{NO_MULTICAST}").into())
 }
 
 async fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
@@ -66,9 +67,9 @@ async fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
         println!("  {name} at {}: {} {text}", from.ip(), response.code);
         responses.insert(text);
     });
-    let asked = asked.await.map_err(|error| format!("{error}. {NO_MULTICAST}"))?;
+    let asked = asked.await.map_err(|error| format!("{error}\n{NO_MULTICAST}"))?;
     if !asked.missing.is_empty() || responses != BTreeSet::from(["hall is on", "porch is on"].map(str::to_owned)) {
-        return Err(NO_MULTICAST.into());
+        return Err(format!("a lamp did not respond: {NO_MULTICAST}").into());
     }
 
     println!("PUT off to the porch alone");

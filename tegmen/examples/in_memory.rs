@@ -127,8 +127,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     client.endpoint.connect(&mut cx, &path).map_err(|_| "the table of peers is full")?;
 
     while ends[1].received.is_empty() {
-        for sender in 0..2 {
-            for datagram in ends[sender].poll(now) {
+        for (sender, end) in ends.iter_mut().enumerate() {
+            for datagram in end.poll(now) {
                 send(&mut network, &mut sent, now, 1 - sender, datagram);
             }
         }
