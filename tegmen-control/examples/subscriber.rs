@@ -24,7 +24,8 @@ use tokio::runtime::Handle;
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [access, ca, certificate, key, listen] = arguments.as_slice() else {
-        return Err("usage: subscriber ACCESS CA CERTIFICATE KEY LISTEN".into());
+        let next = "start an access control server, as in docs/access.md; `tegmen ca issue` makes the files";
+        return Err(format!("usage: subscriber ACCESS CA CERTIFICATE KEY LISTEN: {next}").into());
     };
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;
     let chain: Vec<_> = chain.iter().map(|certificate| certificate.to_vec()).collect();

@@ -10,7 +10,8 @@ use tegmen_host::uri::Uri;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = Uri::parse("coaps://127.0.0.1/blink")?;
-    let client = Session::connect(&uri, ClientConfig::psk("Client_identity", b"0123456789abcdef")).await?;
+    let client = Session::connect(&uri, ClientConfig::psk("Client_identity", b"0123456789abcdef")).await;
+    let client = client.map_err(|error| format!("{error} Start the example blink_server in another terminal"))?;
     let blink = Request::to(Code::PUT, &uri).payload(b"1");
     loop {
         let reply = blink.over(&client).await?;

@@ -25,7 +25,9 @@ const LONGEST: usize = 2048;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [listen, server] = arguments.as_slice() else { return Err("usage: gateway LISTEN SERVER".into()) };
+    let [listen, server] = arguments.as_slice() else {
+        return Err("usage: gateway LISTEN SERVER: two addresses with ports; start the server at the second one".into());
+    };
     let clients = UdpSocket::bind(listen).await?;
     println!("forwarding from {} to {server}; Ctrl-C ends it", clients.local_addr()?);
     forward(clients, server.parse()?, |datagram| println!("{} bytes that it cannot read", datagram.len())).await?;

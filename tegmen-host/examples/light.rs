@@ -18,6 +18,8 @@ use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
 use tegmen_host::group::Membership;
 use tegmen_host::server::{Router, Server, ServerBuilder};
 
+const USAGE: &str = "name the protections: plain, dtls, oscore=DIR, edhoc=KEY,CLIENTS or member=DIR";
+
 /// The light: GET reads it, PUT switches it.
 fn light() -> Router {
     let state = std::sync::Arc::new(Mutex::new(b"off".to_vec()));
@@ -54,11 +56,14 @@ fn protect(
             builder.listen("coap://127.0.0.1:5703").edhoc(server)
         }
         Some(("member", dir)) => builder.member_of(Membership::open(dir.as_ref())?),
-        _ => return Err(format!("{protection}: plain, dtls, oscore=DIR, edhoc=KEY,CLIENTS or member=DIR").into()),
+        _ => return Err(format!("{protection}: {USAGE}").into()),
     })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args().len() < 2 {
+        return Err(USAGE.into());
+    }
     let credentials = Credentials::default();
     let begin = Server::builder().credentials(credentials.clone()).on_event(|event| println!("{event}"));
     let builder = std::env::args().skip(1).try_fold(begin, |builder, word| protect(builder, &credentials, &word))?;

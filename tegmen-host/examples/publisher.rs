@@ -20,7 +20,8 @@ use tegmen_host::x509::{Files, Settings, Verifier};
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [uri, ca, certificate, key] = arguments.as_slice() else {
-        return Err("usage: publisher URI CA CERTIFICATE KEY".into());
+        let next = "start a subscriber at the URI; `tegmen ca init` and `tegmen ca issue` make the files";
+        return Err(format!("usage: publisher URI CA CERTIFICATE KEY: {next}").into());
     };
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;
     let chain: Vec<_> = chain.iter().map(|certificate| certificate.to_vec()).collect();
