@@ -73,6 +73,16 @@ tool() {
     CARGO_MANIFEST_DIR=$PWD/tegmen-testbed "${CARGO_TARGET_DIR:-target}/debug/examples/$name" "$@"
 }
 
+# The programs of the examples, which tegmen-testbed/tests/examples.rs runs: `cargo test --examples` builds them without their main
+# function. By name, because two packages have further examples of one name.
+examples() {
+    local file names=()
+    for file in tegmen{,-host,-control}/examples/*.rs; do
+        [ "$file" = tegmen/examples/timing.rs ] || names+=(--example "$(basename "$file" .rs)")
+    done
+    cargo build --workspace "${unoptimized[@]}" "${names[@]}" --locked --quiet
+}
+
 # What later steps of the whole gate run, built in the background.
 ahead() {
     local cargo="nice -n 5 cargo"
@@ -248,6 +258,7 @@ step_fuzz() {
 # Every test of the workspace, and a line for each fault that other implementations had, by the tests that name it; writes
 # target/faults.json.
 step_faults() {
+    examples
     tool faults "${unoptimized[@]}"
 }
 
