@@ -5,7 +5,7 @@
 #   ./ci.sh format lint     single steps
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
 #   ./ci.sh layers          circles among the modules of a crate; also: layers --update
-#   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update
+#   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update, words --draw SEED [COUNT]
 #   ./ci.sh docs            the documentation of the crates, the book in target/book, and every link
 #   ./ci.sh readme          the console blocks of the README and of docs/ as printed
 #   ./ci.sh conformance     the rules of each RFC that has a table: how many are done, partly done, missing, not applicable

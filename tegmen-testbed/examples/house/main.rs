@@ -3,8 +3,10 @@
 //! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
 //! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
 //! ratchet and never raises it: arrows of a crate may get other names, but not become more; `house --list` and `words --list [FOLDER]` print places.
+//! `words --draw SEED [COUNT]` prints lines for a person to read, 200 unless COUNT is given, and compares no value.
 
 mod counts;
+mod draw;
 mod layers;
 mod names;
 mod ratchet;
@@ -25,6 +27,8 @@ struct Options {
     update: bool,
     /// The folder, or nothing for all.
     list: Option<String>,
+    /// The seed and the count of a drawing.
+    draw: Option<(u64, usize)>,
 }
 
 /// `house.toml`.
@@ -59,9 +63,18 @@ fn main() -> ExitCode {
             "house" | "layers" | "words" => steps.push(argument),
             "--update" => options.update = true,
             "--list" => options.list = Some(arguments.next_if(|next| !next.starts_with('-')).unwrap_or_default()),
+            "--draw" => {
+                let Some(seed) = arguments.next().and_then(|seed| seed.parse().ok()) else {
+                    eprintln!("--draw: a seed must follow, for example --draw 2026 200");
+                    return ExitCode::from(2);
+                };
+                let count = arguments.peek().and_then(|count| count.parse().ok());
+                arguments.next_if(|_| count.is_some());
+                options.draw = Some((seed, count.unwrap_or(200)));
+            }
             other => {
                 eprintln!(
-                    "{other}: unknown; the steps are house, layers, words, the options --update and --list [FOLDER]"
+                    "{other}: unknown; the steps are house, layers, words, the options --update, --list [FOLDER] and, of words, --draw SEED [COUNT]"
                 );
                 return ExitCode::from(2);
             }
@@ -132,8 +145,14 @@ impl Project {
         Ok(ratchet::shorten(&mut ratchet.layers, &now))
     }
 
-    /// Looks for idioms in the prose.
+    /// Looks for idioms in the prose, or draws lines of it.
     fn words(&self, ratchet: &mut Ratchet) -> Result<[Vec<String>; 2], String> {
+        if let Some((seed, count)) = self.options.draw {
+            for draw::Line { place, text } in draw::draw(&self.root, seed, count)? {
+                println!("{}:{}: {text}", place.file, place.line);
+            }
+            return Ok(Default::default());
+        }
         let words: words::Words = self.read("words.toml")?;
         let hits = words::hits(&self.root, &words)?;
         match &self.options.list {

@@ -1,6 +1,7 @@
 //! Small programs in a folder of their own, and what is counted in them.
 
 use super::counts::{LONGEST, count};
+use super::draw::draw;
 use super::layers::{arrows, circles};
 use super::names::Names;
 use super::ratchet::{shorten, tighten};
@@ -303,4 +304,35 @@ fn every_committed_idiom_is_a_pattern() {
     let folder =
         Folder::with(&[("a.md", "Whoever goes on may not say what else is of use; so many are at hand anew.\n")]);
     assert_eq!(hits(&folder.0, &words).unwrap().len(), 8);
+}
+
+#[test]
+fn a_drawing_repeats_and_holds_each_line_of_prose_once() {
+    let page = "# A heading. It is longer than forty characters, as you see\n\nShort.\n\n\
+                One sentence begins on this line of the page,\nends.\n\n\
+                | a row of a table | with words in it | and more |\n|------------------|------------------|----------|\n\n\
+                no sentence, no end of one, but more than forty characters\n\n\
+                ```\ncode of a block, which is no prose: none of this is drawn.\n```\n";
+    let source = "/// A doc comment of more than forty characters.\nfn f() {\n    // Another comment of more than forty characters.\n}\n";
+    let mut content =
+        vec![("docs/reading.md", page), ("a/README.md", page), ("a/tests/b.rs", source), ("a/src/tests.rs", source)];
+    content.extend([("README.md", page), ("docs/b.md", page), ("a/src/lib.rs", source), ("a/src/b/c.rs", source)]);
+    let folder = Folder::with(&content);
+    let drawn = |seed, count| -> Vec<String> {
+        let lines = draw(&folder.0, seed, count).unwrap();
+        lines.iter().map(|line| format!("{}:{} {}", line.place.file, line.place.line, &line.text[..5])).collect()
+    };
+    let all = [
+        "README.md:5 One s",
+        "README.md:8 | a r",
+        "a/src/b/c.rs:1 A doc",
+        "a/src/lib.rs:1 A doc",
+        "docs/b.md:5 One s",
+        "docs/b.md:8 | a r",
+    ];
+    assert_eq!(drawn(1, 6), all);
+    assert_eq!(drawn(2, 100), all);
+    assert_eq!(drawn(3, 2), drawn(3, 2));
+    let pairs: BTreeSet<Vec<String>> = (0..20).map(|seed| drawn(seed, 2)).collect();
+    assert!(pairs.len() > 5, "{pairs:?}");
 }

@@ -27,6 +27,12 @@ impl Text {
         self.lines.iter().rev().find(|(begin, _)| *begin <= at).map_or(0, |(_, line)| *line)
     }
 
+    /// The lines of the file that make up the text, with their numbers.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let ends = self.lines.iter().skip(1).map(|(begin, _)| *begin).chain([self.text.len()]);
+        self.lines.iter().zip(ends).map(|((begin, line), end)| (*line, self.text[*begin..end].trim()))
+    }
+
     /// The sentence around byte `at`.
     pub(crate) fn sentence(&self, at: usize) -> &str {
         let ends = |(end, _): (usize, &str)| end + 2;
