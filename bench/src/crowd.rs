@@ -36,7 +36,7 @@ struct Control([u8; CONTROL_LEN]);
 
 /// Most datagrams in one call.
 pub(crate) const LETTERS_MAX: usize = 64;
-/// Room for one: a block of 1,024 bytes with its header and options.
+/// Bytes for one datagram: a block of 1,024 bytes with its header and options.
 const ROOM: usize = 1280;
 // SAFETY: it only computes a length.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as libc::c_uint) } as usize;

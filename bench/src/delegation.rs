@@ -186,7 +186,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Sessions of the servers that resume them.
+    /// Opens the sessions that are resumed later, for the peers in `returning`.
     fn open_returning(&mut self) -> Result<(), Failure> {
         for peers in &mut self.returning {
             let keys = (0..RETURNING).map(|number| issue(&self.authority, &self.verifier, number, resuming::NAME));

@@ -387,7 +387,7 @@ impl Consumer {
     }
 }
 
-/// The names in the tables whose memory is measured.
+/// The number of names in the tables whose memory is measured.
 const ENTRIES: u32 = 1_000_000;
 /// Interests that wait at once.
 const WINDOW: usize = 64;

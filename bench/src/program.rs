@@ -85,7 +85,7 @@ impl Candidate {
         String::from_utf8_lossy(&output.stdout).parse()
     }
 
-    /// The words that run it: this program itself for ours, a built peer otherwise.
+    /// The command line that starts it: this program itself for Tegmen, the built program of a peer otherwise.
     fn words(&self) -> Result<Vec<String>, Failure> {
         let Some(binary) = self.binary else {
             let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
@@ -136,7 +136,7 @@ pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     false
 }
 
-/// The counter of instructions in its own words, or why there is none.
+/// The version that valgrind prints, or the reason why it cannot run.
 fn valgrind_version() -> Result<String, Failure> {
     let output = Process::new("valgrind").arg("--version").output();
     let output = output.map_err(|e| Failure::new(e.to_string()))?;

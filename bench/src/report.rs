@@ -44,7 +44,7 @@ pub(crate) struct Row {
     pub(crate) peer: Option<f64>,
     /// Which peer.
     pub(crate) peer_name: &'static str,
-    /// Ours over the peer's: the median of the ratios of each pass.
+    /// Our number divided by that of the peer: the median over the passes.
     pub(crate) ratio: Option<f64>,
     /// In which the median of that ratio lies with a probability of at least 95 %; none for fewer than six passes.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,9 +43,10 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(made)
     }
 
-    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if they are those of another group,
-    /// of an earlier epoch, or of another admission of this member: something with the same credentials has them, and numbers from 0,
-    /// too. Those of the current epoch change nothing.
+    /// Takes the parameters that the controller sent because a message was missed. Returns `None` if the parameters are
+    /// those of another group, of an earlier epoch, or of another admission of this member. Another admission means
+    /// that another device with the same credentials uses the same keys and the same numbers. Parameters of the current
+    /// epoch change nothing.
     pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
         if provisioning.admission.epoch == self.path.epoch() {
             return Some(());

@@ -72,9 +72,9 @@ fn with_association<T>(
     })
 }
 
-/// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider. No record
-/// is delivered twice, none that was not sent, and the honest ends never clash. A first byte with the bit 4 begins a script of
-/// rekey messages.
+/// Reads the bytes as a script: requests, responses, replays, damage, restarts, new epochs and bytes of an outsider.
+/// Each delivered record was sent, and is delivered once. The honest ends never report a clash. A first byte with the
+/// bit 4 begins a script of rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.

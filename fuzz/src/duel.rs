@@ -61,11 +61,11 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
 pub mod step {
     /// The next datagram to the end under test arrives.
     pub const DELIVER: u8 = 0;
-    /// It arrives with bytes changed: number of changes, then position (2) and value for each.
+    /// The next datagram arrives with changed bytes: number of changes, then position (2) and value for each.
     pub const CHANGE: u8 = 1;
-    /// It is lost.
+    /// The next datagram is lost.
     pub const DROP: u8 = 2;
-    /// An earlier one arrives again, changed: index, and changes as above.
+    /// An earlier datagram arrives again, changed: index, and changes as above.
     pub const REPEAT: u8 = 3;
     /// Any bytes arrive from the other end's address: length (2), bytes.
     pub const MAKE_UP: u8 = 4;

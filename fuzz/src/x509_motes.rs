@@ -44,7 +44,7 @@ pub fn x509_motes(data: &[u8]) {
     }
 }
 
-/// A client that verifies the certificates of a server as they arrive: its Certificate message is due.
+/// A client that waits for the Certificate message of a server, and verifies the certificates as they arrive.
 struct Client {
     endpoint: Endpoint<PeerArray<(), 1, 1, 400, 432>, PublicKeys<ClientOnly, InParts>>,
     environment: Environment<RustCrypto>,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// The authority that certifies users who logged in. Its functions may wait for input and output.
 pub trait LoginAuthority: Send + Sync {
-    /// Returns true if somebody else than a user has a valid certificate of the authority with this common name.
+    /// Returns true if this common name is the authority's own, or is in a valid certificate that was not issued for a
+    /// login.
     ///
     /// # Errors
     /// The reason why the authority cannot be asked.

@@ -16,7 +16,8 @@ pub(crate) struct Schemas {
 }
 
 impl Schemas {
-    /// No schemas. Those of requests are of what the server reads, those of answers of what it writes.
+    /// Begins without schemas. A schema of a request describes the type that the server reads, a schema of an answer
+    /// the type that it writes.
     pub(crate) fn new() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();

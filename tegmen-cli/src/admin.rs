@@ -238,7 +238,7 @@ impl Admin {
     }
 }
 
-/// The failure of what the server refuses, with its reason and its code.
+/// Makes the error for a request that the server refuses, with the reason and the code of the server.
 pub(crate) fn refusal(detail: &str, code: &str) -> Failure {
     Failure::new(format!("the server refuses it: {detail} ({code})"))
 }

@@ -315,7 +315,7 @@ impl Named {
     }
 }
 
-/// A connection of the epoch before in one line.
+/// Describes a connection of the previous epoch in one line.
 fn describe_reissue(reissue: &Value, preview: bool) -> String {
     let before = describe_connection(&reissue["before"]);
     let what = match (reissue["way"].as_str(), reissue["given"].as_str(), reissue["failed"].as_str()) {

@@ -81,7 +81,8 @@ enum Command {
     /// Move a context, of two ends or of a member of a group, past every number that may have been used, after it was restored, copied or
     /// damaged. The other end, or each other member, then has to prove that its next request is fresh, which costs one round trip.
     Recover {
-        /// Directory of the context, or a database of `serve --state`, whose DTLS sessions are then deleted.
+        /// Directory of the context, or a database of `serve --state`. In a database this also deletes the DTLS
+        /// sessions.
         dir: PathBuf,
     },
 }

@@ -216,7 +216,8 @@ impl Up {
 /// Ends with the signal that ends the program.
 type Ending = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Ends with an interrupt, a termination signal or a hangup from now on. Called in the context of a runtime.
+/// Returns a future that ends with an interrupt, a termination signal or a hangup. Signals count from this call on.
+/// Must be called in the context of a runtime.
 fn ending() -> Ending {
     let (ended, mut hangups) = (ended(), hangups());
     Box::pin(async move {

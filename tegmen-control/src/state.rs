@@ -53,7 +53,7 @@ pub struct Bounds {
     pub revoked: revocation::Bounds,
     /// Seconds for which a subscriber may use what it learns by introspection.
     pub lifetime: u64,
-    /// Time for which a server on a store that it shares decides without news from the store.
+    /// Time for which a server may decide without news from a store that it shares with other servers.
     pub lease: Duration,
 }
 

@@ -109,9 +109,10 @@ pub struct Capacity {
     /// The most peers that are not in a handshake. Beyond it, the table removes the longest idle session of the peer
     /// that has the most sessions in a sample. An unauthenticated peer never displaces an authenticated one.
     pub peers: usize,
-    /// Handshakes at the same time, besides them; each takes about 8 KiB while it lasts. Where all places are taken, further
-    /// ClientHellos are not answered until one is free, and clients repeat them. Handshakes of clients that fell silent
-    /// make room first: those of network prefixes (/24, /56) that have many places before others.
+    /// The most handshakes at the same time, in addition to the peers. Each takes about 8 KiB while it lasts. If all
+    /// places are taken, further ClientHellos get no answer until one is free, and clients repeat them. Handshakes of
+    /// silent clients are removed first, and among these the ones from network prefixes (/24, /56) that have many
+    /// places.
     pub handshakes: usize,
 }
 

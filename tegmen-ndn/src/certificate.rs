@@ -180,7 +180,7 @@ impl<'p> Certificate<'p> {
 
     /// Verifies the signature of a packet that names this certificate or its key, at a time in seconds since 1970.
     ///
-    /// It does not verify the certificate itself.
+    /// The signature of this certificate is not verified here.
     ///
     /// # Errors
     /// [`Refusal`].

@@ -74,7 +74,8 @@ impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     }
 }
 
-/// The next hops of prefixes, in a slice in any order. The strategy is that of the longest prefix in `multicast`, or best route.
+/// The next hops of prefixes, in a slice in any order. The strategy of a name is multicast if one of the prefixes in
+/// `multicast` begins the name, and best route otherwise.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Routes<'r> {
     /// The prefixes, with their next hops.
@@ -278,8 +279,8 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 }
 
-/// A hash of a name and a nonce (FNV-1a). Two that have one hash delay an Interest by one retransmission of its consumer, which has another
-/// nonce. Never 0, which an empty place has.
+/// A hash of a name and a nonce (FNV-1a). If two Interests have the same hash, the second counts as a duplicate, and
+/// its consumer has to retransmit it with another nonce. The hash is never 0, which marks an empty place.
 fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     let bytes = name.as_bytes().iter().chain(&nonce);
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);

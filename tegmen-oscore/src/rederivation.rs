@@ -105,8 +105,8 @@ const MAX_KID_CONTEXT: usize = MAX_DERIVED_ID_CONTEXT + 2;
 const INFO_LEN: usize = 76;
 
 impl RederivableContext {
-    /// A context under an ID1 that is drawn here: its first request is request #1, which the server does not deliver, and the
-    /// response goes to [`Self::rederived`]. The ID Context in `parameters` plays no part.
+    /// Makes a context with a random ID1. Its first request is request #1, which the server does not deliver. Give the
+    /// response to [`Self::rederived`]. The ID Context in `parameters` is ignored.
     ///
     /// # Errors
     /// [`BadParameters`].

@@ -10,10 +10,11 @@
 //!                                  an empty line, and the database
 //! ```
 //!
-//! A backup does not contain which numbers were used after it was made. So [`restore`] moves each [`Number`](crate::store::Number)
-//! to the end that its pace allows at the time of the restore, and revisions in the same way. It forgets sessions and the
-//! numbers of contexts: [`Database::was_recovered`] is then true, and a context without a row begins past everything that its
-//! pace allows. History is forgotten, too: watchers receive that it was compacted.
+//! A backup does not contain which numbers were used after it was made. So [`restore`] moves each
+//! [`Number`](crate::store::Number) to the highest value that its pace allows at the time of the restore, and revisions
+//! in the same way. It forgets sessions and the numbers of contexts: [`Database::was_recovered`] is then true, and a
+//! context without a row begins above every number that the pace of contexts allows. It also forgets history: each
+//! watcher receives an error, because its revisions were compacted.
 //!
 //! Changes after the backup was made are lost, revocations among them.
 

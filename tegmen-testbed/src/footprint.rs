@@ -1,11 +1,17 @@
 //! The cost of the firmware on a Cortex-M3: sizes, stack, instructions and places that can panic, compared with a
 //! budget.
 //!
-//! [`run`] builds every image of `firmware/` once for each crypto provider that it is for (`build`), reads the ELF (`elf`, `panics`),
-//! executes the measuring ones under QEMU with the counting plugin (`emulate`), refuses an image that links what it must not
-//! (`absent`), writes `target/footprint.json` and
-//! compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`). Numbers repeat to the digit
-//! with one compiler, so it is always the distribution's; `target/footprint.meta.json` says which.
+//! [`run`] has these steps:
+//!
+//! * It builds every image of `firmware/` for each crypto provider that the image supports (`build`).
+//! * It reads the ELF files (`elf`, `panics`).
+//! * It executes the images that measure, under QEMU with the counting plugin (`emulate`).
+//! * It refuses an image with code that is forbidden in it (`absent`).
+//! * It writes `target/footprint.json`.
+//! * It compares the numbers with each other (`relations`) and with `firmware/budget.toml` (`budget`).
+//!
+//! The numbers repeat exactly with one compiler, so the compiler is always the one of the distribution.
+//! `target/footprint.meta.json` names it.
 
 mod absent;
 mod budget;

@@ -1,4 +1,4 @@
-//! The context of a call, and what its owner keeps for it.
+//! The context of a call: clock, crypto provider and counters. An [`Environment`] keeps the last two between calls.
 
 pub use crate::counters::{Counters, Discard};
 use crate::time::Instant;

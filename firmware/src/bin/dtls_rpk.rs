@@ -90,7 +90,7 @@ impl Proves for Pinned {
 
 type Role = PublicKeys<Either, Pinned>;
 
-/// One peer, and what a handshake with public keys keeps.
+/// A table for one peer, with the memory that a handshake with public keys needs.
 type Table = PeerArray<(), 1, 1, 400, 400>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

@@ -74,7 +74,7 @@ fn network(link: u16, own: &[[u8; 16]]) -> Network<'_> {
     Network { link: LinkAddress::Short(link), own, contexts: &CONTEXTS, routes: &ROUTES, relays: false }
 }
 
-/// Made from the link's address, as motes have it.
+/// The address of a mote, which is derived from its address on the link.
 const fn address(link: u8) -> Address {
     let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, link];
     Address { ip, port: 61616, scope: 0 }

@@ -27,8 +27,8 @@ pub(crate) struct WantedConfig {
     /// The address and the port at which the device takes requests of its server, as `[fd00::17]:5684`.
     #[schemars(with = "String")]
     address: SocketAddr,
-    /// The scopes that the device knows, each a list of rules as `GET /temp`. A peer gets the first one of which the policy allows
-    /// every rule.
+    /// The scopes that the device knows, each a list of rules such as `GET /temp`. A peer gets the first scope whose
+    /// rules are all allowed by the policy.
     scopes: Vec<Vec<String>>,
     /// The tags by which rules of the policy name the device.
     #[serde(default)]

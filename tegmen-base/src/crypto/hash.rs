@@ -193,7 +193,8 @@ fn put(out: &mut [u8], state: &[u32; 8]) {
 /// A key of HMAC-SHA-256.
 pub type HmacKey = Hmac<DIGEST_LEN>;
 
-/// A key of HMAC with a hash of `LEN` bytes, as the states after its two pads: each message saves two compressions.
+/// A key of HMAC with a hash of `LEN` bytes. It is stored as the two states of the hash after the inner and the outer
+/// pad, which saves two compressions for each message.
 pub struct Hmac<const LEN: usize> {
     inner: [u32; 8],
     outer: [u32; 8],

@@ -49,7 +49,8 @@ struct Repeat {
 pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
 
 impl Repeats {
-    /// Counts an event. If it may be written now: how many of its kind and prefix were not.
+    /// Counts an event. Returns `None` if the event must not be written now. Otherwise returns how many events of its
+    /// kind and prefix were left out since the last line.
     pub(super) fn take(&mut self, kind: &'static str, prefix: Prefix, now: Instant) -> Option<u64> {
         let known = self.0.len() < TOLD_APART || self.0.contains_key(&(kind, prefix));
         let key = (kind, if known { prefix } else { Prefix::Other });

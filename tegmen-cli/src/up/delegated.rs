@@ -28,7 +28,7 @@ use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tokio::task::JoinSet;
 
-/// The device, by whose name peers ask for it.
+/// The name of the device, for which peers ask.
 const METER: &str = "meter.example";
 /// The peer, by the name in its certificate.
 const READER: &str = "reader";

@@ -22,9 +22,10 @@ const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
 /// Bounds of a [`Directory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryBounds {
-    /// Registrations in all, of which those in clear take half at most, and names whose owner is remembered.
+    /// Most registrations in all, and most names whose owner is remembered. Registrations without protection take at
+    /// most half of them.
     pub registrations: usize,
-    /// Registrations of one identity, or in clear of one IP address.
+    /// Most registrations of one identity. Registrations without protection count for their IP address.
     pub each: usize,
     /// Bytes of the links of one registration.
     pub links: usize,

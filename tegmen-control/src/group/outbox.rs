@@ -15,8 +15,8 @@ use tokio::sync::{Notify, oneshot};
 /// the controller for their parameters.
 const MOST_CHANGES: usize = 256;
 
-/// Bytes of memory of the messages of one group that wait. The oldest changes beyond it are left out as well, but not the newest,
-/// which may have a message for each member.
+/// Most bytes of the waiting messages of one group. If there are more, the members miss the oldest changes here too,
+/// but never the newest change, which may have a message for each member.
 const MOST_BYTES: usize = 8 << 20;
 
 /// Time after which messages are sent again that the system refused.

@@ -17,11 +17,11 @@ use tokio::runtime::Handle;
 /// Decides on the requests that the server of a subscriber receives: see
 /// [`ServerBuilder::policy_later`](tegmen_host::server::ServerBuilder::policy_later).
 ///
-/// Each request first needs the rights that the credentials of the server give to its sender. A sender with a certificate is a
-/// publisher, and delivers with PUT, POST, PATCH or iPATCH: with such a request the subscriber reads the path at the publisher.
-/// So the access control server has to allow GET of the path to the subscriber at this publisher. It is asked for each request,
-/// so a policy, a publisher or a subscriber that changes there changes the next decision here. A publisher with a certificate
-/// may send no other request.
+/// Each request first needs the rights that the credentials of the server give to its sender. A sender with a
+/// certificate is a publisher, and delivers with PUT, POST, PATCH or iPATCH: with such a request the subscriber reads
+/// the path at the publisher. So the access control server has to allow GET of the path to the subscriber at this
+/// publisher. The subscriber asks the access control server about each request, so a change of a policy, a publisher or
+/// a subscriber holds from the next request on. A publisher with a certificate may send no other request.
 ///
 /// The publisher receives 4.03 if the access control server refuses, and 5.03 if it does not decide.
 pub struct Deliveries {

@@ -74,7 +74,8 @@ impl Line {
     /// The line that a text stands for: the path of a device or a UNIX socket, or HOST:PORT.
     ///
     /// # Errors
-    /// [`LineError`] if nothing of the name is there.
+    /// [`LineError`] if the text is neither HOST:PORT nor the path of a device or a socket, or if the system refuses
+    /// access to the path.
     pub fn find(text: &str) -> Result<Self, LineError> {
         match std::fs::metadata(text) {
             Ok(meta) if meta.file_type().is_socket() => Ok(Self::Unix(text.into())),

@@ -158,7 +158,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens what the settings of a session with `remote` name.
+    /// Opens the files that the configuration names, for a session with `remote`.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr, scheme: Scheme) -> Result<Self, ClientError> {
         let secure = scheme == Scheme::Coaps;
         let has_keys = config.trust.key.is_some() || config.trust.public_keys.is_some();

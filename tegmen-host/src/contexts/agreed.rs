@@ -100,8 +100,9 @@ impl AgreedContexts {
         true
     }
 
-    /// Returns a Recipient ID that no context of the server has, as short as the number of contexts allows, and another one than
-    /// that of the other end. `random` are random bytes; `None` if no ID in them is free.
+    /// Returns a Recipient ID that differs from those of all contexts of the server, and from `other`, the ID of the
+    /// other end. It is as short as the number of contexts allows. The ID is taken from the bytes in `random`; `None`
+    /// if no ID in them is free.
     pub fn choose(&self, random: &[u8], other: &[u8]) -> Option<Vec<u8>> {
         let known = self.known();
         let len = match known.by_id.len() + known.reserved.len() {
@@ -131,7 +132,7 @@ impl AgreedContexts {
         true
     }
 
-    /// Ends the other contexts of the client whose context opened its first request.
+    /// Ends the other contexts of a client, after `context` of the same client opened a first request.
     pub(crate) fn replace_others(&self, context: &SharedContext) {
         let recipient_id = context.lock().context.recipient_id().to_vec();
         let mut known = self.known();

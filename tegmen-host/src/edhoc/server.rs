@@ -57,7 +57,7 @@ struct Shared {
     /// For message_3 within a protected request, which the shard needs at once.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
-    /// Looked into for a credential that no peer has.
+    /// Finds the owner of a credential that is not in `peers`.
     tokens: OnceLock<Box<FindTokenPeer>>,
     work: SyncSender<Work>,
 }

@@ -240,8 +240,8 @@ pub struct GroupKeys {
     pub chain: [u8; DIGEST_LEN],
     /// The secret of the epoch, 32 bytes.
     pub secret: Secret<DIGEST_LEN>,
-    /// Random bytes of the controller, 32 in the place of those of a client, and 32 in the place of those of a server. They are not
-    /// secret.
+    /// Random bytes of the controller: 32 that replace the client random of a handshake, and 32 that replace the server
+    /// random. They are not secret.
     pub randoms: [[u8; DIGEST_LEN]; 2],
     /// The number of the leaf of the member in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,

@@ -604,7 +604,8 @@ impl Drop for State {
     }
 }
 
-/// The members whose public keys a member needs: all for one that sends, and otherwise those that send.
+/// The members whose public keys a member needs. A member that sends needs those of all members; any other member needs
+/// those of the senders.
 pub(crate) fn creds_of_interest(sends: bool) -> CredsFilter {
     if sends { CredsFilter::default() } else { CredsFilter::of_role(REQUESTER) }
 }

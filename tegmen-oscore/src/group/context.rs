@@ -185,8 +185,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(self.validated::<C>(id, (credential, public_key), Some(ReplayWindow::new())))
     }
 
-    /// Continues a request of ours under this context, which is new: from then on its responses are those of this context alone, and the
-    /// numbers of the members begin again (section 2.6.3.2).
+    /// Continues a request of ours under this new context. From then on the request gets only responses under this
+    /// context, and the numbers of the members begin again (section 2.6.3.2).
     pub fn renew_pending<R: AsMut<[Replies]>>(&self, pending: &mut GroupPending<R>) {
         pending.renew(&self.gid);
     }

@@ -1,8 +1,9 @@
 //! A node that plays its part of a fixed exchange of datagrams.
 //!
-//! The exchange is a list of turns, which two nodes have alternately. A turn is complete when all its datagrams have come; then
-//! the other node sends its next one. As with the flights of DTLS (RFC 6347, section 4.2.4), a node sends its turn again when a
-//! time passes without the next turn, which doubles each time, and when the turn before comes again.
+//! The exchange is a list of turns, which two nodes have alternately. A turn is complete when all its datagrams have
+//! arrived; then the other node sends its next turn. As with the flights of DTLS (RFC 6347, section 4.2.4), a node
+//! sends its turn again in two cases: its timer ends before the next turn arrives, or the previous turn arrives again.
+//! The time doubles with each retransmission.
 
 use super::{Mote, Wish};
 use crate::sim::Micros;

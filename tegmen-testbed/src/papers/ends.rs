@@ -134,8 +134,9 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
     (ends.sent, handle.len())
 }
 
-/// The return of a peer to a device whose epoch has ended, with a ticket of the epoch before, which the device refuses, and then with one
-/// of the present epoch; behind them a request and its response.
+/// Returns the datagrams of a peer that returns to a device whose epoch has ended. First the peer shows a ticket of the
+/// previous epoch, which the device refuses. Then it shows one of the present epoch, and a request and its response
+/// follow.
 pub(super) fn returned(request: &[u8], response: &[u8]) -> [Vec<Sent>; 2] {
     let (seed, of_peer) = ([2; PSK_LEN], in_first_epoch([1; PSK_LEN], NOW, TIME).0);
     let devices = [of_peer, in_epoch(second_epoch(seed), NOW, TIME)].map(RefCell::new);

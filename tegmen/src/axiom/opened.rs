@@ -8,8 +8,9 @@ pub enum Opened<'r> {
     /// It may be a replay, because nothing is known of the numbers of its sender. Deliver it only if it proves that it is new,
     /// and only after [`Member::accept`](super::Member::accept).
     Unverified(&'r mut [u8], Unverified),
-    /// Two members use one SenderID or one address: this record has the number of another one, and differs. Nonces were used
-    /// twice. Report it to the controller, which gives all members new keys. A replay of any record never leads here.
+    /// Two members use one SenderID or one address: this record has the same number as an earlier record, but another
+    /// content. A nonce was used twice. Report it to the controller, which gives all members new keys. A replay of a
+    /// record is never a clash.
     Clash,
 }
 

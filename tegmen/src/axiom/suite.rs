@@ -9,8 +9,9 @@ use crate::dtls::record::{EXPLICIT_LEN, GCM_TAG_LEN, HEADER_LEN, TAG_LEN};
 pub enum Suite {
     /// TLS_PSK_WITH_AES_128_CCM (RFC 6655): a tag of 16 bytes. Use this one unless you have a reason for another.
     Ccm,
-    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody may send records to a group, and no number of
-    /// failed records silences it. So an outsider has 2^-64 for each try, and as many tries as the network carries.
+    /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody can send records to a group, and a group
+    /// accepts any number of failed records. So each attempt of an outsider succeeds with a probability of 2^-64, and
+    /// the network alone limits the number of attempts.
     Ccm8,
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487): a tag of 16 bytes.
     Gcm,

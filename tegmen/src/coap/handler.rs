@@ -16,10 +16,10 @@ pub trait Policy {
     /// True if [`Self::decide`] may return `None`. Otherwise an image links nothing of it, and `None` denies the request.
     const LATER: bool = false;
 
-    /// Returns true if the sender may make the request; `None` if the decision comes later, because another server has to be
-    /// asked. A [`Node`](crate::node::Node) then gives the request to its application, which calls
-    /// [`Node::decide`](crate::node::Node::decide) once the decision is known. A node asks about each request once, and about
-    /// each notification, with the request that registered.
+    /// Returns true if the sender may make the request; `None` if the decision comes later, because another server has
+    /// to be asked. A [`Node`](crate::node::Node) then gives the request to its application, which calls
+    /// [`Node::decide`](crate::node::Node::decide) once the decision is known. A node asks about each request once. It
+    /// also asks about each notification, and passes the request that registered the observation.
     fn decide(&self, request: &Request<'_>) -> Option<bool>;
 }
 

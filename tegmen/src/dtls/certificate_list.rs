@@ -1,11 +1,11 @@
 //! A Certificate message that is verified as it arrives (RFC 5246, section 7.4.2), by an end that cannot hold the whole of it:
 //! see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
 //!
-//! At the front of the receive buffer stand the length of the list and, behind it, a window of the list, which begins with
-//! the certificate that is due. Bytes enter the window in order, and are hashed as they enter: so the transcript has the bytes
-//! that are verified and no other. A certificate that is complete is lent to the owner, and leaves the buffer with
-//! the answer. Fragments that come too early wait at the back, whole, as each early message does. A fragment that does not fit is
-//! dropped, and the peer sends it again. Bytes that came before are ignored.
+//! The receive buffer begins with the length of the list. A window of the list follows, which begins with the
+//! certificate that is due. Bytes enter the window in order, and are hashed as they enter: so the transcript has
+//! exactly the bytes that are verified. A complete certificate is lent to the owner, and leaves the buffer with the
+//! owner's answer. Fragments that arrive too early wait at the end of the buffer, as each early message does. A
+//! fragment that does not fit is dropped, and the peer sends it again. Bytes that arrived before are ignored.
 
 use super::context::HandshakeContext;
 use super::handshake::{self, Fragment, MessageType, u24};

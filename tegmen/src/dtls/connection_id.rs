@@ -56,8 +56,8 @@ pub struct ConnectionIds {
     forgeries: Forgeries,
 }
 
-/// Records with the id of a session that came from another address and did not open, where a tag has 8 bytes. They do not end
-/// the session: anybody who saw its id could send them, from anywhere.
+/// Counts forged records, for ciphers with a tag of 8 bytes. Such a record has the id of a session, came from another
+/// address, and did not open. It does not end the session: anybody who saw the id could send it, from anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
     /// In all.

@@ -11,7 +11,7 @@ pub(crate) enum Element {
     ServerHello,
     ServerHelloDone,
     ClientKeyExchange,
-    /// The flight that begins here is the server's, which has no key exchange.
+    /// First element of the last flight of a server, because that flight has no key exchange.
     ChangeCipherSpec,
     Finished,
     /// Behind the last of each flight.

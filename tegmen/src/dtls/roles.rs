@@ -108,17 +108,17 @@ pub trait Keys {
     /// True if the endpoint answers as several named servers: see [`Self::server`].
     const NAMES: bool = false;
 
-    /// Server: returns the number of the server that a client asks for by this server_name (RFC 6066, section 3), which is empty
-    /// if the ClientHello has none, and of which uppercase means the same as lowercase. The number is 0 for the server without a
-    /// name. `None` refuses the client with unrecognized_name. Only called with [`Self::NAMES`]; up to three times in one
-    /// handshake.
+    /// Server: returns the number of the server that a client names in server_name (RFC 6066, section 3). `name` is
+    /// empty if the ClientHello has no server_name. Compare it without regard to case. The number is 0 for the server
+    /// without a name. `None` refuses the client with unrecognized_name. Only called with [`Self::NAMES`], up to three
+    /// times in one handshake.
     fn server(&self, name: &[u8]) -> Option<u32> {
         let _ = name;
         Some(0)
     }
 
-    /// A credential of a named server, or of the endpoint itself if the number of the server is 0, by the number of the
-    /// credential. They are numbered from 0 on, up to 254; the first that a handshake can use is taken.
+    /// Returns the credential with this number. `server` is the number of a named server, or 0 for the endpoint itself.
+    /// Credentials are numbered from 0 on, up to 254; a handshake takes the first that it can use.
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
     /// Returns whether a server asks clients for a certificate.

@@ -17,7 +17,7 @@ const LONG_PLAIN_LEN: usize = REST_LEN + 2 * LONG_KEY_LEN;
 const MAX_PLAIN_LEN: usize = if HAS_LONG_KEYS { LONG_PLAIN_LEN } else { PLAIN_LEN };
 const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
-/// First byte of what is sealed; another one is of another version of this format.
+/// First byte of a sealed session. Another version of this format begins with another byte.
 const VERSION: u8 = 2;
 /// The same, of a session with longer keys.
 const LONG_VERSION: u8 = 3;

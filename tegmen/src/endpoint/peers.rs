@@ -182,8 +182,9 @@ pub trait Peers {
     /// Adds a peer; a handshake, if it gets a place for one, is the caller's to begin.
     ///
     /// # Errors
-    /// [`TableFull`] if nobody of the same or a lower rank can be displaced; authenticated peers are never displaced
-    /// by strangers. Where somebody was displaced, it is the one of lowest rank that has been there longest.
+    /// [`TableFull`] if no peer of the same or a lower rank can be displaced. An unauthenticated peer never displaces
+    /// an authenticated one. The table displaces the peer of lowest rank, and among those the one that has been there
+    /// longest.
     fn insert(&mut self, new: &NewPeer<'_>) -> Result<Inserted, TableFull>;
 
     /// Moves a peer to another phase, and so changes what [`Self::find`] finds.

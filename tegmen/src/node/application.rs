@@ -65,10 +65,10 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
 
     /// Takes the response of a member to a request that was sent to its group: see
     /// [`Node::request_group`](super::Node::request_group) and
-    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response, and the
-    /// identity that the member proved: [`Principal::NOBODY`] if the response is in clear, that of the group with Axiom, that of the
-    /// member with OSCORE. The response may be an error. It may ask for an Echo (RFC 9175): in a request to the group with Axiom, in a
-    /// request to this member alone otherwise.
+    /// [`Node::request_protected_group`](super::Node::request_protected_group). `member` is the path of the response,
+    /// and the proved identity: [`Principal::NOBODY`] for a response in clear, the identity of the group with Axiom,
+    /// the identity of the member with OSCORE. The response may be an error. It may ask for an Echo (RFC 9175). Then
+    /// repeat the request with the option, to the whole group with Axiom, and otherwise to this member alone.
     fn on_member_response(&mut self, request: RequestId, member: (&Path, Identity), response: &MessageRef<'_>) {
         let _ = (request, member, response);
     }

@@ -440,9 +440,9 @@ pub(super) fn write_refusal(
     });
 }
 
-/// Lets the handler write the response, or the response to a block, into `frame`, as a message of this type. `decided` is the
-/// decision on the request, if it came later; otherwise the policy is asked. `late` is the request, if its acknowledgement may come
-/// with a deferred response; the owner takes it if it does.
+/// Lets the handler write the response, or the response to a block, into `frame`, as a message of this type. `decided`
+/// is the decision on the request, if it came later; otherwise the policy is asked. `late` is set if a deferred
+/// response may be sent in the acknowledgement of the request. It is taken if the response is deferred.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),

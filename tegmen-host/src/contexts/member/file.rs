@@ -44,7 +44,7 @@ pub struct MemberFile {
     pub curve: Curve,
     /// The credential of the Group Manager.
     pub group_manager_credential: Vec<u8>,
-    /// The time of creation, in seconds since 1970, which bounds the numbers as that of a
+    /// The time of creation, in seconds since 1970. It bounds the numbers as the time of creation in a
     /// [`ContextFile`](crate::contexts::ContextFile) does.
     pub created: u64,
     /// The expiry time, in seconds since 1970, and as in the file.

@@ -117,7 +117,7 @@ pub fn is_reading<C: Crypto>(
     is_signed && content_key(number).open(crypto, &data.data.name, &mut content.to_vec()) == Ok(len)
 }
 
-/// The Interest for a name, with the lifetime in which each node sends it [`RETRANSMISSIONS`] times again.
+/// The Interest for a name. During its lifetime each node sends it again [`RETRANSMISSIONS`] times.
 pub fn interest<C: Crypto>(name: &Name<'_>, nonce: [u8; 4]) -> Vec<u8> {
     let mut storage = [0; LONGEST];
     let mut frame = Frame::new(&mut storage, MAX_HEAD);
