@@ -1,6 +1,6 @@
 //! Requests from many peer addresses, at most one in flight from each: plain CoAP, DTLS with a pre-shared key, OSCORE.
 //!
-//! One driver for all: the addresses take turns, so that every request comes from another peer than the one before, and
+//! One driver for all: the addresses take turns, so that every request comes from another peer than the previous one, and
 //! [`LETTERS_MAX`] requests wait for an answer at once, since the socket of some servers holds no more. What counts is
 //! requests for each CPU second of the server's process.
 
@@ -153,7 +153,7 @@ impl Kind {
             }
             Self::Libcoap(library) => Ok(match way {
                 Way::Plain => libcoap_command(library, port, &[]),
-                // DTLS has the port behind the one that is given.
+                // DTLS has the port after the one that is given.
                 _ => libcoap_command(library, port - 1, &["-k", KEY_TEXT]),
             }),
             Self::Californium => californium::command(port, count),

@@ -1,5 +1,5 @@
 //! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes, each block asked
-//! for when the one before has come.
+//! for when the one before has arrived.
 //!
 //! What counts is bytes of bodies for each CPU second of the server's process. Every block of an answer is compared with
 //! what was put there.
@@ -126,7 +126,7 @@ impl Clients {
             inbound: Letters::new(),
             outbound: Letters::new(),
             each: vec![Client { number: 0, token: 0, sent: None }; CLIENTS_MAX],
-            // The period is a prime, so that no block is like the one before.
+            // The period is a prime, so that no block is like the previous one.
             body: (0..BODY_LEN).map(|i| (i % 251) as u8).collect(),
         })
     }

@@ -100,7 +100,7 @@ fn said(words: &[&str]) -> Result<String, Failure> {
 
 /// Below this an interval says little.
 pub(crate) const PASSES_MIN: usize = 31;
-/// Most seconds of requests in one pass: many short passes see less of what else the machine does.
+/// Maximum number of seconds of requests in one pass: many short passes see less of what else the machine does.
 const SECONDS: f64 = 0.2;
 /// Upper bound of observers: ten thousand take long to register for each pass.
 const OBSERVERS: u32 = 2_000;

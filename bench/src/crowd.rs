@@ -34,7 +34,7 @@ pub(crate) struct Letters {
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_LEN]);
 
-/// Most datagrams in one call.
+/// Maximum number of datagrams in one call.
 pub(crate) const LETTERS_MAX: usize = 64;
 /// Bytes for one datagram: a block of 1,024 bytes with its header and options.
 const ROOM: usize = 1280;
@@ -158,7 +158,7 @@ impl Letters {
         Self { bytes: vec![[0; ROOM]; LETTERS_MAX], lens: [0; LETTERS_MAX], members: [0; LETTERS_MAX], count: 0 }
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -238,7 +238,7 @@ impl Scene {
         Ok(spent.map(|spent| (PARTS * RETURNING) as f64 * 1e9 / spent as f64))
     }
 
-    /// New tickets for each CPU second of the server, for peers whose tickets are of the epoch before.
+    /// New tickets for each CPU second of the server, for peers whose tickets are of the previous epoch.
     fn reissues(&mut self) -> Result<f64, Failure> {
         self.server.ask("reset")?;
         self.server.ask("settled")?;

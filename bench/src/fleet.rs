@@ -48,7 +48,7 @@ pub(crate) enum News {
     Answered(u32, [u8; 4], Code),
 }
 
-/// Room for a datagram.
+/// Space for a datagram.
 const ROOM: usize = 1280;
 
 impl Fleet {
@@ -126,7 +126,7 @@ impl Fleet {
         self.crowd.push(&mut self.outbound, number, |room| Ok(copied(frame.bytes(), room)))
     }
 
-    /// Does what is due and sends it; receives what has come, and waits up to a millisecond for it.
+    /// Does what is due and sends it; receives what has arrived, and waits up to a millisecond for it.
     pub(crate) fn turn(&mut self, mut news: impl FnMut(News)) -> Result<(), Failure> {
         self.poll(&mut news)?;
         self.crowd.send(&mut self.outbound)?;

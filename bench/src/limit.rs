@@ -1,6 +1,6 @@
 //! Records at the limit: each sealed and each opened record of 64 bytes beside the bare AES instructions of its work.
 //!
-//! Every record belongs to another session than the one before. With few sessions in turn their key schedules are at
+//! Every record belongs to another session than the previous one. With few sessions in turn their key schedules are at
 //! hand; with many, each record expands its key, and so does the bare work beside it.
 
 use crate::{

@@ -12,9 +12,9 @@ pub(crate) struct Batch {
     count: usize,
 }
 
-/// Most datagrams in one call.
+/// Maximum number of datagrams in one call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Room for one datagram.
+/// Space for one datagram.
 pub(crate) const ROOM: usize = 1280;
 
 impl Batch {

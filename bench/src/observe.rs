@@ -1,8 +1,8 @@
 //! Observe (RFC 7641): one resource, ten thousand observers, each a peer of its own, and changes by PUT.
 //!
 //! A round is one PUT; it ends when every observer has been sent what was put and has acknowledged it, if it was asked
-//! to. Acknowledgements go out once the last notification has come, some at a time, and the next ones when the server has
-//! answered a GET behind them: all of them at once, on a loopback without delay, find no room in the socket of a server
+//! to. Acknowledgements go out once the last notification has arrived, some at a time, and the next ones when the server has
+//! answered a GET after them: all of them at once, on a loopback without delay, find no room in the socket of a server
 //! that is still sending, and then it is retransmission that is measured. What counts is notifications for each CPU
 //! second of the server's process, the handling of the acknowledgements included, and the time from the PUT to the last
 //! notification. Every server is started anew for each pass, so that no pass inherits what another left behind.
@@ -345,7 +345,7 @@ impl Observers {
         Ok(last.duration_since(begin))
     }
 
-    /// Acknowledges some of the notifications, and sends a GET behind them, whose answer says that the server has come
+    /// Acknowledges some of the notifications, and sends a GET after them, whose answer says that the server has arrived
     /// so far; its token, if there was anything.
     fn acknowledge(&mut self, owed: &mut Vec<(u32, u16)>) -> Result<Option<u32>, Failure> {
         if owed.is_empty() {
@@ -386,7 +386,7 @@ const READS: u16 = 1 << 14;
 /// The tokens of GETs have this bit, and those of PUTs and of observers do not.
 const GET_TOKENS: u32 = 1 << 31;
 const PATH: &str = "observed";
-/// Nothing for so long, and everything has come.
+/// Nothing for so long, and everything has arrived.
 const POLL: Duration = Duration::from_millis(30);
 /// Acknowledgements are not held back longer, whoever has not been notified yet: well below ACK_TIMEOUT.
 const HOLD: Duration = Duration::from_millis(500);

@@ -123,7 +123,7 @@ pub(crate) fn target() -> Result<PathBuf, Failure> {
     Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
 }
 
-/// Whether callgrind is there; if not, the report says what to type.
+/// True if callgrind is there; if not, the report says what to type.
 pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     let reason = match valgrind_version() {
         Ok(version) => {

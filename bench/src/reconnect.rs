@@ -183,7 +183,7 @@ fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Resul
     }
 }
 
-/// Where a server that was given this address listens for DTLS: libcoap takes the port behind it.
+/// Where a server that was given this address listens for DTLS: libcoap takes the port after it.
 fn listens(name: &str, given: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(*given.ip(), given.port() + u16::from(name.starts_with("libcoap-")))
 }

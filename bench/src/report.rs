@@ -51,7 +51,7 @@ pub(crate) struct Row {
     pub(crate) interval: Option<[f64; 2]>,
     /// Of both numbers.
     pub(crate) unit: &'static str,
-    /// Whether a larger number is the better one.
+    /// True if a larger number is the better one.
     pub(crate) more_is_better: bool,
     /// Ours without twice the peer's, where the peer is the bare work of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub(crate) struct Samples {
     pub(crate) operation: String,
     /// Of every number.
     pub(crate) unit: &'static str,
-    /// Whether a larger number is the better one.
+    /// True if a larger number is the better one.
     pub(crate) more_is_better: bool,
     /// Each candidate's numbers.
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,

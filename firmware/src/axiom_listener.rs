@@ -30,7 +30,7 @@ pub struct Listener<F, R = InGroup> {
 
 /// The protection of the responses of a listener.
 pub trait Responses {
-    /// Returns the bytes that a seal puts before the content, and behind it.
+    /// Returns the bytes that a seal puts before the content, and after it.
     fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize);
 
     /// Returns the Message ID of a response.
@@ -101,7 +101,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         rekeyed == Some(Rekeyed::Missed)
     }
 
-    /// Returns the response whose time has come, and where it goes.
+    /// Returns the response whose time has arrived, and where it goes.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }

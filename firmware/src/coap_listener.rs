@@ -42,7 +42,7 @@ impl CoapListener {
         }
     }
 
-    /// Returns the response whose time has come, and its receiver.
+    /// Returns the response whose time has arrived, and its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }

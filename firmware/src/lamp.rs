@@ -65,7 +65,7 @@ pub struct Waiting {
 struct Waits {
     until: Instant,
     to: Address,
-    /// The first byte of the response, and that behind it.
+    /// The first byte of the response, and that after it.
     place: (usize, usize),
 }
 
@@ -84,7 +84,7 @@ impl Waiting {
         self.waits = Some(Waits { until, to: *to, place });
     }
 
-    /// Returns the response whose time has come, and its receiver.
+    /// Returns the response whose time has arrived, and its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         let Waits { to, place: (start, end), .. } = self.waits.take_if(|waits| waits.until <= now)?;
         Some((to, self.response.get(start..end)?))

@@ -313,7 +313,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
                 let need = endpoint.need(id);
                 let answer = need.map_or(Answer::Unknown, |need| R::answer(cx.crypto, need, kept, &mut room));
                 let event = endpoint.resume(cx, id, answer);
-                // The next certificate may have come with the one before it.
+                // The next certificate may have arrived with the one before it.
                 R::CERTIFICATES_IN_PARTS && matches!(event, Some(Event::Need(_)))
             });
         }
@@ -400,5 +400,5 @@ pub const WHO: Principal = Principal(1);
 pub const NOW: Instant = Instant::from_micros(0);
 /// What is said in a record.
 pub const RECORD_LEN: usize = 64;
-/// Room for such a record.
+/// Space for such a record.
 pub const MIN_DATAGRAM: usize = HEADROOM + RECORD_LEN + TAILROOM;

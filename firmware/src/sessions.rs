@@ -97,7 +97,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
     }
 }
 
-/// Bytes that [`Sessions::seal`] puts before the content, and behind it.
+/// Bytes that [`Sessions::seal`] puts before the content, and after it.
 pub const AROUND: (usize, usize) = (HEADROOM, TAILROOM);
 /// Bytes of the longest datagram that is sent.
 pub const OUT_LEN: usize = 200;

@@ -93,7 +93,7 @@ pub fn restart() -> ! {
     loop {}
 }
 
-/// Most bytes of stack in use since the reset, in words: what has lost its paint.
+/// Maximum number of bytes of stack in use since the reset, in words: what has lost its paint.
 pub fn stack_used() -> usize {
     let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
     let mut lowest = limit;

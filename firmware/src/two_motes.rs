@@ -71,7 +71,7 @@ fn deliver<A: Application<M>, M: Memory>(
 pub const HANDSHAKE: u32 = 0;
 /// From a region of the client to that of the server.
 pub const SERVER: u32 = 1;
-/// Where the record of a datagram begins, behind the headers of IPv6 and UDP.
+/// Where the record of a datagram begins, after the headers of IPv6 and UDP.
 const RECORD: usize = 48;
 /// A content type (RFC 6347, section 4.3.1).
 const APPLICATION_DATA: u8 = 23;

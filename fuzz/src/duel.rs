@@ -35,7 +35,7 @@ pub fn resumed(data: &[u8]) {
     duel.fight();
 }
 
-/// Everything that is sent in a faithful handshake and an exchange behind it, from both ends.
+/// Everything that is sent in a faithful handshake and an exchange after it, from both ends.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
     let mut duel = Duel::<Full>::new(&flags, true);

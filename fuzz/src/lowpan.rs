@@ -9,7 +9,7 @@ use tegmen_lowpan::{Arrived, Interface, Network};
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];
 
-/// Frames, each behind its length and a step of the clock; their checksums are put right. What a node makes of them can be
+/// Frames, each after its length and a step of the clock; their checksums are put right. What a node makes of them can be
 /// written and read again.
 pub fn frames(data: &[u8]) {
     let routes = [Route::default(LinkAddress::Short(2))];

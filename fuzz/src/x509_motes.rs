@@ -135,7 +135,7 @@ impl Client {
         assert_eq!(self.is_complete, list == self.lent && !list.is_empty());
     }
 
-    /// Any fragments come, each behind its length.
+    /// Any fragments come, each after its length.
     fn take_pieces(mut self, mut pieces: &[u8]) {
         while let Some((&len, rest)) = pieces.split_first() {
             let (piece, rest) = rest.split_at(rest.len().min(len.into()));
@@ -154,7 +154,7 @@ fn fragment(kind: u8, len: usize, seq: u8, offset: usize, piece: &[u8]) -> Vec<u
     [&[kind][..], &u24(len), &[0, seq], &u24(offset), &u24(piece.len()), piece].concat()
 }
 
-/// Bytes behind their length in three bytes.
+/// Bytes after their length in three bytes.
 fn listed(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat()
 }

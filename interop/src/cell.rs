@@ -180,7 +180,7 @@ pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
     Ok((host, free_port()?).into())
 }
 
-/// A UDP port that is free, and the one behind it, too: libcoap takes two. None is handed out twice.
+/// A UDP port that is free, and the one after it, too: libcoap takes two. None is handed out twice.
 pub(crate) fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Below the ports that the system gives to clients; not always the same, so that two runs do not meet.

@@ -71,7 +71,7 @@ pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
             continue;
         }
         let mut inner = record;
-        // Type, length, number, where the piece begins; then the piece behind its length.
+        // Type, length, number, where the piece begins; then the piece after its length.
         while let Some((&kind, _)) = take(&mut inner, 9).and_then(<[u8]>::split_first) {
             types.push(kind);
             if vector(&mut inner, 3).is_none() {

@@ -131,7 +131,7 @@ impl Server {
         Self::start_with(scene, build, (Ipv4Addr::LOCALHOST, 0).into(), &Psk::usual(), &[])
     }
 
-    /// With DTLS the server takes the port behind the one that it is given.
+    /// With DTLS the server takes the port after the one that it is given.
     pub(crate) fn start_with(
         scene: &Scene,
         build: Build,

@@ -31,13 +31,13 @@ struct Peer {
     program: Arc<Built>,
     /// How its contexts are written.
     format: &'static str,
-    /// Whether it asks for an Echo when it has lost its window, and follows when it is asked for one.
+    /// True if it asks for an Echo when it has lost its window, and follows when it is asked for one.
     echo: bool,
-    /// Whether its client takes notifications whose inner Observe is empty, as it has to be.
+    /// True if its client takes notifications whose inner Observe is empty, as it has to be.
     observes: bool,
-    /// Whether its client can tell the server that it observes no more.
+    /// True if its client can tell the server that it observes no more.
     cancels: bool,
-    /// Whether it derives new keys (appendix B.2).
+    /// True if it derives new keys (appendix B.2).
     rederives: bool,
 }
 

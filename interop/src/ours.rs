@@ -51,7 +51,7 @@ impl Psk {
 /// `tegmen serve` on one loopback address or both.
 pub(crate) struct Served {
     pub(crate) process: Process,
-    /// The port of coaps; the one behind it is that of coap.
+    /// The port of coaps; the one after it is that of coap.
     pub(crate) port: u16,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Answer {
     pub(crate) code: String,
     pub(crate) payload: String,
     pub(crate) round_trip: Duration,
-    /// Whether the session went on from an earlier one.
+    /// True if the session went on from an earlier one.
     pub(crate) resumed: bool,
 }
 

@@ -261,7 +261,7 @@ fn has_libclang() -> bool {
         || entries(lib).any(|entry| holds(entry.path()) || holds(entry.path().join("lib")))
 }
 
-/// Whether `program` is found as a shell would.
+/// True if `program` is found as a shell would.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())

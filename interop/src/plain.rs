@@ -17,7 +17,7 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// Whether it takes an identity and a key as well, behind the other words.
+    /// True if it takes an identity and a key as well, behind the other words.
     secure: bool,
 }
 

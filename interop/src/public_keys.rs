@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
     pub(crate) ours: &'static str,
-    /// Whether certificates are signed with RSA.
+    /// True if certificates are signed with RSA.
     pub(crate) rsa: bool,
 }
 

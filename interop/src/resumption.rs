@@ -108,7 +108,7 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     let read =
         |datagrams: &[Datagram], hello| datagrams.iter().find_map(|datagram| hello::read(&datagram.bytes, hello));
     let first = read(datagrams, Hello::Client).ok_or("no ClientHello passed")?;
-    // A ClientHello with a cookie has the random of the one before.
+    // A ClientHello with a cookie has the random of the previous one.
     let is_other = |hello: Option<Read>| hello.is_some_and(|hello| hello.random != first.random);
     let begin = datagrams.iter().position(|datagram| is_other(hello::read(&datagram.bytes, Hello::Client)));
     let (full, resumed) = datagrams.split_at(begin.ok_or("no second session passed")?);

@@ -35,14 +35,14 @@ struct Peer {
     refuses_minimal: Option<&'static str>,
     /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
     unknown_identity: Option<&'static str>,
-    /// Whether it says good-bye when it ends.
+    /// True if it says good-bye when it ends.
     closes: bool,
     /// The extensions for the size of records that its client sends; its server answers the last.
     record_size: &'static [&'static str],
     /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,
     knows: Knows,
-    /// True if it is tried over faulty networks; then it takes the size of its datagrams behind the key.
+    /// True if it is tried over faulty networks; then it takes the size of its datagrams after the key.
     over_networks: bool,
     /// By what its sessions are resumed.
     resumes: &'static [By],

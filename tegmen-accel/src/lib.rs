@@ -1,7 +1,7 @@
 //! AES-128-CCM (RFC 3610) on the processor's own AES instructions.
 //!
 //! The crates `aes` and `ccm` compute MAC and key stream one after the other. The MAC is a chain in which each block
-//! waits for the one before, so here the key stream is computed beside it, in the time that the chain waits. On a
+//! waits for the previous one, so here the key stream is computed beside it, in the time that the chain waits. On a
 //! processor without these instructions [`seal`] and [`open`] do the same with the block cipher of the crate `aes`,
 //! which is constant in time everywhere.
 //!

@@ -64,7 +64,7 @@ impl Aes {
 }
 
 // The first blocks are made here and not by the caller: passed through memory in halves, they could be loaded whole only
-// after all work on the record before has retired, and records would no longer overlap.
+// after all work on the previous record has retired, and records would no longer overlap.
 //
 // The lengths of a DTLS record (12 bytes of nonce, 13 of associated data, 8 of tag) are types, so that for them nothing
 // is computed from lengths; all others take the same way as slices.

@@ -1,7 +1,7 @@
 //! Server-sent events: the changes of the store.
 //!
 //! An event has all that one transaction of the store changed, and its `id` is the revision of the transaction. So
-//! `Last-Event-ID` continues behind the last event that a client has read to its end: it misses none, and gets none twice. The
+//! `Last-Event-ID` continues after the last event that a client has read to its end: it misses none, and gets none twice. The
 //! server keeps no queue for a client: it asks the store for more when the client has read what it has.
 
 use crate::api::{Api, STREAMS};

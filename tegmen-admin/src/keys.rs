@@ -29,7 +29,7 @@ const PREFIX: &str = "tegmen_";
 const FIRST: &str = "bootstrap";
 /// Longest life of a key in seconds.
 const LONGEST: u64 = 366 * 24 * 3600;
-/// Most keys.
+/// Maximum number of keys.
 const MOST: usize = 1000;
 
 /// The reason why the bootstrap token could not be written.

@@ -30,9 +30,9 @@ use std::time::Duration;
 use tegmen_store::Store;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Most bytes of a body: of the longest policy, with what JSON adds.
+/// Maximum number of bytes of a body: of the longest policy, with what JSON adds.
 const MAX_BODY: usize = 2 << 20;
-/// Most bytes of a body that anybody may send.
+/// Maximum number of bytes of a body that anybody may send.
 const MAX_OPEN_BODY: usize = 16 << 10;
 /// Time in which a body comes.
 const BODY_TIME: Duration = Duration::from_secs(30);

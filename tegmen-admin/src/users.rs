@@ -30,7 +30,7 @@ const USERS: &str = "admin/user/";
 pub(crate) const LIFETIME: u32 = 8 * 3600;
 /// Seconds of a login: at least a minute, at most 30 days.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=30 * 24 * 3600;
-/// Most users.
+/// Maximum number of users.
 const MOST: usize = 10_000;
 /// Rows that are read at a time.
 const PAGE: usize = 1000;

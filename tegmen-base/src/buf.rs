@@ -196,7 +196,7 @@ impl<'t> Writer<'t> {
         self.put(&value.to_be_bytes())
     }
 
-    /// Writes `bytes` behind their length in one byte.
+    /// Writes `bytes` after their length in one byte.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
@@ -204,7 +204,7 @@ impl<'t> Writer<'t> {
         self.put(bytes)
     }
 
-    /// Writes what `body` writes behind its length in `N` bytes, of which there are one to three.
+    /// Writes what `body` writes after its length in `N` bytes, of which there are one to three.
     pub fn behind_len<const N: usize>(&mut self, body: impl FnOnce(&mut Self) -> Result<(), Full>) -> Result<(), Full> {
         let at = self.len;
         self.put(&[0; N])?;
@@ -218,7 +218,7 @@ impl<'t> Writer<'t> {
         copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
     }
 
-    /// Takes away what was written behind the first `len` bytes.
+    /// Takes away what was written after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -230,7 +230,7 @@ impl<'t> Writer<'t> {
         self.storage.get_mut(at..self.len).ok_or(Full)
     }
 
-    /// Writes `bytes` behind their length in two bytes.
+    /// Writes `bytes` after their length in two bytes.
     pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
@@ -360,7 +360,7 @@ impl<'t> Frame<'t> {
         self.storage.len().wrapping_sub(self.end)
     }
 
-    /// Returns the places of the first byte and behind the last one in the storage.
+    /// Returns the places of the first byte and after the last one in the storage.
     pub const fn place(&self) -> (usize, usize) {
         (self.start, self.end)
     }

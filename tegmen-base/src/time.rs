@@ -9,7 +9,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The earliest point there is: a deadline that has come.
+    /// The earliest point there is: a deadline that has arrived.
     pub const AT_ONCE: Self = Self { micros: 0 };
 
     /// The latest point there is: a deadline that never comes.

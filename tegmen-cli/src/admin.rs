@@ -198,7 +198,7 @@ impl Admin {
         })
     }
 
-    /// Asks for the events behind the one with this ID, or from now on. Returns the connection and the body of the response;
+    /// Asks for the events after the one with this ID, or from now on. Returns the connection and the body of the response;
     /// the inner failure is that of a server that refuses it.
     pub(crate) async fn follow(
         &self,

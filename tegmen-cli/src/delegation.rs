@@ -88,7 +88,7 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
-    /// Show how the connections of the epoch before continue in the present one, and give the sessions of the device with other devices
+    /// Show how the connections of the previous epoch continue in the present one, and give the sessions of the device with other devices
     /// of the server again. No connection gets another scope, another time of authentication or another end.
     Reissue {
         #[command(flatten)]

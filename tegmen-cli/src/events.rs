@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[command(after_help = "Examples:\n  tegmen events\n  tegmen events --json --after 28480000000000 --count 10\n\n\
     The command connects again when the connection is lost, and continues behind the last event. Ctrl-C ends it.")]
 pub(crate) struct Follow {
-    /// Begin behind the event of this ID, which --json shows as `id`; otherwise now.
+    /// Begin after the event of this ID, which --json shows as `id`; otherwise now.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64))]
     after: Option<u64>,
     /// Stop after N changes.

@@ -27,7 +27,7 @@ pub(crate) enum Unanswered {
     Unreached(io::Error),
     /// The TLS handshake failed.
     Tls(io::Error),
-    /// The server sent something else than a response, or nothing.
+    /// The server sent something other than a response, or nothing.
     Http(hyper::Error),
 }
 

@@ -148,7 +148,7 @@ impl Assembly {
     /// Takes the next block, of `len` bytes, of a body of at most `limit` bytes. The first block starts a new body.
     ///
     /// # Errors
-    /// 4.00 if a block that is not the last has another length than it says, 4.08 if it does not follow the one before,
+    /// 4.00 if a block that is not the last has another length than it says, 4.08 if it does not follow the previous one,
     /// 4.13 if the body becomes longer than `limit`.
     pub fn accept(&mut self, block: Block, len: usize, limit: usize) -> Result<Step, Code> {
         if block.number == 0 {

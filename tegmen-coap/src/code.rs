@@ -89,7 +89,7 @@ impl Code {
         self.0 >> 5
     }
 
-    /// The two digits behind it.
+    /// The two digits after it.
     pub const fn detail(self) -> u8 {
         self.0 & 31
     }

@@ -108,7 +108,7 @@ pub trait PeerExchanges {
         let _ = now;
     }
 
-    /// Forgets what is too old, when an alarm of the peer has come. `is_observer` is true if the peer observes a resource.
+    /// Forgets what is too old, when an alarm of the peer has arrived. `is_observer` is true if the peer observes a resource.
     /// Returns the time of the next call, if one is needed.
     #[inline]
     fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {

@@ -69,7 +69,7 @@ impl Token {
 pub enum Malformed {
     /// Fewer than four bytes, or another version: ignored in silence.
     NotCoap,
-    /// A header that can be answered with Reset, and something wrong behind it.
+    /// A header that can be answered with Reset, and something wrong after it.
     Message {
         /// The type in the header.
         message_type: MessageType,
@@ -257,7 +257,7 @@ const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
     | bit(OptionNumber::PROXY_URI.0)
     | bit(OptionNumber::PROXY_SCHEME.0);
 
-/// Walks the options; what they take, the payload behind them, and a bit for each. A marker without payload is an error.
+/// Walks the options; what they take, the payload after them, and a bit for each. A marker without payload is an error.
 fn split_payload(bytes: &[u8]) -> Option<(&[u8], &[u8], u32)> {
     let mut reader = Reader::new(bytes);
     let (mut number, mut present) = (0, 0);
@@ -292,7 +292,7 @@ fn header(message_type: MessageType, token_len: u8, code: Code, message_id: u16)
 pub enum BuildError {
     /// The frame is full.
     Full,
-    /// An option has a lower number than the one before, or comes behind the payload.
+    /// An option has a lower number than the previous one, or comes after the payload.
     Order,
 }
 
@@ -412,7 +412,7 @@ impl<'f, 't> Builder<'f, 't> {
             }
             previous = other.0;
         };
-        // The option, and the header of the one behind it, whose distance to the one before is now another.
+        // The option, and the header of the one after it, whose distance to the one before is now another.
         let mut storage = [0; MAX_INSERTED];
         let mut writer = Writer::new(&mut storage);
         option::write(&mut writer, number.0.saturating_sub(previous), value)?;

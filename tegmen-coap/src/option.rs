@@ -94,7 +94,7 @@ impl OptionNumber {
     }
 }
 
-/// Reads one option behind the option `previous`; the payload marker is not an option and must be looked for first.
+/// Reads one option after the option `previous`; the payload marker is not an option and must be looked for first.
 pub fn read<'a>(reader: &mut Reader<'a>, previous: u16) -> Result<(OptionNumber, &'a [u8]), Truncated> {
     let first = reader.u8()?;
     let (delta, len) = (first >> 4, first & 15);
@@ -125,7 +125,7 @@ fn read_extended(reader: &mut Reader<'_>, nibble: u8) -> Result<u16, Truncated> 
     }
 }
 
-/// Writes one option, whose number is `delta` more than that of the one before.
+/// Writes one option, whose number is `delta` more than that of the previous one.
 pub fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Full> {
     if value.len() > MAX_VALUE {
         return Err(Full);
@@ -155,7 +155,7 @@ impl Header {
         header
     }
 
-    /// A number in four bits, and what does not fit them behind the header.
+    /// A number in four bits, and what does not fit them after the header.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn nibble(&mut self, value: usize) -> u8 {
         if value < 13 {

@@ -8,7 +8,7 @@
 //! * A peer has the rights of the scope that its ticket names, until the delegation ends. The scopes of the device are those that its
 //!   operator gave to the server. A scope that the device does not have gives no rights.
 //! * A connection that the server revoked has no rights from then on, and its session is closed. Another epoch closes the sessions of
-//!   the epoch before.
+//!   the previous epoch.
 //! * The device has the clock of its system, and the time of its server once the server speaks with it.
 
 mod admitted;

@@ -113,7 +113,7 @@ pub struct TokenSettings {
     pub name: String,
     /// The key that it shares with the access control server.
     pub key: Secret<LONG_KEY_LEN>,
-    /// Most tokens at the same time.
+    /// Maximum number of tokens at the same time.
     pub most: usize,
     /// The URI of the access control server, which clients in clear get as a hint with 4.01. `None` gives no hints, and leaves requests
     /// in clear to the policy of the server.

@@ -27,7 +27,7 @@ use tegmen_store::{Revision, Store};
 
 /// Seconds after which a peer may ask again that got 5.03.
 const RETRY_AFTER: u32 = 10;
-/// Decisions on one request, each after another server changed the policy or a device during the one before.
+/// Decisions on one request, each after another server changed the policy or a device during the previous one.
 const DECISIONS: usize = 3;
 
 /// The reason why an operator's change was not made.

@@ -265,7 +265,7 @@ impl<S: Store> State<S> {
         self.commit(transaction).await
     }
 
-    /// A page of the devices behind this name, at most `most` of them.
+    /// A page of the devices after this name, at most `most` of them.
     ///
     /// # Errors
     /// [`StateError::Fault`] or [`StateError::Store`].

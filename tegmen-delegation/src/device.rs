@@ -28,11 +28,11 @@ pub trait Memory {
     /// [`Lost`], also if `refused` is too short.
     fn load(&mut self, epoch: &mut Epoch, refused: &mut [u32]) -> Result<usize, Lost>;
 
-    /// Keeps an epoch in place of the one before. It is durable when this returns, and whole: after a power cut there is one of
+    /// Keeps an epoch in place of the previous one. It is durable when this returns, and whole: after a power cut there is one of
     /// both.
     ///
     /// # Errors
-    /// The error of the hardware; the epoch before is then still kept.
+    /// The error of the hardware; the previous epoch is then still kept.
     fn keep_epoch(&mut self, epoch: &Epoch) -> Result<(), Self::Error>;
 
     /// Keeps a number of a connection that is refused in this epoch, beside those that were kept in it. It is durable when this
@@ -157,7 +157,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     }
 
     /// Begins the epoch `number`, which follows the present one. `exported` is the keying material of the session with the server
-    /// under [`EXPORTER`](crate::EXPORTER). All tickets and sessions of the epoch before are refused from now on, and its list of
+    /// under [`EXPORTER`](crate::EXPORTER). All tickets and sessions of the previous epoch are refused from now on, and its list of
     /// refused connections is empty. The number of the present epoch changes nothing.
     ///
     /// The owner then closes all sessions with a [`Connection`](crate::Connection).

@@ -84,7 +84,7 @@ impl Epoch {
         Self { number: 0, key, tickets: TicketKey(Secret::zeroed()) }
     }
 
-    /// The epoch behind this one, which a session between device and server begins. `exported` is its keying material under
+    /// The epoch after this one, which a session between device and server begins. `exported` is its keying material under
     /// [`EXPORTER`]. Returns `None` behind epoch 65,535: the device then needs a new device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let mut next = Self::blank();

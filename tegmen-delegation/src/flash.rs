@@ -1,6 +1,6 @@
 //! The epoch and the refused connections of a device in two pages of flash memory.
 //!
-//! A page holds the epoch in seven records, and behind them a record for each refused connection. The next epoch goes to the other
+//! A page holds the epoch in seven records, and after them a record for each refused connection. The next epoch goes to the other
 //! page, which is erased first. The page with the higher epoch is valid, so a power cut leaves one of both epochs whole.
 
 use crate::device::{Lost, Memory};
@@ -11,9 +11,9 @@ use tegmen_tickets::TICKET_KEY_LEN;
 
 /// Bytes that a record keeps.
 const VALUE_LEN: usize = 8;
-/// The place of the ticket key, behind the device key.
+/// The place of the ticket key, after the device key.
 const OF_TICKETS: usize = PSK_LEN / VALUE_LEN * RECORD_LEN;
-/// The place of the first refused connection, behind the ticket key.
+/// The place of the first refused connection, after the ticket key.
 const FIRST: usize = OF_TICKETS + TICKET_KEY_LEN.div_ceil(VALUE_LEN) * RECORD_LEN;
 
 /// The memory of a device in two pages, which hold nothing else.

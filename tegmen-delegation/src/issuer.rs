@@ -16,7 +16,7 @@ pub struct Issuer {
     sealed: u32,
 }
 
-/// The reason why a ticket of the epoch before leads to no new one: the peer has to authenticate itself again.
+/// The reason why a ticket of the previous epoch leads to no new one: the peer has to authenticate itself again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotReissued {
     /// The ticket is not of this device and these epochs.
@@ -55,7 +55,7 @@ impl Issuer {
         Ok(Ticket(room.get(..len).ok_or(Full)?))
     }
 
-    /// Returns the session of a ticket of this epoch or of the epoch before, under a new number, for a peer that resumed it at the
+    /// Returns the session of a ticket of this epoch or of the previous epoch, under a new number, for a peer that resumed it at the
     /// server at the time `now`, in seconds since 1970. Scope, time of authentication and end are those of the ticket.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! resume by session id.
 //!
 //! A device and its server share a [device key](DeviceKey). An [epoch](Epoch) has one ticket key, and one list of refused
-//! connections. The next epoch refuses all tickets of the epoch before.
+//! connections. The next epoch refuses all tickets of the previous epoch.
 //!
 //! The device and the server use this crate. It needs neither an operating system nor a heap.
 

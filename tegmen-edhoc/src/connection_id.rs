@@ -9,7 +9,7 @@ use tegmen_base::cbor;
 pub struct ConnectionId(pub(crate) ConnId);
 
 impl ConnectionId {
-    /// Most bytes of an identifier.
+    /// Maximum number of bytes of an identifier.
     pub const MAX: usize = 7;
 
     /// Returns the identifier with these bytes; `None` if there are more than [`Self::MAX`].

@@ -5,9 +5,9 @@ use tegmen_base::buf::{Full, Reader, Writer};
 use tegmen_base::cbor;
 use tegmen_base::secret::Secret;
 
-/// Most bytes of a credential.
+/// Maximum number of bytes of a credential.
 pub const MAX_CREDENTIAL: usize = 128;
-/// Most bytes of a `kid`.
+/// Maximum number of bytes of a `kid`.
 const MAX_KID: usize = 16;
 
 /// A public key on P-256 with its name, as a CWT Claims Set (CCS). Both ends must have the same bytes of it.

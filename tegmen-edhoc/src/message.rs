@@ -10,7 +10,7 @@ use tegmen_base::cbor;
 pub struct Message(pub(crate) EdhocMessageBuffer);
 
 impl Message {
-    /// Most bytes of a message.
+    /// Maximum number of bytes of a message.
     pub const MAX: usize = lakers::MAX_MESSAGE_SIZE_LEN;
 
     /// Returns the bytes.

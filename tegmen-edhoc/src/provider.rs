@@ -166,5 +166,5 @@ fn starts_with_items(plaintext: &[u8], items: usize) -> bool {
     (0..items).try_for_each(|_| cbor::skip(&mut reader, MAX_DEPTH)).is_some()
 }
 
-/// Most levels of a value: a credential has four.
+/// Maximum number of levels of a value: a credential has four.
 const MAX_DEPTH: u8 = 8;

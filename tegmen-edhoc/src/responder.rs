@@ -125,7 +125,7 @@ fn wipe(state: &mut ProcessedM3) {
 }
 
 /// Refuses external authorization data that is critical, malformed or too long: this end knows none (RFC 9528, section 3.8).
-/// `lakers` takes all items behind the first one for its value.
+/// `lakers` takes all items after the first one for its value.
 pub(crate) fn check_data(item: Option<&EADItem>) -> Result<(), Failure> {
     let Some(item) = item else { return Ok(()) };
     if item.is_critical {
@@ -168,5 +168,5 @@ pub(crate) fn failure(error: EDHOCError) -> Failure {
     }
 }
 
-/// Most bytes of external authorization data behind its first label.
+/// Maximum number of bytes of external authorization data after its first label.
 const MAX_DATA: usize = 64;

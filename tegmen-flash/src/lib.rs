@@ -140,7 +140,7 @@ pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// Returns the highest valid number of a page, and the place behind the last record that is not erased.
+/// Returns the highest valid number of a page, and the place after the last record that is not erased.
 #[inline(never)]
 fn scan<F: Flash>(flash: &F, page: Page) -> (Option<u64>, usize) {
     let (mut newest, mut free, mut at) = (None, 0, 0_usize);

@@ -8,7 +8,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// Longest message in bytes that is read.
 pub const MAX_MESSAGE: usize = 4096;
-/// Most entries of one map.
+/// Maximum number of entries of one map.
 const MAX_ENTRIES: usize = 64;
 
 /// The reason why bytes are no message. A server answers them with 4.00 and `invalid_request`.

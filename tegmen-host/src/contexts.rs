@@ -44,10 +44,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::identity::Principal;
 use tegmen::oscore::{OscoreOption, RederivableContext, discovery_address};
 
-/// Most bytes that a context of a server or client adds to a message.
+/// Maximum number of bytes that a context of a server or client adds to a message.
 pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
 
-/// Most bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section
+/// Maximum number of bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section
 /// 4.1.3.4.2).
 pub const MAX_UNFRAGMENTED_SIZE: usize = 4096;
 

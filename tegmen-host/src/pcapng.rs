@@ -79,7 +79,7 @@ impl<W: Write> Capture<W> {
         Ok(capture)
     }
 
-    /// Adds lines of a key log (RFC 9850). They count for the packets behind them.
+    /// Adds lines of a key log (RFC 9850). They count for the packets after them.
     ///
     /// # Errors
     /// Those of the output.

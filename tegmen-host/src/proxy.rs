@@ -58,7 +58,7 @@ use upstream::{Job, Purpose};
 
 /// Seconds after which a client may try again that found no space.
 const RETRY_AFTER: u32 = 2;
-/// Most bytes of a request whose path and query were written as options, without its payload.
+/// Maximum number of bytes of a request whose path and query were written as options, without its payload.
 const REWRITTEN: usize = 2048;
 
 /// The application. Its clones are the same proxy. It ends with the last clone.

@@ -130,7 +130,7 @@ fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode:
     Ok(records)
 }
 
-/// True behind the last element.
+/// True after the last element.
 fn is_end(decoder: &mut Decoder<'_>, left: &mut Option<u64>) -> Result<bool, minicbor::decode::Error> {
     match left {
         Some(0) => Ok(true),

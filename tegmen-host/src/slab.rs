@@ -12,9 +12,9 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 
-/// Room for a cookie (255 bytes at most) or a PSK identity, and with public keys for a signature and a key of RSA-4096.
+/// Space for a cookie (255 bytes at most) or a PSK identity, and with public keys for a signature and a key of RSA-4096.
 const OUTGOING: usize = 1536;
-/// Room for fragments and early records: the longest chain of certificates that is taken, and a bit for each byte.
+/// Space for fragments and early records: the longest chain of certificates that is taken, and a bit for each byte.
 const INCOMING: usize = 6144;
 
 /// Paths that are searched for together.
@@ -23,7 +23,7 @@ pub const BATCH: usize = 32;
 /// Peers of which a cache of a megabyte holds all that a search looks at.
 const SMALL: usize = 4096;
 
-/// Handshakes that are looked at to make room for another one; those behind them are looked at next time.
+/// Handshakes that are looked at to make room for another one; those after them are looked at next time.
 const LOOKED_AT: usize = 16;
 /// Where all places are taken: after this time a handshake whose client has not answered the server's first flight makes
 /// room for a client of another network prefix that has fewer places. A client repeats a lost flight after a second.

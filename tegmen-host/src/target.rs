@@ -21,9 +21,9 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request}
 pub(crate) const PREFIX: &str = "proxy";
 /// The second segment of the path of each resource of a virtual host: no scheme of a target.
 const VIRTUAL: &str = "host";
-/// Most bytes of a request without its payload that is decided on.
+/// Maximum number of bytes of a request without its payload that is decided on.
 const LONGEST: usize = 2048;
-/// Most bytes of a host (RFC 7252, section 5.10).
+/// Maximum number of bytes of a host (RFC 7252, section 5.10).
 const LONGEST_HOST: usize = 255;
 /// Bytes of the path before that of the resource: the host, the port and what separates them.
 const LONGEST_PREFIX: usize = PREFIX.len() + LONGEST_HOST + 24;
@@ -131,7 +131,7 @@ impl VirtualHosts {
         }
     }
 
-    /// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource behind the
+    /// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource after the
     /// proxy if the request names one, otherwise as [`request_uri::read`] does.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub const MAX_DATAGRAM: usize = 2048;
 /// The kernel may hand over several datagrams of one sender as one.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Most datagrams to peers of their own that one system call sends.
+/// Maximum number of datagrams to peers of their own that one system call sends.
 #[cfg(target_os = "linux")]
 const SEND_BATCH: usize = 32;
 /// ENODEV.
@@ -455,7 +455,7 @@ impl Outbox {
                     Ok(()) => 0,
                     Err(_) => return,
                 },
-                // This one cannot be sent. Those behind it may be.
+                // This one cannot be sent. Those after it may be.
                 Err(_) => 1,
                 Ok(sent) => sent,
             };
@@ -463,7 +463,7 @@ impl Outbox {
         }
     }
 
-    /// Sends the first of `batch`, which is `one`, and as many behind it as the system takes; how many.
+    /// Sends the first of `batch`, which is `one`, and as many after it as the system takes; how many.
     #[cfg(target_os = "linux")]
     fn send_batch(
         &self,

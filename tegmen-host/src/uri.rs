@@ -100,7 +100,7 @@ impl Uri {
     }
 }
 
-/// The parts of a URI behind its scheme.
+/// The parts of a URI after its scheme.
 #[derive(Debug)]
 pub(crate) struct Behind {
     /// Without brackets.

@@ -1,7 +1,7 @@
 //! Header compression: LOWPAN_IPHC for IPv6 and LOWPAN_NHC for UDP (RFC 6282).
 //!
 //! Compression leaves out data that the link layer or a shared context gives. [`Compressed::of`] compresses the
-//! headers of a packet, and [`decompress`] restores them. The payload behind them does not change.
+//! headers of a packet, and [`decompress`] restores them. The payload after them does not change.
 
 use super::frame::LinkAddress;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};

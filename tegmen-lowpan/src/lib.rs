@@ -60,7 +60,7 @@ pub struct Interface<const SLOTS: usize, const BYTES: usize> {
 /// The result of a received frame.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Delivery<'p> {
-    /// To be sent to everybody: the same payload behind this header.
+    /// To be sent to everybody: the same payload after this header.
     pub relay: Option<flood::Header>,
     /// A packet that is whole now.
     pub packet: Option<Arrived<'p>>,

@@ -1,4 +1,4 @@
-//! Packets on a stream: one element behind the other.
+//! Packets on a stream: one element after the other.
 
 use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::lp::MAX_FIELDS;

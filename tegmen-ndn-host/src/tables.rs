@@ -201,7 +201,7 @@ impl Fib for HostFib {
 /// An Interest that waits.
 struct Slot {
     entry: Entry<Records<InRecord<Token>>, Records<OutRecord>>,
-    /// The name, and the ForwardingHint behind it.
+    /// The name, and the ForwardingHint after it.
     bytes: Box<[u8]>,
     name: u16,
     from: FaceId,

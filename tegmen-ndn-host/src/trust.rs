@@ -104,7 +104,7 @@ pub enum Verdict {
 
 struct Kept {
     packet: Vec<u8>,
-    /// The time in which the certificate and all behind it are valid, after they were verified.
+    /// The time in which the certificate and all after it are valid, after they were verified.
     verified: Option<Validity>,
 }
 

@@ -339,7 +339,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         }
     }
 
-    /// Sends an Interest again to the next hops whose time has come, each time with another nonce.
+    /// Sends an Interest again to the next hops whose time has arrived, each time with another nonce.
     fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let times = self.times;
         let is_due = |sent: &OutRecord| times.again(sent, now).is_some_and(|at| !now.is_before(at));

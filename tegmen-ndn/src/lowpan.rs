@@ -72,7 +72,7 @@ const KEY_DIGEST: u8 = 2;
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
-/// The two bytes of a dispatch, and the CIDs behind them: the HopID, the context of the packet's name, and that of the KeyLocator.
+/// The two bytes of a dispatch, and the CIDs after them: the HopID, the context of the packet's name, and that of the KeyLocator.
 #[derive(Default)]
 struct Dispatch {
     bytes: [u8; 2],

@@ -58,7 +58,7 @@ impl PartialOrd for Component<'_> {
     }
 }
 
-/// A name: components, one behind the other, each an element.
+/// A name: components, one after the other, each an element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Name<'n>(&'n [u8]);
 
@@ -74,7 +74,7 @@ impl<'n> Name<'n> {
         Ok(Self(value))
     }
 
-    /// Takes bytes that [`Self::parse`] accepted before. Of others, the components behind the first one that is none are ignored.
+    /// Takes bytes that [`Self::parse`] accepted before. Of others, the components after the first one that is none are ignored.
     pub const fn of_checked(value: &'n [u8]) -> Self {
         Self(value)
     }
@@ -138,7 +138,7 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// Names, one behind the other, each an element.
+/// Names, one after the other, each an element.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Names<'n>(&'n [u8]);
 

@@ -154,7 +154,7 @@ pub struct Signed<'p> {
     pub info: SignatureInfo<'p>,
     /// The signature.
     pub value: &'p [u8],
-    /// The signed portion, in parts that are concatenated: of an Interest, those before and behind the digest of its parameters,
+    /// The signed portion, in parts that are concatenated: of an Interest, those before and after the digest of its parameters,
     /// and the parameters.
     pub portion: [&'p [u8]; 3],
 }

@@ -206,7 +206,7 @@ pub struct Entry<I, O> {
     pub sent: O,
     /// The time at which the entry ends.
     pub expires: Tick,
-    /// The HopLimit that is left; 255, which no Interest has behind the first node, if it has none.
+    /// The HopLimit that is left; 255, which no Interest has after the first node, if it has none.
     hops: u8,
 }
 
@@ -309,7 +309,7 @@ pub trait Pit {
     /// Sets the time at which [`Self::due`] returns the entry.
     fn set_timer(&mut self, id: PitId, at: Tick);
 
-    /// Returns an entry whose time has come.
+    /// Returns an entry whose time has arrived.
     fn due(&mut self, now: Tick) -> Option<PitId>;
 
     /// Returns the time of the next entry.

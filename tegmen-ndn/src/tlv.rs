@@ -14,7 +14,7 @@ pub struct Element<'p> {
     pub value: &'p [u8],
     /// The place of the first byte of the type in the value of the outer element.
     pub start: usize,
-    /// The place behind the last byte of the value in the value of the outer element.
+    /// The place after the last byte of the value in the value of the outer element.
     pub end: usize,
 }
 

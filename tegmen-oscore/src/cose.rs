@@ -53,7 +53,7 @@ impl Aead {
         if self as u8 & TAG_16 == 0 { 8 } else { 16 }
     }
 
-    /// Most bytes that a Sender ID or Recipient ID may take: nonce length - 6 (RFC 8613, section 3.3).
+    /// Maximum number of bytes that a Sender ID or Recipient ID may take: nonce length - 6 (RFC 8613, section 3.3).
     pub const fn max_id(self) -> usize {
         self.nonce_len().saturating_sub(6)
     }

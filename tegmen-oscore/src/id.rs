@@ -1,6 +1,6 @@
 //! Sender IDs and Recipient IDs (RFC 8613, section 3.1).
 
-/// Most bytes of a Sender ID or Recipient ID.
+/// Maximum number of bytes of a Sender ID or Recipient ID.
 pub(super) const MAX_ID: usize = 7;
 
 /// Sender ID or Recipient ID: what stands for an endpoint in a context, 0 to 7 bytes.

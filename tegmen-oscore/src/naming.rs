@@ -16,7 +16,7 @@ pub trait Naming: Copy + Default {
     const NO_ID_CONTEXT: Self::IdContext;
     /// Memory for a kid context that is not the ID Context itself.
     type Wrapped: Default;
-    /// Most bytes of a kid context.
+    /// Maximum number of bytes of a kid context.
     const MAX_KID_CONTEXT: usize;
 
     /// The kid context of a message of ours.
@@ -63,7 +63,7 @@ impl Naming for AsItIs {
     }
 }
 
-/// Most bytes of the ID Context of a [`Context`](super::Context); RFC 8613 has no limit.
+/// Maximum number of bytes of the ID Context of a [`Context`](super::Context); RFC 8613 has no limit.
 pub(super) const MAX_ID_CONTEXT: usize = 16;
-/// Most bytes of the array `info` (RFC 8613, section 3.2.1).
+/// Maximum number of bytes of the array `info` (RFC 8613, section 3.2.1).
 pub(super) const INFO_LEN: usize = 36;

@@ -18,8 +18,8 @@ use tegmen_coap::{Code, Token};
 pub const OVERHEAD: usize = Context::OVERHEAD;
 
 impl<N: Naming> SecurityContext<N> {
-    /// Most bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
-    /// code, the tag. As many as are needed of them must be free in front of the message, the tag's behind it.
+    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, the payload marker, the
+    /// code, the tag. As many as are needed of them must be free in front of the message, the tag's after it.
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
     /// Protects the request in `frame`. What is sent again is these same bytes; a second call would use a second number.
@@ -168,7 +168,7 @@ impl Plain {
     }
 }
 
-/// Puts an outer header and the outer options before what is to be encrypted, and room for a tag behind it; what is to be
+/// Puts an outer header and the outer options before what is to be encrypted, and room for a tag after it; what is to be
 /// encrypted, and the room.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -213,7 +213,7 @@ pub(super) fn enclose<'f>(
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &OscoreOption<'_>) {
-    // An option's header tells how far its number is from that of the one before, which comes next here.
+    // An option's header tells how far its number is from that of the previous one, which comes next here.
     let (mut behind, mut len, mut written) = (0u16, 0, false);
     loop {
         let (number, value) = match last_outside(options) {

@@ -97,11 +97,11 @@ impl Default for WrappedId {
 const NONCE_LEN: usize = 8;
 /// Bytes of R2.
 const R2_LEN: usize = 16;
-/// Most bytes of the ID Context of a [`RederivableContext`]: R2, R3, and an ID Context of 16 bytes.
+/// Maximum number of bytes of the ID Context of a [`RederivableContext`]: R2, R3, and an ID Context of 16 bytes.
 pub const MAX_DERIVED_ID_CONTEXT: usize = 40;
-/// Most bytes of a kid context: an ID Context as a CBOR byte string.
+/// Maximum number of bytes of a kid context: an ID Context as a CBOR byte string.
 const MAX_KID_CONTEXT: usize = MAX_DERIVED_ID_CONTEXT + 2;
-/// Most bytes of the array `info` (RFC 8613, section 3.2.1): its ID Context may have R2 in front of it.
+/// Maximum number of bytes of the array `info` (RFC 8613, section 3.2.1): its ID Context may have R2 in front of it.
 const INFO_LEN: usize = 76;
 
 impl RederivableContext {
@@ -149,7 +149,7 @@ impl RederivableContext {
         Ok(context)
     }
 
-    /// Takes response #1, which has a kid context: what is inside, and the context for request #2 and everything behind it.
+    /// Takes response #1, which has a kid context: what is inside, and the context for request #2 and everything after it.
     /// Its [ID Context](Self::id_context) and the end of a lease are to be kept before anything is sent under it, and it
     /// is [settled](Self::settle) when something came back.
     ///
@@ -234,7 +234,7 @@ pub struct Offers(Secret<DIGEST_LEN>);
 pub enum Rederived<'r> {
     /// Request #1: to be answered with [`Offers::answer`]. What it asks is not for the application, since it may be a replay.
     First(FirstRequest),
-    /// Request #2, fresh, and the context that takes the place of the one before: its [ID Context](SecurityContext::id_context) and
+    /// Request #2, fresh, and the context that takes the place of the previous one: its [ID Context](SecurityContext::id_context) and
     /// the end of a lease are to be kept before anything is delivered, and new [`Offers`] to be drawn.
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }

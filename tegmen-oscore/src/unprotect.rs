@@ -328,7 +328,7 @@ impl Parts {
         datagram.get(self.text_at..).unwrap_or(&[])
     }
 
-    /// The text, and the bytes behind it.
+    /// The text, and the bytes after it.
     #[inline]
     pub(super) fn payload<'r>(&self, datagram: &'r mut [u8]) -> Option<(&'r mut [u8], &'r mut [u8])> {
         datagram.get_mut(self.text_at..).unwrap_or(&mut []).split_at_mut_checked(self.text_len)

@@ -37,11 +37,11 @@ pub const MAX_IDENTITY: usize = 128;
 pub const MAX_PUBLISHER: usize = 64;
 /// Random bytes in an identity that [`SessionIdentity::write`] writes.
 pub const NONCE_LEN: usize = 12;
-/// Least characters behind the semicolon: 9 random bytes.
+/// Least characters after the semicolon: 9 random bytes.
 const MIN_NONCE: usize = 12;
 /// Least bytes of a protokey.
 const PROTOKEY_MIN: usize = 16;
-/// Most bytes of a protokey.
+/// Maximum number of bytes of a protokey.
 const PROTOKEY_MAX: usize = 64;
 
 /// The identity of a session: the name of the publisher, `;`, and at least 9 random bytes as base64url without padding (RFC

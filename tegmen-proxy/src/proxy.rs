@@ -347,5 +347,5 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
     }
 }
 
-/// Most bytes of an ETag (RFC 7252, section 5.10.6).
+/// Maximum number of bytes of an ETag (RFC 7252, section 5.10.6).
 const MAX_ETAG: usize = 8;

@@ -37,7 +37,7 @@ use tegmen_base::private;
 const FORMAT: &str = "tegmen backup 1\n";
 /// Milliseconds by which the clock may be behind the time of the backup.
 const CLOCK_TOLERANCE: u64 = 120_000;
-/// Most bytes before the database.
+/// Maximum number of bytes before the database.
 const MAX_HEADER: usize = 1024;
 
 /// The description of a backup.

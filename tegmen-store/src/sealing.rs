@@ -233,5 +233,5 @@ const DATA_KEY: &[u8] = b"tegmen data key";
 const BACKUP: &[u8] = b"tegmen backup";
 /// Bytes of a tag.
 const TAG_LEN: usize = 16;
-/// Most bytes of a file with a key.
+/// Maximum number of bytes of a file with a key.
 const LONGEST_FILE: u64 = 256;

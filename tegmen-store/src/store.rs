@@ -161,11 +161,11 @@ impl Transaction {
     }
 }
 
-/// Most bytes of a key.
+/// Maximum number of bytes of a key.
 pub const MAX_KEY: usize = 512;
-/// Most bytes of a value.
+/// Maximum number of bytes of a value.
 pub const MAX_VALUE: usize = 65_536;
-/// Most bytes of the values of a transaction: what etcd takes as one request.
+/// Maximum number of bytes of the values of a transaction: what etcd takes as one request.
 pub const MAX_BYTES: usize = 1 << 20;
 /// Most requirements and changes of a transaction: as many as etcd takes.
 pub const MAX_OPERATIONS: usize = 128;
@@ -199,9 +199,9 @@ pub struct Found {
 pub struct Scan {
     /// The bytes with which all keys begin; none for all keys.
     pub prefix: Vec<u8>,
-    /// The key after which the page begins: [`Page::next`] of the page before.
+    /// The key after which the page begins: [`Page::next`] of the previous page.
     pub after: Option<Vec<u8>>,
-    /// Most rows of the page, at least one.
+    /// Maximum number of rows of the page, at least one.
     pub most: usize,
     /// The revision to read: [`Page::at`] of the first page, so that all pages belong together; `None` for the newest.
     pub at: Option<Revision>,

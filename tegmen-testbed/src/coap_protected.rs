@@ -2,7 +2,7 @@
 //! any other purpose use [OSCORE](tegmen::oscore).
 //!
 //! A producer encrypts the payload of its responses under AES-128-CCM. Before the payload it writes the identifier of
-//! the key (2 bytes) and the variable part of the nonce (2 bytes); behind it the tag (8 bytes). This adds 12 bytes.
+//! the key (2 bytes) and the variable part of the nonce (2 bytes); after it the tag (8 bytes). This adds 12 bytes.
 //! The rest of the nonce follows from the resource's URI, which both ends know.
 //!
 //! **Limits**: requests have no protection, neither of their content nor of their origin. Anyone can change the

@@ -62,7 +62,7 @@ pub struct Figure {
     pub unit: &'static str,
     /// The source of our value; empty if there is none.
     pub source: Option<Source>,
-    /// The sample behind it, if there is one.
+    /// The sample after it, if there is one.
     #[serde(flatten)]
     pub sample: Option<Sample>,
     /// The verdict: see [`EQUAL`], [`CONSISTENT`], [`DIFFERS`], [`MISPRINT`]; or why they need not agree.

@@ -161,7 +161,7 @@ pub struct Node<
     pause: Option<Duration>,
     /// The time at which it returns, and the address.
     returns: Option<(Instant, Address)>,
-    /// It sends its readings to this address behind the flight that is due.
+    /// It sends its readings to this address after the flight that is due.
     asks_after_flight: Option<Address>,
     alarm: Option<Instant>,
     instructions: u64,

@@ -101,7 +101,7 @@ impl TicketKeys {
         Self { current, next, old: [None, None], sealed: 0 }
     }
 
-    /// The next key seals from now on; `next` is the one behind it. The oldest of two old ones is forgotten.
+    /// The next key seals from now on; `next` is the one after it. The oldest of two old ones is forgotten.
     pub fn rotate(&mut self, next: TicketKey) {
         let [newer, older] = &mut self.old;
         *older = newer.take();

@@ -29,9 +29,9 @@ pub(crate) struct Extensions<'c> {
     pub(crate) ca: Option<PathLen>,
     /// The first eight bits of key usage, all of them if it is not there.
     pub(crate) key_usage: KeyUsage,
-    /// The purposes, OBJECT IDENTIFIERs one behind the other; `None` allows all.
+    /// The purposes, OBJECT IDENTIFIERs one after the other; `None` allows all.
     pub(crate) purposes: Option<&'c [u8]>,
-    /// The general names, one behind the other.
+    /// The general names, one after the other.
     pub(crate) alt_names: &'c [u8],
 }
 
@@ -177,7 +177,7 @@ fn basic_constraints(mut value: Reader<'_>) -> Result<Option<PathLen>, Refusal> 
     Ok(ca.then_some(path_len))
 }
 
-/// Elements one behind the other, of which there is at least one, and all of one tag if it is given.
+/// Elements one after the other, of which there is at least one, and all of one tag if it is given.
 fn all(elements: &[u8], tag: Option<u8>) -> Result<&[u8], Refusal> {
     let mut reader = Reader::new(elements);
     loop {

@@ -165,8 +165,8 @@ impl From<der::Malformed> for Refusal {
 }
 
 impl Rules<'_> {
-    /// Verifies a certificate_list, each certificate behind its length in three bytes. Certificates
-    /// behind the one that an anchor signed, such as the anchor's own, are ignored.
+    /// Verifies a certificate_list, each certificate after its length in three bytes. Certificates
+    /// after the one that an anchor signed, such as the anchor's own, are ignored.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -289,7 +289,7 @@ impl<'r> Path<'r> {
     }
 
     /// Takes the next certificate of a list, in DER. The first one begins a path. Returns the end entity with the last one, if
-    /// the path is trusted. Certificates behind the one that an anchor signed, such as the anchor's own, are ignored.
+    /// the path is trusted. Certificates after the one that an anchor signed, such as the anchor's own, are ignored.
     ///
     /// # Errors
     /// [`Refusal`]; the list is then refused.

@@ -3,7 +3,7 @@
 //! Bytes and the clock go in, bytes and the next alarm come out:
 //!
 //! * for each datagram received, [`Endpoint::handle`] until it returns `None`;
-//! * then, and whenever [`Endpoint::next_alarm`] has come, [`Endpoint::poll`] until it returns `None`;
+//! * then, and whenever [`Endpoint::next_alarm`] has arrived, [`Endpoint::poll`] until it returns `None`;
 //! * [`Event::Need`] is answered with [`Endpoint::resume`], at once or later.
 
 mod array;
@@ -45,9 +45,9 @@ use crate::time::Instant;
 pub const HEADROOM: usize = record::HEADROOM;
 /// Room before it, whatever the cipher suite, and whatever connection id the peer has.
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
-/// Room behind it, for CCM_8.
+/// Room after it, for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Room behind it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
+/// Room after it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.

@@ -4,7 +4,7 @@
 //!
 //! * for each datagram received on a DTLS port, [`Node::handle`] until it returns `None`; for one in clear,
 //!   [`Node::handle_plain`] once;
-//! * then, and whenever [`Endpoint::next_alarm`] has come, [`Node::poll`] until it returns `None`;
+//! * then, and whenever [`Endpoint::next_alarm`] has arrived, [`Node::poll`] until it returns `None`;
 //! * [`Node::request`] asks a peer; the reply comes to [`Application::on_reply`];
 //! * [`Node::transfer`] asks with a body, and for a body, that may be longer than a message: a [`Transfer`];
 //! * [`Node::observe`] registers an [`Observation`] at a server;
@@ -246,7 +246,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Frame::new(out.get_mut(..end).unwrap_or(&mut []), headroom)
     }
 
-    /// Returns the bytes that a response in blocks leaves free behind it in `frame` for the protection of the datagram.
+    /// Returns the bytes that a response in blocks leaves free after it in `frame` for the protection of the datagram.
     #[inline]
     fn tailroom(&mut self, peer: PeerId, frame: &Frame<'_>) -> usize {
         let is_cut = F::Bodies::IS_ON && !R::RECORD_SIZE;
@@ -258,7 +258,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Returns the bytes that a separate response in blocks leaves free behind it in `out`.
+    /// Returns the bytes that a separate response in blocks leaves free after it in `out`.
     fn reserved<C: Crypto>(&mut self, peer: PeerId, is_protected: bool, out: &mut [u8]) -> usize {
         if !F::Bodies::IS_ON {
             return 0;

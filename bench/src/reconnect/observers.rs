@@ -78,7 +78,7 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes until the first value behind the time `back`; when that came.
+/// Observes until the first value after the time `back`; when that came.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,

@@ -47,7 +47,7 @@ static NOTES: [Note; 8] = [
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; MEMORY.len()] = MEMORY;
 
-/// The places behind it.
+/// The places after it.
 #[used]
 #[unsafe(link_section = ".erased")]
 static ERASED: [u8; USED - MEMORY.len()] = [0xff; _];

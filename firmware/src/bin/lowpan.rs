@@ -44,7 +44,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// Compresses the packet into frames; their lengths, with 0 behind the last.
+/// Compresses the packet into frames; their lengths, with 0 after the last.
 #[inline(never)]
 fn sent(end: &mut End, packet: &[u8], frames: &mut [[u8; FRAME]; 4]) -> Option<[usize; 4]> {
     let mut lens = [0; 4];

@@ -167,7 +167,7 @@ fn decode(
         let Ok(code) = code.parse::<u8>() else { continue };
         let kind = ["CON", "NON", "ACK", "RST"].get(kind.parse::<usize>().unwrap_or(9)).copied().unwrap_or("?");
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };
-        // The first is what stands outside, encrypted. What has a format of text is shown as text, behind another one.
+        // The first is what stands outside, encrypted. What has a format of text is shown as text, after another one.
         let inside = data.split(',').nth(1).map(str::to_owned);
         let payload =
             inside.unwrap_or_else(|| tegmen_host::hex::to_hex(text.split(',').nth(1).unwrap_or_default().as_bytes()));

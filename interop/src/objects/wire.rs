@@ -116,7 +116,7 @@ pub(super) fn requests(datagrams: &[Datagram]) -> usize {
     numbers.len()
 }
 
-/// Whether a confirmable notification passed, and the acknowledgement of it.
+/// True if a confirmable notification passed, and the acknowledgement of it.
 pub(super) fn acknowledged(datagrams: &[Datagram]) -> bool {
     let seen = |to_server: bool, kind: MessageType, code: Code| {
         datagrams.iter().filter(move |datagram| datagram.to_server == to_server).find_map(move |datagram| {

@@ -81,7 +81,7 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
     world.was_asked()
 }
 
-/// In the next epoch of the device, the server gives another ticket for that of the epoch before. Only the first session has a key
+/// In the next epoch of the device, the server gives another ticket for that of the previous epoch. Only the first session has a key
 /// exchange.
 fn returns(scene: &Scene, peer: &Peer) -> Check {
     let world = World::start(scene)?;

@@ -1,6 +1,6 @@
 //! Peers that are libraries, with sessions that are resumed.
 //!
-//! Their programs take `resume ticket` or `resume id` behind the key. A client that reads the line `again` opens another session
+//! Their programs take `resume ticket` or `resume id` after the key. A client that reads the line `again` opens another session
 //! with what it has of the last one; where the library says that a session is resumed, the program prints `resumed` before
 //! `established`.
 

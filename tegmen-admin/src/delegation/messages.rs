@@ -16,7 +16,7 @@ use tegmen_delegation::{PSK_LEN, Refused, Status};
 const KEY: &str = "^[0-9a-f]{64}$";
 /// A connection.
 const CONNECTION: &str = "^[0-9]+-[0-9]+$";
-/// Most devices of one drill.
+/// Maximum number of devices of one drill.
 const MOST: usize = 256;
 
 /// The configuration of a delegated device.
@@ -339,7 +339,7 @@ pub(crate) struct ShownConnection {
     /// The means by which the session comes to the device.
     #[schemars(extend("enum" = ["ticket", "id", "device"]))]
     carrier: &'static str,
-    /// The connection of the epoch before in whose place this one is.
+    /// The connection of the previous epoch in whose place this one is.
     #[schemars(extend("pattern" = CONNECTION))]
     of: Option<String>,
     revoked: bool,
@@ -353,7 +353,7 @@ impl From<DelegatedConnection> for ShownConnection {
     }
 }
 
-/// A page of the connections of a device, those of the epoch before first.
+/// A page of the connections of a device, those of the previous epoch first.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedConnections")]
 pub(crate) struct ShownConnections {
@@ -411,7 +411,7 @@ pub(crate) struct ShownPreview {
     return_by_ticket: usize,
     /// Connections that were handed over and end.
     end: usize,
-    /// Connections of the epoch before whose peers have not returned: they authenticate themselves again.
+    /// Connections of the previous epoch whose peers have not returned: they authenticate themselves again.
     end_unreturned: usize,
     /// Connections that are revoked now, whose places at the device become free.
     revoked: usize,
@@ -424,11 +424,11 @@ impl From<ResetPreview> for ShownPreview {
     }
 }
 
-/// A connection of the epoch before that has no place in the present one.
+/// A connection of the previous epoch that has no place in the present one.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnection")]
 pub(crate) struct ShownReissue {
-    /// The connection of the epoch before.
+    /// The connection of the previous epoch.
     before: ShownConnection,
     /// The way in which it continues: `again` if the server gives the session to both devices, `returns` if the peer gets another ticket
     /// when it returns, `ends` if it does not continue, `no-rights` if the policy no longer allows its scope.
@@ -441,7 +441,7 @@ pub(crate) struct ShownReissue {
     failed: Option<&'static str>,
 }
 
-/// The connections of the epoch before that have no place in the present one.
+/// The connections of the previous epoch that have no place in the present one.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnections")]
 pub(crate) struct ShownReissues {

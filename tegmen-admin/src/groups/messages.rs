@@ -9,7 +9,7 @@ use tegmen_control::group::{
     Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SIGNATURES, SUITES,
 };
 
-/// Most members that one request creates a group with.
+/// Maximum number of members that one request creates a group with.
 const MOST: usize = 256;
 /// The names of suites.
 const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];

@@ -296,7 +296,7 @@ impl<'r> Schedule<'r> {
         Self(rounds)
     }
 
-    /// Adds bytes to a MAC, and zeros up to a whole block behind them (RFC 3610, section 2.2).
+    /// Adds bytes to a MAC, and zeros up to a whole block after them (RFC 3610, section 2.2).
     #[inline(never)]
     fn authenticate(&self, mac: &mut Block, bytes: &[u8]) {
         for chunk in bytes.chunks(BLOCK_LEN) {
@@ -449,7 +449,7 @@ fn advance(words: &mut [[u32; 4]; 4]) {
     }
 }
 
-/// The word that stands 16, 15, 7 and 2 places behind the given ones.
+/// The word that stands 16, 15, 7 and 2 places after the given ones.
 #[inline(always)]
 fn later(w16: u32, w15: u32, w7: u32, w2: u32) -> u32 {
     let sigma0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);

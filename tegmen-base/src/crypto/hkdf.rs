@@ -21,7 +21,7 @@ impl Hkdf {
         self.0.set::<C>(&[prk.expose()]);
     }
 
-    /// HKDF-Expand for the purpose `info`, for at most one digest. Bytes of `out` behind the digest do not change.
+    /// HKDF-Expand for the purpose `info`, for at most one digest. Bytes of `out` after the digest do not change.
     pub fn expand<C: Crypto>(&self, info: &[u8], out: &mut [u8]) {
         self.0.mac_into::<C>(&[info, &[1]], out);
     }

@@ -1,6 +1,6 @@
 //! Server-sent events, as they come in pieces (WHATWG HTML, section 9.2.6).
 
-/// Most bytes of an event that is not complete.
+/// Maximum number of bytes of an event that is not complete.
 const LONGEST: usize = 8 << 20;
 
 /// An event.
@@ -13,7 +13,7 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// The part of a stream that has come.
+/// The part of a stream that has arrived.
 #[derive(Default)]
 pub(super) struct Events {
     /// A line without its end.

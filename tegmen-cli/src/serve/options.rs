@@ -190,7 +190,7 @@ pub(super) struct ResourceServer {
     /// only (`tegmen device add --kind oscore`).
     #[arg(long, value_name = "FILE")]
     pub(super) token_key: Option<PathBuf>,
-    /// Most tokens at the same time.
+    /// Maximum number of tokens at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) tokens_max: u32,
     /// Give clients without a token the URI of the access control server, as coaps://access.example/token. It excludes --plain.
@@ -320,7 +320,7 @@ pub(super) struct Directory {
     /// Let this identity register other endpoints, at any address: it is a commissioning tool. May be repeated.
     #[arg(long, value_name = "NAME", requires = "directory")]
     pub(super) directory_tool: Vec<String>,
-    /// Most registrations.
+    /// Maximum number of registrations.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) directory_max: u32,
     /// Register the resources of this server at the resource directory at this URI, as coaps://rd.example.org, and renew the
@@ -381,10 +381,10 @@ pub(super) struct ProxyOptions {
     /// the rights of these. Give an address of this machine or of a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) proxy_http: Option<SocketAddr>,
-    /// Most bytes of stored responses; 0 stores nothing.
+    /// Maximum number of bytes of stored responses; 0 stores nothing.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache)]
     pub(super) proxy_cache: usize,
-    /// Most bytes of stored responses that the requests of one client are the cause of. Clients without a name count by address.
+    /// Maximum number of bytes of stored responses that the requests of one client are the cause of. Clients without a name count by address.
     #[arg(long, value_name = "BYTES", default_value_t = ProxyConfig::default().cache_of_client)]
     pub(super) proxy_cache_client: usize,
     /// Requests that may wait for one origin at the same time (NSTART, RFC 7252). Others wait in a queue.

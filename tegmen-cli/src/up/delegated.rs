@@ -53,7 +53,7 @@ pub(super) struct Delegated {
     tasks: JoinSet<()>,
 }
 
-/// The resources of the device, behind those for its delegation server.
+/// The resources of the device, after those for its delegation server.
 #[derive(Clone)]
 struct Meter {
     device: DelegatedDevice,

@@ -12,7 +12,7 @@ use tegmen_host::udp::{Inbound, Socket};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The bytes of the header of a record (RFC 6347, section 4.1).
 const HEADER: usize = 13;
-/// The bytes of the number of a record, which the header has behind type and version, and the record again behind the header.
+/// The bytes of the number of a record, which the header has behind type and version, and the record again after the header.
 const NUMBER: usize = 8;
 
 /// An outsider: it hears all that the group is sent, and sends to the group. It has no keys.

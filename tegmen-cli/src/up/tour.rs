@@ -24,7 +24,7 @@ use tokio::time::MissedTickBehavior;
 /// Longest time for a revocation to reach the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the step behind those of the group, and where the group is left out.
+/// The number of the step after those of the group, and where the group is left out.
 const WITH_GROUP: usize = 11;
 const WITHOUT_GROUP: usize = 6;
 

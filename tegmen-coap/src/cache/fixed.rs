@@ -15,7 +15,7 @@ pub struct FixedCache<const N: usize, const LEN: usize> {
 
 #[derive(Debug)]
 struct Place<const LEN: usize> {
-    /// The key, and the response behind it.
+    /// The key, and the response after it.
     bytes: [u8; LEN],
     key: usize,
     end: usize,

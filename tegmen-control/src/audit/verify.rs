@@ -10,7 +10,7 @@ use tegmen_base::hex::to_hex;
 pub struct Verified {
     /// Lines of the log.
     pub lines: u64,
-    /// Lines that the head signs: the first of the log. A change of the last line behind them cannot be found.
+    /// Lines that the head signs: the first of the log. A change of the last line after them cannot be found.
     pub signed: u64,
 }
 

@@ -56,7 +56,7 @@ pub struct DeviceSettings {
 /// A device. Clones are the same device.
 ///
 /// [`Self::configure`] makes a server its endpoint, [`Self::policy`] is the policy of that server, [`Self::handle`] answers requests to
-/// the paths that [`Self::has`] names, and [`Self::run`] does the work behind the requests.
+/// the paths that [`Self::has`] names, and [`Self::run`] does the work after the requests.
 #[derive(Clone)]
 pub struct DelegatedDevice(pub(super) Arc<Inner>);
 

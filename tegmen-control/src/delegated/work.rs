@@ -1,4 +1,4 @@
-//! The work of a device behind its requests: it ends sessions, and opens others.
+//! The work of a device after its requests: it ends sessions, and opens others.
 
 use super::device::DelegatedDevice;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::{Store, StoreError, Transaction};
 
-/// Plans of one change, each after another server changed the device during the one before.
+/// Plans of one change, each after another server changed the device during the previous one.
 const PLANS: usize = 8;
 
 impl<S: Store, C: Crypto> Delegations<S, C> {

@@ -7,9 +7,9 @@ use tegmen_coap::Rule;
 
 /// The index of a scope that no device has: a peer with it has no rights.
 pub(super) const NO_SCOPE: u8 = u8::MAX;
-/// Most scopes of a device: a ticket has the index of one in a byte.
+/// Maximum number of scopes of a device: a ticket has the index of one in a byte.
 pub(crate) const MAX_SCOPES: usize = NO_SCOPE as usize;
-/// Most rules of a scope.
+/// Maximum number of rules of a scope.
 const MAX_RULES: usize = 64;
 /// Longest rule in bytes.
 const MAX_RULE: usize = 256;

@@ -72,7 +72,7 @@ pub struct DelegatedConnection {
     pub expires: u32,
     /// The means by which the session comes to the device.
     pub carrier: Carrier,
-    /// The connection of the epoch before in whose place this one is.
+    /// The connection of the previous epoch in whose place this one is.
     pub of: Option<ConnectionId>,
     /// True if it was revoked.
     pub revoked: bool,
@@ -81,7 +81,7 @@ pub struct DelegatedConnection {
 /// A part of the connections of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionPage {
-    /// The connections, those of the epoch before first.
+    /// The connections, those of the previous epoch first.
     pub connections: Vec<DelegatedConnection>,
     /// The connection behind which the next page begins; `None` on the last page.
     pub next: Option<ConnectionId>,

@@ -11,7 +11,7 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 
-/// The epochs of a device whose connections count, the one before first.
+/// The epochs of a device whose connections count, the previous one first.
 pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     let state = device.state();
     let before = state.known.before.as_ref().map(|before| before.number).zip(state.tag_before);
@@ -33,7 +33,7 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// The connections of a device behind `after`, at most `most` of them: those of the present epoch, and those of the epoch before,
+    /// The connections of a device behind `after`, at most `most` of them: those of the present epoch, and those of the previous epoch,
     /// which continue when their peers return.
     ///
     /// # Errors

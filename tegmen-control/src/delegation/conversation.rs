@@ -278,7 +278,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 }
 
 impl Conversation {
-    /// False if the device got another device key or another address: the session is of the one before.
+    /// False if the device got another device key or another address: the session is of the previous one.
     pub(super) fn is_current(&self) -> bool {
         let known = &self.device.state().known;
         known.config.address == self.address && same(known.present.key.0.expose(), self.key.0.expose())

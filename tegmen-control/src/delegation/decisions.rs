@@ -75,7 +75,7 @@ pub(super) struct Standing<'s> {
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of the connection, if it is one of the epoch before.
+    /// The number of the connection, if it is one of the previous epoch.
     pub(super) of: Option<u32>,
 }
 
@@ -124,8 +124,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         sealed.and_then(|sealed| ticket.put(sealed.0)).map_err(|_| NotGiven::NotSealed)
     }
 
-    /// Opens a ticket of the epoch before, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
-    /// not authentic, its connection was revoked or has ended, or the present epoch takes no connection of the one before.
+    /// Opens a ticket of the previous epoch, for a peer that returns and is to get one of the present epoch; `None` if the ticket is
+    /// not authentic, its connection was revoked or has ended, or the present epoch takes no connection of the previous one.
     ///
     /// While the device is asked to begin the next epoch, the ticket of a peer may be of the present one: the device began the next
     /// one, and the server does not know yet. The peer resumes the session and gets no ticket, and returns again.

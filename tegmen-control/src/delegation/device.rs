@@ -89,13 +89,13 @@ impl Known {
         }
     }
 
-    /// The tickets of the present epoch and of the one before.
+    /// The tickets of the present epoch and of the previous one.
     pub(super) fn issuer(&self) -> Issuer {
         // The numbers bound the tickets: each stands for one.
         Issuer::new(copy(&self.present), self.before.as_ref().map(copy), 0)
     }
 
-    /// The tags of the epochs: the present one, the next one if it waits, and the one before.
+    /// The tags of the epochs: the present one, the next one if it waits, and the previous one.
     pub(super) fn tags<C: Crypto>(&self) -> [Option<Tag>; 3] {
         let of = |epoch: &Epoch| epoch.has_tickets().then(|| epoch.check::<C>());
         [of(&self.present), self.pending.as_ref().and_then(of), self.before.as_ref().and_then(of)]

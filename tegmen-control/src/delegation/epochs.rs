@@ -30,7 +30,7 @@ pub struct ResetPreview {
     pub return_by_ticket: usize,
     /// Connections that the server handed over: their peers authenticate themselves again, or the server opens them again.
     pub end: usize,
-    /// Connections of the epoch before whose peers have not returned: they authenticate themselves again.
+    /// Connections of the previous epoch whose peers have not returned: they authenticate themselves again.
     pub end_unreturned: usize,
     /// Connections that are revoked now, whose places at the device become free.
     pub revoked: usize,

@@ -18,7 +18,7 @@ pub enum DelegationError {
     /// The device is disabled.
     #[error("the device {0} is disabled: enable it first")]
     Disabled(String),
-    /// The connection is not one of the present epoch or of the epoch before.
+    /// The connection is not one of the present epoch or of the previous epoch.
     #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
     NoConnection {
         /// The name of the device.

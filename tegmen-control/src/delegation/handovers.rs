@@ -40,7 +40,7 @@ impl Waiting {
         Request::Keep(HandedOver { state: self.state.expose(), handle, opens: self.peer.is_some() })
     }
 
-    /// The request behind it, by which the device opens the session.
+    /// The request after it, by which the device opens the session.
     pub(super) fn go(&self) -> Option<Request<'_>> {
         let Peer { address, server_name } = self.peer.as_ref()?;
         Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })

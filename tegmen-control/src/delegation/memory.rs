@@ -45,7 +45,7 @@ pub struct DeviceReport {
     pub imprinted: u64,
     /// The number of the present epoch; 0 before the server spoke with the device for the first time.
     pub epoch: u16,
-    /// The number of the epoch before, if its connections continue in the present one.
+    /// The number of the previous epoch, if its connections continue in the present one.
     pub before: Option<u16>,
     /// The number of the next epoch, if the device was asked to begin it and has not acknowledged it.
     pub pending: Option<u16>,
@@ -215,7 +215,7 @@ impl InMemory {
     }
 
     /// Notes that a backup moved the numbers of the present epoch: later revocations are lost, so the next epoch is due, and no
-    /// connection of the epoch before continues.
+    /// connection of the previous epoch continues.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
         end_restored(&mut self.known);

@@ -1,7 +1,7 @@
 //! The numbers of the connections of an epoch, which are reserved in blocks.
 //!
 //! Each number stands for one ticket at most. One half of the numbers is for peers that authenticate themselves, the other for
-//! peers that return with a ticket of the epoch before: a copied ticket takes no number of the first half, so that
+//! peers that return with a ticket of the previous epoch: a copied ticket takes no number of the first half, so that
 //! copies never force an epoch to end.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const LOW: usize = 96;
 pub(super) enum Purpose {
     /// A peer authenticated itself.
     New,
-    /// A peer returned with a ticket of the epoch before.
+    /// A peer returned with a ticket of the previous epoch.
     Again,
 }
 

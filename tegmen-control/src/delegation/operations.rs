@@ -115,7 +115,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.write_or_note(disabled, by, code, format!("the device {name} is {word}")).await
     }
 
-    /// The devices behind this name in the order of their names, at most `most` of them.
+    /// The devices after this name in the order of their names, at most `most` of them.
     pub fn list(&self, after: Option<&str>, most: usize) -> Vec<DeviceReport> {
         self.registry(|registry| registry.after(after).take(most).map(|device| self.shown(device)).collect())
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 pub struct Pace {
     /// The longest handshake, and the longest exchange.
     pub patience: Duration,
-    /// The pause behind the first failure. It doubles with each further one.
+    /// The pause after the first failure. It doubles with each further one.
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
-    /// The time for which a session stays open behind its last request.
+    /// The time for which a session stays open after its last request.
     pub linger: Duration,
     /// The longest time between two conversations with a device that answers. In each the device learns the time, which it forgets
     /// when it restarts.

@@ -1,4 +1,4 @@
-//! The connections of the epoch before that have no place in the present one yet.
+//! The connections of the previous epoch that have no place in the present one yet.
 //!
 //! A peer with a ticket returns to the server and gets another one. Two devices of the server cannot do that, because neither of
 //! them authenticates itself there: the server gives them their session again.
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// A connection of the epoch before that has not ended, was not revoked, and has no place in the present epoch.
+/// A connection of the previous epoch that has not ended, was not revoked, and has no place in the present epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reissue {
-    /// The connection of the epoch before.
+    /// The connection of the previous epoch.
     pub before: DelegatedConnection,
     /// The way in which it continues.
     pub way: Way,
@@ -27,7 +27,7 @@ pub struct Reissue {
     pub failed: Option<&'static str>,
 }
 
-/// The way in which a connection of the epoch before continues in the present one.
+/// The way in which a connection of the previous epoch continues in the present one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// The server gives the session to both devices again, with the same scopes, the same time of authentication and the same ends.
@@ -61,7 +61,7 @@ struct Found {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns the connections of the epoch before of a device, and the way in which each continues in the present one.
+    /// Returns the connections of the previous epoch of a device, and the way in which each continues in the present one.
     ///
     /// # Errors
     /// As [`Self::connections`].
@@ -99,7 +99,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(reissued)
     }
 
-    /// Finds the connections of the epoch before that have no place in the present one.
+    /// Finds the connections of the previous epoch that have no place in the present one.
     async fn to_reissue(&self, device: &Arc<Device>) -> Result<Vec<Found>, DelegationError> {
         self.write_made().await?;
         let connections = self.all_connections(device).await?;

@@ -29,12 +29,12 @@ struct Family {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Revokes a connection, with the one that it was in the epoch before, and the one that it became in the present one. It is
+    /// Revokes a connection, with the one that it was in the previous epoch, and the one that it became in the present one. It is
     /// durable when this returns, and the server opens no ticket of it any more. The device learns it when the server next speaks with
     /// it; if its list has no place left, the next epoch begins then.
     ///
     /// A number that was [reserved and has no row](Self::unaccounted) can be revoked, too. If it is of a returned peer, no connection
-    /// of the epoch before continues.
+    /// of the previous epoch continues.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
@@ -105,7 +105,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(Some(Revoked { connections: connections.collect(), by_reset }))
     }
 
-    /// The connections that are one: that of the epoch before, and those of the present epoch in its place.
+    /// The connections that are one: that of the previous epoch, and those of the present epoch in its place.
     async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
         let tag = device.state().tag_of(id).ok_or_else(none)?;

@@ -34,7 +34,7 @@ pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }
 
-/// The epoch of a key behind one of [`of_epochs`].
+/// The epoch of a key after one of [`of_epochs`].
 pub(super) fn tag_of(key: &[u8], prefix: &str) -> Option<Tag> {
     let rest = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
     from_hex(rest.split('/').next()?)?.try_into().ok()
@@ -84,7 +84,7 @@ pub(super) struct ConnectionRow {
     /// Seconds since 1970.
     pub(super) expires: u32,
     pub(super) carrier: String,
-    /// The number of the connection in the epoch before, if this one takes its place.
+    /// The number of the connection in the previous epoch, if this one takes its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u32>,
 }

@@ -26,7 +26,7 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
-    /// The connection of the epoch before in whose place this one is.
+    /// The connection of the previous epoch in whose place this one is.
     pub(super) of: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }

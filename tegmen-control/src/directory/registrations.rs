@@ -12,9 +12,9 @@ use tegmen_base::time::{Duration, Instant};
 
 /// Lifetime of a registration without `lt`, in seconds (RFC 9176, section 5).
 const LIFETIME: u32 = 90_000;
-/// Most bytes of the name of an endpoint or a sector (RFC 9176, section 5).
+/// Maximum number of bytes of the name of an endpoint or a sector (RFC 9176, section 5).
 const MAX_NAME: usize = 63;
-/// Most attributes of an endpoint, beside its name, sector, base and lifetime.
+/// Maximum number of attributes of an endpoint, beside its name, sector, base and lifetime.
 const MAX_ATTRIBUTES: usize = 16;
 /// Parameters that mean something else in lookups, or that the directory writes itself.
 const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
@@ -22,10 +22,10 @@ const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
 /// Bounds of a [`Directory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryBounds {
-    /// Most registrations in all, and most names whose owner is remembered. Registrations without protection take at
+    /// Maximum number of registrations in all, and most names whose owner is remembered. Registrations without protection take at
     /// most half of them.
     pub registrations: usize,
-    /// Most registrations of one identity. Registrations without protection count for their IP address.
+    /// Maximum number of registrations of one identity. Registrations without protection count for their IP address.
     pub each: usize,
     /// Bytes of the links of one registration.
     pub links: usize,

@@ -30,7 +30,7 @@ use tegmen_store::clock::now;
 use tegmen_store::store::{Changed, Entry, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// Plans of one change, each after another controller changed the group during the one before.
+/// Plans of one change, each after another controller changed the group during the previous one.
 const PLANS: usize = 8;
 /// Rows that are loaded at once.
 const PAGE: usize = 1000;
@@ -40,7 +40,7 @@ const BATCH: usize = 100;
 const AT_ONCE: usize = 64;
 /// Time for which a member that joins waits until the messages of its change were sent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes of the name of a group.
+/// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
 
 /// A group as its operator sees it. It has no secret.
@@ -429,7 +429,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.store.commit(Transaction::default().delete(mark)).await.map(drop)
     }
 
-    /// Returns the names of groups in their order, behind the name `after`, at most `most` of them.
+    /// Returns the names of groups in their order, after the name `after`, at most `most` of them.
     ///
     /// # Errors
     /// [`GroupError::Store`].
@@ -505,7 +505,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.page(group, None, usize::MAX).await
     }
 
-    /// Does the same as [`Self::show`], with members behind the name `after` in the order of their names, at most `most` of them.
+    /// Does the same as [`Self::show`], with members after the name `after` in the order of their names, at most `most` of them.
     ///
     /// # Errors
     /// As [`Self::show`].

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 /// the controller for their parameters.
 const MOST_CHANGES: usize = 256;
 
-/// Most bytes of the waiting messages of one group. If there are more, the members miss the oldest changes here too,
+/// Maximum number of bytes of the waiting messages of one group. If there are more, the members miss the oldest changes here too,
 /// but never the newest change, which may have a message for each member.
 const MOST_BYTES: usize = 8 << 20;
 

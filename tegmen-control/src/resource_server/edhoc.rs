@@ -10,7 +10,7 @@ use tegmen_store::clock::now;
 /// Bytes of a coordinate on P-256, and the number of the curve in the registry of COSE.
 const COORDINATE: usize = 32;
 const P_256: i64 = 1;
-/// Most bytes of a credential that is made of a public key.
+/// Maximum number of bytes of a credential that is made of a public key.
 const MAX_CREDENTIAL: usize = 128;
 
 /// The public key of a client, on P-256.

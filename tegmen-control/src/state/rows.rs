@@ -159,7 +159,7 @@ pub(super) struct Revocation {
     pub(super) concerned: Vec<String>,
 }
 
-/// Most bytes that [`add_session`] adds.
+/// Maximum number of bytes that [`add_session`] adds.
 pub(super) const LONGEST_SESSION: usize = 512;
 
 /// Adds a session identity to the content of a row of many: an array of the identity, the subscriber, the time in seconds since

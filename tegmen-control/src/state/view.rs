@@ -285,7 +285,7 @@ impl View {
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
     }
 
-    /// The devices that may enrol, in the order of their names, behind the name `after`.
+    /// The devices that may enrol, in the order of their names, after the name `after`.
     pub fn enrolments(&self, after: Option<&str>) -> impl Iterator<Item = &Enrolment> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.enrolments.range::<str, _>((from, Bound::Unbounded)).map(|(_, pending)| &pending.enrolment)

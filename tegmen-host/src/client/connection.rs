@@ -157,7 +157,7 @@ impl SessionEntry {
             && ours.edhoc.as_ref().map(Arc::as_ptr) == config.edhoc.as_ref().map(Arc::as_ptr)
     }
 
-    /// Wakes the futures whose time has come, or all of them if the server is silent.
+    /// Wakes the futures whose time has arrived, or all of them if the server is silent.
     pub(super) fn wake_due(&mut self, now: Instant) {
         match self.is_silent() {
             true => self.places.wake_all(),

@@ -144,7 +144,7 @@ impl Engine {
         self.io.wake_driver();
     }
 
-    /// Wakes the futures whose time has come.
+    /// Wakes the futures whose time has arrived.
     pub(super) fn wake_due(&mut self, now: Instant) {
         while let Some(Reverse((at, key))) = self.io.due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.io.due.pop();
@@ -185,7 +185,7 @@ impl Engine {
     fn on_plain(&mut self, path: &Path, datagram: &mut [u8]) {
         self.io.tap(false, path, datagram);
         let Io { node, environment, arrivals, out, .. } = &mut self.io;
-        // Nobody else than the peers of our sessions is heard, unless the endpoint serves requests in clear.
+        // Nobody other than the peers of our sessions is heard, unless the endpoint serves requests in clear.
         let is_known = node.endpoint.peers.find(path, Phase::Established).is_some();
         if !is_known && !arrivals.serving.as_ref().is_some_and(|serving| serving.plain_allowed) {
             let counters = &mut environment.counters;

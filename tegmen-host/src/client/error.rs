@@ -18,7 +18,7 @@ pub enum ClientError {
         /// The error of the resolver.
         source: io::Error,
     },
-    /// The network interface behind the % of an address is not there.
+    /// The network interface after the % of an address is not there.
     #[error("{host}: there is no network interface {interface}; `ip link` lists them")]
     Interface {
         /// The address with its interface.

@@ -97,7 +97,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends a ClientHello. The state of the session before is discarded.
+    /// Sends a ClientHello. The state of the previous session is discarded.
     fn hello(&mut self, offer: Option<&Offer>, handshake_timeout: Duration) -> Result<(), ClientError> {
         self.leave_peer();
         self.entry.handshake_timeout = handshake_timeout;

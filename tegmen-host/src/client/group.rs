@@ -27,11 +27,11 @@ use tegmen::oscore::{OpenedRequest, ProtectError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Most bytes of a message to a group: every node can receive it (RFC 7252, section 4.6).
+/// Maximum number of bytes of a message to a group: every node can receive it (RFC 7252, section 4.6).
 const MAX_MESSAGE: usize = 1152;
-/// Most members whose responses are taken.
+/// Maximum number of members whose responses are taken.
 const MAX_MEMBERS: usize = 65_536;
-/// Most repetitions of a request to a protected group, each for one member that asked for an Echo.
+/// Maximum number of repetitions of a request to a protected group, each for one member that asked for an Echo.
 const MAX_AGAIN: usize = 32;
 
 /// Sends a request to a group, in clear and not confirmable, and gives each response to `on_reply` as it comes, until `wait`

@@ -186,7 +186,7 @@ impl Connection<'_> {
     }
 }
 
-/// The next step after an alert of the server, printed behind its name.
+/// The next step after an alert of the server, printed after its name.
 const fn next_step(alert: AlertDescription) -> &'static str {
     match alert.0 {
         20 | 51 => {

@@ -162,7 +162,7 @@ impl Observation {
         notification
     }
 
-    /// With the blocks behind the first.
+    /// With the blocks after the first.
     async fn whole(&self, taken: Taken) -> Result<Response, ClientError> {
         taken.complete(&self.session, &self.request.request()).await
     }

@@ -20,7 +20,7 @@ use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, ProtectError, UnprotectError};
 use tokio::net::UdpSocket;
 
-/// Most requests that wait: that to the group, and those to members that asked for an Echo.
+/// Maximum number of requests that wait: that to the group, and those to members that asked for an Echo.
 const MAX_REQUESTS: usize = 1024;
 
 /// The other members of a group that responded to a request, and those that did not, by name.

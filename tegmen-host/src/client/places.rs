@@ -156,7 +156,7 @@ impl Places {
         true
     }
 
-    /// Takes a place out of the queue; the first one behind it may be next.
+    /// Takes a place out of the queue; the first one after it may be next.
     pub(super) fn leave_queue(&mut self, at: usize) {
         if let Some(index) = self.queue.iter().position(|each| *each == at) {
             self.queue.remove(index);
@@ -192,7 +192,7 @@ impl Places {
         }
     }
 
-    /// Wakes all places whose time has come.
+    /// Wakes all places whose time has arrived.
     pub(super) fn wake_due(&mut self, now: Instant) {
         self.all.iter_mut().filter(|place| place.wake_at <= now).for_each(Place::wake);
     }

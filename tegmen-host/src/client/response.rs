@@ -77,7 +77,7 @@ const INLINE: usize = 46;
 /// Number and length before each value.
 const OPTION_HEAD: usize = 4;
 
-/// Options behind one another: number, length and value.
+/// Options after one another: number, length and value.
 #[derive(Clone, Debug)]
 pub(super) struct PackedOptions {
     len: u8,

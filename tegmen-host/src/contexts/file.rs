@@ -56,7 +56,7 @@ struct Text {
     rederivation: bool,
 }
 
-/// Most bytes of an ID Context, so that every mote can have the same context.
+/// Maximum number of bytes of an ID Context, so that every mote can have the same context.
 const LONGEST_ID_CONTEXT: usize = 16;
 const NOT_OF_TWO_ENDS: &str =
     "it is the context of a member of a group: use one of two ends here, made with `tegmen oscore new`";

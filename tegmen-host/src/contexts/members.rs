@@ -141,5 +141,5 @@ pub(crate) fn find<'r>(
     recipients.iter_mut().find(|recipient| recipient.id() == id).ok_or(ProtectError::Unsupported)
 }
 
-/// Most bytes that the context of a group adds to a message.
+/// Maximum number of bytes that the context of a group adds to a message.
 pub(crate) const MEMBER_OVERHEAD: usize = MemberContext::OVERHEAD;

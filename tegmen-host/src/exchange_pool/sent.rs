@@ -52,7 +52,7 @@ impl<T: Copy> Slots<T> {
         at
     }
 
-    /// Frees a slot and returns the one behind it.
+    /// Frees a slot and returns the one after it.
     fn remove(&mut self, at: u32) -> u32 {
         let free = self.free;
         let Some(slot) = self.get_mut(at) else { return NONE };
@@ -96,7 +96,7 @@ impl SentMessages {
         Self { exchanges: Slots::new(), cells: Slots::new(), limit }
     }
 
-    /// Adds a place for an exchange behind the list that begins at `first`.
+    /// Adds a place for an exchange after the list that begins at `first`.
     pub(super) fn open(&mut self, first: &mut u32, message: &[u8]) -> Result<&mut Outgoing, Busy> {
         let len = u16::try_from(message.len()).map_err(|_| Busy::TooLong)?;
         let needed = size_of::<Slot<Sent>>() + message.len().div_ceil(CELL) * size_of::<Slot<[u8; CELL]>>();

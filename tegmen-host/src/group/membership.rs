@@ -33,7 +33,7 @@ use tegmen_store::{Numbers, Place};
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Most nodes between a leaf and the root.
+/// Maximum number of nodes between a leaf and the root.
 const NODES: usize = 24;
 /// States of senders of requests: one for each SenderID.
 const SENDERS: usize = 256;

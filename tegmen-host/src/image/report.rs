@@ -10,7 +10,7 @@ use std::ops::Range;
 pub enum ImageReport {
     /// Label 1: the member has the image, which has this SHA-256 digest.
     Complete(Digest),
-    /// Label 2: the member lacks these units, perhaps others behind the last of them too. Without any, it has all units, and verifies
+    /// Label 2: the member lacks these units, perhaps others after the last of them too. Without any, it has all units, and verifies
     /// the image. An array: units that it has, units that it lacks, units that it has, and so on.
     Lacks(Vec<Range<u32>>),
     /// Label 3: the member receives another image, of which these are the first bytes of the digest.
@@ -61,7 +61,7 @@ impl ImageReport {
     /// Reads a report on an image.
     ///
     /// # Errors
-    /// [`Malformed`], also if a range is empty or behind the end of the image.
+    /// [`Malformed`], also if a range is empty or after the end of the image.
     pub fn read(bytes: &[u8], id: ImageId) -> Result<Self, Malformed> {
         let mut report = None;
         cbor::read_message(bytes, |label, decoder| {

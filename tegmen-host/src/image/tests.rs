@@ -132,7 +132,7 @@ fn a_report_that_says_nothing_is_refused() {
     let id = ImageId { digest: [1; 8], size: 640 };
     let read = |hex| ImageReport::read(&from_hex(hex).unwrap(), id).is_ok();
     assert!(read("a10280") && read("a102820001") && read("a102820109"));
-    // No entry; an odd array; a gap behind the end; an empty gap; two gaps beside each other; a digest that is too short.
+    // No entry; an odd array; a gap after the end; an empty gap; two gaps beside each other; a digest that is too short.
     for wrong in ["a0", "a1028101", "a10282010a", "a102820100", "a1028400010001", "a1014100", "", "a1"] {
         assert!(!read(wrong), "{wrong}");
     }

@@ -9,7 +9,7 @@ use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 
 /// Bytes of a message without token, options and payload, and the marker before the payload.
 const FIXED: usize = 5;
-/// Most bytes of the header of an option.
+/// Maximum number of bytes of the header of an option.
 const OPTION_HEAD: usize = 5;
 
 /// The whole response of an origin.

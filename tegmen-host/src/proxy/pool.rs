@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most sessions that are kept while nobody uses them.
+/// Maximum number of sessions that are kept while nobody uses them.
 const MOST: usize = 256;
 
 /// A server that is asked.

@@ -15,7 +15,7 @@ use tegmen::coap::Token;
 use tegmen::identity::{Identity, Principal};
 use tokio::sync::mpsc;
 
-/// Most repetitions of a registration that wait for its response.
+/// Maximum number of repetitions of a registration that wait for its response.
 const MOST_WAITERS: usize = 4;
 
 /// The sender of a registration: nobody else can join it, or end it with a message of its own.
@@ -46,7 +46,7 @@ pub(super) struct Cancellation {
 #[derive(Clone)]
 pub(super) struct Newest {
     pub(super) answer: Arc<Answer>,
-    /// No notification comes behind it.
+    /// No notification comes after it.
     pub(super) is_last: bool,
 }
 

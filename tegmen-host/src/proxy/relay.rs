@@ -110,7 +110,7 @@ impl Relay {
         }
     }
 
-    /// True if the first response has come.
+    /// True if the first response has arrived.
     fn is_answered(&self, shared: &Shared) -> bool {
         shared.state().protected.newest(&self.key).is_some()
     }

@@ -121,7 +121,7 @@ fn ticket_keys_that_could_not_be_read_are_read_again_until_they_can() {
     touch();
     assert!(matches!(here.tick(crypto), Err(TicketKeyError::Damaged { .. })));
     assert!(here.tick(crypto).is_ok(), "the same is said once");
-    // Nothing else than what is in it changes.
+    // Nothing other than what is in it changes.
     let other = [b"ff".repeat(tegmen_tickets::TICKET_KEY_LEN), b"\n".to_vec(), good].concat();
     std::fs::write(&file, other).unwrap();
     touch();

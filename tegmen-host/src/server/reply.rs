@@ -15,7 +15,7 @@ pub struct Reply {
     pub(super) cause: Option<String>,
 }
 
-/// Most bytes of a value that needs no memory of its own: that of a number or an entity tag.
+/// Maximum number of bytes of a value that needs no memory of its own: that of a number or an entity tag.
 const SHORT: usize = 8;
 
 /// The value of an option.

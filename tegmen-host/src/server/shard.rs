@@ -366,7 +366,7 @@ impl<A: Application> Shard<A> {
         self.on_handled(now, path);
     }
 
-    /// Takes a message of a controller to a member alone. Returns true if nobody else than a member takes the datagram.
+    /// Takes a message of a controller to a member alone. Returns true if nobody other than a member takes the datagram.
     fn is_for_member(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if !is_rekey_message(datagram) {
             return self.own_addresses.contains(&path.local);

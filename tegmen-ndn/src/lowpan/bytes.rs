@@ -65,7 +65,7 @@ impl<'w, 't> Out<'w, 't> {
         self.byte(len as u8 & !CHAINED);
     }
 
-    /// Writes bytes behind their length.
+    /// Writes bytes after their length.
     #[inline(never)]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());

@@ -10,7 +10,7 @@ use tegmen_base::cbor;
 use tegmen_base::crypto::hash::DIGEST_LEN;
 use tegmen_base::crypto::{GroupCrypto, MemberKey, NotAuthentic};
 
-/// Most bytes of the additional authenticated data without the two credentials in it.
+/// Maximum number of bytes of the additional authenticated data without the two credentials in it.
 pub(super) const OVERHEAD: usize = 136;
 
 /// The bytes before external_aad in the Enc_structure of COSE (RFC 9052, section 5.3).
@@ -102,7 +102,7 @@ impl<'a> Aad<'a> {
     }
 }
 
-/// Most bytes of external_aad in front of the options of class I, and a few for words that are written whole.
+/// Maximum number of bytes of external_aad in front of the options of class I, and a few for words that are written whole.
 const MAX_START: usize = 2 + algorithms::MAX_LEN + 2 * (1 + MAX_ID) + 1;
 
 /// Request-Hash as the only option of a message.

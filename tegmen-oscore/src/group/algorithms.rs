@@ -16,7 +16,7 @@ pub struct Algorithms {
     pub key_agreement: Option<Curve>,
 }
 
-/// Most bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
+/// Maximum number of bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each.
 pub(super) const MAX_LEN: usize = 9;
 
 impl Algorithms {
@@ -46,7 +46,7 @@ impl Algorithms {
         self.nonce_lens().max().unwrap_or(0)
     }
 
-    /// Most bytes of an ID: those of the shorter nonce without 6 (section 2.2).
+    /// Maximum number of bytes of an ID: those of the shorter nonce without 6 (section 2.2).
     pub(super) fn max_id(&self) -> usize {
         self.nonce_lens().min().unwrap_or(0).saturating_sub(6)
     }

@@ -84,7 +84,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(DeterministicClient { id, key: self.key_of::<C>(&id) })
     }
 
-    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). The same request has the same bytes behind its token
+    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). The same request has the same bytes after its token
     /// at each member. The response is that of the member `to`, or of any members. It consumes no number.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ fn has_option(frame: &Frame<'_>, is_such: impl Fn(OptionNumber) -> bool) -> bool
     MessageRef::parse(frame.bytes()).is_ok_and(|message| message.options().any(|(number, _)| is_such(number)))
 }
 
-/// Puts an option behind those of a protected message, whose numbers are lower.
+/// Puts an option after those of a protected message, whose numbers are lower.
 fn add_outer(frame: &mut Frame<'_>, number: OptionNumber, value: &[u8]) -> Result<(), ProtectError> {
     let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
     let last = message.options().last().map_or(0, |(number, _)| number.0);

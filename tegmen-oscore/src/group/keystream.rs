@@ -10,7 +10,7 @@ use tegmen_base::secret::Secret;
 
 /// Bytes of a signature.
 pub(super) const SIGNATURE_LEN: usize = 64;
-/// Most bytes of the array `info`.
+/// Maximum number of bytes of the array `info`.
 const INFO_LEN: usize = 40;
 
 /// Encrypts or decrypts the signature of a message, whose nonce has the number of `id`.

@@ -25,8 +25,8 @@ pub enum Mode<'m, B> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Most bytes that protection adds to a message: the option with its header, a second Observe, or Request-Hash, the payload marker,
-    /// the code, the tag and the signature. The frame must have free bytes for the tag and the signature behind the message, and for the
+    /// Maximum number of bytes that protection adds to a message: the option with its header, a second Observe, or Request-Hash, the payload marker,
+    /// the code, the tag and the signature. The frame must have free bytes for the tag and the signature after the message, and for the
     /// others in front of it.
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + REQUEST_HASH_LEN + 2 + MAX_TAG + SIGNATURE_LEN;
 

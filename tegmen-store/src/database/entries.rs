@@ -25,7 +25,7 @@ pub(super) const TABLES: &str = "
 /// The rows of a lease, in the order of their revisions: so a new one comes last, and a commit of many writes few pages.
 pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, revision) WHERE lease IS NOT NULL;";
 
-/// Most rows of a page.
+/// Maximum number of rows of a page.
 const MOST: usize = 10_000;
 /// Bytes of values after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
@@ -220,7 +220,7 @@ pub(super) fn scan(
     }
     let at = revisions.checked(scan.at)?;
     let most = scan.most.min(MOST);
-    // The smallest key behind another one has one byte more, a zero.
+    // The smallest key after another one has one byte more, a zero.
     let after = scan.after.as_ref().map(|after| [after.as_slice(), &[0]].concat());
     let first = after.filter(|after| *after > scan.prefix).unwrap_or_else(|| scan.prefix.clone());
     let query = "SELECT key, revision, kind, value, created, lease FROM versions

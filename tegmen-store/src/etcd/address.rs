@@ -42,7 +42,7 @@ impl Address {
 const ROWS: &[u8] = b"/row/";
 const DATA_KEY: &[u8] = b"/data-key";
 
-/// The end of the keys that begin with `prefix`: the first key behind them.
+/// The end of the keys that begin with `prefix`: the first key after them.
 pub(super) fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix.get(..=last)?.to_vec();

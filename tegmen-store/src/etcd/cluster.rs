@@ -11,7 +11,7 @@ use crate::sealing::Sealer;
 use crate::store::{Found, LeaseId, Page, Revision, Scan, StoreError};
 use std::time::Duration;
 
-/// Most rows of a page.
+/// Maximum number of rows of a page.
 const MOST: usize = 1000;
 /// Time for a member to answer in a stream.
 const TOLD: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ impl Cluster {
             return Err(StoreError::Invalid { why: "a page has at least one row" });
         }
         let prefix = self.address.row(&scan.prefix);
-        // The smallest key behind another one has one byte more, a zero.
+        // The smallest key after another one has one byte more, a zero.
         let after = scan.after.as_ref().map(|after| self.address.row(&[after.as_slice(), &[0]].concat()));
         let request = RangeRequest {
             key: Base64(after.filter(|after| *after > prefix).unwrap_or_else(|| prefix.clone())),

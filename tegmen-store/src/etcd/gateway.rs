@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(5);
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Requests at the same time; others wait.
 const AT_ONCE: usize = 64;
-/// Most bytes of a response, and of a message of a stream.
+/// Maximum number of bytes of a response, and of a message of a stream.
 const LONGEST: usize = 256 << 20;
 /// A status of gRPC: the result is not known.
 const CANCELLED: u32 = 1;

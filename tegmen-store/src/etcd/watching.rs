@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a watch stays open without a call.
 const KEPT: Duration = Duration::from_secs(10);
-/// Most watches that stay open without a call.
+/// Maximum number of watches that stay open without a call.
 const MOST: usize = 16;
 
 /// The watches that are open, and that no call uses.
@@ -118,7 +118,7 @@ impl Cluster {
         }
     }
 
-    /// Opens a watch behind the last event. If no member takes it, this returns after a pause.
+    /// Opens a watch after the last event. If no member takes it, this returns after a pause.
     async fn begin(&self, watching: &mut Watching) -> Result<(), StoreError> {
         let prefix = self.address.row(&watching.prefix);
         let end = end_of(&prefix);

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The instructions of one end in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Of each flight that it sends, also again. The work on the flight before is part of it.
+    /// Of each flight that it sends, also again. The work on the previous flight is part of it.
     pub flight: u64,
     /// Of a server that answers without state: a HelloVerifyRequest, or an alert.
     pub answer: u64,

@@ -157,7 +157,7 @@ pub(super) struct Versions {
     compiler: String,
     linker: String,
     emulator: String,
-    /// With `-modified` behind it if files were changed since.
+    /// With `-modified` after it if files were changed since.
     commit: String,
 }
 

@@ -1,7 +1,7 @@
 //! A node of a network of content objects: a consumer, a producer, or a forwarder.
 //!
 //! A consumer asks for the readings of producers, in turn. A forwarder is a caching proxy of CoAP (RFC 7252, section 5.7): it repeats a
-//! request on its own hop until it has the response, which is also the acknowledgement on the hop before. Where there are no proxies, a
+//! request on its own hop until it has the response, which is also the acknowledgement on the previous hop. Where there are no proxies, a
 //! forwarder forwards IP alone, and consumers ask producers themselves.
 
 mod application;

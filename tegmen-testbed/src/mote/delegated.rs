@@ -40,7 +40,7 @@ pub(crate) fn first_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     Epoch::first(device_key).next::<Compact>(&Secret::new(seed)).expect("epoch 1")
 }
 
-/// The epoch behind the first one that has tickets.
+/// The epoch after the first one that has tickets.
 pub(crate) fn second_epoch(seed: [u8; PSK_LEN]) -> Epoch {
     first_epoch(seed).next::<Compact>(&Secret::new(seed)).expect("epoch 2")
 }

@@ -19,7 +19,7 @@ use tegmen::time::{Duration, Instant};
 pub struct Turn {
     /// The datagrams. No two of an exchange are the same.
     pub datagrams: Vec<Vec<u8>>,
-    /// The time from when the turn before was complete until the node sends, in microseconds: it computes, or waits for others.
+    /// The time from when the previous turn was complete until the node sends, in microseconds: it computes, or waits for others.
     pub pause: Micros,
 }
 
@@ -51,7 +51,7 @@ pub struct Script {
     hears: usize,
     /// True for each datagram of that turn that came.
     came: Vec<bool>,
-    /// The time at which the turn before that one is to be sent, for the first time or again.
+    /// The time at which the previous turn that one is to be sent, for the first time or again.
     due: Option<Instant>,
     /// The time after which it is sent again.
     timeout: Duration,

@@ -284,7 +284,7 @@ fn a_flood_goes_over_each_relay_once() {
         let Ok(Frame { header, payload }) = Frame::parse(&frame.psdu) else { return false };
         header.destination == LinkAddress::BROADCAST && payload[0] >> 6 == 0b10
     };
-    // Nodes 0, 1 and 2; the last in the row has nobody behind it.
+    // Nodes 0, 1 and 2; the last in the row has nobody after it.
     let by: Vec<_> = (0..4).map(|node| frames.iter().filter(flooded).filter(|f| f.from == node).count()).collect();
     assert_eq!((by[0], by[3], outcome.made), (40, 0, 120));
     assert!((38..=40).contains(&by[1]) && (36..=40).contains(&by[2]), "{by:?}");

@@ -122,7 +122,7 @@ pub struct KeyPairs {
 }
 
 impl KeyPairs {
-    /// Room for `entries` keys of about 500 bytes: as many as there are handshakes at a time.
+    /// Space for `entries` keys of about 500 bytes: as many as there are handshakes at a time.
     pub fn new(entries: usize) -> Self {
         Self { slots: (0..entries.max(1)).map(|_| None).collect() }
     }

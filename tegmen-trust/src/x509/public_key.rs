@@ -37,7 +37,7 @@ const NULL: &[u8] = &[5, 0];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
 impl<'a> PublicKey<'a> {
-    /// Parses a SubjectPublicKeyInfo in DER, with nothing behind it; `None` if it is none.
+    /// Parses a SubjectPublicKeyInfo in DER, with nothing after it; `None` if it is none.
     pub fn parse(spki: &'a [u8]) -> Option<Self> {
         Self::read(spki).ok()
     }

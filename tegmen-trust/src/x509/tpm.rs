@@ -37,7 +37,7 @@ use tss_esapi::traits::{Marshall as _, UnMarshall as _};
 use tss_esapi::tss2_esys::TPMT_TK_HASHCHECK;
 use tss_esapi::{Context, Error};
 
-/// The TPM device on Linux, behind the kernel's resource manager.
+/// The TPM device on Linux, after the kernel's resource manager.
 pub const DEFAULT_TPM: &str = "device:/dev/tpmrm0";
 
 /// The kind of a key to create.

@@ -25,7 +25,7 @@ use webpki::{
 /// The settings of a [`Verifier`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Most certificates that a peer may send, the end entity's among them: 1 to 8.
+    /// Maximum number of certificates that a peer may send, the end entity's among them: 1 to 8.
     pub max_certificates: usize,
     /// Verified paths that are kept, about 100 bytes each; less than two keep none.
     pub cache_entries: usize,
@@ -131,7 +131,7 @@ impl Verifier {
 
     /// Verifies the certificate_list of a Certificate message; see [`PeerVerifier::verify`].
     ///
-    /// A certificate may stand anywhere behind the end entity's, and more may be there than are needed; all must parse
+    /// A certificate may stand anywhere after the end entity's, and more may be there than are needed; all must parse
     /// and have strong keys.
     ///
     /// # Errors

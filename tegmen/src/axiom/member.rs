@@ -169,7 +169,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     }
 
     /// Continues in the next epoch, whose association the controller sent and the caller has authenticated. The senders that are
-    /// known begin with 0. Records of the epoch before are refused from now on. Nothing can be sealed, and no request can be
+    /// known begin with 0. Records of the previous epoch are refused from now on. Nothing can be sealed, and no request can be
     /// opened, before [`Self::extend`].
     ///
     /// A member that missed an epoch asks the controller, and begins again with [`Self::begin`].
@@ -218,7 +218,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     }
 
     /// Returns what to make durable before `requests` more requests and `responses` more responses can be sealed. Both may be 0,
-    /// for a member that only receives: after a restart it must know that it was in the epoch before.
+    /// for a member that only receives: after a restart it must know that it was in the previous epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -303,7 +303,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         &self.challenge
     }
 
-    /// Returns the bytes that a seal puts before the content, and behind it.
+    /// Returns the bytes that a seal puts before the content, and after it.
     pub fn overhead(&self) -> (usize, usize) {
         (self.suite.headroom(), self.suite.tag_len().wrapping_add(signature_len(&self.signatures)))
     }

@@ -29,7 +29,7 @@ pub enum Proof<'a> {
     /// A request: the value of its Echo option, which must be our [challenge](super::Member::challenge).
     Echo(&'a [u8]),
     /// A response: the TSN of our request whose token it has. The caller makes sure that the token is that of an open request,
-    /// and that the same listener has not answered the request before. The request must have been sealed in this epoch and
+    /// and that the same listener has not answered the previous request. The request must have been sealed in this epoch and
     /// run, and since a silent listener was forgotten last.
     AnswerTo(u64),
 }

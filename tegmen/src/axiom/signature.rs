@@ -1,6 +1,6 @@
 //! Signatures of records (paper, section 7.4). Without them the keys prove that a member sent a record, and not which one.
 //!
-//! A record of a group with signatures has [`SIGNATURE_LEN`] bytes behind its tag. They sign a SHA-256 digest of: "axiom request" or
+//! A record of a group with signatures has [`SIGNATURE_LEN`] bytes after its tag. They sign a SHA-256 digest of: "axiom request" or
 //! "axiom response", the identity of the group, the associated data of the AEAD, all bytes between the header and the signature,
 //! and for a response the SenderID (1 byte), the epoch (2 bytes) and the TSN (8 bytes) of the request that it answers.
 //!

@@ -44,7 +44,7 @@ impl Suite {
         HEADER_LEN.wrapping_add(self.explicit_len())
     }
 
-    /// Bytes behind the content of a record.
+    /// Bytes after the content of a record.
     pub(super) const fn tag_len(self) -> usize {
         match self {
             Self::Ccm | Self::Gcm => GCM_TAG_LEN,

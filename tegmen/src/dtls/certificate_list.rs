@@ -20,11 +20,11 @@ use crate::crypto::Crypto;
 /// Bytes of a length: of the list, and of each certificate before it.
 const LEN: usize = 3;
 
-/// The certificate at the front of the window, of which perhaps not all bytes have come.
+/// The certificate at the front of the window, of which perhaps not all bytes have arrived.
 pub(crate) struct Due {
     /// Its end in the buffer; the end of its length before that is known.
     end: usize,
-    /// Bytes of the list behind it; negative if it would end behind the list.
+    /// Bytes of the list after it; negative if it would end after the list.
     behind: isize,
 }
 
@@ -80,7 +80,7 @@ impl Step {
 }
 
 impl HandshakeState {
-    /// Takes a fragment of the Certificate message that does not begin behind what has come. `room` is the receive buffer
+    /// Takes a fragment of the Certificate message that does not begin behind what has arrived. `room` is the receive buffer
     /// up to what waits at its end.
     #[inline(never)]
     pub(crate) fn add_certificates<C: Crypto, R: Roles>(

@@ -137,7 +137,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// Keeps a hint behind the cookie of our hello, which may have to be sent again; where there is no room for both, in its
+    /// Keeps a hint after the cookie of our hello, which may have to be sent again; where there is no room for both, in its
     /// place. A server that has begun a handshake knows the hello by its number.
     pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))

@@ -1,7 +1,7 @@
 //! Connection ids (RFC 9146): a record names its session itself, from any address.
 //!
 //! In its hello each end gives the id that it expects in the records that it receives. The other end writes this id
-//! into all records of the protected epoch, behind the number; the record encrypts its real content type. Only
+//! into all records of the protected epoch, after the number; the record encrypts its real content type. Only
 //! [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An id proves no address: see
 //! `return_routability`.
 
@@ -206,7 +206,7 @@ pub(crate) struct Hello<'r> {
 }
 
 impl<'r> Hello<'r> {
-    /// Looks through what stands behind the cookie of a ClientHello.
+    /// Looks through what stands after the cookie of a ClientHello.
     pub(crate) fn of_client(behind_cookie: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(behind_cookie);
         reader.with_len16()?; // cipher_suites

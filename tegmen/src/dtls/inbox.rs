@@ -30,9 +30,9 @@ const ITEM_HEADER: usize = 3;
 pub(crate) struct Inbox {
     kind: MessageType,
     /// Length of the message at the front; 0 if none is being put together. Behind it stands a bit for each of its bytes,
-    /// set once it has come. Of a message that is verified as it arrives: how many of its bytes are at the front.
+    /// set once it has arrived. Of a message that is verified as it arrives: how many of its bytes are at the front.
     total: u16,
-    /// Bytes of the message that have come.
+    /// Bytes of the message that have arrived.
     come: u16,
     /// Bytes used at the back.
     held: u16,
@@ -133,7 +133,7 @@ impl Inbox {
         room.get(..self.total.into()).unwrap_or(&[])
     }
 
-    /// Bytes at the front, and of the message that they belong to those that have come.
+    /// Bytes at the front, and of the message that they belong to those that have arrived.
     pub(crate) const fn front(&self) -> usize {
         self.total as usize
     }
@@ -154,7 +154,7 @@ impl Inbox {
         self.total = len as u16;
     }
 
-    /// Returns the position of the first fragment that waits, behind the front part of a buffer.
+    /// Returns the position of the first fragment that waits, after the front part of a buffer.
     pub(crate) fn free(&self, room: &[u8]) -> usize {
         room.len().saturating_sub(self.held.into())
     }
@@ -197,7 +197,7 @@ impl Inbox {
     }
 
     /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the buffer. Where certificates are
-    /// verified in parts, it is one that begins within the bytes that have come, or right behind them.
+    /// verified in parts, it is one that begins within the bytes that have arrived, or right after them.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
@@ -217,7 +217,7 @@ impl Inbox {
     fn take<R: Roles>(&mut self, room: &mut [u8], wanted: Held, seq: Option<u16>) -> Option<(usize, usize)> {
         let (at, len) = self.each(room, |kind, bytes| {
             let [_, _, _, _, high, low, o0, o1, o2, ..] = *bytes else { return false };
-            // Three bytes and the one before, so that they are loaded as one word.
+            // Three bytes and the previous one, so that they are loaded as one word.
             let offset = || u32::from_be_bytes([low, o0, o1, o2]) << 8;
             let is_due = || !R::CERTIFICATES_IN_PARTS || offset() <= u32::from(self.come) << 8;
             kind == wanted as u8 && seq.is_none_or(|seq| seq == u16::from_be_bytes([high, low]) && is_due())

@@ -49,7 +49,7 @@ pub enum HandshakeMessage<'r> {
         version: [u8; 2],
         /// The cookie; empty in a first hello.
         cookie: &'r [u8],
-        /// The body before the length of the cookie, and behind the cookie.
+        /// The body before the length of the cookie, and after the cookie.
         around_cookie: [&'r [u8]; 2],
         /// The client knows RFC 5746, by extension or by signalling suite.
         renegotiation_info: bool,

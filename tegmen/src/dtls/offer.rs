@@ -12,7 +12,7 @@ use super::suite::{CipherSuite, Suites};
 use crate::buf::Writer;
 use crate::crypto::{Crypto, NamedGroup};
 
-/// The part of a ClientHello behind the cookie, if there is a choice.
+/// The part of a ClientHello after the cookie, if there is a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer<'o> {
     /// The suites.
@@ -72,7 +72,7 @@ impl Offer<'_> {
         ciphers.any(|cipher| cipher.with_encrypt_then_mac().is_some())
     }
 
-    /// Writes what stands behind the cookie, of an endpoint in the roles `R`.
+    /// Writes what stands after the cookie, of an endpoint in the roles `R`.
     pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
         let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);

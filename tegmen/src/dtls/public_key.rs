@@ -169,7 +169,7 @@ pub(crate) const fn certificate_type(raw: bool) -> CertificateType {
 }
 
 impl Parts<'_> {
-    /// Writes the signature that is stored, behind its scheme.
+    /// Writes the signature that is stored, after its scheme.
     pub(crate) fn write_signature<R: Roles>(&self, context: HandshakeContext<'_, R>, body: &mut Writer<'_>) -> Write {
         let server = kept_server::<R>(self.room);
         let credential = context.roles.keys().credential(server, self.state.credential).ok_or(Full)?;

@@ -54,7 +54,7 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Takes a record, then what came early and is due behind it.
+    /// Takes a record, then what came early and is due after it.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -234,8 +234,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Takes a fragment of a Certificate message whose certificates are verified as they arrive; `None` if it begins behind the bytes
-    /// that have come.
+    /// Takes a fragment of a Certificate message whose certificates are verified as they arrive; `None` if it begins after the bytes
+    /// that have arrived.
     #[inline]
     fn on_certificates<C: Crypto, R: Roles>(
         &mut self,

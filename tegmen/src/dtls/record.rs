@@ -20,7 +20,7 @@ use crate::counters::Discard;
 
 /// Bytes of a record header.
 pub(crate) const HEADER_LEN: usize = 13;
-/// Bytes of the explicit nonce behind the header (RFC 6655, section 3).
+/// Bytes of the explicit nonce after the header (RFC 6655, section 3).
 pub(crate) const EXPLICIT_LEN: usize = 8;
 /// Bytes of the tag of CCM_8.
 pub(crate) const TAG_LEN: usize = 8;

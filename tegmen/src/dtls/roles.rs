@@ -151,7 +151,7 @@ pub struct Credential<'k> {
     pub certificate_type: CertificateType,
     /// The signature scheme of the key.
     pub scheme: SignatureScheme,
-    /// For X.509 our certificate and those above it, in DER, each behind its length in three bytes; otherwise the
+    /// For X.509 our certificate and those above it, in DER, each after its length in three bytes; otherwise the
     /// SubjectPublicKeyInfo.
     pub content: &'k [u8],
 }

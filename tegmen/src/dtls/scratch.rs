@@ -31,7 +31,7 @@ pub(crate) enum Item {
     SessionId,
     /// The ticket that a client shows.
     Ticket,
-    /// The ticket that a server gives, behind its lifetime.
+    /// The ticket that a server gives, after its lifetime.
     NewTicket,
     /// The premaster secret as the client sends it, perhaps again.
     EncryptedPremaster,
@@ -47,7 +47,7 @@ pub(crate) enum Item {
     Psks,
 }
 
-/// Bytes behind each item.
+/// Bytes after each item.
 const TRAILER: usize = 3;
 
 /// Where an item lies: its bytes and what is behind them, from `start` to `end`.
@@ -114,7 +114,7 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     forget(room, item);
     let end = free(room);
     let len = parts.iter().fold(0usize, |len, part| len.saturating_add(part.len()));
-    // A zero behind the next item, so that the search ends there.
+    // A zero after the next item, so that the search ends there.
     let needed = len.saturating_add(2 * TRAILER);
     let start = end.checked_sub(needed).filter(|start| *start >= front).ok_or(Fatal::TooLarge)?;
     let [high, low] = u16::try_from(len).map_err(|_| Fatal::TooLarge)?.to_be_bytes();

@@ -337,7 +337,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: takes the share of the client; where keys are pre-shared, behind the identity.
+    /// Server: takes the share of the client; where keys are pre-shared, after the identity.
     pub(crate) fn on_client_share<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -65,7 +65,7 @@ pub struct HandshakeState {
     pub(crate) element: Element,
     /// Elements before this one are in the transcript already.
     pub(crate) hashed: Element,
-    /// Bytes of texts at the front of the outgoing room: the cookie, and behind it the hint; later the identity.
+    /// Bytes of texts at the front of the outgoing room: the cookie, and after it the hint; later the identity.
     pub(crate) outgoing_len: u8,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,

@@ -36,7 +36,7 @@ pub enum Event {
         /// The place of the bytes in the datagram: see [`Records::bytes`].
         bytes: Span,
     },
-    /// The alarm that the owner set with [`Peers::schedule`] has come.
+    /// The alarm that the owner set with [`Peers::schedule`] has arrived.
     Alarm(PeerId),
     /// The peer proved that it receives at the address that its last records came from, and that is its address now. What
     /// was sent to the old one meanwhile is probably lost.

@@ -59,7 +59,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the id and the check that a server can agree to, from the part of a ClientHello behind the cookie.
+    /// Returns the id and the check that a server can agree to, from the part of a ClientHello after the cookie.
     pub(super) fn asked_for_connection_id(&mut self, hello: &[u8]) -> Result<Option<(ConnectionId, bool)>, Discard> {
         let Some(Mobility { config, .. }) = self.roles.mobility() else { return Ok(None) };
         let accepted = Hello::of_client(hello).map_err(|_| Discard::Malformed)?.accepted();

@@ -133,7 +133,7 @@ pub enum Reply<'m> {
     /// The response.
     Response(&'m MessageRef<'m>),
     /// A block of a protected response that a proxy cut (RFC 8613, section 4.1.3.4.2). Nothing authenticates it, and it is not
-    /// opened. The owner asks for the blocks behind it by requests with the code and the OSCORE option that the request had
+    /// opened. The owner asks for the blocks after it by requests with the code and the OSCORE option that the request had
     /// outside, without protection, and opens the whole by [`Oscore::unprotect_response`](super::Oscore::unprotect_response).
     /// Only with [`Oscore::GATHERS`](super::Oscore::GATHERS).
     Cut(&'m MessageRef<'m>),

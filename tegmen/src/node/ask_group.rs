@@ -36,7 +36,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// not know the members, so a request to one of them can have the Message ID of a request to the group, by a chance of 1 to
     /// 65,536. It then has no response.
     ///
-    /// [`GroupRequests::close`](super::GroupRequests::close) ends the request before.
+    /// [`GroupRequests::close`](super::GroupRequests::close) ends the previous request.
     ///
     /// # Observing a group
     ///

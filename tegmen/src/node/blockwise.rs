@@ -277,5 +277,5 @@ fn cut(
     Ok(response.code())
 }
 
-/// Most bytes of the payload marker, Block2, Size2 and ETag.
+/// Maximum number of bytes of the payload marker, Block2, Size2 and ETag.
 const BLOCK_OPTIONS_LEN: usize = 24;

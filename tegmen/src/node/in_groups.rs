@@ -272,7 +272,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Leaves space in an empty frame for the protection of a response in a group. Returns the bytes that the response leaves free
-    /// behind it, which are `tailroom` without the group.
+    /// after it, which are `tailroom` without the group.
     pub(super) fn make_space_for_tag(&mut self, group: &Address, tailroom: usize, frame: &mut Frame<'_>) -> usize {
         let (before, behind) = self.features.groups().overhead(group);
         frame.indent(before);

@@ -27,7 +27,7 @@ use crate::time::Instant;
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Notifies the observers of the resource at `path`, whose segments are separated by slashes, without one in front, that
     /// its representation changed. [`Self::poll`] asks the handler for the newest one with the request that registered, and
-    /// sends it when NSTART allows it and the client has acknowledged the notification before. Changes that come faster
+    /// sends it when NSTART allows it and the client has acknowledged the previous notification. Changes that come faster
     /// become one notification. An error response is the last notification, and so is 5.00 where the response does not fit.
     /// If the handler defers the response, [`Self::respond`] sends the notification, which is the last one unless the handler
     /// let the client observe the resource. Where OSCORE protected the registration, it protects each notification with a

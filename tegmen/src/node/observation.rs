@@ -20,7 +20,7 @@ use crate::time::{Duration, Instant};
 /// An observation of a resource. It outlives its session: [`Node::observe`] registers it, refreshes it with the same token,
 /// and registers it again in another session, with a new token.
 ///
-/// The owner calls [`Node::observe`] when [`Self::refresh_at`] has come, passes each reply of the server to
+/// The owner calls [`Node::observe`] when [`Self::refresh_at`] has arrived, passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
@@ -44,7 +44,7 @@ pub enum Notification {
     Late,
     /// The response is the last one: an error, or the server does not let the resource be observed.
     Last,
-    /// The registration was not answered. It is to be sent again when [`Observation::refresh_at`] has come.
+    /// The registration was not answered. It is to be sent again when [`Observation::refresh_at`] has arrived.
     Unanswered,
     /// The server has the registration; its response comes separately.
     Acknowledged,

@@ -77,7 +77,7 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// True if `is_it` holds for an observer of this peer.
     fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool;
 
-    /// Returns an observer of this peer for which `is_it` holds, and its request. It begins behind the observer that it
+    /// Returns an observer of this peer for which `is_it` holds, and its request. It begins after the observer that it
     /// returned last, so that all have their turn.
     fn find(
         &mut self,

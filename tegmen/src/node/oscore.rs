@@ -21,7 +21,7 @@ use core::convert::Infallible;
 pub trait Oscore {
     /// True unless this is `()`.
     const IS_ON: bool = true;
-    /// Most bytes that protection adds to a message: see [`OVERHEAD`].
+    /// Maximum number of bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
     /// A request that was opened: its context, and what a response is protected with.
     type Exchange: OpenedRequest;

@@ -23,7 +23,7 @@ pub trait Queue {
     /// The number of messages that can wait.
     const PLACES: usize;
 
-    /// Adds a message behind all others.
+    /// Adds a message after all others.
     ///
     /// # Errors
     /// [`Busy`] if there is no place, or the message is too long for one.

@@ -210,7 +210,7 @@ pub(super) struct Sender<'p, X: OpenedRequest> {
     pub(super) to_group: bool,
     /// Bytes of the datagram.
     pub(super) len: usize,
-    /// The bytes behind the response that its protection takes.
+    /// The bytes after the response that its protection takes.
     pub(super) tailroom: usize,
     /// The request as OSCORE opened it, and the right to answer under its nonce.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
@@ -510,7 +510,7 @@ pub(super) fn answer_admitted<F: Features, P>(
             to_group,
             is_undecided: false,
             notification: None,
-            // A response that makes the client an observer is confirmable, as the notifications behind it are.
+            // A response that makes the client an observer is confirmable, as the notifications after it are.
             late: if observes { None } else { Some(late) },
             acknowledges_later: false,
         });

@@ -55,14 +55,14 @@ pub struct Transfer {
     downloads: u8,
 }
 
-/// A response whose first block has come.
+/// A response whose first block has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Download {
     code: Code,
     etag: Value<MAX_ETAG>,
     /// The length of the whole body as the server announces it (Size2).
     total: Option<usize>,
-    /// Bytes of the body that have come.
+    /// Bytes of the body that have arrived.
     received: usize,
     /// The size of the next block.
     size: u8,
@@ -284,7 +284,7 @@ impl Transfer {
         self.received(Download { code, etag, total, received: 0, size, is_after_blocks: in_blocks }, len)
     }
 
-    /// Takes a block of the response behind the first.
+    /// Takes a block of the response after the first.
     fn on_block<'m>(
         &mut self,
         download: Download,
@@ -315,7 +315,7 @@ impl Transfer {
         self.received(Download { size: download.size.min(block.size_exponent), ..download }, len)
     }
 
-    /// Another block is to be asked for behind this one, of `len` bytes.
+    /// Another block is to be asked for after this one, of `len` bytes.
     fn received(&mut self, download: Download, len: usize) -> Result<TransferStep, TransferError> {
         let (at, received) = (download.received, download.received.saturating_add(len));
         // Where the server announces no length, it is longer than what is there.

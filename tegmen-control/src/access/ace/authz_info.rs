@@ -8,7 +8,7 @@ const NONCE_1: i64 = 40;
 const NONCE_2: i64 = 42;
 const CLIENT_RECIPIENT_ID: i64 = 43;
 const SERVER_RECIPIENT_ID: i64 = 44;
-/// Most bytes of an ID: no algorithm of OSCORE takes more.
+/// Maximum number of bytes of an ID: no algorithm of OSCORE takes more.
 const LONGEST_ID: usize = 7;
 
 /// The request of a client to `/authz-info` (section 4.1).

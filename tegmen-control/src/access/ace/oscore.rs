@@ -23,9 +23,9 @@ const OSCORE_VERSION: u64 = 1;
 const HKDF_SHA_256: [(i64, &str); 2] = [(5, "HMAC 256/256"), (-10, "direct+HKDF-SHA-256")];
 /// Least bytes of a master secret.
 const MIN_SECRET: usize = 16;
-/// Most bytes of an identifier of the input material, of a salt and of a nonce.
+/// Maximum number of bytes of an identifier of the input material, of a salt and of a nonce.
 pub(super) const LONGEST: usize = 64;
-/// Most bytes of an ID Context, as in the file of a context.
+/// Maximum number of bytes of an ID Context, as in the file of a context.
 const LONGEST_CONTEXT_ID: usize = 16;
 
 /// OSCORE_Input_Material: the secret and the parameters of a Security Context. The secret is wiped on drop.

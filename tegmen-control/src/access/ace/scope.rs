@@ -5,7 +5,7 @@ use minicbor::{Decoder, Encoder};
 use tegmen_coap::Methods;
 use tegmen_host::cbor::{Malformed, Sink, Written, read_array};
 
-/// Most rights of a scope.
+/// Maximum number of rights of a scope.
 pub const MAX_RIGHTS: usize = 64;
 
 /// The label of a scope in each message.

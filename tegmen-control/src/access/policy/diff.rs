@@ -45,7 +45,7 @@ pub struct Diff {
     pub added: Vec<String>,
     /// Requests on which the policies decide differently. The parties are those of the tests and of the caller, and examples
     /// of each pattern of a changed rule, alone and together with each other pattern of both policies: the name `example`,
-    /// or `example` behind the beginning of a name, tag or path. An example is left out if the same changes without one of
+    /// or `example` after the beginning of a name, tag or path. An example is left out if the same changes without one of
     /// its tags.
     pub changes: Vec<Change>,
     /// False if [`MAX_QUESTIONS`] were decided and more remained.

@@ -8,7 +8,7 @@ use tegmen_coap::{self as coap, Code, Methods};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Most rules of a policy.
+/// Maximum number of rules of a policy.
 pub const MAX_RULES: usize = 65_536;
 
 /// The reason why a policy file cannot be used: `file:line: key: what would be right`.

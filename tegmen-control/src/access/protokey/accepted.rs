@@ -83,7 +83,7 @@ pub struct Accepted {
     bounds: AcceptedBounds,
     /// In the order in which they end, which is that of their acceptance.
     entries: VecDeque<Entry>,
-    /// The number of the first of them. Each has the number behind that of the one before.
+    /// The number of the first of them. Each has the number after that of the previous one.
     first: u64,
     places: HashTable<Place>,
     hasher: RandomState,

@@ -102,9 +102,9 @@ const KNOWN: &str = "the context of a member has group, name, group_id, sender_i
                      member with id, name, credential and, if wanted, allow";
 /// Least bytes of a master secret.
 const MIN_SECRET: usize = 16;
-/// Most bytes of a Group Identifier.
+/// Maximum number of bytes of a Group Identifier.
 const LONGEST_GID: usize = 16;
-/// Most bytes of an ID with AES-CCM-16-64-128.
+/// Maximum number of bytes of an ID with AES-CCM-16-64-128.
 const LONGEST_ID: usize = 7;
 /// Bytes of what a message is authenticated with, without the credentials.
 const AAD_OVERHEAD: usize = 136;

@@ -14,9 +14,9 @@ use tegmen::secret::Secret;
 use tegmen_store::Numbers;
 use zeroize::Zeroizing;
 
-/// Most members of a new group: each has an ID of one byte.
+/// Maximum number of members of a new group: each has an ID of one byte.
 const MOST_MEMBERS: usize = 256;
-/// Most bytes of the name of a member, so that its credential is short.
+/// Maximum number of bytes of the name of a member, so that its credential is short.
 const LONGEST_NAME: usize = 64;
 
 /// Makes a group of these members: for each a directory `dir/NAME` with its end of the context, for keys on `curve`, Ed25519 or P-256.

@@ -36,9 +36,9 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Time after which a client is cut off that reads nothing of what it is sent.
 const STALL: Duration = Duration::from_secs(60);
-/// Most bytes of the head of a request.
+/// Maximum number of bytes of the head of a request.
 const HEAD: usize = 16 << 10;
-/// Most bytes of the body of a response, as the proxy takes it from an origin.
+/// Maximum number of bytes of the body of a response, as the proxy takes it from an origin.
 const LONGEST_RESPONSE: usize = 1 << 20;
 /// Time for a response of the proxy, which itself waits at most 100 seconds for an origin.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(120);

@@ -27,7 +27,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Requests to HTTP servers at a time. Others wait.
 const REQUESTS: usize = 64;
-/// Most bytes of the head of a response.
+/// Maximum number of bytes of the head of a response.
 const HEAD: usize = 32 << 10;
 
 /// The HTTP servers.
@@ -36,7 +36,7 @@ pub(in crate::proxy) struct Origins {
     tags: Mutex<Tags>,
     /// Time for a connection, and then for the head of a response.
     timeout: Duration,
-    /// Most bytes of the body of a response.
+    /// Maximum number of bytes of the body of a response.
     max_body: usize,
     /// The client of TLS, if there are authorities.
     tls: Option<TlsConnector>,

@@ -29,7 +29,7 @@ fn a_handshake_is_the_sum_of_its_flights() {
     let (handshakes, _) = handshakes();
     for handshake in handshakes {
         let flights = handshake.flights.len();
-        // A ticket that opens saves the cookie's round; an id is looked up behind it.
+        // A ticket that opens saves the cookie's round; an id is looked up after it.
         let expected = match handshake.name {
             RESUMED => 3,
             BY_ID => 5,

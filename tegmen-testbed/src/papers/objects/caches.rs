@@ -59,7 +59,7 @@ struct System {
     stores: bool,
 }
 
-/// A row of forwarders, with producers behind the last one and consumers before the first one.
+/// A row of forwarders, with producers after the last one and consumers before the first one.
 #[derive(Clone, Copy, Debug)]
 struct Topology {
     forwarders: usize,

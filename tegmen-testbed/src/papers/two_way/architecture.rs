@@ -2,7 +2,7 @@
 //! subscriber, over one hop and four, and the handshakes of the paper beside ours.
 //!
 //! An exchange is a list of datagrams, which two ends make in this process with the messages of the product. The simulator then
-//! carries them over the radio: each turn goes when the turn before is complete, and again after a timeout. The other ends are
+//! carries them over the radio: each turn goes when the previous turn is complete, and again after a timeout. The other ends are
 //! on the Internet behind the last hop: what passes there is counted in bytes and is not simulated, and takes 20 ms.
 
 mod rsa;

@@ -20,7 +20,7 @@ fn hello(cookie: &[u8]) -> ClientHello<'_> {
     hello
 }
 
-/// Whether a cookie made at the start of a generation is valid after these seconds.
+/// True if a cookie made at the start of a generation is valid after these seconds.
 fn is_valid(cookies: &Cookies, generation: u32, address: &Address, hello: &ClientHello<'_>) -> bool {
     cookies.of::<Compact>(generation, address, hello) == hello.cookie
 }

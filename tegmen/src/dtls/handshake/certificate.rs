@@ -16,7 +16,7 @@ impl CertificateType {
     pub const RAW_PUBLIC_KEY: Self = Self(2);
 }
 
-/// Reads the content of the body. For X.509 this is the certificate_list: each certificate behind its length in three
+/// Reads the content of the body. For X.509 this is the certificate_list: each certificate after its length in three
 /// bytes, the sender's own first. Otherwise it is the SubjectPublicKeyInfo. The result is empty if the sender has no
 /// certificate or key.
 pub(crate) fn read(body: &[u8]) -> Result<&[u8], Truncated> {
@@ -42,7 +42,7 @@ pub fn certificates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads a signature behind its scheme: the body of CertificateVerify, and the end of ServerKeyExchange.
+/// Reads a signature after its scheme: the body of CertificateVerify, and the end of ServerKeyExchange.
 pub(crate) fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureScheme, &'r [u8]), Truncated> {
     let scheme = SignatureScheme(reader.u16()?);
     let signature = reader.with_len16()?;

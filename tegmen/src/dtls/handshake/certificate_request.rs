@@ -57,5 +57,5 @@ pub(crate) fn write(writer: &mut Writer<'_>) -> Write {
 const RSA_SIGN: u8 = 1;
 const ECDSA_SIGN: u8 = 64;
 
-/// ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, behind their length.
+/// ecdsa_secp256r1_sha256 and rsa_pkcs1_sha256, after their length.
 pub(crate) const SIGNATURE_ALGORITHMS: [u8; 6] = [0, 4, 0x04, 0x03, 0x04, 0x01];

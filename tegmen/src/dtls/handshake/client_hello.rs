@@ -19,7 +19,7 @@ pub(crate) struct ClientHello<'r> {
     compression_methods: &'r [u8],
     /// The offered extensions.
     pub(crate) extensions: Extensions,
-    /// The body before the cookie, and behind it.
+    /// The body before the cookie, and after it.
     pub(crate) around_cookie: [&'r [u8]; 2],
 }
 
@@ -116,8 +116,8 @@ pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: 
     writer.with_len8(cookie)
 }
 
-/// The bytes behind the cookie, which are always the same: cipher_suites (which include the signal of RFC 5746),
+/// The bytes after the cookie, which are always the same: cipher_suites (which include the signal of RFC 5746),
 /// compression_methods (null), extensions (extended_master_secret, empty).
 pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
-/// The bytes behind the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
+/// The bytes after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal): one suite, null compression.
 pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];

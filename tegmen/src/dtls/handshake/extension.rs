@@ -87,7 +87,7 @@ pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
     data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
 }
 
-/// Each extension of a block that [`Extensions::read`] has walked, from `list`: what stands behind its length.
+/// Each extension of a block that [`Extensions::read`] has walked, from `list`: what stands after its length.
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))

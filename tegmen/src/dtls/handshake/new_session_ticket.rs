@@ -16,7 +16,7 @@ pub(crate) fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     Ok((lifetime, ticket))
 }
 
-/// Writes the body: `kept` is the lifetime and behind it the ticket, nothing if there is none.
+/// Writes the body: `kept` is the lifetime and after it the ticket, nothing if there is none.
 pub(crate) fn write(writer: &mut Writer<'_>, kept: &[u8]) -> Write {
     let (lifetime, ticket) = kept.split_at_checked(LIFETIME_LEN).unwrap_or((&[0; LIFETIME_LEN], &[]));
     writer.put(lifetime)?;

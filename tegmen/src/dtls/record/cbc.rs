@@ -43,7 +43,7 @@ pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     }
 }
 
-/// Opens what follows the header of a record: the length of its content, which then begins behind the initialization
+/// Opens what follows the header of a record: the length of its content, which then begins after the initialization
 /// vector. `None` if it is not authentic, and nothing tells why.
 pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     order: Order,

@@ -69,7 +69,7 @@ impl Channel {
         self.cipher.tail_len::<C>(len)
     }
 
-    /// Bytes that [`Self::seal`] puts behind any content at most.
+    /// Bytes that [`Self::seal`] puts after any content at most.
     #[inline]
     pub(crate) const fn max_tailroom<C: Crypto>(&self) -> usize {
         self.cipher.max_tail_len::<C>()

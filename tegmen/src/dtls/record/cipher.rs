@@ -99,7 +99,7 @@ impl Cipher {
         }
     }
 
-    /// Most bytes behind any content.
+    /// Maximum number of bytes after any content.
     #[inline]
     pub(crate) const fn max_tail_len<C: Crypto>(self) -> usize {
         match self.mode::<C>() {
@@ -153,7 +153,7 @@ impl Cipher {
 
 /// Bytes of a block, and of the initialization vector before what is encrypted.
 pub(crate) const BLOCK_LEN: usize = 16;
-/// Most bytes behind a content: the code, and a block of padding.
+/// Maximum number of bytes behind a content: the code, and a block of padding.
 pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
 /// Bytes of the longest code; the key of a code has as many as the code.
 pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;

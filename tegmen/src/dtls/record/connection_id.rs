@@ -8,7 +8,7 @@ use crate::crypto::Crypto;
 /// agreed on.
 pub(crate) const MAX_LEN: usize = 20;
 
-/// The most bytes that a record with an id needs before and behind its content, in addition to those of a record
+/// The most bytes that a record with an id needs before and after its content, in addition to those of a record
 /// without an id: the id, and the type of the content.
 pub(crate) const MAX_OVERHEAD: (usize, usize) = (MAX_LEN, 1);
 

@@ -34,7 +34,7 @@ impl<'k> Protection<'k> {
         Self { cipher, key: &keys.read, long: keys.long.read() }
     }
 
-    /// Encrypts a content of `content` bytes where it lies in `fragment`, and writes what is before and behind it.
+    /// Encrypts a content of `content` bytes where it lies in `fragment`, and writes what is before and after it.
     ///
     /// # Errors
     /// [`Full`] if the fragment is too short, or the provider does not have the cipher.

@@ -226,7 +226,7 @@ fn the_blocks_of_a_response_are_asked_for() {
     let options = [(BLOCK2, &value[..]), (OptionNumber::SIZE2, &[130])];
     assert_eq!(client.take(Code::CONTENT, &options, 64), Ok(TransferStep::Received { at: 0, total: Some(130) }));
     assert_eq!(client.ask(), Asked { block2: Some((1, false, 64)), ..Asked::default() });
-    // A smaller block leads to smaller ones behind it.
+    // A smaller block leads to smaller ones after it.
     let received = Ok(TransferStep::Received { at: 64, total: Some(130) });
     assert_eq!(client.take_block((2, true, 32), b"", 32), received);
     assert_eq!(client.ask(), Asked { block2: Some((3, false, 32)), ..Asked::default() });

@@ -10,7 +10,7 @@ use tegmen::coap::OptionNumber;
 
 /// The path below which each CoAP URI is a resource of the HTTP side.
 const BASE: &str = "/hc/";
-/// Most bytes of a Proxy-Uri (RFC 7252, section 5.10).
+/// Maximum number of bytes of a Proxy-Uri (RFC 7252, section 5.10).
 const LONGEST: usize = 1034;
 
 /// A target.
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// Splits a URI behind the colon of its scheme; `None` if the scheme is none of CoAP.
+/// Splits a URI after the colon of its scheme; `None` if the scheme is none of CoAP.
 fn scheme_of(text: &str) -> Option<(Scheme, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     Some((scheme.parse().ok()?, rest))

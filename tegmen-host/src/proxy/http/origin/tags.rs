@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Entity tags that are remembered.
 const MOST: usize = 4096;
-/// Most bytes of an entity tag that is remembered.
+/// Maximum number of bytes of an entity tag that is remembered.
 const LONGEST: usize = 256;
 
 /// An entity tag of CoAP (RFC 7252, section 5.10.6).

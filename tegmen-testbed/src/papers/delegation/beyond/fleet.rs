@@ -1,8 +1,8 @@
 //! The epochs of 1,000 devices end. Of each device the server opens a session and begins the epoch; then one peer of the device comes with
-//! the ticket of the epoch before, is refused, gets another ticket at the server, and resumes. Server and peers are on the Internet
+//! the ticket of the previous epoch, is refused, gets another ticket at the server, and resumes. Server and peers are on the Internet
 //! behind node 0.
 //!
-//! The datagrams are those of two ends in this process, and the simulator carries each turn when the turn before is complete.
+//! The datagrams are those of two ends in this process, and the simulator carries each turn when the previous turn is complete.
 
 use super::super::BYTES;
 use super::storm::REISSUE;

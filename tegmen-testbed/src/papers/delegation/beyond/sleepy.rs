@@ -1,4 +1,4 @@
-//! A device whose radio sleeps: it asks its parent for packets after each interval. The server, behind the parent, opens a session and
+//! A device whose radio sleeps: it asks its parent for packets after each interval. The server, after the parent, opens a session and
 //! sends a request every 10 minutes in the mean: the state of a session with its ticket, or a revocation.
 
 use super::super::PERCENT;
