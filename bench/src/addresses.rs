@@ -668,7 +668,8 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// Where libcoap's example server has a value that PUT may replace, of 16 bytes like ours.
+/// The path of a value in the example server of libcoap. PUT may replace the value, which has 16 bytes, as in Tegmen's
+/// server.
 pub(crate) const PATH: &str = "example_data";
 /// libcoap takes its key as text.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";

@@ -246,8 +246,8 @@ fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     results.into_iter().map(unpoisoned).collect()
 }
 
-/// Plays each failed cell once more, alone: on a busy machine a peer may miss a time that it gives itself. Returns a line for
-/// each cell that passes then, with what failed at first. A fault of ours that comes now and then shows in these lines.
+/// Plays each failed cell once more, alone: on a busy machine a peer may miss one of its own time limits. Returns a
+/// line for each cell that passes then, with the first failure. An intermittent fault of ours shows in these lines.
 fn repeat_failed(cells: &[Cell], results: &mut [Check], tegmen: &Path, logs: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for (cell, result) in cells.iter().zip(results) {

@@ -454,7 +454,8 @@ fn client_gcm(scene: &Scene) -> Check {
     holds(&session, &["Cipher is PSK-AES128-GCM-SHA256", "Extended master secret: yes"])
 }
 
-/// OpenSSL has no word for this on its command line, but its configuration file has.
+/// Turns off the extended master secret of OpenSSL. Its command line has no option for this, but its configuration file
+/// has one.
 fn client_without_extended_master_secret(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let settings = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n\

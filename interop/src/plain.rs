@@ -265,7 +265,7 @@ fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
 }
 
-/// The value is written while it is observed; who has cancelled is not told of what comes then.
+/// The value is written while it is observed. A client that cancelled the observation receives no later value.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let capture = Capture::start((LOOPBACK, served.port + 1).into())?;

@@ -17,7 +17,7 @@ pub struct Block {
     pub number: u32,
     /// True if another block follows.
     pub more: bool,
-    /// The size is `2^(4 + exponent)` bytes, 16 to 1024: 0 to 6.
+    /// The exponent of the size, 0 to 6. A block has `2^(4 + exponent)` bytes, 16 to 1024.
     pub size_exponent: u8,
 }
 

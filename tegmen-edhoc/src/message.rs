@@ -23,8 +23,8 @@ impl Message {
         EdhocMessageBuffer::new_from_slice(bytes).map_err(|_| Failure::TooLong)
     }
 
-    /// Returns a copy of bytes that came, if they are one string of bytes with a tag, in the shortest form, as message_3 and
-    /// message_4 are. `lakers` does not check that.
+    /// Returns a copy of `bytes` if they are one CBOR byte string in the shortest form that is long enough for a tag.
+    /// message_3 and message_4 have this form. `lakers` does not check that.
     pub(crate) fn read_sealed(bytes: &[u8]) -> Result<EdhocMessageBuffer, Failure> {
         let mut reader = Reader::new(bytes);
         let sealed = cbor::read_bytes(&mut reader).ok_or(Failure::Malformed)?;

@@ -132,8 +132,8 @@ impl<F: Flash> Kept<F> {
     }
 }
 
-/// Returns the record of a number. The first record in page A, when an image with keys that were never used is written to a
-/// device, lets it [open](Kept::open) what it keeps, and never [begin again](Kept::format).
+/// Returns the record of a number. Write such a record to the begin of page A when you write an image with unused keys
+/// to a device. The device can then [open](Kept::open) its memory, and never has to [begin again](Kept::format).
 pub const fn record(value: u64) -> [u8; RECORD_LEN] {
     let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
     let [i, j, k, l] = crc32(value).to_le_bytes();

@@ -410,7 +410,7 @@ fn is_named(context: &SharedContext, option: &OscoreOption<'_>) -> bool {
     option.kid_context.is_none() || context.lock().context.id_context() == option.kid_context
 }
 
-/// Each context among `paths` and directly in them.
+/// Returns the directories of contexts. A path is such a directory, or contains such directories.
 fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
     let mut found = Vec::new();
     for path in paths {

@@ -68,7 +68,7 @@ pub struct Proxy {
     jobs: mpsc::UnboundedSender<Job>,
     /// The key of the request that is being answered.
     key: Vec<u8>,
-    /// Memory for a request whose target Proxy-Uri names.
+    /// Memory for a request that names its target in Proxy-Uri.
     rewritten: Vec<u8>,
 }
 

@@ -195,7 +195,8 @@ impl<'p> Request<'p> {
     }
 }
 
-/// Best route and multicast, by the names of NFD and of ndnd, with or without a version.
+/// Sets or unsets the strategy of a prefix: best route or multicast. Accepts the names of NFD and of ndnd, with or
+/// without a version.
 fn set_strategy(fib: &mut HostFib, is_set: bool, parameters: &Parameters<'_>) -> Vec<u8> {
     let Some(prefix) = parameters.name else { return response(400, "the parameters have no name", None) };
     if !is_set {

@@ -81,8 +81,8 @@ struct Dispatch {
 
 /// Compresses a packet into an empty frame with [`HEADROOM`] free bytes in front.
 ///
-/// `hop` is the number under which this node waits for the answer to an Interest. For a Data packet it is the number that the neighbour gave
-/// its Interest, and the name of this Interest.
+/// For an Interest, `hop` has the number under which this node waits for the answer. For a Data packet, `hop` has the
+/// number that the neighbour gave its Interest. The name in `hop` is the name of that Interest.
 ///
 /// # Errors
 /// [`Full`], also for bytes that are neither an Interest nor a Data packet. The frame is then empty.

@@ -168,8 +168,8 @@ impl Plain {
     }
 }
 
-/// Puts an outer header and the outer options before what is to be encrypted, and room for a tag after it; what is to be
-/// encrypted, and the room.
+/// Puts an outer header and the outer options before the plaintext, and free bytes for a tag after it. Returns the
+/// plaintext and the free bytes.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(super) fn enclose<'f>(

@@ -151,7 +151,7 @@ impl Station {
         Self { node, interface: Interface::new(), busy_until: 0, leaving: VecDeque::new() }
     }
 
-    /// A frame came; a packet, if one is whole now.
+    /// Takes a frame. Returns a packet if the frame completes one.
     fn receive(&mut self, now: Instant, from: LinkAddress, payload: &[u8]) -> Option<Vec<u8>> {
         let hop = Hop { source: from, destination: link_of(self.node) };
         let own = [ip_of(self.node)];

@@ -213,12 +213,13 @@ fn budget() -> toml::Table {
         .expect("the budget is part of the program, and a test reads it")
 }
 
-/// Blocks that CCM enciphers for a record: two for each of content, and three for header, tag and first block.
+/// Blocks that CCM enciphers for a record: two for each block of content, and three for header, tag and first block.
 const fn blocks(len: usize) -> u64 {
     3 + 2 * (len as u64).div_ceil(16)
 }
 
-/// The same for OSCORE: two for each of content, and four for first block, additional data and tag.
+/// Blocks that CCM enciphers for a message of OSCORE: two for each block of content, and four for first block,
+/// additional data and tag.
 const fn oscore_blocks(len: usize) -> u64 {
     4 + 2 * (len as u64).div_ceil(16)
 }

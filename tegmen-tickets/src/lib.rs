@@ -74,8 +74,9 @@ impl TicketKey {
     }
 }
 
-/// The ring of a server: one key seals, all open. A server that shares its keys with others gets each before it seals, as
-/// the next one, so that it opens what the others seal. [`Self::default`] has no key: nothing is sealed, and nothing opens.
+/// The ticket keys of a server. One key seals, and all keys open. A server that shares its keys with others receives
+/// each key as its next one, before any server seals under it. So it opens the tickets of the others. [`Self::default`]
+/// has no key: it seals nothing and opens nothing.
 #[derive(Debug, Default)]
 pub struct TicketKeys {
     current: Option<TicketKey>,

@@ -219,7 +219,7 @@ const STORED: u32 = 2;
 const ORIGIN: u8 = 9;
 const HOST: &str = "lamp";
 const PATH: &str = "sensors/temperature";
-/// Bytes of a token that the node draws in clear.
+/// Bytes of a token that the node chooses for a request without protection.
 const TOKEN: usize = 8;
 const READING: [u8; 2] = [0, 215];
 /// Nothing here takes time.

@@ -43,7 +43,7 @@ pub(super) struct FromCoap {
     uri: String,
     #[command(flatten)]
     at: At,
-    /// Sign with this key pair of `tegmen ndn key`; a digest, which proves no origin, unless given.
+    /// Sign with this key pair of `tegmen ndn key`. Without it, packets carry a digest, which proves no origin.
     #[arg(long, value_name = "FOLDER/NAME")]
     key_pair: Option<PathBuf>,
     #[command(flatten)]

@@ -21,8 +21,8 @@ struct Entry {
 }
 
 impl Agenda {
-    /// Notes that the server is to speak with a device at `now`, or at the end of the pause behind a failure. A conversation that
-    /// has not ended does the work.
+    /// Plans a conversation with a device: at `now`, or at the end of the pause after a failure. If a conversation is
+    /// in progress, it includes the work, and no other one is planned.
     pub(super) fn want(&mut self, device: u32, now: Instant) {
         match self.entries.get(&device) {
             None => self.set(device, Entry { at: Some(now), not_before: now, pause: Duration::ZERO }),

@@ -26,9 +26,9 @@ pub struct Introduced {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Lets the device `opener` open a session with the device `other`. Each has the rights at the other one that the policy
-    /// gives to its name; the opener needs some, and the other one may have none. The opener learns the session when the server next speaks
-    /// with it, and opens it at once.
+    /// Lets the device `opener` open a session with the device `other`. Each device has the rights at the other device
+    /// that the policy gives to its own name. The opener needs at least one right; the other device needs none. The
+    /// opener receives the session when the server next contacts it, and opens it at once.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NotGiven`] with the reason that the audit log has, too, or

@@ -26,7 +26,7 @@ pub struct Discovered {
     pub response: Response,
 }
 
-/// Transmissions of a request, as a group does not acknowledge it.
+/// Transmissions of a request. There are several, because a group does not acknowledge a request.
 const TRANSMISSIONS: u32 = 3;
 
 /// Sends a request that is protected with the context in a directory to a group, up to three times within `wait`, and returns the first

@@ -165,7 +165,8 @@ impl OscoreClient {
         self.stored.begin_rederivation(crypto).map_err(unprotectable)
     }
 
-    /// Protects the request in `frame`, and keeps what its response is to be compared with until the request is forgotten.
+    /// Protects the request in `frame`. Keeps the data with which its response is compared, until the request is
+    /// forgotten.
     fn protect<C: Crypto>(
         &mut self,
         crypto: &mut C,

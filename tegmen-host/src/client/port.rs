@@ -13,7 +13,7 @@ pub(super) enum Port {
     Connected {
         socket: UdpSocket,
         path: Path,
-        /// The session that has it alone, if other sessions of the endpoint have other sockets.
+        /// The only session that uses this socket, if each session of the endpoint has its own socket.
         owner: Option<usize>,
     },
     /// A socket for any number of peers.

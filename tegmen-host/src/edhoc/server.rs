@@ -281,7 +281,7 @@ impl State {
         }
     }
 
-    /// Ends the session that began then, if it waits still.
+    /// Ends the session with this `id` if it began at `begun` and still waits.
     fn stop_waiting(&mut self, begun: Instant, id: &[u8]) {
         if self.waiting.get(id).is_some_and(|(waits_since, _)| *waits_since == begun) {
             self.waiting.remove(id);

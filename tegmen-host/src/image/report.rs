@@ -27,7 +27,8 @@ const TOO_LARGE: i64 = 4;
 const HEAD: usize = 1 + 1 + 3;
 
 impl ImageReport {
-    /// Reports the units that are missing: `gaps`, or as many of the first of them as fit a report of `longest` bytes.
+    /// Reports the missing units in `gaps`. If a report of `longest` bytes cannot hold all gaps, it has only the first
+    /// ones.
     pub(crate) fn of_gaps(gaps: impl Iterator<Item = Range<u32>>, longest: usize) -> Self {
         let (mut len, mut end) = (HEAD, 0);
         let fits = |gap: &Range<u32>| {

@@ -1,4 +1,4 @@
-//! Draws lines of prose by a seed, for a person who reads them once: `./ci.sh words --draw SEED [COUNT]`.
+//! Draws lines of prose by a seed, for a reader who reads each of them once: `./ci.sh words --draw SEED [COUNT]`.
 
 use crate::source::{Place, files};
 use crate::text::{Kind, Text, texts};

@@ -3,7 +3,7 @@
 //! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
 //! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
 //! ratchet and never raises it: arrows of a crate may get other names, but not become more; `house --list` and `words --list [FOLDER]` print places.
-//! `words --draw SEED [COUNT]` prints lines for a person to read, 200 unless COUNT is given, and compares no value.
+//! `words --draw SEED [COUNT]` prints lines for a reader, 200 unless COUNT is given, and compares no value.
 
 mod counts;
 mod draw;

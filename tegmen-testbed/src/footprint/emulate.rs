@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What one marked region cost.
 pub(super) struct Region {
-    /// Instructions of all its repetitions together: a handshake is many calls.
+    /// Instructions of all passes through the region together: a handshake consists of many calls.
     pub(super) instructions: u64,
     /// Bytes from the top of the stack to its lowest use.
     pub(super) stack: u64,

@@ -51,7 +51,8 @@ pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Puts parts of this plan together; each has the name of its file. The runs come in the order of a plan run whole.
+/// Merges the parts of a plan; each part comes with the name of its file. The runs are in the same order as if one
+/// program had run the whole plan.
 ///
 /// # Errors
 /// What is wrong, and with which part: another plan or program made it, it has a seed that another has, it is no part.

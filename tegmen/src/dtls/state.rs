@@ -150,7 +150,7 @@ impl Flags {
     /// How often it was sent our flight again, in two bits.
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
-    /// The client sent ec_point_formats. Looked at where nothing is resumed, and so no flight is counted in this bit.
+    /// The client sent ec_point_formats. The bit is read only in full handshakes, which do not count flights in it.
     pub(crate) const POINT_FORMATS: u16 = 1 << 11;
     /// Number of times that our flights were lost, in three bits.
     const LOST: u16 = 7 << 13;

@@ -43,10 +43,10 @@ pub struct Diff {
     pub removed: Vec<String>,
     /// Rules that only the new policy has.
     pub added: Vec<String>,
-    /// Requests on which the policies decide differently. The parties are those of the tests and of the caller, and examples
-    /// of each pattern of a changed rule, alone and together with each other pattern of both policies: the name `example`,
-    /// or `example` after the beginning of a name, tag or path. An example is left out if the same changes without one of
-    /// its tags.
+    /// Requests on which the policies decide differently. The parties of these requests are those of the tests, those
+    /// of the caller, and examples. There is an example for each pattern of a changed rule, alone and together with
+    /// each other pattern of both policies. An example is the name `example`, or `example` after the beginning of a
+    /// name, tag or path. It is left out if the same changes without one of its tags.
     pub changes: Vec<Change>,
     /// False if [`MAX_QUESTIONS`] were decided and more remained.
     pub complete: bool,

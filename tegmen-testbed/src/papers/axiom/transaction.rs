@@ -292,7 +292,7 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
 ];
 
 impl Results {
-    /// The mean of a number of a case over its runs, and how many have it.
+    /// Returns the mean of a number over the runs of a case, and the count of runs that have this number.
     pub(super) fn mean(&self, case: Case, of: impl Fn(&Transaction) -> Option<f64>) -> (Mean, u64) {
         let values: Vec<f64> = self.of(case).iter().filter_map(of).collect();
         (interval::mean(&values), values.len() as u64)

@@ -85,8 +85,8 @@ fn pad(padding: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The length of the content of a decrypted text, which has its code and its padding behind. Only whether the record is
-/// authentic may be known of it outside.
+/// Returns the length of the content in a decrypted text, in which the MAC and the padding follow the content. The
+/// caller must learn only if the record is authentic, and not why it is not.
 fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     associated_data: impl FnOnce(u16) -> A,

@@ -78,7 +78,7 @@ impl TrafficKey {
     }
 }
 
-/// The key of one direction of another cipher: what the key block has for it, one after the other.
+/// The key of one direction of another cipher: its parts in the key block, one after the other.
 #[derive(Debug)]
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
