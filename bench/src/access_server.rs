@@ -1,5 +1,5 @@
-//! The program that introspections and joins are asked of: an access control server on 127.0.0.1, which also serves a value for GET,
-//! and is the controller of groups.
+//! The server that receives the introspections and the joins: an access control server on 127.0.0.1, which also serves
+//! a value for GET, and is the controller of groups.
 
 use crate::{addresses::KEY_TEXT, failure::failure, load::VALUE, scene::Scene, server::Process};
 use std::{

@@ -36,7 +36,7 @@ struct Server {
 }
 
 impl Blocks {
-    /// Starts our server and the other; one that is not there is listed as absent.
+    /// Starts Tegmen's server and the server of the peer. A server that is not installed is listed as absent.
     pub(crate) fn start(beside: Beside<'_>, report: &mut Report) -> Self {
         let names: Vec<_> = (0..CLIENTS_MAX).map(|number| format!("/{}=-", path(number))).collect();
         let values: Vec<_> = names.iter().map(String::as_str).collect();

@@ -1,7 +1,8 @@
 //! Records at the limit: each sealed and each opened record of 64 bytes beside the bare AES instructions of its work.
 //!
-//! Every record belongs to another session than the previous one. With few sessions in turn their key schedules are at
-//! hand; with many, each record expands its key, and so does the bare work beside it.
+//! Every record belongs to another session than the previous one. With few sessions the CPU caches still hold the key
+//! schedules. With many sessions each record expands its key. The AES instructions that are measured for comparison
+//! expand their keys in the same way.
 
 use crate::{
     Options,

@@ -146,7 +146,7 @@ impl Printed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `text` at or behind `from`; where it begins, or `None` if it did not come.
+    /// Waits for `text` at or after `from`. Returns the place where the text begins, or `None` if it did not arrive.
     fn find(&self, text: &[u8], from: usize, deadline: Instant) -> Option<usize> {
         let mut state = self.lock();
         loop {

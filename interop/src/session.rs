@@ -79,7 +79,7 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Where it is written that it refuses a ClientHello without extensions, if it does.
+    /// Returns the evidence that the peer refuses a ClientHello without extensions, if it does.
     fn refuses_minimal(&self) -> Option<&'static str> {
         None
     }

@@ -83,7 +83,7 @@ impl<S> Clone for AccessServer<S> {
 }
 
 impl<S: Store> AccessServer<S> {
-    /// Takes the service, and the credentials of the server that it serves behind.
+    /// Takes the service, and the credentials and the revocations of the CoAP server that calls it.
     pub const fn new(service: Arc<Service<S>>, credentials: Credentials, revocations: Revocations) -> Self {
         Self { service, credentials, revocations }
     }

@@ -450,7 +450,7 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// The audit log, for changes of an operator beside the state.
+    /// The audit log, for changes of an operator that are not changes of the state.
     pub const fn audit(&self) -> &AuditLog {
         &self.audit
     }

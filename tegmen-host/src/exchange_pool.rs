@@ -99,7 +99,7 @@ impl Default for PoolPeer {
 }
 
 impl PoolPeer {
-    /// An upper bound of the bytes that its replies which must be kept take.
+    /// An upper bound of the bytes of the replies that must be kept for this peer.
     fn held(&mut self, now: u32) -> usize {
         let age = now.wrapping_sub(self.since);
         if age >= LIFETIME {

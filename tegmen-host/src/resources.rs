@@ -537,8 +537,8 @@ impl Application for Resources {
     }
 }
 
-/// Gives the entity tag. If the client has this representation, that is the whole response, and true (RFC 7252, section
-/// 5.10.6.2).
+/// Writes the entity tag. If the client has this representation, the entity tag is the whole response, and the result
+/// is true (RFC 7252, section 5.10.6.2).
 fn is_valid(message: &MessageRef<'_>, etag: &[u8], response: &mut Response<'_, '_>) -> Result<bool, Code> {
     response.option(OptionNumber::ETAG, etag)?;
     let valid = message.values(OptionNumber::ETAG).any(|known| known == etag);

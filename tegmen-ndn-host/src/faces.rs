@@ -232,7 +232,7 @@ impl FaceTable {
         self.by_remote.get(&(socket, remote)).copied()
     }
 
-    /// Names the face of a UDP socket to this address.
+    /// Sets the face of a UDP socket for this remote address.
     pub(crate) fn set_remote(&mut self, socket: usize, remote: SocketAddr, face: FaceId) {
         self.by_remote.insert((socket, remote), face);
         if let Some(face) = self.get(face) {

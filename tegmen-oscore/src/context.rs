@@ -168,7 +168,7 @@ impl<N: Naming> SecurityContext<N> {
         self.id_context.as_ref().get(..len)
     }
 
-    /// The numbers of our messages. Its end is kept first and extended then; 2^40 is the end of all.
+    /// The lease of numbers for our messages. To extend the lease, store its new end first. No lease ends above 2^40.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }

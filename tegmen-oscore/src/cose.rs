@@ -124,7 +124,8 @@ impl Inputs {
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
-    /// With the nonce for a number of the endpoint `id`, for the request with this kid and number or a response to it.
+    /// Makes the inputs for a request with this kid and number, or for a response to it. The nonce comes from the
+    /// endpoint and the number in `of`.
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],

@@ -43,11 +43,12 @@ use crate::time::Instant;
 
 /// Room before the content of a datagram that [`Endpoint::seal`] needs.
 pub const HEADROOM: usize = record::HEADROOM;
-/// Room before it, whatever the cipher suite, and whatever connection id the peer has.
+/// Free bytes that are enough before the content for every cipher suite and every connection id of the peer.
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
-/// Room after it, for CCM_8.
+/// Free bytes that are needed after the content for CCM_8.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Room after it, whatever the cipher suite, and with or without a connection id; padding takes what is there beyond it.
+/// Free bytes that are enough after the content for every cipher suite, with or without a connection id. If more bytes
+/// are free, padding uses them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// All peers behind one or more sockets, in the roles `R`.

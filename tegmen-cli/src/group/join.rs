@@ -35,7 +35,8 @@ pub(crate) struct Join {
     /// The address of this machine that responses come from. Default: the one from which the controller is reached.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
-    /// The network interface of the group, as eth0. Default: the one of the multicast route, for IPv4 that of the address.
+    /// The network interface of the group, such as eth0. Default: the interface of the multicast route; for IPv4 the
+    /// interface with the own address.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Also send requests to the group.

@@ -40,7 +40,7 @@ impl Group {
     /// which is then printed.
     ///
     /// # Errors
-    /// The step whose outcome is another than the one that it proves.
+    /// The first step with an unexpected result.
     pub(super) async fn walk(access: &AccessControl, folder: &Folder, out: Output) -> Result<Option<Self>, Failure> {
         let addresses = Addresses::draw()?;
         let outsider = Outsider::join(addresses.group(), LOOPBACK, addresses.own(OF_OUTSIDER)).await;

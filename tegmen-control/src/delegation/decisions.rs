@@ -94,9 +94,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         is_usable.then_some(device.id)
     }
 
-    /// Seals a ticket for a device: for a peer that proved this name, in the scope that the policy allows it, or for one whose ticket
-    /// of the epoch before [was opened](Self::open_ticket), with what that ticket held. The ticket ends with the certificate of the peer
-    /// at the latest. Returns the seconds for which the device takes it; `None` if the peer gets none. The audit log has the reason.
+    /// Seals a ticket for a device. A peer that proved this name gets the scope that the policy allows it. A peer whose
+    /// ticket of the previous epoch [was opened](Self::open_ticket) gets the contents of that ticket again. The ticket
+    /// ends with the certificate of the peer at the latest. Returns the seconds for which the device takes it; `None`
+    /// if the peer gets none. The audit log has the reason.
     pub fn seal_ticket(
         &self,
         device: u32,

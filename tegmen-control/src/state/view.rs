@@ -301,9 +301,9 @@ impl View {
         expired.map(|enrolment| enrolment.party.party().name.to_owned()).collect()
     }
 
-    /// Decides on a request to `/introspect` by this device; `None` for a peer that is none. An accepted session identity
-    /// ([`Outcome::session`]) is remembered here, and durable only after [`State::bind`](super::State::bind). `now` is the
-    /// time since 1970.
+    /// Decides on a request to `/introspect`. `subscriber` is the device that asks, or `None` if the peer is no device.
+    /// An accepted session identity ([`Outcome::session`]) is remembered here, and durable only after
+    /// [`State::bind`](super::State::bind). `now` is the time since 1970.
     pub fn introspect<C: Crypto>(&mut self, subscriber: Option<&str>, payload: &[u8], now: Instant) -> Outcome {
         let Self { devices, revoked, in_force, accepted, lifetime, .. } = self;
         let policy = Arc::clone(&in_force.policy);

@@ -72,11 +72,12 @@ impl ServerBuilder {
         Self { policy: Some(AnyPolicy::of(policy)), ..self }
     }
 
-    /// Sets a policy that may decide later, because another server has to be asked. It replaces what [`Self::policy`] sets, and
-    /// must return at once: a decision, or `None` after it has taken an [`Authorization`](super::Authorization) from its second
-    /// argument. The client is sent an acknowledgement meanwhile, and the response once there is a decision. The policy is asked
-    /// once for each request, each block, and each notification; until the decision on a notification its client is sent
-    /// nothing, and remains an observer. What the policy learns of a sender it may remember, to decide at once the next time.
+    /// Sets a policy that may decide later, because another server has to be asked. It replaces the policy of
+    /// [`Self::policy`]. It must return at once: a decision, or `None` after it has taken an
+    /// [`Authorization`](super::Authorization) from its second argument. Until there is a decision, the client gets an
+    /// acknowledgement only. The policy is asked once for each request, each block, and each notification. Until the
+    /// decision on a notification its client gets nothing, and remains an observer. The policy may remember the rights
+    /// of a sender, and decide at once the next time.
     ///
     /// ```
     /// use tegmen_host::server::{Router, Server};

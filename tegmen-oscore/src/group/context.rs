@@ -135,9 +135,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(context)
     }
 
-    /// Derives the Recipient Context of another member, whose authentication credential is a CWT Claims Set. `window` is `None` if it
-    /// is not known which numbers the member has used: if a recipient of this context was ever deleted, whichever it was (section
-    /// 2.6.1.2), or after a power cut. It is the default for a member that has sent nothing that was seen here.
+    /// Derives the Recipient Context of another member, whose authentication credential is a CWT Claims Set. `window`
+    /// is `None` if it is not known which numbers the member has used. This is the case after a power cut, and after
+    /// any recipient of this context was deleted (section 2.6.1.2). `window` is the default value for a member from
+    /// which no message has arrived here.
     ///
     /// # Errors
     /// [`BadGroup`].

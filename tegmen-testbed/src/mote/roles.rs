@@ -50,7 +50,7 @@ impl Provisioned for Resuming<Both, OfDevice> {
     }
 }
 
-/// The settings of DTLS. Node 0 gives connection ids; the others, of whose records there is one peer, need none.
+/// The settings of DTLS. Node 0 gives connection ids. The other nodes have one peer, and need no ids for its records.
 pub(super) fn config(number: usize, setup: &Setup) -> Config {
     let len = if number == 0 { CONNECTION_ID } else { 0 };
     let connection_id = ConnectionIdConfig { len, ..ConnectionIdConfig::default() };

@@ -149,7 +149,7 @@ impl Key {
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    /// The key before it, with which the owner is still accepted.
+    /// The previous key. The owner is still accepted with it.
     pub(super) previous: Option<Key>,
     pub(super) allow: Allow,
 }

@@ -289,8 +289,8 @@ impl Handshake<'_> {
 }
 
 impl<'p> Parts<'p> {
-    /// Writes the body of the next message up to its end, which need not be made: a constant, or bytes that are stored.
-    /// Returns the type of the message and that end.
+    /// Writes the body of the next message without its last part. The last part exists already: it is a constant, or
+    /// stored bytes. Returns the type of the message and the last part.
     #[inline(always)]
     fn write<C: Crypto, R: Roles>(
         self,

@@ -242,7 +242,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Takes the word of the owner on the certificate of the peer.
+    /// Takes the decision of the owner on the certificate of the peer.
     pub(crate) fn on_verified<R: Roles>(&mut self, answer: Answer<'_>) -> Result<(), Outcome> {
         let due = R::CERTIFICATES_IN_PARTS.then(|| self.state.inbox.due(self.buffers.incoming));
         let more = due.filter(Due::has_more);

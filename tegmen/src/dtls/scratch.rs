@@ -25,7 +25,7 @@ pub(crate) enum Item {
     Digest,
     /// Our signature, to be sent, perhaps again.
     Signature,
-    /// The cipher suite and the master secret of what is resumed, or may be later.
+    /// The cipher suite and the master secret of the session that is resumed now, or can be resumed later.
     Session,
     /// The session_id of our hello, and of the server's that answers it, where there is one.
     SessionId,

@@ -1,8 +1,9 @@
 //! Sessions with connection ids: their records are found by id, and the address changes once the new one is proved.
 //!
-//! An address is the peer's only after a record from there proved authentic and newer than all before, and then the
-//! response to a challenge did, which only somebody who receives there can have read (RFC 9146, section 6; RFC 9853). Until
-//! then everything goes to the old address, and to the new one a challenge, one for a record.
+//! An address becomes the peer's in two steps (RFC 9146, section 6; RFC 9853). First an authentic record arrives from
+//! there that is newer than all earlier ones. Then the peer answers a challenge, which only a receiver at that address
+//! can have read. Until then all datagrams go to the old address, and each record from the new address gets one
+//! challenge.
 
 use super::{Endpoint, Event, Misuse, Output, Peers, Phase, Record, Records};
 use crate::address::Path;

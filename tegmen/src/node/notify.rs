@@ -278,9 +278,11 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);
 }
 
-/// Registers or deregisters the sender of a request, if it asks for that. `exchange` is the request as OSCORE opened it, and
-/// the owner of the context; `to_group` is the registration of a member, and of a request to a group the Message ID of its response,
-/// which may be rejected, and the number that a new registration begins behind. Returns the request, and true if its response may make the sender an observer; if that response does not, [`deregister`] is called.
+/// Registers or deregisters the sender of a request, if it asks for that. `exchange` is the request as OSCORE opened
+/// it, and the owner of the context. `to_group` is the registration of a member and, for a request to a group, two
+/// numbers: the Message ID of the response, which may be rejected, and the number after which a new registration
+/// begins. Returns the request, and true if its response may make the sender an observer. If that response does not,
+/// [`deregister`] is called.
 #[inline]
 pub(super) fn register<'r, X: Copy, G: Copy>(
     observers: &mut impl Observers<X, G>,

@@ -17,7 +17,7 @@ impl Wide {
     /// All zero.
     pub(super) const ZERO: Self = Self { product: [[0; 8]; 2], difference: [0; 8] };
 
-    /// The eight words of the product from one on, and those above them.
+    /// Eight words of the product, from word `i` on, and the words above them.
     #[inline(always)]
     fn eight_from(&mut self, i: usize) -> Option<(&mut Words, &mut [u32])> {
         self.product.as_flattened_mut().get_mut(i..)?.split_first_chunk_mut()
@@ -220,8 +220,8 @@ pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
     add(to, a, b, |word| !word, |a, b| (a.wrapping_sub(b), a >= b))
 }
 
-/// Adds `a`, each word of `b` after `change`, and the carry of `first`, which does so with the lowest words; returns the word
-/// above.
+/// Adds `a`, each word of `b` after `change`, and a carry. `first` adds the lowest words and gives the first carry.
+/// Returns the word above.
 #[inline(always)]
 fn add(
     to: &mut Words,
