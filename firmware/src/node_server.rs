@@ -27,7 +27,7 @@ pub type Texts = BodyArray<3, 256, 0>;
 /// The server.
 pub struct Server {
     counter: blink_server::Server,
-    /// The count is another one than the observers know.
+    /// The count differs from the one that the observers know.
     changed: bool,
     text: Text,
 }

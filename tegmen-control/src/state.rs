@@ -372,7 +372,7 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// [`StateError::Policy`], [`StateError::Tests`] or [`StateError::PolicyTooLong`]: the policy in force stays.
-    /// [`StateError::Changed`] if another one than `over` is in force.
+    /// [`StateError::Changed`] if the policy in force is not `over`.
     pub async fn apply_policy(
         &self,
         (file, text): (&str, &str),

@@ -12,7 +12,7 @@ use tegmen_host::proxy::{Proxy, ProxyConfig};
 use tegmen_host::server::{Router, Server};
 use tokio::net::TcpListener;
 
-/// Most bytes of a body here.
+/// Maximum number of bytes of a body here.
 const MAX_BODY: usize = 6000;
 
 /// An origin that counts its requests to `/one`.

@@ -241,7 +241,7 @@ pub(crate) struct ShownDevice {
     imprinted: u64,
     /// The present epoch; 0 before the first one.
     epoch: u16,
-    /// The epoch before, if its connections continue in the present one.
+    /// The previous epoch, if its connections continue in the present one.
     before: Option<u16>,
     /// The next epoch, if the device was asked to begin it and has not acknowledged it.
     pending: Option<u16>,

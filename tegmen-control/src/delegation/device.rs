@@ -29,7 +29,7 @@ pub(super) struct Known {
     pub(super) present: Epoch,
     /// The next epoch, if the device was asked to begin it and may have done so.
     pub(super) pending: Option<Epoch>,
-    /// The epoch before, without its device key, if its connections continue in the present one.
+    /// The previous epoch, without its device key, if its connections continue in the present one.
     pub(super) before: Option<Epoch>,
     /// The revision that changed the row last.
     pub(super) changed: Revision,

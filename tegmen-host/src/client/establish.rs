@@ -173,7 +173,7 @@ impl Session {
         Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
-    /// True if the session is over, or another one than the one with the number `since` is there.
+    /// True if the session is over, or was replaced: its number is not `since`.
     pub(super) fn was_lost(&self, since: u32) -> bool {
         self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }
