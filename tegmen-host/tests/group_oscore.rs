@@ -2,15 +2,21 @@
 //! or one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tegmen::coap::Code;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::Curve;
+use tegmen::oscore::Unprotected;
+use tegmen::oscore::group::{GroupRequest, Mode};
 use tegmen_host::client::{AskedByName, ClientConfig, ClientError, Request, Session, ask_group, ask_oscore_group};
-use tegmen_host::contexts::{ContextError, Contexts, create_group};
+use tegmen_host::contexts::{ContextError, Contexts, StoredMember, create_group};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Group;
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Server, ServerConfig};
 use tegmen_host::uri::Scheme;
@@ -184,4 +190,97 @@ fn a_server_is_one_member_of_a_group() {
     let credentials = Credentials::default();
     let opened = Contexts::open(&[scene.at("lights")], |name, allow| credentials.learn(name, allow));
     assert!(matches!(opened.err(), Some(ContextError::SameGroup { .. })));
+}
+
+/// A member of `lights` on sockets of its own, without a server: it receives what is sent to the group, and to its own address.
+struct Puppet {
+    stored: StoredMember,
+    crypto: HostCrypto,
+    sockets: [UdpSocket; 2],
+}
+
+impl Puppet {
+    fn new(scene: &Scene, port: u16) -> Self {
+        let to_group = UdpSocket::bind(("0.0.0.0", port)).unwrap();
+        to_group.join_multicast_v4(&Ipv4Addr::new(224, 0, 1, 189), &Ipv4Addr::LOCALHOST).unwrap();
+        let sockets = [to_group, UdpSocket::bind("127.0.0.1:0").unwrap()];
+        for socket in &sockets {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let stored = StoredMember::open(&scene.at("lights/hall")).unwrap();
+        Self { stored, crypto: HostCrypto::from_os().unwrap(), sockets }
+    }
+
+    /// Opens the next request, if one came to this socket.
+    fn receive(&mut self, at: usize) -> Option<(GroupRequest, Token, SocketAddr)> {
+        let mut datagram = [0; 1500];
+        let (len, from) = self.sockets[at].recv_from(&mut datagram).ok()?;
+        let token = Token::new(MessageRef::parse(&datagram[..len]).unwrap().token());
+        let StoredMember { context, recipients, .. } = &mut self.stored;
+        let opened = context.unprotect_request(&mut self.crypto, recipients.as_mut_slice(), &mut datagram[..len]);
+        let Ok(Unprotected::Fresh(_, nonce)) = opened else { panic!("{opened:?}") };
+        Some((nonce.request(), token, from))
+    }
+
+    /// Sends a response from this socket, with an Echo option if it is a challenge.
+    fn respond(&mut self, at: usize, (request, token, to): &(GroupRequest, Token, SocketAddr), code: Code, id: u16) {
+        let (mut storage, head) = ([0; 1500], MessageType::NonConfirmable);
+        let mut frame = Frame::new(&mut storage, 300);
+        let mut builder = Builder::new(&mut frame, head, code, id, token.as_bytes()).unwrap();
+        if code == Code::UNAUTHORIZED {
+            builder.option(OptionNumber::ECHO, &[7; 8]).unwrap();
+        }
+        self.stored.lease_one().unwrap();
+        let StoredMember { context, recipients, .. } = &mut self.stored;
+        let switch = recipients.iter_mut().find(|other| other.id() == request.client()).unwrap();
+        context.protect_response(&mut self.crypto, Mode::Pairwise(switch), request, None, &mut frame).unwrap();
+        self.sockets[at].send_to(frame.bytes(), to).unwrap();
+    }
+}
+
+/// Lets `play` answer the requests that come to the two sockets of a member, while the switch asks all. Returns the requests that came.
+async fn play(
+    name: &str,
+    play: impl Fn(&mut Puppet, usize, &(GroupRequest, Token, SocketAddr)) + Send + 'static,
+) -> usize {
+    let (scene, port) = (Scene::new(name, Curve::Ed25519), free_port());
+    let mut puppet = Puppet::new(&scene, port);
+    let end = Arc::new(AtomicBool::new(false));
+    let is_over = end.clone();
+    let thread = std::thread::spawn(move || {
+        let mut requests = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            for at in 0..2 {
+                while let Some(request) = puppet.receive(at) {
+                    requests += 1;
+                    play(&mut puppet, requests, &request);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        requests
+    });
+    let request = Request::new(Code::POST, "/on");
+    ask_oscore_group(&scene.at("lights/switch"), (&group(), port), &request, WAIT, |_, _, _| {}).await.unwrap();
+    end.store(true, Ordering::Relaxed);
+    thread.join().unwrap()
+}
+
+#[tokio::test]
+async fn a_member_that_challenges_each_request_is_asked_again_once() {
+    let requests =
+        play("endless", |puppet, count, request| puppet.respond(0, request, Code::UNAUTHORIZED, count as u16));
+    assert_eq!(requests.await, 2);
+}
+
+/// A member that served a request may get it again after a crash, from an attacker. Its challenge must not make the client repeat the
+/// request: the member would serve it twice.
+#[tokio::test]
+async fn a_member_that_responded_is_not_asked_again_for_its_challenge() {
+    let requests = play("responded", |puppet, _, request| {
+        puppet.respond(0, request, Code::CHANGED, 1);
+        std::thread::sleep(Duration::from_millis(100));
+        puppet.respond(1, request, Code::UNAUTHORIZED, 2);
+    });
+    assert_eq!(requests.await, 1);
 }

@@ -10,6 +10,7 @@ use crate::group::{Group, Membership, Memberships};
 use crate::provider::HostCrypto;
 use crate::udp::{self, BindError, MAX_DATAGRAM};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -213,6 +214,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
             challenged: Vec::new(),
             challenges: Vec::new(),
             echoes: Vec::new(),
+            proved: HashMap::new(),
             is_repeatable,
             round: None,
             on_reply,
@@ -345,6 +347,8 @@ pub(super) struct Members<F> {
     pub(super) challenges: Vec<Vec<u8>>,
     /// The same of members with OSCORE, each of which is asked alone.
     pub(super) echoes: Vec<(Member, Vec<u8>)>,
+    /// The members that OSCORE proved: true if a response came, false if only a challenge.
+    proved: HashMap<Principal, bool>,
     /// A member may serve the request twice.
     is_repeatable: bool,
     /// The members are observed.
@@ -375,25 +379,30 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
         let from = SocketAddr::from(path.remote);
         let (in_axiom, has_oscore) =
             (who.protection == Protection::GroupResponse, who.protection == Protection::Oscore);
-        let is_protected = in_axiom || has_oscore;
-        if is_protected
+        if (in_axiom || has_oscore)
             && response.code() == Code::UNAUTHORIZED
             && let Some(echo) = response.option(OptionNumber::ECHO)
         {
-            // A member that is challenged has not served the request; with Axiom the others serve it again.
             if has_oscore {
-                self.echoes.push(((from, who.principal), echo.to_vec()));
+                // A challenge after a response is for a request that an attacker repeated: the member would serve it twice.
+                if let Entry::Vacant(first) = self.proved.entry(who.principal) {
+                    first.insert(false);
+                    self.echoes.push(((from, who.principal), echo.to_vec()));
+                }
             } else if self.is_repeatable && !self.responded.contains(&from.ip()) {
                 self.challenges.push(echo.to_vec());
             }
             return self.challenged.push(from.ip());
         }
-        // A member may also respond to a repetition with the Echo of another member.
-        let is_first = !self.responded.contains(&from.ip());
-        if is_protected && !is_first && self.round.is_none() {
+        if has_oscore && self.proved.insert(who.principal, true) == Some(true) {
             return;
         }
-        if is_first || !is_protected {
+        // A member may also respond to a repetition with the Echo of another member.
+        let is_first = !self.responded.contains(&from.ip());
+        if in_axiom && !is_first && self.round.is_none() {
+            return;
+        }
+        if is_first || !in_axiom {
             self.responded.push(from.ip());
         }
         let round_trip = clock::now().since(self.start);

@@ -173,7 +173,7 @@ impl OscoreClient {
         request: RequestId,
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        if let Err(problem) = self.stored.lease_one() {
+        if let Err(problem) = self.stored.prepare() {
             self.problem = Some(problem);
             return Err(ProtectError::LeaseSpent);
         }

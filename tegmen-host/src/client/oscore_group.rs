@@ -20,7 +20,7 @@ use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, ProtectError, UnprotectError};
 use tokio::net::UdpSocket;
 
-/// Maximum number of requests that wait: that to the group, and those to members that asked for an Echo.
+/// Maximum number of requests that wait: one to the group, and one to each member that asked for an Echo.
 const MAX_REQUESTS: usize = 1024;
 
 /// The other members of a group that responded to a request, and those that did not, by name.
@@ -32,12 +32,12 @@ pub struct AskedByName {
     pub missing: BTreeSet<String>,
 }
 
-/// Sends a request to all members of a group, in the group mode with the context in a directory, and gives each response to `on_reply` as
-/// it comes, with the name and the address of its member, until `wait` has passed: members respond at a random time, usually within 5
-/// seconds.
+/// Sends a request to all members of a group, in the group mode. `context` is the directory of the security context. Each response goes to
+/// `on_reply` when it comes, with the name and the address of its member. The function returns after `wait`. Members respond at a random
+/// time, usually within 5 seconds.
 ///
-/// A member that does not know which requests it has served, as after a power cut, asks for an Echo (RFC 9175). It is then asked alone,
-/// in the pairwise mode.
+/// A member that does not know which requests it has served, as after a power cut, asks for an Echo (RFC 9175). It is then asked once
+/// more, alone and in the pairwise mode, unless it has responded before.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step. It is no error if no member responds.
@@ -75,8 +75,11 @@ pub async fn ask_oscore_group(
         while let Some(((from, principal), echo)) = asking.members.echoes.pop() {
             asking.oscore().to = Some(principal);
             let part = Part { echo: Some(&echo), ..Part::default() };
-            let asked = asking.ask((from, head()), (request, part)).await;
-            asking.oscore().explain(asked)?;
+            // A member that cannot be asked again does not respond, and the others do.
+            let _ = asking.ask((from, head()), (request, part)).await;
+            if let Some(problem) = asking.oscore().problem.take() {
+                return Err(ClientError::Context(problem));
+            }
         }
     }
     drop(asking);
@@ -84,7 +87,7 @@ pub async fn ask_oscore_group(
     Ok(AskedByName { responded, missing })
 }
 
-/// The client's end of a group's context, and the requests that wait for responses.
+/// The security context of a group at the client, and the requests that wait for responses.
 struct GroupClient {
     stored: StoredMember,
     crypto: HostCrypto,
@@ -111,11 +114,7 @@ impl GroupClient {
     }
 
     fn protect(&mut self, request: RequestId, frame: &mut Frame<'_>) -> Result<(), ProtectError> {
-        let checked = self.stored.check_expiry().and_then(|()| match self.stored.context.lease().left() {
-            0 => self.stored.renew(),
-            _ => Ok(()),
-        });
-        if let Err(problem) = checked {
+        if let Err(problem) = self.stored.prepare() {
             self.problem = Some(problem);
             return Err(ProtectError::LeaseSpent);
         }

@@ -1,5 +1,5 @@
-//! The OSCORE context that protects the requests of a session: that of two ends (RFC 8613), or that of a group, of which one member is
-//! asked in the pairwise mode (RFC 10021, section 8).
+//! The OSCORE context that protects the requests of a session. It is a context of two ends (RFC 8613), or the context of a group
+//! (RFC 10021). In a group the session asks one member, in the pairwise mode.
 
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
 use crate::provider::HostCrypto;
@@ -16,7 +16,7 @@ pub(super) enum SessionContext {
     Member(Box<AskedMember>),
 }
 
-/// The end of a group's context, and the member that is asked.
+/// The context of a group, and the member that the session asks.
 pub(super) struct AskedMember {
     stored: StoredMember,
     crypto: HostCrypto,
@@ -59,7 +59,7 @@ impl SessionContext {
         Ok(Self::Member(Box::new(AskedMember { stored, crypto, to })))
     }
 
-    /// Returns the most bytes that the context adds to a request.
+    /// Returns the maximum number of bytes that the context adds to a request.
     pub(super) const fn overhead(&self) -> usize {
         match self {
             Self::Pair(_) => OVERHEAD,
@@ -71,16 +71,10 @@ impl SessionContext {
     ///
     /// # Errors
     /// [`ContextError`].
-    pub(super) fn lease_one(&mut self) -> Result<(), ContextError> {
+    pub(super) fn prepare(&mut self) -> Result<(), ContextError> {
         match self {
-            Self::Pair(stored) => {
-                stored.check_expiry()?;
-                if stored.context.lease().left() > 0 { Ok(()) } else { stored.renew() }
-            }
-            Self::Member(member) => {
-                member.stored.check_expiry()?;
-                if member.stored.context.lease().left() > 0 { Ok(()) } else { member.stored.renew() }
-            }
+            Self::Pair(stored) => stored.prepare(),
+            Self::Member(member) => member.stored.prepare(),
         }
     }
 

@@ -158,7 +158,16 @@ impl StoredContext {
         Ok(())
     }
 
-    /// Sees to it that there is a number to be used.
+    /// Refuses an expired context, and ensures that the next message has a number.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub(crate) fn prepare(&mut self) -> Result<(), ContextError> {
+        self.check_expiry()?;
+        if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
+    }
+
+    /// Ensures that the next message has a number.
     ///
     /// # Errors
     /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.

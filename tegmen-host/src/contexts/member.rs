@@ -128,6 +128,15 @@ impl StoredMember {
         Ok(())
     }
 
+    /// Refuses an expired context, and ensures that the next message has a number.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub(crate) fn prepare(&mut self) -> Result<(), ContextError> {
+        self.check_expiry()?;
+        if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
+    }
+
     /// Ensures that the next message has a number.
     ///
     /// # Errors
