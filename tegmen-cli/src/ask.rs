@@ -224,6 +224,23 @@ impl RequestArgs {
     }
 }
 
+/// Prints the response of a member of a group, with the name that the member proved.
+fn show_member(out: Output, name: Option<&str>, from: SocketAddr, reply: &Response) {
+    let text = || printable_lines(&readable(reply).unwrap_or_else(|| to_hex(&reply.payload)));
+    let place = || name.map_or_else(|| from.to_string(), |name| format!("{name} at {from}"));
+    out.line(
+        || format!("{}  {} {}", place(), reply.code, text()),
+        || {
+            let mut object = object(reply);
+            object["from"] = json!(from.to_string());
+            if let Some(name) = name {
+                object["member"] = json!(name);
+            }
+            object
+        },
+    );
+}
+
 impl RequestArgs {
     /// Asks all members of a group that Group OSCORE protects.
     fn ask_oscore_group(
@@ -233,17 +250,7 @@ impl RequestArgs {
         uri: &Uri,
         request: &Request<'_>,
     ) -> Result<ExitCode, Failure> {
-        let show = |name: &str, from: SocketAddr, reply: Response| {
-            let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
-            out.line(
-                || format!("{name} at {from}  {} {}", reply.code, text()),
-                || {
-                    let mut object = object(&reply);
-                    (object["member"], object["from"]) = (json!(name), json!(from.to_string()));
-                    object
-                },
-            );
-        };
+        let show = |name: &str, from: SocketAddr, reply: Response| show_member(out, Some(name), from, &reply);
         let wait = Duration::from_secs_f64(self.group_wait);
         let asked = client::ask_oscore_group(context, (group, uri.port), request, wait, show);
         let asked = runtime()?.block_on(asked).map_err(Failure::request)?;
@@ -264,17 +271,7 @@ impl RequestArgs {
         if let Some(context) = self.connect.context(uri)? {
             return self.ask_oscore_group(out, (&context, &group), uri, request);
         }
-        let show = |from: SocketAddr, reply: Response| {
-            let text = || printable_lines(&readable(&reply).unwrap_or_else(|| to_hex(&reply.payload)));
-            out.line(
-                || format!("{from}  {} {}", reply.code, text()),
-                || {
-                    let mut object = object(&reply);
-                    object["from"] = json!(from.to_string());
-                    object
-                },
-            );
-        };
+        let show = |from: SocketAddr, reply: Response| show_member(out, None, from, &reply);
         let asked = client::ask_group(&group, uri.port, request, wait, show);
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
