@@ -304,7 +304,7 @@ impl Contexts {
             let known = by_kid.entry(kid).or_default();
             let same = |other: &&SharedContext| {
                 let other = other.lock();
-                // Keys that are derived anew have another ID Context each time.
+                // Keys that are derived again have another ID Context each time.
                 stored.rederives() || other.rederives() || other.context.id_context() == stored.context.id_context()
             };
             if let Some(other) = known.iter().find(same) {

@@ -1,4 +1,4 @@
-//! Keys that are derived anew (RFC 8613, appendix B.2), through the whole procedure and everything that can be done to it.
+//! Keys that are derived again (RFC 8613, appendix B.2), through the whole procedure and everything that can be done to it.
 
 use std::collections::HashSet;
 use tegmen::buf::Frame;

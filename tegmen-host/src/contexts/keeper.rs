@@ -1,5 +1,5 @@
-//! The numbers of a context in a directory, whichever kind of context it is: where they are kept, which of them can be trusted, and
-//! who may use them.
+//! The numbers of a context in a directory, for contexts of two ends and for contexts of groups. This module stores the numbers, refuses
+//! numbers that cannot be trusted, and lets one process use them at a time.
 
 use super::source::CONTEXT;
 use super::{ContextError, file_error, windows, write_error};
@@ -22,7 +22,7 @@ pub(super) struct Terms {
     pub(super) expires: Option<(u64, String)>,
     /// The name of the numbers in a database.
     pub(super) row: String,
-    /// How many other members the group has; `None` for a context of two ends.
+    /// The number of other members of the group; `None` for a context of two ends.
     pub(super) others: Option<usize>,
 }
 
@@ -96,7 +96,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Leaves the mark of the first use. After the numbers: a power cut in between leaves a context that is known to be used.
+    /// Leaves the mark of the first use. Call it after the first lease: a power cut between both leaves a context that is known to be
+    /// used.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -160,7 +161,7 @@ impl Keeper {
         Ok(lease.end().max(next.saturating_add(LEASE).min(allowed)))
     }
 
-    /// Makes numbers durable, unless somebody else has written since.
+    /// Makes numbers durable, unless another process has written numbers since.
     ///
     /// # Errors
     /// [`ContextError::Numbers`] if another process uses the context; [`ContextError::File`].
@@ -226,7 +227,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// In words.
+    /// Returns the numbers as a text for the operator.
     pub fn text(&self) -> String {
         if self.in_database {
             return "in a database of state".to_owned();
@@ -242,7 +243,7 @@ impl Used {
                 "what each other member used is not known: the next request of such a member is answered with a challenge"
             }
         };
-        let keys = if self.is_rederived { " under keys that were derived anew" } else { "" };
+        let keys = if self.is_rederived { " under keys that were derived again" } else { "" };
         format!("those below {} may be used up{keys}; {window}", self.next)
     }
 }

@@ -1,4 +1,4 @@
-//! The ends of group contexts that all threads of a server share.
+//! The Group OSCORE contexts of a server (RFC 10021), which all its threads share.
 
 use super::{ContextError, MemberContext, StoredMember};
 use crate::provider::HostCrypto;
@@ -10,14 +10,14 @@ use tegmen::identity::Principal;
 use tegmen::oscore::group::{GroupNonce, GroupRequest, Mode, Recipient};
 use tegmen::oscore::{Id, ProtectError, UnprotectError, Unprotected};
 
-/// A member's end of the context of a group, which several threads use.
+/// The security context of a group at one member, which several threads use.
 #[derive(Clone)]
 pub(crate) struct SharedMember(Arc<Shared>);
 
 struct Shared {
     open: Mutex<OpenMember>,
     gid: Vec<u8>,
-    /// The names by which requests of the other members are known.
+    /// The principal of each other member, by its ID.
     principals: HashMap<Id, Principal>,
 }
 
@@ -26,16 +26,17 @@ struct OpenMember {
     crypto: HostCrypto,
 }
 
-/// A request to a member that was opened, with its sender.
+/// A request that a member of a group opened, with the principal of its sender.
 pub(crate) enum ReceivedInGroup<'r> {
-    /// It is authentic and new.
+    /// The request is authentic and new.
     Fresh(MessageRef<'r>, Principal, GroupNonce),
-    /// It is authentic, and may be a replay.
+    /// The request is authentic, and may be a replay.
     Unverified(MessageRef<'r>, Principal, GroupRequest),
 }
 
 impl SharedMember {
-    /// Shares a context. `learn` takes the name of each other member, after that of the group, and its rights.
+    /// Shares a context. `learn` takes the name and the rights of each other member, and returns its principal. The name has the form
+    /// `GROUP/MEMBER`.
     pub(super) fn new(
         stored: StoredMember,
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
@@ -66,7 +67,7 @@ impl SharedMember {
     /// Opens a request in place.
     ///
     /// # Errors
-    /// The refusal of the message, or the reason why the context cannot be used.
+    /// `Ok` if the message is refused, `Err` if the context cannot be used.
     pub(crate) fn take_request<'r>(
         &self,
         datagram: &'r mut [u8],

@@ -357,7 +357,7 @@ fn is_taken(context: &mut Context, handle: PersistentTpmHandle) -> Result<bool, 
     Ok(matches!(found, CapabilityData::Handles(list) if list.first() == Some(&TpmHandle::Persistent(handle))))
 }
 
-/// The storage root of the owner: derived anew each time from the TPM's seed, always the same.
+/// The storage root of the owner: derived again each time from the TPM's seed, always the same.
 fn storage_root(context: &mut Context) -> Result<KeyHandle, TpmError> {
     let template = || {
         let attributes = ObjectAttributesBuilder::new()

@@ -1,4 +1,4 @@
-//! The file of a member for people.
+//! The file `context.toml` of a member of a group.
 
 use super::{AAD, MemberContext, keys};
 use crate::contexts::ContextError;
@@ -100,13 +100,13 @@ struct MemberText {
 const KNOWN: &str = "the context of a member has group, name, group_id, sender_id, private_key, credential, master_secret, curve, \
                      group_manager_credential and, if wanted, master_salt, created, expires, and a [[member]] for each other \
                      member with id, name, credential and, if wanted, allow";
-/// Least bytes of a master secret.
+/// Minimum number of bytes of a master secret.
 const MIN_SECRET: usize = 16;
 /// Maximum number of bytes of a Group Identifier.
 const LONGEST_GID: usize = 16;
 /// Maximum number of bytes of an ID with AES-CCM-16-64-128.
 const LONGEST_ID: usize = 7;
-/// Bytes of what a message is authenticated with, without the credentials.
+/// Bytes of the additional authenticated data of a message, without the credentials.
 const AAD_OVERHEAD: usize = 136;
 
 impl MemberFile {
