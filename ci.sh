@@ -6,6 +6,7 @@
 #   ./ci.sh house           counts of the structure, which may only fall; also: house --list, house --update
 #   ./ci.sh layers          circles among the modules of a crate; also: layers --update
 #   ./ci.sh words           idioms in prose, which may only become fewer; also: words --list FOLDER, words --update, words --draw SEED [COUNT]
+#   ./ci.sh prose BASE      compares the code with that of the commit BASE: a rewrite of prose must change no token; not of the gate
 #   ./ci.sh docs            the documentation of the crates, the book in target/book, and every link
 #   ./ci.sh readme          the console blocks of the README and of docs/ as printed
 #   ./ci.sh conformance     the rules of each RFC that has a table: how many are done, partly done, missing, not applicable
@@ -118,6 +119,11 @@ step_layers() {
 # Idioms in comments, messages and Markdown, with plain words for them: tegmen-testbed/words.toml. A few seconds.
 step_words() {
     tool house words "$@"
+}
+
+# Not of the gate: a second for each ten files.
+step_prose() {
+    tool house prose "$@"
 }
 
 # The documentation of the crates, then the pages in docs/ as a book in target/book, and every link of the Markdown files and of the
@@ -388,7 +394,7 @@ if [ $# = 0 ]; then
     set -- "${gate[@]}"
 fi
 # The steps with words of their own: red and mutants, and these with options.
-if [[ " red mutants " = *" $1 "* ]] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
+if [[ " red mutants prose " = *" $1 "* ]] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"
@@ -420,7 +426,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance mutants red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups decisions conformance mutants prose red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS

@@ -1,4 +1,5 @@
-//! Holds the structure and the prose of the workspace to values that may only fall: `./ci.sh house`, `layers` and `words`.
+//! Holds the structure and the prose of the workspace to values that may only fall: `./ci.sh house`, `layers` and `words`; and
+//! compares the code with that of a commit: `./ci.sh prose BASE`.
 //!
 //! `house.toml` names the counts with the values of the first run and the limits; `words.toml` the idioms; `ratchet.toml` holds
 //! the values that were reached last, and the arrows between modules that may still close a circle. `--update` lowers the
@@ -9,6 +10,7 @@ mod counts;
 mod draw;
 mod layers;
 mod names;
+mod prose;
 mod ratchet;
 mod source;
 #[cfg(test)]
@@ -29,6 +31,8 @@ struct Options {
     list: Option<String>,
     /// The seed and the count of a drawing.
     draw: Option<(u64, usize)>,
+    /// The commit before a rewrite of prose.
+    base: String,
 }
 
 /// `house.toml`.
@@ -61,6 +65,14 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "house" | "layers" | "words" => steps.push(argument),
+            "prose" => {
+                let Some(base) = arguments.next() else {
+                    eprintln!("prose: name the commit before the rewrite: ./ci.sh prose BASE");
+                    return ExitCode::from(2);
+                };
+                options.base = base;
+                steps.push(argument);
+            }
             "--update" => options.update = true,
             "--list" => options.list = Some(arguments.next_if(|next| !next.starts_with('-')).unwrap_or_default()),
             "--draw" => {
@@ -74,7 +86,7 @@ fn main() -> ExitCode {
             }
             other => {
                 eprintln!(
-                    "{other}: unknown; the steps are house, layers, words, the options --update, --list [FOLDER] and, of words, --draw SEED [COUNT]"
+                    "{other}: unknown; the steps are house, layers, words, prose BASE, the options --update, --list [FOLDER] and, of words, --draw SEED [COUNT]"
                 );
                 return ExitCode::from(2);
             }
@@ -106,6 +118,7 @@ impl Project {
             let [rose, fell] = match step.as_str() {
                 "house" => self.house(&mut ratchet)?,
                 "layers" => self.layers(&mut ratchet)?,
+                "prose" => [self.prose()?, Vec::new()],
                 _ => self.words(&mut ratchet)?,
             };
             rose.iter().chain(&fell).for_each(|line| println!("{step}: {line}"));
@@ -160,6 +173,14 @@ impl Project {
             None => words::print(&words, &hits),
         }
         Ok(ratchet::tighten(&mut ratchet.words, &words::by_folder(&hits)))
+    }
+
+    /// Compares the code with that of a commit. Returns a line for each difference.
+    fn prose(&self) -> Result<Vec<String>, String> {
+        let (files, changes) = prose::changes(&self.root, &self.options.base)?;
+        let changed = changes.len();
+        println!("{files} files differ from {}, {changed} of them in more than their prose", self.options.base);
+        Ok(changes)
     }
 
     /// Reads one of the data files.

@@ -4,6 +4,7 @@ use super::counts::{LONGEST, count};
 use super::draw::draw;
 use super::layers::{arrows, circles};
 use super::names::Names;
+use super::prose::change;
 use super::ratchet::{shorten, tighten};
 use super::source::{Crate, load};
 use super::text::{Kind, texts};
@@ -335,4 +336,28 @@ fn a_drawing_repeats_and_holds_each_line_of_prose_once() {
     assert_eq!(drawn(3, 2), drawn(3, 2));
     let pairs: BTreeSet<Vec<String>> = (0..20).map(|seed| drawn(seed, 2)).collect();
     assert!(pairs.len() > 5, "{pairs:?}");
+}
+
+#[test]
+fn a_rewrite_of_prose_changes_no_token_and_everything_else_does() {
+    let changes = |file: &str, before: &str, now: &str| change(file, before, now).unwrap();
+    let source = "//! Old.\n/// Old.\n#[doc(hidden)]\nfn f() -> &'static str { /* old */ \"old\" } // old\n";
+    let reworded = "/// New.\n///\n/// More.\n#[doc(hidden)]\nfn f() -> &'static str {\n    // new\n    \"old\"\n}\n";
+    assert_eq!(changes("a.rs", source, reworded), None);
+    for other in [
+        source.replace("\"old\"", "\"new\""),
+        source.replace("#[doc(hidden)]", ""),
+        source.replace("fn f", "fn g"),
+        source.replace("{ /* old */ \"old\" }", "({ \"old\" })"),
+        format!("{source}fn g() {{}}"),
+    ] {
+        assert!(changes("a.rs", source, &other).is_some(), "{other}");
+    }
+    assert_eq!(changes("a.toml", "# old\na = 1 # old\n", "a   = 1\n# new\n"), None);
+    assert!(changes("a.toml", "a = 1\n", "a = 2\n").is_some());
+    assert_eq!(changes("a.md", "Old.\n```\ncode\n```\n", "New,\nlonger.\n```\ncode\n```\n"), None);
+    assert!(changes("a.md", "```\ncode\n```\n", "```\nother\n```\n").is_some());
+    assert_eq!(changes("a.sh", "#!/bin/sh\n# Old.\ntrue\n", "#!/bin/sh\n\n# New.\ntrue\n"), None);
+    assert!(changes("a.sh", "#!/bin/sh\ntrue\n", "#!/bin/bash\ntrue\n").is_some());
+    assert!(change("a.rs", "fn f() {", "fn f() {}").is_err());
 }
