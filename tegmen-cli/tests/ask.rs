@@ -12,7 +12,7 @@ fn tegmen(scene: &Scene, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&scene.0).output().unwrap()
 }
 
-/// The exit code, and what was said on standard error.
+/// The exit code and the text on standard error.
 fn outcome(scene: &Scene, arguments: &[&str]) -> (i32, String) {
     let output = tegmen(scene, arguments);
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())

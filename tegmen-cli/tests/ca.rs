@@ -37,7 +37,7 @@ fn tegmen(dir: &Path, arguments: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Runs OpenSSL, and says whether it is content; `None` if it is not there.
+/// Runs OpenSSL. True if its exit code is 0; `None` if it is not installed.
 fn openssl(dir: &Path, arguments: &str) -> Option<bool> {
     match Command::new("openssl").args(arguments.split(' ')).current_dir(dir).output() {
         Ok(done) => {

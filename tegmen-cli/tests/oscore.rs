@@ -1,4 +1,4 @@
-//! `tegmen oscore`: contexts that are exported; and what errors and options say.
+//! `tegmen oscore`: contexts that are exported, and the texts of errors and options.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

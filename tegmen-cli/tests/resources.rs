@@ -51,7 +51,7 @@ fn who_reads_a_file_while_many_write_it_reads_one_of_them_whole() {
                 assert!(whole, "{} bytes", content.len());
             }
         });
-        // So many ports that each shard has some.
+        // With 16 clients, each of which has its own port, each shard serves some of them.
         let writers: Vec<_> = (0..16u8)
             .map(|n| {
                 let mut client = Plain::to(server.addresses[0]);
@@ -131,7 +131,7 @@ fn patches_grow_no_value_past_the_longest_body() {
     };
     assert_eq!([patch(0), patch(1), patch(2)], [204; 3]);
     assert_eq!([patch(3), patch(4)], [413; 2]);
-    // What takes no more room is done.
+    // A patch that does not lengthen the value succeeds.
     assert_eq!(patch(2), 204);
 }
 
@@ -185,7 +185,8 @@ async fn a_write_is_told_once() {
     assert_eq!(looked_at.next().await.unwrap().unwrap().payload, b"0");
     assert_eq!(put(&mut Plain::to(server.addresses[0]), "a", b"1"), 204);
     assert_eq!(written.next().await.unwrap().unwrap().payload, b"1");
-    // When all files were looked at since, what is told of b would be told of a, too.
+    // The server notifies observers of b after it has examined all files. A second notification of a
+    // would be from the same pass.
     std::fs::write(&b, "changed").unwrap();
     assert_eq!(looked_at.next().await.unwrap().unwrap().payload, b"changed");
     let again = tokio::time::timeout(Duration::from_millis(500), written.next()).await;

@@ -1,4 +1,4 @@
-//! A server that is killed with `kill -9` again and again, and clients that go on.
+//! A server that `kill -9` ends again and again, and clients that continue.
 #![cfg(unix)]
 
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Power cuts, restores, copies and double starts, thousands of them, on a host and on a mote: no nonce is used twice,
 //! no request is delivered twice, and the service is back within one more round trip.
 //!
-//! `./ci.sh crash` runs this and leaves the counts in `target/crash.json`; `TEGMEN_CRASHES` says how many.
+//! `./ci.sh crash` runs this and writes the counts to `target/crash.json`; `TEGMEN_CRASHES` sets the number of events.
 
 #[path = "crash/ends.rs"]
 mod ends;
@@ -24,7 +24,7 @@ use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::crypto::Crypto as _;
 use tegmen::oscore::{Pending, RederivableContext, Unprotected};
 
-/// What happened, in all.
+/// Totals of the events.
 #[derive(Default, Debug)]
 struct Counts {
     events: u64,
@@ -77,7 +77,7 @@ struct World {
     counts: Counts,
     next_request: u64,
     delivered: HashSet<u64>,
-    /// Every request that passed, and to whom.
+    /// Every request that was sent, and its receiver.
     seen: Vec<(Which, Vec<u8>)>,
 }
 
@@ -208,7 +208,7 @@ impl World {
             let (datagram, mut pending) = self.protect(from, echo.as_deref(), id);
             round_trips += 1;
             let response = match self.receive(to, &datagram) {
-                // Whoever lost power while it answered is asked again.
+                // An end that lost power before it answered receives a new request.
                 Err(Cut) => {
                     round_trips -= 1;
                     continue;
@@ -233,7 +233,7 @@ impl World {
         assert!(self.delivered.contains(&id));
     }
 
-    /// What `to` answers to a datagram.
+    /// Delivers a datagram to `to`. Returns its response.
     fn receive(&mut self, to: Which, datagram: &[u8]) -> Result<Option<Vec<u8>>, Cut> {
         let mut datagram = datagram.to_vec();
         let mut storage = [0; 300];
@@ -244,7 +244,7 @@ impl World {
             Err(_) => Ok(None),
             Ok(Unprotected::Unverified(_, binding)) => {
                 end.lease_one()?;
-                // It may have lost its power, and the challenge is another one then.
+                // After a loss of power the end computes another challenge.
                 match end.context().write_challenge(crypto, &binding, head, &token, &mut frame) {
                     Ok(()) => Ok(Some(frame.bytes().to_vec())),
                     Err(_) => Err(Cut),
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// Something that `from` says under a number of its own, as a server does to observers.
+    /// Sends a response from `from` under a number of its own, as a server sends a notification to observers.
     fn notify(&mut self, from: Which) {
         let to = if from == Which::Mote { Which::Host } else { Which::Mote };
         let (_, pending) = self.protect(to, None, u64::MAX);
@@ -281,7 +281,7 @@ impl World {
         end.context().unprotect_response(crypto, &mut pending, &mut datagram).unwrap();
         assert_eq!(MessageRef::parse(&datagram).map(|message| message.message_id()), Ok(2));
         self.counts.notifications += 1;
-        // The request that it answers was never delivered, and whoever has it may deliver it once.
+        // The request of this notification was never delivered, so the first replay of it would be a valid delivery.
         self.seen.pop();
     }
 

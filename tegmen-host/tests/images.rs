@@ -1,4 +1,5 @@
-//! OSCORE contexts that come back from an image made before their first use: a golden image, the source of a copy that was kept.
+//! OSCORE contexts that are restored from an image from before their first use: a golden image, or a copy whose
+//! original was kept.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};

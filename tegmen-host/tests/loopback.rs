@@ -171,8 +171,9 @@ async fn wrong_identity_and_wrong_key_are_told_apart_by_the_operator_alone() {
     assert!(running.heard(&reason(true)) && running.heard(&reason(false)));
 }
 
-/// Forwards datagrams between a client and `server`, but for the ones that it drops as a server does which forgot the first
-/// `forgotten` handshakes before they ended. Its address, and the randoms of the ClientHellos that came, in their order.
+/// Forwards datagrams between a client and `server`. In the first `forgotten` handshakes it forwards only ClientHellos
+/// of the client, as if the server lost these handshakes before they ended. Returns its address, and the randoms of the
+/// ClientHellos in the order of their arrival.
 async fn forgetful(server: SocketAddr, forgotten: usize) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     const RANDOM: std::ops::Range<usize> = 27..59;
     let front = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -375,7 +376,7 @@ async fn a_group_is_asked_once_and_each_of_it_answers_at_leisure() {
     let seen: Vec<_> = replies.iter().map(|(from, reply)| (from.ip().to_string(), reply.payload.as_slice())).collect();
     assert_eq!(seen, [("127.0.0.1".to_owned(), &b"first"[..]), ("127.0.0.2".to_owned(), b"second")]);
     assert_eq!(count, 2);
-    // What is not there, or what a group may not do, is not answered.
+    // No server answers a request for a missing resource, or one that a group is not allowed to make.
     let lost = Request::new(Code::GET, "nothing");
     assert_eq!(ask_group(&group, port, &lost, Duration::from_millis(500), |_, _| {}).await.unwrap(), 0);
     second.stop();

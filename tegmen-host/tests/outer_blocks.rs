@@ -64,7 +64,7 @@ async fn cut(server: SocketAddr) -> SocketAddr {
                     let len = back.recv(&mut buffer).await.unwrap();
                     answer = buffer[..len].to_vec();
                     let response = MessageRef::parse(&answer).unwrap();
-                    // What we are told of blocks is that of the block that was sent.
+                    // The Block1 option of a response has the number of the block in its request.
                     assert_eq!(
                         response.block(OptionNumber::BLOCK1).unwrap().map(|block| block.number),
                         block.map(|(_, block)| block.number)
@@ -108,7 +108,7 @@ async fn messages_that_a_proxy_cuts_are_put_together_at_both_ends() {
     }
 }
 
-/// What a server answers to a block of a protected request that nobody can have made.
+/// Sends a block of a protected request that is not authentic. Returns the code of the response.
 async fn told(address: SocketAddr, kid: u8, number: u32, more: bool, size1: Option<u32>) -> Code {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(address).await.unwrap();
@@ -131,13 +131,13 @@ async fn told(address: SocketAddr, kid: u8, number: u32, more: bool, size1: Opti
 async fn blocks_that_are_not_authentic_cost_little() {
     let scene = Scene::new("forged");
     let (_server, address) = scene.serve();
-    // A context that nobody has, the end of nothing, more than may be.
+    // An unknown context, a last block without the ones before it, and a body over the limit.
     assert_eq!(told(address, 9, 0, true, None).await, Code::UNAUTHORIZED);
     assert_eq!(told(address, 1, 3, false, None).await, Code::REQUEST_ENTITY_INCOMPLETE);
     let much = MAX_UNFRAGMENTED_SIZE as u32 + 1;
     assert_eq!(told(address, 1, 0, true, Some(much)).await, Code::REQUEST_ENTITY_TOO_LARGE);
     assert_eq!(told(address, 1, 0, true, None).await, Code::CONTINUE);
-    // The last block at once: together they are no message of the other end.
+    // All blocks in sequence. The whole body is not an authentic message of the other end.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(address).await.unwrap();
     let mut last = Code::EMPTY;
@@ -155,7 +155,7 @@ async fn blocks_that_are_not_authentic_cost_little() {
         last = MessageRef::parse(&answer[..len]).unwrap().code();
     }
     assert_eq!(last, Code::BAD_REQUEST);
-    // And those who have the keys are served as before.
+    // A client with the keys is still served.
     let client = Session::connect_to(address, Scheme::Coap, scene.client()).await.unwrap();
     assert_eq!(ask(&client, Code::GET, b"").await.payload, b"first");
 }

@@ -188,7 +188,7 @@ fn a_key_of_another_certificate_is_found_out_at_once() {
     assert_eq!(keys.with_chain(&[], signer).err(), Some(NotOurs::Malformed));
 }
 
-/// A key that says when it is asked to sign, and signs when it is told to.
+/// A key that reports each order to sign, and waits for permission before it signs.
 struct Slow {
     key: Arc<dyn Signer>,
     asked: tokio::sync::mpsc::UnboundedSender<()>,

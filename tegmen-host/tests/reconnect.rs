@@ -34,7 +34,7 @@ impl Running {
         Self { server, database, address }
     }
 
-    /// As `kill -9`: nobody is told.
+    /// Ends as after `kill -9`: the clients receive nothing.
     fn kill(self) -> SocketAddr {
         if let Some(database) = &self.database {
             database.flush().unwrap();

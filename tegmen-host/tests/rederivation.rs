@@ -19,7 +19,7 @@ struct Scene {
     wire: Arc<Mutex<Vec<Passed>>>,
 }
 
-/// Whether the client sent it, and its bytes.
+/// True if the client sent it, and its bytes.
 type Passed = (bool, Vec<u8>);
 
 impl Scene {
@@ -165,7 +165,7 @@ async fn a_client_whose_numbers_are_lost_needs_one_more_round_trip() {
         assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), USUAL);
         client.close();
-        // In order: it goes on where it was.
+        // After an orderly close the client continues with its keys.
         let client = scene.client(&running).await;
         assert_eq!(get(&client).await, b"first");
         assert_eq!(scene.passed(), USUAL);
@@ -269,11 +269,11 @@ async fn derived_keys_survive_a_power_cut() {
     scene.lose("client");
     let client = scene.client(&running).await;
     get(&client).await;
-    // Neither end tells its file.
+    // Saves the server's file before its orderly end.
     std::fs::copy(scene.dir("server/numbers.toml"), scene.dir("kept")).unwrap();
     running.stop();
     let text = std::fs::read(scene.dir("kept")).unwrap();
-    // The same file, with what was in it before the end.
+    // Restores the file, as after a power cut.
     std::fs::write(scene.dir("server/numbers.toml"), text).unwrap();
     let running = scene.serve();
     client.close();
@@ -363,7 +363,7 @@ async fn numbers_in_a_database_have_their_keys_beside_them() {
     running.stop();
 }
 
-/// Who did not ask for it is refused as before, and told what to do.
+/// Without `rederivation` a context with lost numbers is refused, and the error names the cause.
 #[tokio::test]
 async fn without_it_lost_numbers_are_refused_on_both_sides() {
     let scene = Scene::new("without", false, None);

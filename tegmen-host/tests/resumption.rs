@@ -1,4 +1,4 @@
-//! Clients that come back to a server without a key exchange, over real sockets on the loopback interface.
+//! Clients that resume sessions with a server without a key exchange, over real sockets on the loopback interface.
 
 mod test_ca;
 
@@ -67,14 +67,14 @@ fn psk(dir: &Path, key: &[u8]) -> ClientConfig {
     })
 }
 
-/// Whether the session was resumed, once a request was answered in it.
+/// Sends a request and expects a 2.05 Content response. Returns true if the session was resumed.
 async fn get(remote: SocketAddr, config: ClientConfig) -> Result<bool, ClientError> {
     let (resumed, code) = asked(remote, config).await?;
     assert_eq!(code, Code::CONTENT);
     Ok(resumed)
 }
 
-/// Whether the session was resumed, and how a request was answered in it.
+/// Sends a request. Returns true if the session was resumed, and the code of the response.
 async fn asked(remote: SocketAddr, config: ClientConfig) -> Result<(bool, Code), ClientError> {
     let mut config = config;
     config.coap.timeout = Duration::from_secs(10);
@@ -174,7 +174,7 @@ async fn certificates_are_asked_for_again_once_they_may_be_revoked() {
     trust.add_anchors(test_ca.ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
-    // And who is not believed any more does not come back.
+    // A client whose authority is no longer trusted cannot resume.
     let mut trust = Trust::default();
     trust.add_anchors(TestCa::new("Others").ca.pem().as_bytes()).unwrap();
     verifier.replace(trust);
@@ -262,14 +262,15 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
     assert!(matches!(get(running.address, no_dir).await, Err(ClientError::Resume { .. })));
 }
 
-/// What stands between a client and its server, and answers a ClientHello of a session that is offered in its own way.
+/// A forwarder between a client and its server that can intercept a ClientHello.
 struct Between {
     address: SocketAddr,
     is_armed: Arc<AtomicBool>,
 }
 
 impl Between {
-    /// Once it is armed, it answers the next hello with `answer`, or nothing, and drops everything with the same random.
+    /// Once it is armed, it answers the next ClientHello with `answer`, or not at all. It drops that ClientHello and
+    /// every later one with the same random.
     fn new(server: SocketAddr, answer: Option<&'static [u8]>) -> Self {
         let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let (address, is_armed) = (before.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
@@ -384,11 +385,11 @@ async fn a_client_resumes_only_while_it_believes_the_same_servers() {
     };
     assert!(!get(running.address, certified(&dir.0, client.clone())).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.clone())).await.unwrap());
-    // Another authority: what was kept is of no use, and the server is not believed.
+    // Another authority: the client does not use the kept session, and refuses the server.
     let refused =
         get(running.address, certified(&dir.0, client.clone().believing(others.verifier()))).await.unwrap_err();
     assert!(refused.to_string().contains("no trust anchor"), "{refused}");
-    // The same authority with another list of what is revoked: a full handshake.
+    // The same authority with another list of revoked certificates: a full handshake.
     assert!(!get(running.address, certified(&dir.0, client.clone().believing(revoking()))).await.unwrap());
     assert!(get(running.address, certified(&dir.0, client.believing(revoking()))).await.unwrap());
     running.server.stop();
@@ -442,7 +443,7 @@ async fn a_client_with_a_certificate_resumes_after_a_restart_if_it_is_believed_b
     assert!(get(address, client.clone()).await.unwrap());
     assert!(running.events.lock().unwrap().iter().any(|event| event.contains("CN=device1")));
     running.server.stop();
-    // What is kept is not believed for being kept.
+    // A restarted server also checks a kept client certificate, which is now revoked.
     let running = serve(&digest, address.port());
     assert!(get(address, client).await.is_err());
     running.server.stop();

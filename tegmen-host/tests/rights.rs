@@ -83,7 +83,7 @@ impl Running {
         self.events.lock().unwrap().iter().filter(|event| event.contains(text)).count()
     }
 
-    /// Waits until the server said this so often.
+    /// Waits until at least `times` events of the server contain `text`.
     async fn hears(&self, text: &str, times: usize) {
         for _ in 0..300 {
             if self.count(text) >= times {
@@ -388,7 +388,7 @@ async fn clients_without_a_certificate_may_do_what_they_are_allowed_and_nothing_
                 assert_eq!(ask(&client, method, b"x").await.unwrap(), code, "{entry}");
             }
         }
-        // The operator is told once, where they can do nothing.
+        // One event warns the operator if clients without a certificate have no rights at all.
         let in_vain = entry.is_empty() && option.is_none();
         assert_eq!(running.count("AnonymousInVain"), usize::from(in_vain));
     }

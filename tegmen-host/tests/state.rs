@@ -81,7 +81,7 @@ impl Running {
         self.events.lock().unwrap().iter().filter(|event| event.contains(text)).count()
     }
 
-    /// As the power: nothing is kept that is not on the disk, and nobody is told.
+    /// Ends as after a power cut: only data on the disk remains, and the clients receive nothing.
     fn kill(self) -> SocketAddr {
         self.database.as_ref().unwrap().abandon();
         drop(self.server);
@@ -94,11 +94,11 @@ impl Running {
     }
 }
 
-/// What went over the wire.
+/// All datagrams of a client, in their order.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<Vec<Passed>>>);
 
-/// Whether the client sent it, and its bytes.
+/// True if the client sent it, and its bytes.
 type Passed = (bool, Vec<u8>);
 
 impl Wire {
@@ -187,7 +187,7 @@ async fn after_a_power_cut_the_first_request_is_challenged_once() {
     for _ in 0..3 {
         let running = Running::start(Some(&file), Some(address));
         let before = wire.len();
-        // Everything that the client ever said, from another address: nobody is known there.
+        // Replays all datagrams of the client from another address, for which the server has no session.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
         let reply = ask(&client, Code::PUT, b"again").await;
@@ -223,7 +223,7 @@ async fn a_replay_to_a_restarted_server_changes_nothing() {
     let (len, _) = socket.recv_from(&mut answer).unwrap();
     assert!(len > 0 && answer[0] == 23, "it is authentic, so it is challenged");
     assert_eq!((running.count("Restored"), running.count("CHANGED")), (1, 0));
-    // Again, and everything else that the client ever said.
+    // Replays that record again, and all other datagrams of the client.
     wire.sent().iter().for_each(|datagram| assert!(socket.send_to(datagram, address).is_ok()));
     let fresh = Wire::default();
     let client = Session::connect_to(address, Scheme::Coaps, config(&fresh)).await.unwrap();
@@ -367,7 +367,7 @@ fn a_database_is_open_once_and_copies_backups_and_damage_are_refused() {
     copy(&scene.0, &cold);
     assert!(refused(&hot.join("state.db")).contains("is a copy"));
     assert!(refused(&cold.join("state.db")).contains("is a copy"));
-    // It goes on meanwhile.
+    // The original continues.
     let database = Database::open(&file).unwrap();
     drop(open(&database).unwrap());
     drop(database);
@@ -458,7 +458,7 @@ fn numbers_of_contexts_go_forward_in_a_database_and_nowhere_else() {
     let database = Database::open(&file).unwrap();
     assert!(next(&database, false).0 >= after);
     assert_eq!(next(&database, false).0, next(&database, false).0);
-    // A database that begins anew: past everything.
+    // After a recovery the database gives numbers past all that may have been used.
     drop(database);
     state::recover(&file).unwrap();
     let database = Database::open(&file).unwrap();

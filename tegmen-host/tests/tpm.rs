@@ -100,7 +100,7 @@ async fn a_mutual_handshake_with_openssl_whose_key_is_in_the_tpm_alone() {
         config.trust.public_keys = Some(keys);
         let client = Session::connect_to(([127, 0, 0, 1], port).into(), Scheme::Coaps, config).await.unwrap();
         assert_eq!(client.server().as_deref(), Some("CN=server"));
-        // It has verified us, and says so with the session.
+        // The peer prints the subject of our certificate, which it has verified, with the session.
         assert!(lines.by_ref().any(|line| line.contains("subject=") && line.contains("device")));
         assert!(lines.by_ref().any(|line| line.starts_with("CIPHER is ECDHE-ECDSA-AES128-GCM-SHA256")));
     }

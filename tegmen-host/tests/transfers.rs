@@ -197,7 +197,7 @@ async fn a_changed_representation_is_never_mixed() {
     assert_eq!(got.payload, vec![3; 3000]);
 }
 
-/// Waits until the totals, which are told once a second, are such.
+/// Waits until `such` is true of the totals, which the server updates once a second.
 async fn settles(server: &Server, such: impl Fn(&Totals) -> bool) {
     for _ in 0..100 {
         if such(&server.totals()) {
@@ -256,7 +256,7 @@ async fn a_server_that_is_silent_is_sent_a_byte_a_second() {
     let again = tokio::time::timeout(Duration::from_millis(500), asking).await;
     assert!(again.is_err(), "it waits");
     assert_eq!(silent.try_recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    // A sign of life, even one that says nothing: a Reset of the message that came.
+    // Any answer shows that the server runs, even one without content: a Reset of the message that it received.
     let reset = [0x70, 0, datagram[2], datagram[3]];
     silent.send_to(&reset, from).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_secs(5), asking).await.unwrap().is_err());
@@ -286,7 +286,7 @@ async fn an_observer_that_is_silent_has_to_acknowledge_what_follows_too_soon() {
     let (message_type, acknowledgement) = next();
     assert_eq!(message_type, con);
     observer.send(&acknowledgement).unwrap();
-    // Whoever acknowledges is there. The server may take the change before the acknowledgement.
+    // An acknowledgement shows that the observer runs. The server may process the change before the acknowledgement.
     settles(&server, |totals| totals.observations == 1).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     ask(&writer, Code::PUT, "value", b"3").await;
@@ -298,7 +298,7 @@ async fn a_flood_of_requests_does_not_hold_up_notifications() {
     let server = start_with(resources(), |config| config.shards = 1);
     let address = server.addresses().iter().find(|listen| listen.scheme == Scheme::Coap).unwrap().address;
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Always so many requests under way that there is something to receive.
+    // Keeps 128 requests under way, so that the server always has something to receive.
     let flood = |stop: Arc<std::sync::atomic::AtomicBool>| {
         std::thread::spawn(move || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -108,7 +108,7 @@ enum Order {
     Load(String, Sender<Vec<(String, Numbers)>>),
     /// Copies the database to a file.
     Copy(PathBuf, Sender<Result<Copied, String>>),
-    /// The answer says whether all earlier changes are durable.
+    /// Writes the changes that wait, and answers `Ok` if all earlier changes are durable.
     Flush(Sender<Result<(), String>>),
     /// Ends as a power cut does: changes that wait are lost.
     Abandon,
@@ -119,7 +119,7 @@ impl Database {
     /// Opens the database, or makes one.
     ///
     /// # Errors
-    /// [`StateError`], which says what to do.
+    /// [`StateError`], whose text has the cause and the next step.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         Self::open_with(file, Options::default())
     }

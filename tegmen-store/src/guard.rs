@@ -21,7 +21,8 @@ impl Guard {
     /// Opens, or makes, the key file of `file`, and locks it until this is dropped.
     ///
     /// # Errors
-    /// [`StateError`], which says what to do; [`StateError::InUse`] while another process has it.
+    /// [`StateError`], whose text has the cause and the next step; [`StateError::InUse`] while another process has the
+    /// lock.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         let path = beside(file, "key");
         let failed = |source| StateError::File { file: path.display().to_string(), source };

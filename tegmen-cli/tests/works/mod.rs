@@ -1,4 +1,4 @@
-//! What the tests of `tegmen serve` share: the server, and a client that sends what no honest one would.
+//! Shared parts of the tests of `tegmen serve`: the server, and a client that sends what no honest client sends.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::{SocketAddr, UdpSocket};

@@ -15,13 +15,13 @@ pub(crate) struct Cut;
 pub(crate) trait End {
     fn context(&mut self) -> &mut RederivableContext;
 
-    /// Sees to it that there is a number to be used. After [`Cut`] the end has started anew.
+    /// Leases a number if none is left. After [`Cut`] the end has restarted.
     fn lease_one(&mut self) -> Result<(), Cut>;
 }
 
 // --- the mote ---
 
-/// Two pages of flash memory; the power goes after so many bytes were changed.
+/// Two pages of flash memory. The power fails after `power` bytes were changed.
 struct Memory {
     pages: [Vec<u8>; 2],
     power: Option<usize>,
@@ -199,8 +199,8 @@ impl Host {
         self.backup = std::fs::read(self.numbers()).ok();
     }
 
-    /// Puts an old file back, over the one that is there or as a new one. What is restored must be refused unless it is
-    /// the very file that was saved.
+    /// Restores an old file: writes over the present file or, if not `in_place`, makes a new one. The next start must
+    /// refuse the restored file, unless the file has not changed since the backup. Returns true if it was refused.
     pub(crate) fn restore_backup(&mut self, in_place: bool) -> bool {
         let Some(backup) = self.backup.clone() else { return false };
         if let Some(stored) = self.stored.take() {

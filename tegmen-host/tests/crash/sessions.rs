@@ -1,5 +1,5 @@
-//! The same for DTLS sessions: kept outside of their endpoints, cut off, brought back, with everything replayed. What keeps
-//! them is in memory here, and on the disk in `stores`.
+//! The same for DTLS sessions: they are kept outside of their endpoints, cut off and restored, and everything is
+//! replayed. The store of this file is in memory; those of `stores` are on the disk.
 
 use crate::world::{Node, World};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Duration;
 
-/// What happened, in all. A nonce that comes twice stops the cipher of this world at once.
+/// Totals of the events. The cipher of this world stops at once when a nonce repeats.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) events: u64,
@@ -72,7 +72,7 @@ pub(crate) trait Store {
     /// Keeps the session that was just established.
     fn keep(&mut self, node: &mut Node, path: &Path);
 
-    /// Sees to it that there are numbers for what is said next.
+    /// Makes sure that the next record has a leased number.
     fn lease(&mut self, node: &mut Node);
 
     /// Ends in order.
@@ -84,10 +84,10 @@ pub(crate) trait Store {
     /// Begins again: a session whose lease is durable, and its end. Without one a handshake is due.
     fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
 
-    /// The session goes on as this peer.
+    /// Called when the session continues as this peer.
     fn opened(&mut self, node: &mut Node, peer: PeerId);
 
-    /// What else can happen to what is on a disk. True if the session was lost by that.
+    /// Applies one of the other faults of a disk. Returns true if the fault lost the session.
     fn suffer(&mut self, draw: u64, counts: &mut Counts) -> bool;
 }
 
@@ -167,7 +167,7 @@ impl Scene {
         if which == CLIENT { &mut self.world.client } else { &mut self.world.server }
     }
 
-    /// Both begin anew, and keep a copy of the session from the start.
+    /// Restarts both ends, which do a handshake and keep a copy of the session from its start.
     fn handshake(&mut self) {
         self.counts.handshakes += 1;
         let seed = self.random(u64::MAX >> 1);
@@ -228,7 +228,7 @@ impl Scene {
         let Some((session, lease_end)) = store.open(&mut node, &path) else { return self.handshake() };
         let mut cx = Cx { now: self.world.now, crypto: &mut node.crypto, counters: &mut node.counters };
         let Some(id) = node.endpoint.restore_session(&mut cx, &path, Principal(7), &session) else {
-            // So many times that the key has no numbers left.
+            // The key has no record numbers left after many restorations.
             return self.handshake();
         };
         node.endpoint.lease_session(id, lease_end);

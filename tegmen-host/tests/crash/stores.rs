@@ -14,7 +14,7 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_host::state::{self, Database, SessionFile, SessionName, Sessions, StateError, With};
 
-/// Goes on as if nearly all numbers of its lease had been used: numbers may be left out.
+/// Skips nearly all numbers of the lease. A sender is free to leave numbers out.
 fn hurry(node: &mut Node, peer: PeerId, end: u32) {
     let known = node.endpoint.peers.peer(peer).unwrap();
     let path = *known.path();
@@ -38,7 +38,7 @@ pub(crate) struct Server {
     dir: PathBuf,
     open: Option<(Database, Sessions)>,
     session: Option<(SessionName, u32)>,
-    /// A lease that became durable, as the thread that writes tells.
+    /// The last lease that is durable. The writing thread sets it.
     durable: Arc<AtomicU32>,
     asked: u32,
     backup: Option<Vec<(PathBuf, Vec<u8>)>>,
@@ -105,7 +105,7 @@ impl Store for Server {
         let (name, end) = self.session.unwrap();
         let peer = node.peer.unwrap();
         let used = node.endpoint.peers.peer(peer).unwrap().channel().sealed();
-        // What was made durable meanwhile, whenever that was.
+        // The lease may have become durable since the last call.
         let durable = self.durable.load(Ordering::SeqCst);
         if durable > end {
             self.session = Some((name, durable));
