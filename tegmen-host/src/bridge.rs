@@ -33,7 +33,7 @@ use zeroize::Zeroize as _;
 pub struct BridgeConfig {
     /// The serial line of the mote.
     pub line: Line,
-    /// Whom a mote that is a client contacts.
+    /// The address that a mote that is a client contacts.
     pub peer: Option<SocketAddr>,
     /// For a mote that is a server: where others reach its ports.
     pub listen: Vec<Forward>,
@@ -43,7 +43,7 @@ pub struct BridgeConfig {
     pub max_datagram: usize,
     /// Remotes that are remembered; one more displaces the one that was silent for longest.
     pub max_remotes: usize,
-    /// A remote, or a port of the mote's, that was silent for so long is forgotten.
+    /// Time of silence after which a remote, or a port of the mote, is forgotten.
     pub idle: Duration,
 }
 
@@ -199,7 +199,7 @@ impl Bridge {
     /// Opens the line and the sockets. Call it within a runtime.
     ///
     /// # Errors
-    /// [`BridgeError`], which says what to do.
+    /// [`BridgeError`], whose text has the cause and the next step.
     pub async fn open(config: BridgeConfig, events: EventSink) -> Result<Self, BridgeError> {
         let mut ports = Vec::new();
         for forward in &config.listen {
@@ -445,8 +445,8 @@ fn plain_address(address: SocketAddr) -> Address {
     Address { scope: 0, ..Address::from(address) }
 }
 
-/// Waits for a datagram at any of the sockets: which one, from whom, and how long it is. `turn` goes round, so that a
-/// busy socket does not keep the others waiting.
+/// Waits for a datagram at any of the sockets. Returns the index of the socket, the sender, and the length in bytes.
+/// `turn` advances by one socket each time, so that a busy socket does not keep the others waiting.
 async fn receive(ports: &[Port], turn: &mut usize, buffer: &mut [u8]) -> (usize, io::Result<SocketAddr>, usize) {
     let poll = |cx: &mut Context<'_>| {
         for step in 0..ports.len() {

@@ -120,12 +120,12 @@ impl std::io::Write for TappedLog {
 }
 
 /// A session with one server. Clones are the same session: any number of requests can be made at the same time, by any
-/// number of tasks of the runtime in which it was opened. It ends with [`Self::close`], or without a word to the server when
-/// the last clone and the last observation are dropped.
+/// number of tasks of the runtime in which it was opened. It ends with [`Self::close`], or without a message to the
+/// server when the last clone and the last observation are dropped.
 #[derive(Clone)]
 pub struct Session(Arc<Handle>);
 
-/// What the clones of a session share. It ends the session with the last clone.
+/// The state that the clones of a session share. It ends the session with the last clone.
 struct Handle {
     shared: Arc<Shared>,
     /// The entry of the session.
@@ -299,7 +299,7 @@ impl Session {
         self.with(|connection| connection.entry.resumed)
     }
 
-    /// By what the next session can be resumed, in words: a ticket or a session id; `None` if the server gave neither, or
+    /// Returns the means to resume the session, `ticket` or `session id`; `None` if the server gave neither, or
     /// [`ClientState::resume`] asked for none.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
@@ -348,11 +348,11 @@ impl Session {
         self.with(|connection| connection.io.environment.counters)
     }
 
-    /// Goes on from another port, as after a change of the network; the session stays, if the server finds it by its
-    /// connection id.
+    /// Moves the session to another port, as after a change of the network. The session continues if the server finds
+    /// it by its connection id.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub async fn rebind(&self) -> std::io::Result<()> {
         let owner = self.0.owner.is_none().then_some(self.0.key);
         let port = Port::connected(self.remote(), None, owner).await?;

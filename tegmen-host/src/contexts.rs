@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A context is open in one process at a time. A directory that was copied, restored from a backup or cut short is
-//! refused, because going on would repeat nonces; [`recover`] moves it forward. Where both ends agreed on it, they derive new
-//! keys instead (RFC 8613, appendix B.2).
+//! refused, because its numbers would repeat nonces; [`recover`] moves it forward. Where both ends agreed on it, they
+//! derive new keys instead (RFC 8613, appendix B.2).
 
 mod agreed;
 mod directory;
@@ -69,7 +69,7 @@ fn no_member(name: Option<&str>) -> String {
     }
 }
 
-/// Why a context cannot be used. Each says what to do.
+/// The reason why a context cannot be used. Each text has the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// A file cannot be read or written.
@@ -107,9 +107,9 @@ pub enum ContextError {
     Syntax {
         /// Path of the file.
         file: String,
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The error, and the correct form.
         message: String,
     },
     /// A group cannot be made.
@@ -128,7 +128,7 @@ pub enum ContextError {
     Numbers {
         /// The directory.
         dir: String,
-        /// What is wrong with them.
+        /// The error of the numbers.
         why: String,
     },
     /// The context is past the expiry date in its file.
@@ -138,7 +138,7 @@ pub enum ContextError {
     Expired {
         /// The directory.
         dir: String,
-        /// When, as the file says.
+        /// The expiry date, as in the file.
         at: String,
     },
     /// Its other end would begin with number 0 again.
@@ -252,7 +252,7 @@ impl SharedContext {
     }
 }
 
-/// The contexts of a server, found by what a request names.
+/// The contexts of a server, found by the kid and the ID Context of a request.
 #[derive(Clone, Default)]
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
@@ -331,8 +331,8 @@ impl Contexts {
         in_file.or_else(|| self.agreed.as_ref()?.at(place).map(Cow::Owned))
     }
 
-    /// The context that a request names (RFC 8613, section 8.2, step 2). One that names no ID Context means the context
-    /// without, or else the only one of this kid.
+    /// Returns the context that a request names (RFC 8613, section 8.2, step 2). A request without an ID Context means
+    /// the context without one; if there is none, the only context of this kid.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
@@ -398,7 +398,7 @@ impl Contexts {
     /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.
     pub fn close(&self) {
         for context in &*self.all {
-            // If it cannot be written, the next start goes on after the lease, as after a power cut.
+            // If the write fails, the next start continues after the lease, as after a power cut.
             let _ = context.lock().close();
         }
         self.members.iter().for_each(SharedMember::close);

@@ -8,7 +8,7 @@ use tegmen_accel::prefetch;
 
 /// Positions in the table, found by the [`Tag`] of their path.
 pub(crate) struct Index {
-    /// Zero where it is empty; else the tag, and one more than the position.
+    /// Zero for an empty slot; otherwise the tag, and the position plus one.
     slots: Box<[u64]>,
     len: usize,
     keys: [u64; 6],
@@ -155,7 +155,7 @@ impl Index {
     }
 }
 
-/// What a slot holds.
+/// Returns the tag and the position in a slot; `None` if it is empty.
 fn taken(slot: u64) -> Option<(Tag, u32)> {
     (slot != 0).then_some((Tag((slot >> 32) as u32), (slot as u32).wrapping_sub(1)))
 }

@@ -4,13 +4,13 @@
 //! * [`server`] answers: give it addresses, [`credentials`] and an application.
 //! * [`client`] asks.
 //! * [`proxy`] forwards requests to other servers, and stores their responses.
-//! * [`contexts`] are what OSCORE needs, on disk, and [`edhoc`] makes contexts between two ends that know each other's keys.
+//! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts of two ends that know each other's keys.
 //! * [`group`] is a member of a protected group, and [`controller`] where it gets its keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
-//! * [`state`] is what of sessions and contexts must not go back, kept over restarts.
-//! * [`formats`], [`senml`] and [`problem`] read and write what is said.
-//! * [`x509`] says whom to believe by public keys, and [`provider::public`] has their arithmetic.
+//! * [`state`] keeps the numbers of sessions and contexts over restarts, so that none is used twice.
+//! * [`formats`], [`senml`] and [`problem`] read and write payloads.
+//! * [`x509`] verifies peers that have public keys, and [`provider::public`] has the arithmetic of these keys.
 //! * [`probe`], [`pcapng`] and [`metrics`] show what happens.
 //! * [`bridge`] carries the packets of a mote on a serial line.
 //! * [`steering`] gives a device and its delegation server one address.

@@ -28,7 +28,7 @@ impl Capture<BufWriter<File>> {
     /// Begins a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn create(file: &Path) -> io::Result<Self> {
         let file = crate::private::open(File::options().create(true).write(true).truncate(true), file)?;
         Self::new(BufWriter::new(file))
@@ -116,7 +116,7 @@ impl<W: Write> Capture<W> {
         self.out.write_all(body)?;
         self.out.write_all(&[0; 3][..padded - body.len()])?;
         self.out.write_all(&len)?;
-        // A capture is looked at while it grows, and when its writer was killed.
+        // A reader may open the capture while it grows, or after its writer was killed.
         self.out.flush()
     }
 }

@@ -1,10 +1,10 @@
-//! Network prefixes. Unauthenticated peers of one prefix share one limit, so that one prefix leaves room for others.
+//! Network prefixes. Unauthenticated peers of one prefix share one limit, so that one prefix leaves places for others.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Prefixes that are told apart; more of them share a count.
+/// Number of counts. If there are more prefixes, several share one count.
 const PREFIXES: usize = 1 << 14;
 
 /// The /24 of an IPv4 address, the /56 of an IPv6 address, as a number.
@@ -17,7 +17,7 @@ pub(crate) fn of(ip: IpAddr) -> u64 {
 
 /// Counts the places that each prefix holds in a bounded table. Its size is fixed, and threads may share it.
 pub(crate) struct Shares {
-    /// With keys that nobody outside knows, so that nobody chooses whom to share a count with.
+    /// Has secret keys, so that nobody can choose addresses that share a count with those of another peer.
     hasher: RandomState,
     held: Box<[AtomicU32]>,
 }

@@ -51,7 +51,7 @@ pub struct Report {
 /// A session that was to be resumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Resumption {
-    /// By what, in words.
+    /// The means to resume it: `ticket` or `session id`.
     pub by: &'static str,
     /// False if the server went through a full handshake all the same, or none came to its end.
     pub taken: bool,
@@ -235,7 +235,7 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     let again = Session::connect(uri, minimal).await;
     report.serves_minimal = match &again {
         Ok(_) => Some(true),
-        // It said so. Silence may have other reasons: a server of one session at a time, for one.
+        // A failed handshake is a refusal. Silence may have another reason, such as a limit of one session at a time.
         Err(ClientError::Handshake { .. }) => Some(false),
         Err(_) => None,
     };
@@ -307,7 +307,7 @@ const PROBED_RECORD_SIZE: u16 = 4096;
 /// Bytes of the body of a record with an alert, an id and the longest tag: no Finished is as short.
 const ALERT_LEN: usize = 8 + 2 + 1 + 16;
 
-/// What went over the wire so far.
+/// The datagrams so far, and the parameters in them.
 #[derive(Default)]
 struct Seen {
     start: Option<Instant>,

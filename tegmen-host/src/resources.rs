@@ -34,7 +34,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Resource {
     /// Bytes that GET reads and PUT writes; PATCH and iPATCH merge JSON into JSON (RFC 7396). It can be observed.
     Value(Arc<Mutex<Value>>),
-    /// A file that GET reads. It can be observed; whether it changed is looked at each second.
+    /// A file that GET reads. It can be observed; the server checks it for changes each second.
     File(PathBuf),
     /// A directory. GET reads its files by the rest of the path, as with [`Self::File`]. The server does not follow
     /// links that lead out of the directory.
@@ -358,7 +358,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Reads a file. Whether it changes is looked at each second, if the client observes it.
+    /// Reads a file. If the client observes it, the server then checks it for changes each second.
     fn send(
         &self,
         path: &str,
@@ -374,7 +374,7 @@ impl Resources {
     }
 }
 
-/// Why a command gave no output: what the client is told, and what the operator is told.
+/// The failure of a command: the message for the client, and the cause for the operator.
 struct Failed {
     message: String,
     cause: String,
@@ -572,7 +572,7 @@ fn merged(message: &MessageRef<'_>, bytes: &[u8]) -> Result<Vec<u8>, Code> {
         return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
     }
     let patch = serde_json::from_slice(message.payload()).map_err(|_| Code::BAD_REQUEST)?;
-    // What is there must be JSON, too; else the patch does not fit the state of the resource.
+    // The present value must be JSON, too. If it is not, the patch does not fit the state of the resource.
     let mut value = serde_json::from_slice(bytes).map_err(|_| Code::CONFLICT)?;
     merge(&mut value, patch);
     serde_json::to_vec(&value).map_err(|_| Code::INTERNAL_SERVER_ERROR)

@@ -128,9 +128,9 @@ const REFUSED: usize = 2;
 const FOUND: usize = 3;
 const LOST: usize = 4;
 
-/// What is sealed: cipher suite (2), master secret (48), since when (4), and who.
+/// Maximum length of a sealed state: cipher suite (2), master secret (48), start of the session (4), and the client.
 const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
-/// Bytes of a digest that stand for a pre-shared key: a key that was changed is told from the old one.
+/// Bytes of a digest that stand for a pre-shared key: they distinguish a changed key from the old one.
 const FINGERPRINT_LEN: usize = 3;
 /// Bytes of a digest that stand for a raw public key.
 const RAW_LEN: usize = 16;
@@ -219,7 +219,7 @@ impl Inner {
         state.put(identity.as_bytes()).ok()
     }
 
-    /// The inverse of [`Self::write`]; `None` if its client may not come any more.
+    /// The inverse of [`Self::write`]; `None` if its client is no longer allowed to resume.
     fn read(&self, state: &[u8]) -> Option<SessionState> {
         let mut reader = Reader::new(state);
         let cipher_suite = CipherSuite(reader.u16().ok()?);
@@ -244,7 +244,7 @@ impl Inner {
                         let mut principals = keys.iter().map(|key| key.principal);
                         principals.find(|principal| self.fingerprint(*principal) == fingerprint)?
                     }
-                    // What a store knows of it was asked when it proved itself.
+                    // The key store was asked for its rights in the full handshake.
                     None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.stored(identity)?,
                     None => return None,
                 }
@@ -255,7 +255,7 @@ impl Inner {
 
     fn certified(&self, kind: u8, digest: &[u8]) -> Option<Principal> {
         let kind = match kind {
-            // Who proved nothing comes back only where that is still allowed.
+            // A client that did not authenticate itself resumes only where that is still allowed.
             NOBODY => {
                 let allowed = self.public_keys.client_authentication() != ClientAuthentication::Required;
                 return (allowed && digest.is_empty()).then_some(Principal::NOBODY);
@@ -268,7 +268,7 @@ impl Inner {
         Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Tells a key from others; zeros where it is none of the credentials file.
+    /// Distinguishes a key from others; zeros for a key that is not in the credentials file.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()

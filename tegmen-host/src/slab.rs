@@ -20,21 +20,22 @@ const INCOMING: usize = 6144;
 /// Paths that are searched for together.
 pub const BATCH: usize = 32;
 
-/// Peers of which a cache of a megabyte holds all that a search looks at.
+/// Number of peers for which a cache of a megabyte holds all data that a search reads.
 const SMALL: usize = 4096;
 
-/// Handshakes that are looked at to make room for another one; those after them are looked at next time.
+/// Number of handshakes that are examined to free a place for another one. The next search examines those after them.
 const LOOKED_AT: usize = 16;
-/// Where all places are taken: after this time a handshake whose client has not answered the server's first flight makes
-/// room for a client of another network prefix that has fewer places. A client repeats a lost flight after a second.
+/// If all places are taken: after this time a handshake whose client has not answered the server's first flight loses
+/// its place to a client of another network prefix that has fewer places. A client repeats a lost flight after one
+/// second.
 const SILENT: Duration = Duration::from_secs(2);
 /// The same for a handshake whose client has answered, and has not proved its key yet.
 const UNPROVED: Duration = Duration::from_secs(8);
-/// After this many times as long a handshake makes room for any other one.
+/// After this many times as long a handshake loses its place to any other one.
 const FOR_ANYBODY: u32 = 4;
 
-/// Sessions that are looked at to find one that goes for another, among at most four times as many entries: work that is
-/// bounded, once for a handshake.
+/// Number of sessions that are examined to find one that is removed for another, among at most four times as many
+/// entries. This bounds the work, which is done once for a handshake.
 const CROWD: usize = 128;
 
 /// Entries in a block of a server's table.
@@ -43,7 +44,7 @@ const BLOCK: usize = 256;
 // In lines of the cache: what a search by address compares is the first.
 #[repr(align(64))]
 struct Entry<A> {
-    /// Vacant while the entry is free; `next_free` is then of use.
+    /// Vacant while the entry is free; only then `next_free` is valid.
     peer: Peer,
     /// In steps of two, as [`PeerId::new`] wants it.
     generation: u32,
@@ -138,7 +139,7 @@ pub struct Slab<A, const N: usize = BLOCK> {
     wheel: Wheel,
     handshakes: Vec<Option<Box<HandshakeSlot>>>,
     free_handshakes: Vec<u32>,
-    /// Handshakes, and strangers without one, in the order in which they came; some are gone meanwhile.
+    /// Handshakes, and unauthenticated peers without one, in the order of their arrival. Some may be removed already.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
     /// Places for handshakes that each network prefix has.
@@ -183,8 +184,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Bytes that the table takes now: entries, indexes, timers, handshakes. What is attached counts only by its size
-    /// in the entry.
+    /// Bytes that the table takes now: entries, indexes, timers, handshakes. An attached value counts only with its
+    /// size in the entry.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.entries.blocks.len() * (N * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
@@ -259,7 +260,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Makes room for one more peer that is in no handshake. Returns true if a peer was removed.
+    /// Frees a place for one more peer that is in no handshake. Returns true if a peer was removed.
     fn make_room(&mut self) -> Result<bool, TableFull> {
         if self.len - self.handshaking < self.capacity.peers {
             return Ok(false);
@@ -267,7 +268,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.displace_stranger().then_some(true).ok_or(TableFull)
     }
 
-    /// Removes the stranger that is in no handshake and came first; false if there is none.
+    /// Removes the oldest unauthenticated peer that is in no handshake. Returns false if there is none.
     fn displace_stranger(&mut self) -> bool {
         while let Some(oldest) = self.stranger_order.pop_front() {
             if self.entry(oldest).is_some_and(|entry| entry.peer.rank() == Rank::Stranger) {
@@ -278,9 +279,9 @@ impl<A: Default, const N: usize> Slab<A, N> {
         false
     }
 
-    /// Removes one for a peer that has just been authenticated, where the table is full: a stranger, or else of some
-    /// entries in turn the longest idle session of the principal that has most of them. So one principal cannot take the
-    /// places of all others, however many sessions it begins.
+    /// Frees a place for a peer that has just been authenticated, if the table is full. Removes an unauthenticated
+    /// peer. If there is none, examines some entries in turn, and removes the longest idle session of the principal
+    /// that has most of them. So one principal cannot take the places of all others, however many sessions it begins.
     fn displace_for(&mut self, new: PeerId) {
         if self.displace_stranger() {
             self.displaced += 1;
@@ -330,15 +331,15 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.shares.held(SocketAddr::from(path.remote).ip())
     }
 
-    /// True if a stranger's handshake lasts so long that it makes room for that of a stranger whose network prefix has `mine`
-    /// places.
+    /// True if the handshake of an unauthenticated peer has lasted long enough to lose its place to another one, whose
+    /// network prefix has `mine` places.
     fn gives_way(&self, handshake: &HandshakeSlot, mine: u32) -> bool {
         let age = self.now.since(handshake.begun);
         let life = if handshake.state.is_unanswered() { SILENT } else { UNPROVED };
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
     }
 
-    /// Makes room for one more handshake. Returns true if a peer was removed.
+    /// Frees a place for one more handshake. Returns true if a peer was removed.
     fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);

@@ -258,14 +258,14 @@ impl Socket {
     /// Takes in what is there, without waiting; false if there was nothing.
     ///
     /// # Errors
-    /// What the system says, but for errors of single datagrams.
+    /// The error of the system, except errors of single datagrams.
     pub fn receive(&self, inbound: &mut Inbound) -> io::Result<bool> {
         inbound.paths.clear();
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] = {
             let mut chunks = inbound.storage.chunks_exact_mut(RECEIVE_BUFFER);
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or(&mut [])))
         };
-        // Fewer than there is room for were all: the next call would only say so.
+        // Fewer than the buffers could hold were all of them: the next call would only report `WouldBlock`.
         let mut taken = None;
         let outcome = self.io.try_io(Interest::READABLE, || {
             let count = *taken.insert(self.state.recv((&self.io).into(), &mut slices, &mut inbound.meta)?);
@@ -377,9 +377,9 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Sends everything, each through the socket that is bound to its local address. What a peer cannot be sent is
-    /// lost, as datagrams are. On Linux one system call sends many datagrams to different peers, but not from a socket that
-    /// is bound to all addresses: there each datagram has to say which one it is sent from.
+    /// Sends everything, each datagram through the socket that is bound to its local address. A datagram that cannot be
+    /// sent is lost. On Linux one system call sends many datagrams to different peers, but not from a socket that is
+    /// bound to all addresses: there each datagram has to carry its source address.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {
@@ -387,7 +387,7 @@ impl Outbox {
                 next += 1;
                 continue;
             };
-            // Who was asked answers; of what a group was asked, the system chooses.
+            // The source is the address that was asked. If a group was asked, the system chooses the source.
             let from = SocketAddr::from(path.local).ip();
             let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
             #[cfg(target_os = "linux")]
@@ -444,7 +444,7 @@ impl Outbox {
         rest.iter().enumerate().take(SEND_BATCH).take_while(|each| is_alone(*each)).count()
     }
 
-    /// Sends `count` datagrams, from `first` on, to a peer each, by as few system calls as there is room for them.
+    /// Sends `count` datagrams, from `first` on, each to one peer, in as few system calls as possible.
     #[cfg(target_os = "linux")]
     async fn send_alone(&self, socket: &Socket, first: usize, count: usize) {
         let mut rest = self.queue.get(first..first + count).unwrap_or(&[]);
@@ -463,7 +463,7 @@ impl Outbox {
         }
     }
 
-    /// Sends the first of `batch`, which is `one`, and as many after it as the system takes; how many.
+    /// Sends the first of `batch`, which is `one`, and as many after it as the system takes. Returns their number.
     #[cfg(target_os = "linux")]
     fn send_batch(
         &self,
@@ -523,13 +523,13 @@ pub(crate) const fn any_of_family(of: IpAddr) -> IpAddr {
 /// The address that a name stands for, and its scope.
 ///
 /// # Errors
-/// What the resolver says.
+/// The error of the resolver.
 pub async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     let found = tokio::net::lookup_host((host, port)).await?.next();
     found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the name has no address"))
 }
 
-/// Both ends, from what a socket says.
+/// Returns the path between two socket addresses.
 pub fn path(local: SocketAddr, remote: SocketAddr) -> Path {
     Path { local: Address::from(local), remote: Address::from(remote) }
 }

@@ -86,7 +86,7 @@ impl Uri {
     /// Reads a URI.
     ///
     /// # Errors
-    /// [`UriError`], which says what is wrong.
+    /// [`UriError`], whose text names the wrong part.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         let wrong = |problem| UriError { uri: text.to_owned(), problem };
         let (scheme, rest) = match (text.split_once("://"), text.split_once(':')) {

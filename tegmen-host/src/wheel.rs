@@ -35,7 +35,7 @@ pub(crate) trait Links {
     fn link(&mut self, index: u32) -> &mut Link;
 }
 
-/// Heads of the lists, and the time up to which they were looked at.
+/// Heads of the lists, and the time up to which they were examined.
 pub(crate) struct Wheel {
     elapsed: u64,
     occupied: [u64; LEVELS],

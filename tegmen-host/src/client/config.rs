@@ -31,7 +31,7 @@ pub struct ClientConfig {
     pub edhoc: Option<Arc<EdhocKeys>>,
     /// Files that later clients use.
     pub state: ClientState,
-    /// The end of a session or of an observation without a word of the server.
+    /// The conduct of the client after a session or an observation ended silently.
     pub recovery: ClientRecovery,
     /// Logs of keys and datagrams.
     pub log: ClientLog,

@@ -43,8 +43,8 @@ const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
 /// Datagrams do not become smaller than this, in bytes.
 const LEAST_MTU: u16 = 128;
-/// The time between the first and the second retransmission of a message is not shorter. A server that was sent messages
-/// again for so long, and was not heard, counts as silent after the last wait: 8 to 11 seconds in all.
+/// Minimum time between the first and the second retransmission of a message. A server that sent nothing during these
+/// retransmissions counts as silent after the last wait: 8 to 11 seconds in all.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -71,10 +71,10 @@ pub(super) struct SessionEntry {
     pub(super) handshake_timeout: Duration,
     pub(super) handshake_time: Duration,
     pub(super) closed: Option<Fatal>,
-    /// Why a handshake failed at our side.
+    /// The reason why a handshake failed at our side.
     pub(super) failure: Option<ClientError>,
     pub(super) hint: Vec<u8>,
-    /// Why the server is not believed.
+    /// The reason why the server is not trusted.
     pub(super) refusal: Option<Refusal>,
     /// Authenticated name of the server.
     pub(super) server: Option<String>,
@@ -392,8 +392,8 @@ impl Connection<'_> {
         self.entry.places.wake_all();
     }
 
-    /// A datagram was longer than the path carries: those of handshakes, and blocks, become smaller. What was lost is sent
-    /// again by the timers.
+    /// Called when a datagram was longer than the path carries: makes the datagrams of handshakes, and blocks, smaller.
+    /// The timers send lost messages again.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -25,8 +25,9 @@ use tegmen::identity::{PeerId, Principal, Protection};
 
 /// Sockets, and the sessions with any number of servers over them. Clones are the same endpoint.
 ///
-/// One task of the runtime in which it was opened receives for all sessions. Dropping the last clone ends the sessions without
-/// a word to the servers: their requests then end with [`ClientError::Closed`]. [`Self::close`] ends them in order.
+/// One task of the runtime in which it was opened receives for all sessions. Dropping the last clone ends the sessions
+/// without a message to the servers: their requests then end with [`ClientError::Closed`]. [`Self::close`] ends them in
+/// order.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 

@@ -53,7 +53,7 @@ pub enum ClientError {
         /// The reason and the next step.
         problem: String,
     },
-    /// An ICMP message said that no program listens at the port.
+    /// An ICMP message reported that no program listens at the port.
     #[error("nothing listens at {remote}: is the server running, and is {port} its port ({other})?", port = remote.port())]
     Refused {
         /// The address.
@@ -69,7 +69,7 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The server said that our Finished is wrong.
+    /// The server reported that our Finished is wrong.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
          for it. It tells nobody which of the two; compare both with the server's credentials"
@@ -215,7 +215,7 @@ pub enum ClientError {
         /// The next step.
         advice: String,
     },
-    /// The directory of sessions to come back with cannot be used.
+    /// The directory of resumable sessions cannot be used.
     #[error("{file}: {source}: sessions are kept there to be resumed; correct the path, or who may write there")]
     Resume {
         /// The path of the file or directory.

@@ -89,7 +89,7 @@ impl Connection<'_> {
             Fatal::TimedOut { after_finished: true } => {
                 ClientError::Unfinished { remote, seconds: self.entry.config.dtls.handshake_timeout.as_secs() }
             }
-            // decrypt_error, bad_record_mac, unknown_psk_identity, and what some say instead
+            // decrypt_error, or instead of it bad_record_mac or unknown_psk_identity, which some servers send.
             Fatal::Alert(alert) if matches!(alert.0, 51 | 20 | 115) && self.entry.config.trust.key.is_some() => {
                 ClientError::IdentityOrKey { remote, identity, detail: alert.name() }
             }

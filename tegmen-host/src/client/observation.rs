@@ -14,7 +14,7 @@ use tegmen::node::{self, Notification};
 use tegmen::time::Instant;
 
 /// A resource under observation. Its session can be used for other requests at the same time. If it is dropped, the server
-/// learns of it when the client rejects the next notification. [`Self::cancel`] tells the server at once.
+/// learns of it when the client rejects the next notification. [`Self::cancel`] informs the server at once.
 pub struct Observation {
     session: Session,
     request: OwnedRequest,
@@ -22,7 +22,7 @@ pub struct Observation {
     token: [u8; 8],
     /// The order of the notifications, and the time at which the representation is too old to be taken for the present one.
     state: node::Observation,
-    /// When the server is asked for a sign of life.
+    /// The time of the request that shows whether the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
     /// Of the last representation.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tegmen::crypto::Crypto;
 use tegmen::dtls::Session;
 
-/// What a client keeps of its session.
+/// The session of a client that is kept in a file.
 pub(super) struct PersistentSession {
     pub(super) file: SessionFile,
     remote: SocketAddr,

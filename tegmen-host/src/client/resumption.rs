@@ -1,9 +1,10 @@
 //! The files that a client keeps to resume sessions without a key exchange: one for each server and identity, in a
 //! directory.
 //!
-//! The file holds the master secret of the last session, so only its owner can read it. It is valid for as long as the
-//! server says, but never longer than the client trusted the server's certificate when the session began. It is valid
-//! only under the same trust settings: with other anchors, pins or revocation lists there is a full handshake.
+//! The file holds the master secret of the last session, so only its owner can read it. It is valid for the lifetime
+//! that the server gives, but never after the time until which the client trusted the server's certificate when the
+//! session began. It is valid only under the same trust settings: with other anchors, pins or revocation lists there is
+//! a full handshake.
 
 use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
@@ -33,7 +34,8 @@ impl Resumption for AcceptsTickets {
 /// The file of one server.
 pub(super) struct ResumptionStore {
     pub(super) file: PathBuf,
-    /// Whom this client believes: see [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
+    /// Digest of the trust settings of this client, in hexadecimal; empty without public keys. See
+    /// [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
     pub(super) trust: String,
     pub(super) kept: Option<StoredSession>,
 }
@@ -48,9 +50,9 @@ pub(super) struct StoredSession {
     pub(super) session_id: Option<String>,
     /// Seconds since 1970.
     pub(super) until: u64,
-    /// As what the server proved itself.
+    /// Authenticated name of the server.
     pub(super) name: Option<String>,
-    /// Whom the client believed.
+    /// [`ResumptionStore::trust`] when the session was kept.
     #[serde(default)]
     pub(super) trust: String,
 }
@@ -62,7 +64,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// What `config` says to keep for `remote`, with what was kept; what is no longer of use, or cannot be read, is not.
+    /// Opens the store for `remote`; `None` if `config` asks for none. It ignores a kept session that expired, has
+    /// other trust settings, or cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {
@@ -82,7 +85,8 @@ impl ResumptionStore {
         Ok(Some(Self { file, trust, kept }))
     }
 
-    /// What is offered to the server, and by what.
+    /// Returns the offer to the server: the session, true if the handle is a ticket, and the handle (a ticket or a
+    /// session id).
     pub(super) fn offer(&self, principal: Principal) -> Option<Offer> {
         let kept = self.kept.as_ref()?;
         let master = from_hex(&kept.master_secret).map(Zeroizing::new)?;
@@ -93,17 +97,17 @@ impl ResumptionStore {
         Some((session, kept.ticket.is_some(), handle))
     }
 
-    /// By what the next session can be resumed, in words.
+    /// Returns the means to resume the session: `ticket` or `session id`.
     pub(super) fn by(&self) -> Option<&'static str> {
         Some(if self.kept.as_ref()?.ticket.is_some() { "ticket" } else { "session id" })
     }
 
-    /// As what the server proved itself, when it did.
+    /// Returns the authenticated name that the server had in the kept session.
     pub(super) fn name(&self) -> Option<String> {
         self.kept.as_ref()?.name.clone()
     }
 
-    /// Forgets what cannot be resumed.
+    /// Removes a session that cannot be resumed.
     pub(super) fn forget(&mut self) -> Result<(), ClientError> {
         let file = self.file.display().to_string();
         self.keep(None).map_err(|source| ClientError::Resume { file, source })
@@ -118,7 +122,7 @@ impl ResumptionStore {
                 _ => Ok(()),
             };
         };
-        // Under a name of its own first: two clients at once leave the file of one of them, whole.
+        // Writes under another name first: two concurrent clients leave the whole file of one of them.
         let draft = self.file.with_extension(format!("{}.new", std::process::id()));
         let mut handle = private::open(File::options().write(true).create(true).truncate(true), &draft)?;
         handle
@@ -128,7 +132,7 @@ impl ResumptionStore {
     }
 }
 
-/// Which file is whose: another server, identity, key, name or certificate has another.
+/// Returns the name of the file. Each server, identity, key, name and certificate has its own.
 fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     let mut text = Zeroizing::new(remote.to_string().into_bytes());
     let mut put = |part: &[u8]| {
@@ -146,13 +150,13 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     sha256(&text)
 }
 
-/// What is in a file, if it is its owner's alone.
+/// Returns the text of a file; `None` if others than its owner can read the file, or if it is damaged.
 fn read(mut file: File) -> io::Result<Option<Zeroizing<String>>> {
     let mut text = Zeroizing::new(String::new());
     if private::exposed(&file)?.is_some() {
         return Ok(None);
     }
-    // What is no text is damaged.
+    // A file that is no text is damaged.
     Ok(file.read_to_string(&mut text).is_ok().then_some(text))
 }
 

@@ -34,7 +34,7 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// The context that goes on with these numbers.
+/// Returns the context that continues with these numbers.
 fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from(<(u64, u64)>::from(window))));
@@ -116,7 +116,7 @@ impl StoredContext {
         };
         stored.check_expiry()?;
         if !stored.is_lost() {
-            // Whoever comes after a power cut must see that this was in use, whatever it sends.
+            // A start after a power cut must see that this context was in use, whatever this process sends.
             stored.renew()?;
         }
         stored.keeper.finish_move(numbers.next)?;
@@ -186,7 +186,7 @@ impl StoredContext {
     /// Keeps everything as it is, at an orderly end; nothing can be protected after it.
     ///
     /// # Errors
-    /// [`ContextError::File`]; the next start then goes on as after a power cut.
+    /// [`ContextError::File`]; the next start then continues as after a power cut.
     pub fn close(&mut self) -> Result<(), ContextError> {
         if !self.keeper.end() {
             return Ok(());
@@ -196,7 +196,7 @@ impl StoredContext {
         let numbers = self.named(Numbers::from(self.context.lease().next(), known));
         self.context.lease_mut().stop();
         if self.is_lost() {
-            // What is kept is as little to be trusted as it was.
+            // The kept numbers are still not to be trusted.
             return Ok(());
         }
         self.keeper.keep(&numbers)
@@ -205,7 +205,7 @@ impl StoredContext {
 
 impl Drop for StoredContext {
     fn drop(&mut self) {
-        // If it cannot be written, the next start goes on after the lease, as after a power cut.
+        // If the write fails, the next start continues after the lease, as after a power cut.
         let _ = self.close();
     }
 }

@@ -28,7 +28,7 @@ pub struct ContextFile {
     /// The AEAD algorithm.
     pub aead: Aead,
     /// The time of creation, in seconds since 1970. Numbers are leased no faster than 4 a millisecond since a day
-    /// before. So a context that lost its file of numbers can tell which numbers cannot have been used.
+    /// before. This shows which numbers cannot have been used by a context that lost its file of numbers.
     pub created: u64,
     /// The expiry time, in seconds since 1970, and as in the file.
     pub expires: Option<(u64, String)>,
@@ -174,7 +174,7 @@ impl ContextFile {
         Terms { created: self.created, expires: self.expires.clone(), row: self.row(), others: None }
     }
 
-    /// What its numbers are known by in a database: two directories of one context are the same there.
+    /// Returns the name of its numbers in a database. Two directories of one context have the same name.
     fn row(&self) -> String {
         let id_context = self.id_context.as_deref();
         let (has, id_context) = ([u8::from(id_context.is_some()), self.aead.cose_id()], id_context.unwrap_or(&[]));

@@ -67,7 +67,7 @@ impl Format {
                     Some(next) => create_used(dir, &context, next),
                 }
             }
-            // libcoap's file says nothing of the numbers that were used.
+            // libcoap's file does not contain the numbers that were used.
             Self::Libcoap => create(dir, &read_libcoap(from)?),
         }
     }

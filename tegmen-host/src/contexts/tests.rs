@@ -139,7 +139,7 @@ fn copies_backups_and_damage_are_refused_and_recovery_goes_forward() {
     });
     let used = used.max().unwrap();
     drop(stored);
-    // The backup comes back, over the files that are there and as new ones.
+    // Restores the backup, over the present files and as new ones.
     std::fs::write(dir.join("numbers.toml"), std::fs::read(backup.join("numbers.toml")).unwrap()).unwrap();
     assert!(refused(&dir).contains("restored from a backup"));
     copy(&backup, &dir);

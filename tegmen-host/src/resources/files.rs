@@ -10,30 +10,30 @@ use std::time::SystemTime;
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 use tegmen_store::files::rename;
 
-/// Files that are looked at each second, at most.
+/// Maximum number of files that are checked each second.
 const MAX_WATCHED: usize = 1024;
 
 /// The files of all shards.
 #[derive(Clone, Default)]
 pub(super) struct Files {
-    /// Files that somebody observes, by path of the resource. Whoever changes a file holds this lock from the check of
-    /// its conditions to the change.
+    /// Files that somebody observes, by path of the resource. A request that changes a file holds this lock from the
+    /// check of its conditions to the change.
     watched: Arc<Mutex<BTreeMap<String, Watched>>>,
 }
 
 struct Watched {
     file: PathBuf,
     known: Option<Stamp>,
-    /// Nobody observed it when it was looked at last.
+    /// True if nobody observed it at the last check.
     unobserved: bool,
 }
 
-/// When a file was changed last, how long it is, and which it is.
+/// The time of the last change of a file, its length in bytes, and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     modified: SystemTime,
     len: u64,
-    /// Another one each time that a file is replaced, also twice within the resolution of its time.
+    /// Changes each time that a file is replaced, also twice within the resolution of `modified`.
     inode: u64,
 }
 
@@ -68,7 +68,8 @@ impl Files {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks each second whether a file changed, for those who observe `path`. False if too many files are looked at.
+    /// Adds a file to those that are checked each second, for the observers of `path`. Returns false if there are
+    /// [`MAX_WATCHED`] already.
     pub(super) fn watch(&self, path: &str, file: &Path, known: Stamp) -> bool {
         let mut watched = self.watched();
         if let Some(watched) = watched.get_mut(path) {
@@ -90,7 +91,8 @@ impl Files {
         self.watched().keys().cloned().collect()
     }
 
-    /// Looks at all files: the paths of those that changed. What nobody observes twice in a row is forgotten.
+    /// Checks all files. Returns the paths of those that changed. A file that nobody observed at two checks in a row is
+    /// no longer checked.
     pub(super) fn look(&self, is_observed: impl Fn(&str) -> bool) -> Vec<String> {
         let mut changed = Vec::new();
         self.watched().retain(|path, watched| {
@@ -114,7 +116,7 @@ impl Files {
             let old = Stamp::of_file(file);
             may_change(message, old.map(|old| old.etag()).as_ref().map(<[u8; 8]>::as_slice)).map(|()| old.is_some())
         };
-        // Nothing is written that would be refused; what counts is the second look.
+        // The first check avoids a useless draft; the second one, under the lock, decides.
         check()?;
         let draft = Draft::write(file, message.payload()).map_err(|error| trouble(file, &error))?;
         let mut watched = self.watched();
@@ -141,7 +143,7 @@ fn told(watched: &mut BTreeMap<String, Watched>, path: &str, file: &Path) {
     }
 }
 
-/// The code of an error response, and what the operator is told.
+/// The code of an error response, and the cause for the operator.
 pub(super) struct Trouble {
     pub(super) code: Code,
     pub(super) cause: Option<String>,
@@ -219,7 +221,8 @@ fn open(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Sends of a file what the response has room for, and reads no more than that. The stamp is that of what was sent.
+/// Sends the part of a file that the response wants, and reads no more than that. Returns the stamp of the file that
+/// was read.
 pub(super) fn send(file: &Path, message: &MessageRef<'_>, response: &mut Response<'_, '_>) -> Result<Stamp, Trouble> {
     let failed = |error: io::Error| trouble(file, &error);
     let mut opened = open(file).map_err(failed)?;

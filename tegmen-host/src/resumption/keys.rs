@@ -169,7 +169,7 @@ impl Ring {
             }
         }
         change(&mut self.keys);
-        // Room for all of it, so that no copy is left behind.
+        // Reserves the whole capacity, so that the string never moves and leaves a copy of keys behind.
         let mut text = Zeroizing::new(String::with_capacity(4 * (2 * TICKET_KEY_LEN + 1)));
         for key in self.keys.keys().into_iter().flatten() {
             text.push_str(&Zeroizing::new(to_hex(key.0.expose())));

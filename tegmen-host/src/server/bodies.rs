@@ -29,7 +29,7 @@ impl Ledger {
         Arc::new(Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) })
     }
 
-    /// There may be `limit` bytes from now on. What is held is kept.
+    /// Sets the limit in bytes. Bodies that are held already stay.
     pub(super) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }

@@ -167,7 +167,7 @@ impl ServerBuilder {
     /// Starts the server. One clone of the application runs in each shard.
     ///
     /// # Errors
-    /// [`StartError`], which says what to do.
+    /// [`StartError`], whose text has the cause and the next step.
     pub fn serve<A: Application>(self, application: A) -> Result<Server, StartError> {
         let Self { config, credentials, policy, events, wrong, inherited } = self;
         if let Some(wrong) = wrong {

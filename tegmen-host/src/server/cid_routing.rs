@@ -14,10 +14,10 @@ pub(super) struct Passed {
     pub(super) datagram: Box<[u8]>,
 }
 
-/// Datagrams that wait for a shard at most; whoever sends ids that name it fills no more memory than that.
+/// Maximum number of datagrams that wait for a shard. It limits the memory that senders of ids of that shard can fill.
 pub(super) const WAITING: usize = 1024;
 
-/// Those of one network prefix at most, in the queues of all shards together.
+/// Maximum number of datagrams of one network prefix in the queues of all shards together.
 const OF_ONE_PREFIX: u32 = WAITING as u32 / 8;
 
 /// Where the connection id begins in a record.
@@ -31,7 +31,7 @@ pub(super) struct CidRouting {
     waiting: Arc<Shares>,
     /// Datagrams that went to other shards.
     pub(super) passed: u64,
-    /// Datagrams that should have, and there was no room.
+    /// Datagrams for other shards that were dropped, because a queue was full or their prefix had its maximum.
     pub(super) dropped: u64,
 }
 
@@ -51,7 +51,8 @@ impl CidRouting {
         self.waiting.give_back(prefix_of(path));
     }
 
-    /// Passes a datagram on, if it begins with a record whose id another shard gave. What a shard was passed it keeps.
+    /// Passes a datagram on if it begins with a record whose id another shard gave, and returns true then, also if it
+    /// drops the datagram. A shard never passes on a datagram that it received in this way.
     pub(super) fn pass(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if self.shards.len() < 2 || datagram.first() != Some(&ContentType::TLS12_CID.0) {
             return false;

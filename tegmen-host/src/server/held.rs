@@ -22,7 +22,7 @@ impl Held {
         Self { by_time: BTreeMap::new(), held: 0, max }
     }
 
-    /// Holds what was found for `peer` until `at`; false if there is no room for more.
+    /// Holds the answer for `peer` until `at`. Returns false if it holds the maximum already.
     pub(super) fn hold(&mut self, at: Instant, peer: PeerId, found: Found) -> bool {
         if self.by_time.len() >= self.max {
             return false;

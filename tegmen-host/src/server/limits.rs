@@ -25,14 +25,14 @@ impl Default for HelloLimits {
     }
 }
 
-/// Prefixes that are told apart; more of them share what they have.
+/// Number of buckets. If there are more prefixes, several share one bucket.
 const PREFIXES: usize = 4096;
 
 /// The state behind [`HelloLimits`], of fixed size and the same for all shards.
 pub(crate) struct Gate {
     per_prefix: AtomicU32,
     in_all: AtomicU32,
-    /// With keys that nobody outside knows, so that nobody chooses whom to share with.
+    /// Has secret keys, so that nobody can choose addresses that share a bucket with those of another client.
     hasher: RandomState,
     prefixes: Box<[Bucket]>,
     total: Bucket,

@@ -27,7 +27,7 @@ impl Changes {
             return;
         }
         if paths.is_empty() {
-            // If the server ended meanwhile there is nobody to tell.
+            // This fails only if the server ended meanwhile, and then no shard needs the command.
             let _ = self.commands.send(Command::Changed);
         }
         paths.insert(path.into());
@@ -35,7 +35,7 @@ impl Changes {
 
     /// Sends a command to the same shard.
     pub(super) fn send(&self, command: Command) {
-        // If the server ended meanwhile there is nobody to tell.
+        // This fails only if the server ended meanwhile, and then no shard needs the command.
         let _ = self.commands.send(command);
     }
 

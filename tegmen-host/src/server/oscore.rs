@@ -253,7 +253,7 @@ impl Oscore for ServerOscore {
     fn acknowledge(&self, last: Block, frame: &mut Frame<'_>) {
         let bytes = frame.bytes().to_vec();
         let Ok(response) = MessageRef::parse(&bytes) else { return };
-        // An acknowledgement alone says nothing of blocks.
+        // An empty acknowledgement carries no Block1 option.
         if response.code() == Code::EMPTY {
             return;
         }

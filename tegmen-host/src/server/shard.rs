@@ -75,14 +75,14 @@ pub(super) struct Shard<A> {
     seconds: u32,
     /// When our certificate expires and when a CRL is due, and whether that is over.
     ends: [Option<(SystemTime, bool)>; 2],
-    /// Of the credentials by which sessions were looked at last.
+    /// Version of the credentials at the last check of the sessions.
     version: u64,
     gate: Arc<Gate>,
     store: Option<Arc<dyn KeyStore>>,
     store_answers_every: Duration,
     /// Handshakes that wait for a private key.
     signing: Signing,
-    /// What is known of identities that were asked for, until it is time to act upon it.
+    /// Answers to handshakes that ask for the key of an identity, each until the time at which it is due.
     held: Held,
     tried: Tried,
     cid_routing: CidRouting,
@@ -460,7 +460,7 @@ impl<A: Application> Shard<A> {
         self.publish();
     }
 
-    /// Says once what of the server's own has come to its end. One shard does it for all.
+    /// Reports once that the server's certificate expired, and once that a new CRL is due. One shard does it for all.
     pub(super) fn report_ends(&mut self) {
         if self.number != 0 {
             return;
@@ -514,7 +514,7 @@ impl<A: Application> Shard<A> {
         *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
     }
 
-    /// Tells every peer with a session that it is over.
+    /// Ends every DTLS session with a close_notify alert.
     fn say_goodbye(&mut self) {
         let protected =
             |(id, peer): (PeerId, &tegmen::endpoint::Peer)| (peer.protection() == Protection::Dtls).then_some(id);

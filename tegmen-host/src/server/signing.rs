@@ -41,7 +41,8 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and tells `commands` of each.
+    /// For a worker that does `per_second` operations in a second at most, 0 for any number, and sends each result to
+    /// `commands`.
     pub(super) fn new(per_second: u32, commands: UnboundedSender<Command>, shard: usize) -> Self {
         let max_waiting = match per_second {
             0 => WAITING.1,
@@ -133,7 +134,7 @@ fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, commands: &Unboun
         std::thread::sleep(due.saturating_duration_since(now));
         due += every;
         let worked = operation.run();
-        // If the server ended meanwhile there is nobody to tell.
+        // The send fails if the server ended meanwhile, and then no shard needs the result.
         if commands.send(Command::Worked { peer, worked }).is_err() {
             return;
         }

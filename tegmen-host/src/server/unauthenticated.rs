@@ -18,8 +18,8 @@ impl Unauthenticated {
         Self { peers: Vec::new(), max }
     }
 
-    /// One more. At twice as many as are wanted all but so many are forgotten: those first that observe nothing, and of
-    /// these those that came first.
+    /// Adds a peer. If there are then more than twice `max`, all but `max` are forgotten: first the peers that observe
+    /// nothing, the oldest of them first.
     pub(super) fn add<T: Peers<Attached: Forgettable>, G>(
         &mut self,
         table: &mut T,

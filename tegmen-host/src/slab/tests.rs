@@ -55,7 +55,7 @@ fn a_session_is_found_by_its_id_and_by_the_path_that_it_moved_to() {
     }
 }
 
-/// Opens handshakes with strangers `10.0.NETWORK.HOST`; the number of those that get a place.
+/// Opens handshakes with unauthenticated peers at ports of `10.0.NETWORK.1`. Returns those that get a place.
 fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec<PeerId> {
     let at = |ip: [u8; 4], port| Address::from(std::net::SocketAddr::from((ip, port)));
     let opened = hosts.map(|port| {
@@ -66,7 +66,7 @@ fn knock(table: &mut Slab<u64>, network: u8, hosts: std::ops::Range<u16>) -> Vec
     opened.filter_map(Result::ok).map(|inserted| inserted.id).collect()
 }
 
-/// Tells the table the time.
+/// Sets the time of the table.
 fn at(table: &mut Slab<u64>, millis: u64) {
     assert_eq!(table.take_due(Instant::from_micros(millis * 1000)), None);
 }
@@ -144,7 +144,7 @@ fn a_full_table_takes_a_session_of_the_principal_that_has_most() {
     let stranger = table.insert(&plain).unwrap().id;
     establish(&mut table, 6, Rank::Authenticated);
     assert_eq!((table.len(), table.take_displaced()), (8, 0));
-    // A stranger goes first, and then none displaces who is authenticated.
+    // An unauthenticated peer is removed first. After that, no unauthenticated peer displaces an authenticated one.
     establish(&mut table, 7, Rank::Authenticated);
     assert!(table.peer(stranger).is_none());
     assert_eq!((table.len(), table.take_displaced()), (8, 1));

@@ -19,7 +19,7 @@ impl SessionFile {
     /// Opens a file, or makes it later.
     ///
     /// # Errors
-    /// [`StateError`], which says what to do.
+    /// [`StateError`], whose text has the cause and the next step.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         let guard = Guard::open(file)?;
         let kept = match file.exists() {
@@ -83,7 +83,7 @@ impl SessionFile {
     /// Forgets a session that is over.
     pub fn remove(&mut self) {
         self.kept = None;
-        // If it stays, the next one that goes on with it finds out that the server does not know it.
+        // If the file stays, the next client that continues the session finds that the server does not know it.
         let _ = std::fs::remove_file(&self.file);
     }
 

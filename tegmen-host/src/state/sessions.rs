@@ -21,7 +21,7 @@ use tegmen::dtls::{ContentType, SEALED_SESSION_LEN, Session};
 use tegmen_store::database::Change;
 use tegmen_store::{Database, Numbers, StateError};
 
-/// How names of sessions begin.
+/// Prefix of the names of sessions.
 const PREFIX: &str = "dtls/";
 /// Where the connection id begins in a record.
 const ID_AT: usize = 11;
@@ -45,11 +45,11 @@ pub struct With {
     pub remote: SocketAddr,
     /// The identity of the peer.
     pub identity: String,
-    /// True if that was by the credentials file, which then says what the peer may do.
+    /// True if the credentials file has the identity; the file then defines the rights of the peer.
     pub listed: bool,
     /// The rights of the peer if it is not listed; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// Tells the key of that file from others, as [`Sessions::fingerprint`] says.
+    /// The [`Sessions::fingerprint`] of the key in that file, which distinguishes it from other keys.
     #[serde(default)]
     pub key: Option<String>,
     /// The type and the digest, in hexadecimal, of the certificate or raw public key that the peer proved itself with.
@@ -260,7 +260,7 @@ impl Sessions {
     }
 }
 
-/// The end of the lease that is taken when a session goes on from `next`.
+/// Returns the end of the lease that is taken when a session continues from `next`.
 pub(super) const fn end_after(next: u32) -> u32 {
     next.div_ceil(CHUNK).saturating_add(1).saturating_mul(CHUNK)
 }

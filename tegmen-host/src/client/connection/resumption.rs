@@ -9,12 +9,12 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use tegmen::dtls::{Handle, Resumable};
 
-/// Seconds for which a session is kept of a server that does not say for how long it takes it, and at the most.
+/// Seconds for which a session is kept if the server gives no lifetime, and the maximum for any lifetime.
 const UNSAID: u64 = 24 * 3600;
 const MAX_LIFETIME: u64 = 7 * 24 * 3600;
 
 impl Connection<'_> {
-    /// After a handshake: its keying material, and what of it is kept for the next time.
+    /// Called after a handshake: exports its keying material, and keeps the means to resume its session.
     pub(in crate::client) fn on_established(&mut self) -> Result<(), ClientError> {
         self.entry.resumed = self.io.node.endpoint.is_resumed(self.entry.peer);
         self.entry.cipher_suite = self.io.node.endpoint.cipher_suite(self.entry.peer);

@@ -17,7 +17,7 @@ use tegmen::oscore::{
 };
 use tegmen_store::{LEASE, Numbers};
 
-/// What a context needs for it.
+/// The state of a context that can derive new keys.
 pub(crate) struct Rederivation {
     file: ContextFile,
     /// True until there are keys whose numbers are known.
@@ -32,8 +32,8 @@ impl Rederivation {
         Self { file, is_lost, offers: None, generation: 0 }
     }
 
-    /// What is left of numbers that cannot be trusted: under which ID Context the other end may still come. Nothing is sent
-    /// with it.
+    /// Returns the usable part of numbers that cannot be trusted: the ID Context under which the other end may still
+    /// send. This end sends nothing under it.
     pub(crate) fn of_lost(numbers: &Path) -> Numbers {
         let id_context =
             Numbers::id_context_in(numbers).filter(|id_context| id_context.len() <= MAX_DERIVED_ID_CONTEXT);

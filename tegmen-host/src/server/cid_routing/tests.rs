@@ -24,7 +24,7 @@ fn datagrams_of_one_network_for_another_shard_leave_room_for_others() {
     let (other, datagram) = from(2);
     assert!(cid_routing.pass(&other, &datagram));
     assert_eq!(cid_routing.passed, 129);
-    // What the other shard has taken makes room.
+    // A datagram that the other shard took leaves a place in the queue.
     let at_second = CidRouting::new(1, shards, waiting);
     let passed = queue.try_recv().unwrap();
     at_second.taken(&passed.path);

@@ -40,7 +40,7 @@ fn no_limit_is_none() {
     assert_eq!(flood(&open, "10.1.1.1:1", 0, 100_000), 100_000);
 }
 
-/// A shard behind `gate`, as far as ClientHellos concern it.
+/// The part of a shard behind `gate` that answers ClientHellos.
 struct Answering {
     endpoint: Endpoint<Slab<()>, Extended<Limited>>,
     crypto: HostCrypto,

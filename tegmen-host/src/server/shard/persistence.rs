@@ -31,7 +31,7 @@ struct Entry {
     asked: bool,
 }
 
-/// So many numbers before the end of a lease more are asked for.
+/// The server asks for more numbers when this many of a lease are left.
 const AHEAD: u32 = CHUNK / 2;
 /// A session with this few numbers left, and no more available, is closed while one is left for the alert.
 const LAST: u32 = 64;
@@ -43,13 +43,13 @@ impl Persistence {
 }
 
 impl<A: Application> Shard<A> {
-    /// Takes a session in whose peer says something for the first time since the server began.
+    /// Restores the session of a peer that sends its first record since the server started.
     pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
         let Some(persistence) = self.persistence.as_mut().filter(|persistence| persistence.sessions.waiting() > 0)
         else {
             return;
         };
-        // A hello may begin a session anew, or be anybody's.
+        // A ClientHello may begin a new session, or be from anybody.
         let content_type = datagram.first().map(|byte| ContentType(*byte));
         let is_meant = match content_type {
             Some(ContentType::TLS12_CID) => true,
@@ -65,13 +65,13 @@ impl<A: Application> Shard<A> {
         let Restored { name, with, session, lease_end } = restored;
         let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles.keys.own);
         let principal = match &with.certified {
-            // Who is not known to be believed now has to show it again.
+            // A peer whose certificate or raw key is not known as trusted now has to present it again.
             Some((kind, digest)) => {
                 let (kind, digest) = (CertificateType(*kind), from_hex(digest).unwrap_or_default());
                 let known = keys.recall(kind, &digest);
                 known.map(|(name, digest)| credentials.certified_as(&name, kind, digest))
             }
-            // Who was removed from the file meanwhile, or got another key, is nobody.
+            // An identity that was removed from the file meanwhile, or got another key, has no session.
             None if with.listed => {
                 let listed = credentials.keys_of(with.identity.as_bytes());
                 let key =
@@ -79,7 +79,7 @@ impl<A: Application> Shard<A> {
                 let is_same = |listed: &Principal| with.key.is_some() && key(*listed) == with.key;
                 listed.and_then(|keys| keys.iter().map(|key| key.principal).find(is_same))
             }
-            // What the store said since then holds.
+            // A newer answer of the key store takes precedence over the kept rights.
             None if self.store.is_some() => credentials
                 .stored(&with.identity)
                 .or_else(|| Some(credentials.learn_stored(&with.identity, with.allow.as_deref()))),
@@ -153,7 +153,7 @@ impl<A: Application> Shard<A> {
         }
         entry.asked = true;
         let (name, end, commands) = (entry.name, entry.lease_end + CHUNK, self.coap_server.resources.commands.clone());
-        // If the server ended meanwhile there is nobody to tell.
+        // The send fails only if the server ended meanwhile, and then no shard needs the result.
         let then = move |result| drop(commands.send(Command::Leased { peer, end, result }));
         if let Some(persistence) = &self.persistence {
             persistence.sessions.extend(name, end, then);
@@ -183,7 +183,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Forgets those who were displaced without a word, and those who have waited too long.
+    /// Removes the sessions of peers that were displaced silently, and those that have waited too long for their peers.
     pub(super) fn sweep_persisted(&mut self, now: Instant) {
         let Some(persistence) = &mut self.persistence else { return };
         let sessions = &persistence.sessions;
@@ -199,10 +199,10 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Takes every session out as it is, for whoever comes next; the peers hear nothing of it.
+    /// Stores every session in its present state for the next process. The peers receive nothing.
     pub(super) fn park(&mut self) {
         let Some(persistence) = &mut self.persistence else { return };
-        // In the order of the rows: what lies together is written together.
+        // In the order of the rows, so that neighbouring rows are written together.
         let mut all: Vec<(PeerId, Entry)> = persistence.by_peer.drain().collect();
         all.sort_unstable_by_key(|(_, entry)| entry.name);
         for (peer, entry) in all {

@@ -110,7 +110,7 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Ends every session whose peer proved itself with a key that is not in force any more.
+    /// Ends every session whose peer proved itself with a key that is no longer in force.
     pub(super) fn end_outdated(&mut self) {
         let settled = |(id, peer): (PeerId, &Peer)| (peer.phase() == Phase::Established).then_some(id);
         let all: Vec<PeerId> = self.node.endpoint.peers.iter().filter_map(settled).collect();
@@ -119,7 +119,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Ends the session of this peer if its key is not in force any more, and says whether.
+    /// Ends the session of this peer if its key is no longer in force. Returns true if it ended.
     fn end_if_outdated(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return false };
         let (remote, principal, protection) = (entry.path().remote.into(), entry.principal(), entry.protection());
@@ -133,7 +133,7 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// A handshake cannot go on without a key, a judgement or a signature.
+    /// Called when a handshake cannot continue without a key, a verification or a private-key operation.
     fn on_need(&mut self, now: Instant, peer: PeerId) {
         let identity = match self.node.endpoint.need(peer) {
             Some(Need::PskOfClient { identity }) => identity,
@@ -158,12 +158,12 @@ impl<A: Application> Shard<A> {
                 let (commands, identity) = (self.coap_server.resources.commands.clone(), identity.to_owned());
                 let asked = identity.clone();
                 let ticket = KeyTicket::new(move |found| {
-                    // If the server ended meanwhile there is nobody to tell.
+                    // This fails only if the server ended meanwhile, and then no shard needs the key.
                     let _ = commands.send(Command::Key(FoundKey { peer, identity, found, asked: now }));
                 });
                 store.find(&asked, ticket);
             }
-            // Nobody is told by the time which of the two knows whom.
+            // Waits as long as for the store, so that the time does not reveal which of the two knows an identity.
             _ => self.hold(now, peer, found),
         }
     }
@@ -184,8 +184,8 @@ impl<A: Application> Shard<A> {
         Some(Operation { key: self.node.endpoint.roles.keys.key(server, credential)?, asked })
     }
 
-    /// The handshake waits until it is its turn. One that is given up for it is forgotten without a word: its client repeats
-    /// what it sent, or begins again.
+    /// Queues a handshake that waits for a private key. A handshake that is given up for it is removed silently: its
+    /// client repeats its flight, or begins again.
     fn wait_for_key(&mut self, peer: PeerId) {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let remote = SocketAddr::from(entry.path().remote).ip();
@@ -206,7 +206,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Goes on with a handshake that waited for a private key.
+    /// Continues a handshake that waited for a private key.
     pub(super) fn on_worked(&mut self, now: Instant, peer: PeerId, worked: Worked) {
         match worked {
             Worked::Signature(Some(signature)) => self.resume(now, peer, Answer::Signature(&signature)),
@@ -222,7 +222,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Says whether a client is believed that shows this.
+    /// Verifies the certificate or raw public key of a client, and continues its handshake with the result.
     fn verify(&mut self, now: Instant, peer: PeerId, kind: CertificateType, content: &[u8]) {
         let verified = self.node.endpoint.roles.keys.own.verify(kind, content, Purpose::Client);
         let verified = match verified {
