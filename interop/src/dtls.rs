@@ -209,7 +209,7 @@ fn server_minimal(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let _session = server.listen(scene, address, &Psk::usual())?;
     let uri = format!("coaps://{address}/question");
     let failure = start_ask(scene, &["get", &uri, "--minimal"], Some(&Psk::usual()))?.failure()?;
-    if !failure.contains("the server says") {
+    if !failure.contains("the server sent") {
         return Err(format!("it was not refused: {}", failure.trim()).into());
     }
     Err(Trouble::Lacks(evidence.to_owned()))

@@ -152,7 +152,7 @@ fn pion(places: &Places) -> Peer {
         program: places.go_peer("pion"),
         room: None,
         refuses_minimal: None,
-        unknown_identity: Some("the server says internal_error"),
+        unknown_identity: Some("the server sent internal_error"),
         closes: true,
         record_size: &[],
         connection_id: true,

@@ -123,7 +123,7 @@ pub enum ContextError {
     },
     /// The numbers cannot be trusted.
     #[error(
-        "{dir}: {why}; going on could repeat nonces. `tegmen oscore recover {dir}` moves it past everything that may have been used"
+        "{dir}: {why}; its use could repeat nonces. `tegmen oscore recover {dir}` moves it past everything that may have been used"
     )]
     Numbers {
         /// The directory.

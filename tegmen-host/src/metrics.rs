@@ -291,11 +291,11 @@ const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] 
 fn write_datagrams(text: &mut String, totals: &Totals) {
     let counters = &totals.counters;
     counter(text, "flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);
-    counter(text, "peers_evicted", "Peers that made room for others.", &[("", counters.evicted.into())]);
+    counter(text, "peers_evicted", "Peers that were removed for others.", &[("", counters.evicted.into())]);
     counter(
         text,
         "records_dropped",
-        "Records that were dropped, by why.",
+        "Records that were dropped, by reason.",
         &[
             ("{reason=\"malformed\"}", counters.malformed.into()),
             ("{reason=\"unknown_peer\"}", counters.unknown_peer.into()),
@@ -309,19 +309,19 @@ fn write_datagrams(text: &mut String, totals: &Totals) {
     counter(
         text,
         "address_changes",
-        "Records of clients with connection ids that came from a new address, by what became of it.",
+        "Records of clients with connection ids that came from a new address, by result.",
         &[("{result=\"followed\"}", changes.followed.into()), ("{result=\"refused\"}", changes.refused.into())],
     );
     counter(
         text,
         "path_challenges",
-        "New addresses that were asked whether the client is there.",
+        "New addresses that received a challenge to confirm the client.",
         &[("", changes.checked.into())],
     );
     counter(
         text,
         "datagrams_passed_on",
-        "Datagrams that one shard received for a session of another, by whether it had room.",
+        "Datagrams that one shard received for a session of another, by result.",
         &[("{result=\"passed\"}", totals.passed_on), ("{result=\"dropped\"}", totals.not_passed_on)],
     );
 }

@@ -135,7 +135,7 @@ impl Behind {
                 (host, rest.strip_prefix(':'))
             }
             None => match authority.split_once(':') {
-                Some((_, port)) if port.contains(':') => return Err("IPv6 addresses stand in brackets"),
+                Some((_, port)) if port.contains(':') => return Err("an IPv6 address must be in brackets"),
                 Some((host, port)) => (host, Some(port)),
                 None => (authority, None),
             },

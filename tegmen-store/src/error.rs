@@ -28,7 +28,7 @@ pub enum StateError {
         file: String,
     },
     /// The stored state cannot be trusted.
-    #[error("{file}: {why}; going on could repeat nonces. {way_out}")]
+    #[error("{file}: {why}; its use could repeat nonces. {way_out}")]
     Untrusted {
         /// The path of the file.
         file: String,

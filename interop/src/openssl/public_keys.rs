@@ -136,7 +136,7 @@ fn server_of_another_name(scene: &Scene) -> Check {
     let server = server(scene, ECDSA_GCM, &[])?;
     let uri = format!("coaps://{}/v", server.address);
     let words = [&["get", &uri, "--server-name", "other.example"], &AS_DEVICE[..]].concat();
-    holds(&start_ask(scene, &words, None)?.failure()?, &["not believed", "not for other.example"])
+    holds(&start_ask(scene, &words, None)?.failure()?, &["not trusted", "not for other.example"])
 }
 
 fn served(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Served, crate::cell::Trouble> {

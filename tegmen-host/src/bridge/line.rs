@@ -41,9 +41,7 @@ pub enum LineError {
         source: io::Error,
     },
     /// There is no such image.
-    #[error(
-        "there is no image {0}: `cargo build --release` in firmware/ makes them (its README says with which compiler)"
-    )]
+    #[error("there is no image {0}: `cargo build --release` in firmware/ makes them (its README names the compiler)")]
     NoImage(String),
     /// QEMU is not there.
     #[error("qemu-system-arm is not installed: sudo apt-get install qemu-system-arm")]

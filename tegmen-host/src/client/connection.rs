@@ -406,8 +406,8 @@ impl Connection<'_> {
 fn explain_network(remote: SocketAddr, protection: Protection, source: &io::Error) -> ClientError {
     if source.kind() == ErrorKind::ConnectionRefused {
         let other = match protection {
-            Protection::Dtls => "coaps has 5684 unless a server says otherwise",
-            _ => "coap has 5683 unless a server says otherwise",
+            Protection::Dtls => "the default of coaps is 5684",
+            _ => "the default of coap is 5683",
         };
         return ClientError::Refused { remote, other };
     }

@@ -72,7 +72,7 @@ pub enum ClientError {
     /// The server reported that our Finished is wrong.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
-         for it. It tells nobody which of the two; compare both with the server's credentials"
+         for it. It does not reveal which of the two; compare both with the server's credentials"
     )]
     IdentityOrKey {
         /// The address.
@@ -256,7 +256,7 @@ pub enum ClientError {
     },
     /// `coaps` without a key.
     #[error(
-        "coaps needs an identity and a key (--identity NAME --key HEX, or --credentials FILE), or whom to believe (--ca FILE)"
+        "coaps needs an identity and a key (--identity NAME --key HEX, or --credentials FILE), or an authority to trust (--ca FILE)"
     )]
     NoKey,
     /// The system gives no randomness, or the key log cannot be written.

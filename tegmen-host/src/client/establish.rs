@@ -48,7 +48,7 @@ impl Backoff {
 }
 
 pub(super) fn no_room() -> ClientError {
-    ClientError::System(io::Error::other("no room for a peer"))
+    ClientError::System(io::Error::other("the table of peers is full"))
 }
 
 /// Returns an endpoint of the core without peers.

@@ -96,16 +96,16 @@ impl Connection<'_> {
             Fatal::Alert(alert) if alert.0 == 40 => ClientError::Handshake {
                 remote,
                 detail:
-                    "the server says handshake_failure: it has no cipher suite of ours (--suites), wants a certificate of ours \
+                    "the server sent handshake_failure: it has no cipher suite of ours (--suites), wants a certificate of ours \
                          (--cert), or knows no identity of this name"
                         .to_owned(),
             },
             Fatal::Alert(alert) => ClientError::Handshake {
                 remote,
-                detail: format!("the server says {alert}{}", next_step(alert)),
+                detail: format!("the server sent {alert}{}", next_step(alert)),
             },
             Fatal::Refused(_) if let Some(refusal) = &self.entry.refusal => {
-                ClientError::Handshake { remote, detail: format!("the server is not believed: {refusal}") }
+                ClientError::Handshake { remote, detail: format!("the server is not trusted: {refusal}") }
             }
             Fatal::BadSignature => handshake("the server does not have the private key of what it showed: somebody else answered"),
             Fatal::Version => handshake("the server speaks no DTLS 1.2"),
@@ -197,12 +197,12 @@ const fn next_step(alert: AlertDescription) -> &'static str {
         44 => ": our certificate is revoked; get another one",
         45 => ": our certificate is expired, or the server's clock is wrong",
         46 | 48 => {
-            ": it does not believe our certificate; its log says why (another authority, expired, revoked, for another use)"
+            ": it does not trust our certificate; its log has the reason (another authority, expired, revoked, for another use)"
         }
-        49 => ": it believes our certificate, and does not let us in",
+        49 => ": it trusts our certificate, and refuses access",
         70 => ": it speaks no DTLS 1.2",
         71 => ": it wants stronger cipher suites (--suites)",
-        80 => ": its log says what went wrong there",
+        80 => ": its log has the cause",
         115 => ": it knows no such identity",
         _ => "",
     }

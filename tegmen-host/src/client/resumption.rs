@@ -125,8 +125,9 @@ impl ResumptionStore {
         // Writes under another name first: two concurrent clients leave the whole file of one of them.
         let draft = self.file.with_extension(format!("{}.new", std::process::id()));
         let mut handle = private::open(File::options().write(true).create(true).truncate(true), &draft)?;
-        handle
-            .write_all(b"# A DTLS session that can be resumed. Written by tegmen; whoever has it is this client.\n")?;
+        handle.write_all(
+            b"# A DTLS session that can be resumed. Written by tegmen; anyone who has it can act as this client.\n",
+        )?;
         handle.write_all(Zeroizing::new(toml::to_string(kept).map_err(io::Error::other)?).as_bytes())?;
         std::fs::rename(&draft, &self.file)
     }

@@ -106,7 +106,7 @@ fn append(whole: Option<Response>, at: usize, block: Response) -> Response {
 
 fn explain(session: &Session, error: TransferError) -> ClientError {
     let detail = match error {
-        TransferError::FirstBlock => "the first block is shorter than it says",
+        TransferError::FirstBlock => "the first block is shorter than its Block2 option states",
         TransferError::NoBlock2 => "one has no Block2",
         TransferError::WrongBlock => "one is not the one that was asked for",
         TransferError::Changed => "their ETags differ",

@@ -146,7 +146,7 @@ impl ContextFile {
 
     pub(super) fn to_text(&self) -> Zeroizing<String> {
         let mut text = String::from(
-            "# An OSCORE security context (RFC 8613). Whoever reads this file can read and forge its messages.\n",
+            "# An OSCORE security context (RFC 8613). Anyone who reads this file can read and forge its messages.\n",
         );
         let mut line = |key: &str, value: &str| text.push_str(&format!("{key} = \"{value}\"\n"));
         line("sender_id", &to_hex(&self.sender_id));
