@@ -35,7 +35,7 @@ pub struct BridgeConfig {
     pub line: Line,
     /// The address that a mote that is a client contacts.
     pub peer: Option<SocketAddr>,
-    /// For a mote that is a server: where others reach its ports.
+    /// For a mote that is a server: the addresses at which others reach its ports.
     pub listen: Vec<Forward>,
     /// The address that the mote is given.
     pub mote: Ipv6Addr,
@@ -212,7 +212,7 @@ impl Bridge {
         Ok(Self { config, events, line, ports, remotes, totals, turn: 0 })
     }
 
-    /// The addresses that are listened at, with the ports that were taken.
+    /// Returns the addresses at which the bridge listens, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<Forward> {
         let listens = self.ports.iter().take(self.config.listen.len());
         let forward =

@@ -259,7 +259,7 @@ pub struct Contexts {
     all: Arc<[SharedContext]>,
     /// The server's ends of the contexts of groups.
     members: Arc<[SharedMember]>,
-    /// Those on which both ends agree while the server runs.
+    /// The contexts on which both ends agree while the server runs.
     agreed: Option<AgreedContexts>,
 }
 

@@ -21,11 +21,11 @@ pub struct Report {
     pub remote: Option<SocketAddr>,
     /// The reason why the handshake did not complete; `None` if it did.
     pub failure: Option<String>,
-    /// True if no key was given: then a server that does everything right refuses our Finished.
+    /// True if no key was given. A correct server then refuses our Finished.
     pub without_key: bool,
     /// Every datagram of the handshake.
     pub datagrams: Vec<Datagram>,
-    /// From the first ClientHello to the server's Finished.
+    /// The time from the first ClientHello to the server's Finished.
     pub handshake_time: Duration,
     /// The choice of the server, if the handshake got so far.
     pub choice: Option<Choice>,
@@ -53,7 +53,7 @@ pub struct Report {
 pub struct Resumption {
     /// The means to resume it: `ticket` or `session id`.
     pub by: &'static str,
-    /// False if the server went through a full handshake all the same, or none came to its end.
+    /// False if the server did a full handshake instead, or no handshake was completed.
     pub taken: bool,
     /// Bytes sent and received, UDP payload only.
     pub bytes: (usize, usize),

@@ -144,7 +144,7 @@ pub struct Slab<A, const N: usize = BLOCK> {
     stranger_order: VecDeque<PeerId>,
     /// Places for handshakes that each network prefix has.
     shares: Shares,
-    /// When alarms were last asked for.
+    /// The time of the last request for alarms.
     now: Instant,
     /// Connection ids, with the entry that has them; [`NONE`] where it is free.
     ids: Vec<(u32, ConnectionIds)>,

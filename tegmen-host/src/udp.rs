@@ -255,7 +255,7 @@ impl Socket {
         self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit))
     }
 
-    /// Takes in what is there, without waiting; false if there was nothing.
+    /// Receives the datagrams that wait, without waiting for others. Returns false if there was none.
     ///
     /// # Errors
     /// The error of the system, except errors of single datagrams.
@@ -455,7 +455,7 @@ impl Outbox {
                     Ok(()) => 0,
                     Err(_) => return,
                 },
-                // This one cannot be sent. Those after it may be.
+                // The system refuses this datagram. It may accept those after it.
                 Err(_) => 1,
                 Ok(sent) => sent,
             };

@@ -284,7 +284,7 @@ async fn derived_keys_survive_a_power_cut() {
     assert_eq!(passed.len(), 4, "a challenge, or new keys: {passed:?}");
 }
 
-/// Nobody knows which of both is the true one; each is served, under keys that the other has not.
+/// The server cannot know which of them is the original. It serves each, under keys that the other does not have.
 #[tokio::test]
 async fn a_copy_and_its_original_repeat_nothing() {
     let scene = Scene::new("copy", true, None);
@@ -323,7 +323,7 @@ async fn what_was_asked_under_other_keys_is_not_answered() {
         get(&second).await
     });
     let Err(ClientError::NotProtected { .. }) = slow else { panic!("{slow:?}") };
-    // It can ask again.
+    // The client can repeat its request.
     assert_eq!(ask(&first, Code::GET, "slow", b"").await.unwrap().payload, b"slowly");
 }
 
@@ -373,7 +373,7 @@ async fn without_it_lost_numbers_are_refused_on_both_sides() {
         panic!("connected")
     };
     assert!(error.to_string().contains("numbers.toml is missing"), "{error}");
-    // A client that wants it from a server that does not.
+    // A client with `rederivation` and a server without it.
     let file = scene.dir("client/context.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{text}rederivation = true\n")).unwrap();

@@ -360,7 +360,7 @@ fn a_database_is_open_once_and_copies_backups_and_damage_are_refused() {
         Contexts::open_in(std::slice::from_ref(&contexts_dir), Some(database), |_, _| tegmen::identity::Principal(0))
     };
     let contexts = open(&database).unwrap();
-    // A copy while it is in use, and one after.
+    // One copy is made while the database is in use, and one after that.
     let (hot, cold) = (scene.file("hot"), scene.file("cold"));
     copy(&scene.0, &hot);
     drop((contexts, database));
@@ -371,7 +371,7 @@ fn a_database_is_open_once_and_copies_backups_and_damage_are_refused() {
     let database = Database::open(&file).unwrap();
     drop(open(&database).unwrap());
     drop(database);
-    // Put back over it: the database alone, or with what is beside it.
+    // Restores over it the database alone, or the database with the files beside it.
     for names in [&all[..1], &all[..2], &all[..]] {
         let (kept, now) = (scene.file("kept"), &scene.0);
         copy(now, &kept);
@@ -447,12 +447,12 @@ fn numbers_of_contexts_go_forward_in_a_database_and_nowhere_else() {
     let Err(error) = contexts::StoredContext::open(&dir) else { panic!("opened without its database") };
     assert!(error.to_string().contains("--state"), "{error}");
     drop(database);
-    // Another database knows nothing of it.
+    // Another database has no row of it.
     let other = Database::open(&scene.file("other.db")).unwrap();
     let Err(error) = contexts::StoredContext::open_in(&dir, Some(&other)) else { panic!("began anew") };
     assert!(error.to_string().contains("another database") && error.to_string().contains("recover"), "{error}");
     drop(other);
-    // By itself again, and back into the database.
+    // The context works again without a database, and then moves back into the database.
     let after = contexts::recover(&dir).unwrap();
     drop(contexts::StoredContext::open(&dir).unwrap());
     let database = Database::open(&file).unwrap();

@@ -229,7 +229,7 @@ pub enum ClientError {
     /// The OSCORE context cannot be used.
     #[error(transparent)]
     Context(ContextError),
-    /// The answer to a protected request is not protected as it should be. Anybody may have sent it.
+    /// The answer to a protected request is not protected correctly. Anybody may have sent it.
     #[error("{remote} sent {detail}")]
     NotProtected {
         /// The address.

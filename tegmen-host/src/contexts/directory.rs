@@ -30,7 +30,7 @@ pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Resul
 
 fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(), ContextError> {
     keeper::create(dir, &context.to_text(), numbers)?;
-    // What was written must be what is read.
+    // Reads the file again, so that an error in it shows now.
     ContextFile::read(dir).map(|_| ())
 }
 

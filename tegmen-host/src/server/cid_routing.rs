@@ -36,17 +36,17 @@ pub(super) struct CidRouting {
 }
 
 impl CidRouting {
-    /// The ways from shard `number` to all; `waiting` is that of all.
+    /// Creates the queues from shard `number` to all shards, which share `waiting`.
     pub(super) const fn new(number: usize, shards: Vec<mpsc::Sender<Passed>>, waiting: Arc<Shares>) -> Self {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
-    /// Passes nothing on from now on. A shard has received everything when all others have come to this.
+    /// Stops passing datagrams on. A shard has received every datagram for it when all other shards have stopped.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }
 
-    /// A datagram that waited here was taken.
+    /// Called when this shard has taken a datagram from its queue.
     pub(super) fn taken(&self, path: &Path) {
         self.waiting.give_back(prefix_of(path));
     }
@@ -64,7 +64,7 @@ impl CidRouting {
             self.dropped += 1;
             return true;
         }
-        // Before it can be taken.
+        // Counts the datagram before the other shard can take it.
         self.waiting.take(from);
         match shard.try_send(Passed { path: *path, datagram: datagram.into() }) {
             Ok(()) => self.passed += 1,

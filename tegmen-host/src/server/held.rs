@@ -17,7 +17,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// For `max` handshakes at most.
+    /// Creates a store of answers for `max` handshakes at most.
     pub(super) const fn new(max: usize) -> Self {
         Self { by_time: BTreeMap::new(), held: 0, max }
     }
@@ -32,7 +32,7 @@ impl Held {
         true
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next answer is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((at, _), _)| *at)
     }

@@ -73,7 +73,7 @@ pub(super) struct Shard<A> {
     coap_server: CoapServer<A>,
     totals: Arc<Mutex<Totals>>,
     seconds: u32,
-    /// When our certificate expires and when a CRL is due, and whether that is over.
+    /// The times at which our certificate expires and a CRL is due, each with true if it is in the past.
     ends: [Option<(SystemTime, bool)>; 2],
     /// Version of the credentials at the last check of the sessions.
     version: u64,
@@ -86,7 +86,7 @@ pub(super) struct Shard<A> {
     held: Held,
     tried: Tried,
     cid_routing: CidRouting,
-    /// Those of the sessions that are kept over a restart; `None` if none is.
+    /// The sessions that are kept over a restart; `None` if the server keeps none.
     persistence: Option<Persistence>,
     exporter: Option<Exporter>,
 }
@@ -481,7 +481,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Lets the totals be read.
+    /// Publishes the totals of this shard.
     pub(super) fn publish(&mut self) {
         let displaced = self.node.endpoint.peers.take_displaced() as u32;
         self.environment.counters.evicted = self.environment.counters.evicted.saturating_add(displaced);

@@ -7,7 +7,7 @@ use tegmen::endpoint::Peers;
 use tegmen::identity::PeerId;
 use tegmen::node::Observers as _;
 
-/// In the order in which they came; some are forgotten meanwhile.
+/// In the order of their arrival; some may be forgotten already.
 pub(crate) struct Unauthenticated {
     peers: Vec<PeerId>,
     max: usize,

@@ -98,7 +98,7 @@ impl Mote {
         self.kept = Some(Kept::open(memory).unwrap());
     }
 
-    /// The fault that must be seen.
+    /// Injects a fault that the checks must detect.
     pub(crate) fn forget_the_last_lease(&mut self) {
         let kept = self.kept.as_ref().unwrap().value().saturating_sub(LEASE);
         self.context = RederivableContext::resume::<HostCrypto>(&parameters(&self.secret), kept).unwrap();

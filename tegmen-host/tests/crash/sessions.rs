@@ -67,7 +67,7 @@ impl Counts {
     }
 }
 
-/// Where an end keeps its session.
+/// The place in which an end keeps its session.
 pub(crate) trait Store {
     /// Keeps the session that was just established.
     fn keep(&mut self, node: &mut Node, path: &Path);
@@ -75,13 +75,14 @@ pub(crate) trait Store {
     /// Makes sure that the next record has a leased number.
     fn lease(&mut self, node: &mut Node);
 
-    /// Ends in order.
+    /// Ends in an orderly way.
     fn park(&mut self, node: &mut Node);
 
-    /// Ends as the power does. `node` is gone.
+    /// Ends as in a power cut. The node is lost.
     fn cut(&mut self, draw: u64);
 
-    /// Begins again: a session whose lease is durable, and its end. Without one a handshake is due.
+    /// Starts again. Returns a session whose lease is durable, and the end of the lease; `None` if a handshake is
+    /// needed.
     fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
 
     /// Called when the session continues as this peer.
@@ -91,7 +92,7 @@ pub(crate) trait Store {
     fn suffer(&mut self, draw: u64, counts: &mut Counts) -> bool;
 }
 
-/// In memory, which no power cut reaches.
+/// A store in memory, which survives every power cut.
 #[derive(Default)]
 pub(crate) struct Memory {
     sealed: Vec<u8>,
@@ -126,7 +127,7 @@ impl Store for Memory {
     }
 
     fn opened(&mut self, node: &mut Node, peer: PeerId) {
-        // From now on there is only what a power cut leaves.
+        // After a power cut only this copy remains.
         let copy = node.endpoint.copy_session(peer).unwrap();
         self.sealed = seal(node, &copy);
     }
@@ -136,7 +137,7 @@ impl Store for Memory {
     }
 }
 
-/// Two ends, what each keeps, and everything that was ever on the way.
+/// Two ends with their stores, and every datagram that they sent.
 pub(crate) struct Scene {
     world: World,
     stores: [Box<dyn Store>; 2],

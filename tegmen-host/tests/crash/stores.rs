@@ -139,7 +139,7 @@ impl Store for Server {
 
     fn cut(&mut self, draw: u64) {
         if draw.is_multiple_of(3) {
-            // Something was on its way.
+            // An order to the database was under way.
             let (name, end) = self.session.unwrap();
             self.sessions().extend(name, end + CHUNK, drop);
         }
@@ -172,7 +172,7 @@ impl Store for Server {
                 counts.events += 1;
                 counts.restored_backups += 1;
                 self.power_cut();
-                // Of all files, of the database alone, or of that without its log.
+                // Restores all files, the database with its log, or the database without its log.
                 for (file, bytes) in backup.iter().take([4, 2, 1][draw as usize / 6 % 3]) {
                     std::fs::write(file, bytes).unwrap();
                 }
@@ -180,7 +180,7 @@ impl Store for Server {
                     let _ = std::fs::remove_file(&all[1]);
                 }
                 match self.start() {
-                    // It was the last, after all, and nothing moved on since: or its log was still there, whole.
+                    // The backup had the latest state, or the whole log was still present.
                     Ok(()) => false,
                     Err(StateError::Untrusted { .. }) => {
                         self.refused_and_recovered();
@@ -214,7 +214,7 @@ impl Store for Server {
                 counts.events += 1;
                 counts.torn_files += 1;
                 self.power_cut();
-                // Without its log, so that it is the file that counts.
+                // Merges the log into the file, so that the state is in the file alone.
                 self.start().unwrap();
                 self.open = None;
                 let whole = std::fs::read(self.file()).unwrap();

@@ -20,14 +20,14 @@ pub(super) struct Persistence {
     by_peer: HashMap<PeerId, Entry>,
     /// The last failure reported for a lease that could not be extended.
     said: Option<String>,
-    /// When those that wait for their peers have waited as long as others may be idle.
+    /// The time at which sessions that wait for their peers have waited for as long as others may be idle.
     give_up: Instant,
 }
 
 struct Entry {
     name: SessionName,
     lease_end: u32,
-    /// More numbers are on their way.
+    /// True while an order for more numbers is under way.
     asked: bool,
 }
 
@@ -138,10 +138,10 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Asks for more numbers where those of a session come to their end.
+    /// Asks for more numbers if few of those of a session are left.
     pub(super) fn lease_ahead(&mut self, peer: PeerId) {
         let Some(channel) = self.node.endpoint.peers.peer(peer).map(|known| known.channel()) else { return };
-        // Before anything is looked up.
+        // This check is for every record, so it precedes the lookups.
         if channel.sealed() < channel.lease_end().saturating_sub(AHEAD) {
             return;
         }
@@ -160,8 +160,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// The end of a lease is durable, or cannot be made so now: then it is asked for again with the next record, until
-    /// there are hardly any numbers left and the session is closed.
+    /// Called when the end of a lease is durable, or after a failure. After a failure the next record asks again,
+    /// unless [`LAST`] or fewer numbers are left: then the session is closed.
     pub(super) fn on_leased(&mut self, peer: PeerId, end: u32, result: Result<(), String>) {
         let Some(persistence) = &mut self.persistence else { return };
         let Some(entry) = persistence.by_peer.get_mut(&peer) else { return };
