@@ -301,18 +301,19 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
                 Err(Discard::Unexpected.into())
             }
-            // The other end's Finished again: our last flight was lost. Whoever had not the last one, in a resumed handshake
-            // the server, has nothing to say to that: two that answer each other would never stop.
-            ContentType::HANDSHAKE
-                if let Some(handshake) = &mut self.peers.handshake(id)
-                    && (!R::RESUMPTION || handshake.association.awaits_retransmission) =>
-            {
-                // In fragments it is answered once: the first begins at offset 0.
-                if !matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0)
-                    || !handshake.state.is_lingering()
-                {
+            // The peer repeats its Finished if our last flight was lost. Only the end that sent the last flight repeats it: in a
+            // resumed handshake the server has nothing to repeat, and two ends that answer each other would never stop.
+            ContentType::HANDSHAKE => {
+                let mut handshake = self.peers.handshake(id);
+                let lingering = handshake
+                    .as_mut()
+                    .filter(|handshake| !R::RESUMPTION || handshake.association.awaits_retransmission)
+                    .filter(|handshake| handshake.state.is_lingering());
+                // A Finished in fragments is answered once: its first fragment has offset 0.
+                let is_finished = matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0);
+                let Some(handshake) = lingering.filter(|_| is_finished) else {
                     return Err(Discard::Unexpected.into());
-                }
+                };
                 bump(&mut cx.counters.retransmitted);
                 handshake.state.send_flight();
                 Ok(())

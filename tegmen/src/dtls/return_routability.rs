@@ -28,7 +28,7 @@ pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 
 /// Reads a message; `None` if it is of another length. One of an unknown type has to be ignored.
 pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
-    let [kind, cookie @ ..] = *content.as_array::<MESSAGE_LEN>()?;
+    let &[kind, cookie @ ..]: &[u8; MESSAGE_LEN] = content.try_into().ok()?;
     Some((MessageType(kind), cookie))
 }
 
