@@ -310,7 +310,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     .filter(|handshake| !R::RESUMPTION || handshake.association.awaits_retransmission)
                     .filter(|handshake| handshake.state.is_lingering());
                 // A Finished in fragments is answered once: its first fragment has offset 0.
-                let is_finished = matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0);
+                let is_finished =
+                    matches!(content, [kind, _, _, _, _, _, 0, 0, 0, ..] if *kind == MessageType::FINISHED.0);
                 let Some(handshake) = lingering.filter(|_| is_finished) else {
                     return Err(Discard::Unexpected.into());
                 };
