@@ -5,7 +5,7 @@
 pub enum Discard {
     /// The message does not parse.
     Malformed,
-    /// Nobody is known at that address, the epoch has no keys, or the public key of a member of a group is not known.
+    /// No peer is known at that address, the epoch has no keys, or the public key of a member of a group is not known.
     UnknownPeer,
     /// Seen before, or older than the window.
     Replayed,
@@ -33,13 +33,13 @@ pub struct Counters {
     /// Early records and handshake messages that did not fit the bounded buffer, and fragments of a message that is not due yet.
     /// The peer sends them again.
     pub no_room: u32,
-    /// Hellos answered with a HelloVerifyRequest.
+    /// ClientHellos answered with a HelloVerifyRequest.
     pub cookies_sent: u32,
     /// ClientHellos refused because the peer table is full of peers of higher rank.
     pub table_full: u32,
     /// Peers displaced from a full table.
     pub evicted: u32,
-    /// Handshakes that reached the end.
+    /// Handshakes that were completed.
     pub established: u32,
     /// Handshakes that failed.
     pub failed: u32,
@@ -84,7 +84,7 @@ impl Counters {
     }
 }
 
-/// Adds one, and stays at the top rather than starting again.
+/// Adds one. The counter stays at its maximum instead of starting again at zero.
 #[inline(never)]
 pub(crate) fn bump(counter: &mut u32) {
     *counter = counter.saturating_add(1);

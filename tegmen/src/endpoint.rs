@@ -41,7 +41,7 @@ use crate::dtls::{AlertDescription, Config, Fatal, Settings, alert};
 use crate::identity::{PeerId, Principal};
 use crate::time::Instant;
 
-/// Room before the content of a datagram that [`Endpoint::seal`] needs.
+/// Free bytes that are needed before the content for CCM_8.
 pub const HEADROOM: usize = record::HEADROOM;
 /// Free bytes that are enough before the content for every cipher suite and every connection id of the peer.
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
@@ -53,7 +53,7 @@ pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connectio
 
 /// All peers behind one or more sockets, in the roles `R`.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
-    /// The table; the owner may look into it and set alarms.
+    /// The table. The owner may read it and set alarms.
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
@@ -80,8 +80,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Self { peers, settings, cookies, roles }
     }
 
-    /// Sends no handshake in datagrams longer than `mtu` bytes from now on, 64 at least: the network said that longer ones
-    /// do not pass. A size that is smaller already stays. What was lost is sent again by the timers.
+    /// Limits the datagrams of handshakes to `mtu` bytes from now on, at least 64. Call it when the network reports
+    /// that longer ones do not pass. A smaller limit stays. The timers send lost datagrams again.
     pub fn limit_mtu(&mut self, mtu: u16) {
         self.settings.mtu = self.settings.mtu.min(mtu.max(64));
     }
@@ -91,7 +91,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// which it lasts at most. Only the roles of a host can set a name: see [`Roles::ON_HOST`].
     ///
     /// # Errors
-    /// [`Full`] if the buffer of the handshake has no room for the name.
+    /// [`Full`] if the name does not fit the buffer of the handshake.
     pub fn limit_handshake(&mut self, id: PeerId, name: &[u8], until: Instant) -> Result<(), Full> {
         let Some(handshake) = &mut self.peers.handshake(id) else { return Ok(()) };
         handshake.state.give_up = until;
@@ -168,8 +168,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 }
             }
             if let Some(event) = self.on_record(cx, path, datagram, record) {
-                // What is behind a certificate in the record is taken when that is verified. The record was in clear, as all are that
-                // lead to a question, and so was not changed.
+                // The bytes after a certificate in the record are handled once the certificate is verified. The record
+                // was in clear, as every record that leads to a question, and so it was not changed.
                 if R::CERTIFICATES_IN_PARTS && matches!(event, Event::Need(_)) {
                     records.go_back(before);
                 }
@@ -178,8 +178,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// The content of a record of a session, and its type; `None` if it is dropped.
-    // Twice in an image is too much for a mote; a server opens millions a second.
+    /// Opens a record of a session. Returns its content type and its content; `None` if the record is dropped.
+    // An image of a mote must not contain this code twice; a server opens millions of records a second.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline)]
     fn open<'r, C: Crypto>(
@@ -196,7 +196,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let mut content_type = record.content_type();
         if R::RESTORES && peer.association.channel.is_unverified() {
             return match peer.association.channel.open_unverified(cx.crypto, ours.as_ref(), record, &mut content_type) {
-                // An alert that is perhaps a replay ends nothing; a response of a check proves by its cookie that it is none.
+                // An alert that is perhaps a replay ends no session. The response of a check proves by its cookie that
+                // it is no replay.
                 Ok(content) => Some((content_type, content)).filter(|_| {
                     let checks = R::CONNECTION_ID && content_type == ContentType::RETURN_ROUTABILITY_CHECK;
                     checks || content_type == ContentType::APPLICATION_DATA
@@ -219,7 +220,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             return None;
         }
         peer.last_heard = cx.now.coarse();
-        // It could only follow our last flight, so that is not needed again.
+        // Application data can only follow our last flight, so that flight is not needed again.
         if content_type == ContentType::APPLICATION_DATA && peer.association.awaits_retransmission {
             peer.association.awaits_retransmission = false;
             self.peers.release_handshake(id);
@@ -236,8 +237,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         datagram: usize,
         record: Record<'_>,
     ) -> Option<Event> {
-        // Opening destroys what does not open, so one of the two associations that a path may have is chosen first: a
-        // handshake that goes on takes handshake messages, the session everything else.
+        // Opening destroys a record that does not open, so one of the two associations that a path may have is chosen
+        // first: a handshake in progress takes handshake messages, the session all other records.
         let content_type = record.content_type();
         let handshaking = self.peers.find(path, Phase::Handshaking);
         if record.epoch() != 0
@@ -323,11 +324,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// After a record that was dropped: if it was longer than was agreed on, or one too many that did not open, the
-    /// session is over.
+    /// Ends the session after a dropped record that was longer than was agreed on, or with which too many have failed
+    /// to open.
     #[cfg_attr(target_pointer_width = "64", cold)]
     fn after_dropped(&mut self, id: PeerId) -> Result<(), Outcome> {
-        // A place may have wiped keys of a session that is over: they say nothing of who is there now.
+        // A place may have the wiped keys of a session that is over. They do not belong to the peer that is there now.
         match self.peers.peer(id).filter(|peer| peer.is_session) {
             Some(peer) if R::RECORD_SIZE && peer.phase == Phase::Closing => Err(Fatal::RecordOverflow.into()),
             Some(peer) if peer.association.channel.is_exhausted() => Err(Fatal::KeyExhausted.into()),
@@ -335,7 +336,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Turns the outcome of a step into an event, and sets the alarm for what a handshake has to send.
+    /// Turns the outcome of a step into an event, and sets the alarm for the next transmission of a handshake.
     fn on_outcome<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, outcome: Result<(), Outcome>) -> Option<Event> {
         if let Some(handshake) = &self.peers.handshake(id) {
             let deadline = handshake.state.deadline();
@@ -365,13 +366,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         None
     }
 
-    /// The peer proved its key. Only now does an older session on the same path end (RFC 6347, section 4.2.8).
+    /// Establishes the session of a peer that proved its key. Only now does an older session on the same path end (RFC
+    /// 6347, section 4.2.8).
     fn establish<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         bump(&mut cx.counters.established);
         let resumed = R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed());
         let Some(peer) = self.peers.peer(id) else { return };
         let path = peer.path;
-        // The server's flight is the last, but in a resumed handshake that of the client.
+        // The server sends the last flight; in a resumed handshake the client does.
         let mut awaits_retransmission = !peer.association.is_client();
         if R::RESUMPTION && resumed {
             awaits_retransmission = !awaits_retransmission;
@@ -393,7 +395,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if R::RESUMPTION
                 && let Some(handshake) = &mut self.peers.handshake(id)
             {
-                // The owner may look at it first.
+                // The owner may read it first.
                 handshake.state.end();
                 self.peers.schedule(id, Instant::AT_ONCE);
             } else {
@@ -410,12 +412,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Opens a session with the peer at the other end of `path`; [`Event::Need`] asks for the key, and
-    /// [`Event::Established`] says when it is ready.
+    /// [`Event::Established`] reports that the session is ready.
     ///
-    /// If the peer connects to us at the same time, one of the two becomes the server: after
-    /// [`Roles::SIMULTANEOUS`], the one whose ClientHello has the smaller random number. The entry stays the same, with
-    /// the rank [`Rank::OursAsServer`]. The peer then proved itself as a client does; compare [`Peer::principal`] with the
-    /// one that was meant before anything is sent.
+    /// If the peer connects to us at the same time, one of the two becomes the server: after [`Roles::SIMULTANEOUS`],
+    /// the one whose ClientHello has the smaller random number. The entry stays the same, with the rank
+    /// [`Rank::OursAsServer`]. The peer then proved itself as a client does; compare [`Peer::principal`] with the
+    /// intended one before you send anything.
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.
@@ -439,11 +441,11 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(id)
     }
 
-    /// The entry of a peer without protection, made if it is not there yet.
+    /// Returns the entry of a peer without protection, and adds it if there is none yet.
     ///
     /// # Errors
-    /// [`TableFull`] if nobody of its rank can be displaced, or if the path belongs to a session: a datagram in clear is
-    /// never taken for one of the session's peer.
+    /// [`TableFull`] if no peer can be displaced by one of this rank, or if the path belongs to a session: a datagram
+    /// in clear never counts as one of the session's peer.
     pub fn plain<C>(&mut self, cx: &mut Cx<'_, C>, path: &Path, rank: Rank) -> Result<PeerId, TableFull> {
         if let Some(known) = self.peers.find(path, Phase::Established) {
             let peer = self.peers.peer(known).filter(|peer| !peer.is_session).ok_or(TableFull)?;
@@ -459,7 +461,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.handshake(id)?.need::<R>()
     }
 
-    /// Goes on with a handshake that waited.
+    /// Continues a handshake with the answer to [`Self::need`].
     pub fn resume<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, answer: Answer<'_>) -> Option<Event> {
         let Some(handshake) = &mut self.peers.handshake(id) else { return None };
         handshake.state.deadline = handshake.state.give_up;
@@ -468,8 +470,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.on_outcome(cx, id, outcome)
     }
 
-    /// Protects what is in `frame` for `id`. The frame needs [`HEADROOM`] before its content and
-    /// [`TAILROOM`] behind, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where another suite or a connection id may have been agreed on.
+    /// Protects the content of `frame` for the peer `id`. The frame needs [`HEADROOM`] free bytes before its content
+    /// and [`TAILROOM`] after it, or [`MAX_HEADROOM`] and [`MAX_TAILROOM`] where another suite or a connection id may
+    /// have been agreed on.
     ///
     /// # Errors
     /// [`Misuse`]; the frame must then not be sent.
@@ -486,12 +489,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Ends the association with `id` in order: close_notify is sent by the next [`Self::poll`].
+    /// Closes the association with `id`: the next [`Self::poll`] sends close_notify.
     pub fn close(&mut self, id: PeerId) {
         let _ = self.close_with(id, Fatal::Closed);
     }
 
-    /// Takes the peer out of the search by address; it goes for good when its alert was sent.
+    /// Removes the peer from the search by address. Its entry is removed after its alert was sent.
     fn close_with(&mut self, id: PeerId, reason: Fatal) -> Event {
         self.begin_to_close(id, reason);
         Event::Closed { peer: id, reason }
@@ -514,7 +517,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.next_alarm()
     }
 
-    /// Does what is due: sends flights, the first time and again, and alerts; forgets who fell silent.
+    /// Does what is due: sends flights and alerts, repeats lost flights, and forgets peers that fell silent.
     ///
     /// Call it until it returns `None`. `out` must hold a datagram of the configured size.
     pub fn poll<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, out: &mut [u8]) -> Option<Event> {
@@ -532,7 +535,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         let Some(peer) = self.peers.peer(id) else { return Output::Event(None) };
         let phase = peer.phase;
         if phase == Phase::Closing {
-            // It goes with the next alarm, so that its path is known while its alert is sent.
+            // The next alarm removes it, so that its path is known while its alert is sent.
             let Some(alert) = peer.alert.take() else {
                 self.peers.remove(id);
                 return Output::Event(None);
@@ -619,7 +622,7 @@ fn write_plain_alert(number: RecordNumber, alert: [u8; 2], out: &mut [u8]) -> Re
     record::write_plain(out, ContentType::ALERT, number, &alert, 0)
 }
 
-/// What a record or an alarm led to.
+/// The result of a record or an alarm.
 enum Output {
     /// The number of bytes to send; 0 if there is nothing to send.
     Datagram(u16),

@@ -13,7 +13,8 @@ pub struct PeerId {
 }
 
 impl PeerId {
-    /// The entry at `index` in its `generation`, whose lowest bit is not looked at: a table counts in steps of two.
+    /// Returns the id of the entry at `index` in this `generation`. The lowest bit of `generation` is ignored, because
+    /// a table counts in steps of two.
     pub fn new(index: u32, generation: u32) -> Self {
         Self { index, generation: NonZeroU32::MIN | generation }
     }
@@ -25,11 +26,11 @@ impl PeerId {
 pub struct Principal(pub u32);
 
 impl Principal {
-    /// Nobody in particular: a peer that has not proved anything.
+    /// A peer that has proved no identity.
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// The SenderID of an authentic request to a group (Axiom): where its response goes.
+/// The SenderID of an authentic request to a group (Axiom), by which its response finds the member.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SenderId(pub(crate) u8);
 
@@ -53,8 +54,8 @@ pub enum Protection {
     /// A request to a group protects itself (Axiom): never the protection of a peer, only of the sender of a request. The keys
     /// prove that a member of the group sent it, which is the principal. The member claims this SenderID.
     GroupRequest(SenderId),
-    /// The response of a member to a request to its group (Axiom). The principal is the group. The address that the response came
-    /// from names the member.
+    /// The response of a member to a request to its group (Axiom). The principal is the group. The source address of
+    /// the response identifies the member.
     GroupResponse,
 }
 

@@ -16,8 +16,8 @@
 //! * [`Node::decide`] takes the decision on a request that a policy answered later;
 //! * [`Node::notify`] notifies the observers of a resource that its representation changed.
 //!
-//! With [`Oscore`] among its features, a node opens the requests that have an OSCORE option and protects their responses,
-//! and a request asks with protection where its [`RequestHead`] says so, in clear and over DTLS.
+//! With [`Oscore`] among its features, a node opens requests that have an OSCORE option and protects their responses.
+//! It protects a request if its [`RequestHead`] asks for that. Both work in clear and over DTLS.
 //!
 //! An image may leave out a part of the node: see [`Features`].
 

@@ -11,7 +11,7 @@ use super::{Builder, MessageRef, MessageType, Token, empty_message};
 use crate::buf::Frame;
 use crate::identity::{Identity, Principal, Protection};
 
-/// Decides who may do what.
+/// Decides whether the sender of a request may make it.
 pub trait Policy {
     /// True if [`Self::decide`] may return `None`. Otherwise an image links nothing of it, and `None` denies the request.
     const LATER: bool = false;
@@ -59,7 +59,7 @@ impl Decided {
     #[inline]
     pub(crate) fn ask<P: Policy, H: Handler>(policy: &P, handler: &H, request: &Request<'_>) -> Option<Self> {
         let decision = policy.decide(request);
-        // A body is perhaps not put together yet.
+        // The body is perhaps not reassembled yet.
         if P::LATER && decision.is_none() && refusal(&request.with_body(&[]).message, handler).is_none() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Decided {
     }
 }
 
-/// A request whose sender may make it: only a policy makes one, and only with one does anybody reach a handler.
+/// A request that the policy allows. Only the decision of a policy creates it, and a handler accepts nothing else.
 pub struct Authorized<'r> {
     request: &'r Request<'r>,
 }
@@ -76,7 +76,7 @@ impl<'r> Authorized<'r> {
     /// Acts upon the decision of the policy.
     ///
     /// # Errors
-    /// 4.01 if the sender has proved nothing, 4.03 if it has and may not.
+    /// If the policy denies the request: 4.01 for a sender that proved no identity, 4.03 for any other.
     pub(crate) fn new(decided: Decided, request: &'r Request<'r>) -> Result<Self, Code> {
         if decided.allows {
             return Ok(Self { request });
@@ -96,7 +96,7 @@ impl<'r> Authorized<'r> {
     }
 }
 
-/// The options that a handler understands unless it says otherwise.
+/// The critical options that a handler acts upon by default: see [`Handler::critical_options`].
 pub const USUAL_OPTIONS: &[OptionNumber] = &[
     OptionNumber::URI_HOST,
     OptionNumber::URI_PORT,
@@ -112,7 +112,8 @@ pub trait Handler {
     /// with 4.02. A handler that forwards blocks ([`Self::acts_on`], [`Self::acts_on_blocks`]) takes them as they are.
     const IN_BLOCKS: bool = true;
 
-    /// Reads the request, then writes the response; success is 2.05 unless [`Response::set_code`] says otherwise.
+    /// Reads the request and writes the response. The code of a success is 2.05 (Content) unless [`Response::set_code`]
+    /// sets another one.
     ///
     /// # Errors
     /// The code of an error response without payload.
@@ -142,8 +143,8 @@ pub trait Handler {
 /// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// The response is in the frame. Code 0.00 says that it is a Reset; and of a response that the client does not want
-    /// (RFC 7967) only the acknowledgement is there, if one is due.
+    /// The response is in the frame. Code 0.00 means a Reset. If the client suppresses the response (RFC 7967), the
+    /// frame holds only the acknowledgement, or nothing if none is due.
     Responded {
         /// The code of the response.
         code: Code,
@@ -162,8 +163,8 @@ pub enum Served {
     NoRoom,
 }
 
-/// Takes a request through the policy to the handler, and writes what is to be answered into `frame`. It waits for no
-/// decision: a policy that answers later denies the request.
+/// Asks the policy about a request, passes an allowed request to the handler, and writes the answer into `frame`. It
+/// waits for no decision: a policy that decides later denies the request.
 ///
 /// A confirmable request is answered in its acknowledgement; any other in a message with `message_id`.
 pub fn serve<P: Policy, H: Handler>(
@@ -187,7 +188,8 @@ pub(crate) fn serve_as<H: Handler>(
     frame: &mut Frame<'_>,
 ) -> Served {
     let message = &request.message;
-    // What is not confirmable is rejected as a message, not answered as a request (RFC 7252, section 5.4.1).
+    // A non-confirmable request with a critical option that is not known is rejected with a Reset, not answered (RFC
+    // 7252, section 5.4.1).
     let rejects = message_type == MessageType::NonConfirmable;
     if rejects && refusal(message, handler) == Some(Code::BAD_OPTION) {
         return match frame.append(&empty_message(MessageType::Reset, message.message_id())) {
@@ -211,8 +213,8 @@ pub(crate) fn serve_as<H: Handler>(
     served
 }
 
-/// Writes the response to `request` into `frame`, as a message of this type: what [`serve`] does with a request that
-/// was received, and a server for each notification with the request that registered (RFC 7641, section 4.2).
+/// Writes the response to `request` into `frame`, as a message of this type. [`serve`] calls it for a received request.
+/// A server calls it for each notification, with the request that registered the observation (RFC 7641, section 4.2).
 pub(crate) fn respond<H: Handler>(
     request: &Request<'_>,
     decided: Decided,
@@ -252,7 +254,7 @@ pub(crate) fn respond<H: Handler>(
     Served::Responded { code, observed: response.observed && code.is_success() }
 }
 
-/// Returns type and Message ID of the response to a request. The response to a confirmable request is in its
+/// Returns the type and the Message ID of the response to a request. The response to a confirmable request is in its
 /// acknowledgement; the response to another request is a separate message with `message_id` (RFC 7252, sections 5.2.1
 /// and 5.2.3).
 pub(crate) const fn heading(request: &MessageRef<'_>, message_id: u16) -> (MessageType, u16) {
@@ -262,7 +264,7 @@ pub(crate) const fn heading(request: &MessageRef<'_>, message_id: u16) -> (Messa
     }
 }
 
-/// What of the representation the request wants.
+/// Returns the part of the representation that the request asks for.
 fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
     if !H::IN_BLOCKS {
         return Ok(Window::Whole);
@@ -270,15 +272,16 @@ fn window<H: Handler>(message: &MessageRef<'_>) -> Result<Window, Code> {
     let asked = message.block(OptionNumber::BLOCK2)?;
     let in_parts = message.block(OptionNumber::BLOCK1)?.is_some();
     match asked {
-        // Only what can be asked again is cut here: the response to a body in blocks, or to what changes something, is
-        // kept by who put the body together.
+        // Only the response to a safe request is cut here, because the client can repeat that request. The response to
+        // any other request, and to a body in blocks, is kept by the code that reassembles the body.
         _ if !message.code().is_safe() || in_parts => Ok(Window::Whole),
         Some(block) => Ok(Window::Asked(block)),
         None => Ok(Window::UpTo(block::MAX_SIZE)),
     }
 }
 
-/// The error of a request with a critical option that nobody here acts upon.
+/// Returns the error for a request with a critical option that the handler does not act upon; `None` if it acts upon
+/// all.
 pub(crate) fn refusal<H: Handler>(message: &MessageRef<'_>, handler: &H) -> Option<Code> {
     let assembled = message.is_assembled();
     let unknown = |(number, value): &(OptionNumber, &[u8])| match *number {

@@ -43,7 +43,7 @@ impl Link<'_> {
     }
 }
 
-/// Answers a GET of `/.well-known/core`; those links are listed that match every query of the request.
+/// Answers a GET of `/.well-known/core` with the links that match every query of the request.
 ///
 /// # Errors
 /// 4.05 for another method, 4.06 if another format is asked for.

@@ -8,8 +8,8 @@ use super::{BuildError, Builder, MessageRef};
 
 /// The response under construction: options by rising number, then the payload.
 ///
-/// Of the payload of a GET or FETCH only the block is kept that was asked for, or the first if it does not fit
-/// (RFC 7959): the handler writes the whole representation each time, and no state is held between the blocks.
+/// The handler writes the whole representation each time. The response to a GET or FETCH keeps only the requested block
+/// of it, or the first block if the representation does not fit (RFC 7959). So no state is held between the blocks.
 pub struct Response<'f, 't> {
     pub(super) builder: Builder<'f, 't>,
     pub(super) token_len: usize,
@@ -20,16 +20,16 @@ pub struct Response<'f, 't> {
     window: Window,
     /// Bytes of the representation that the handler has written or skipped.
     written: usize,
-    /// Of all that was written; `None` once something was skipped, or where the handler gives an ETag.
+    /// Fingerprint of all bytes that were written; `None` once bytes were skipped, or if the handler adds an ETag.
     fingerprint: Option<Fnv>,
 }
 
-/// What of a representation goes into the message.
+/// The part of a representation that goes into the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Window {
     /// The whole payload.
     Whole,
-    /// The whole payload if it fits these bytes, else a first block.
+    /// The whole payload if it fits this number of bytes, otherwise a first block.
     UpTo(usize),
     /// The block that was asked for.
     Asked(Block),
@@ -52,7 +52,7 @@ impl Window {
     }
 }
 
-/// What Block2, Size2, ETag and Observe take at most in a response that is cut.
+/// Maximum number of bytes of Block2, Size2, ETag and Observe in a response that is cut.
 const CUT_OPTIONS_LEN: usize = 24;
 
 impl<'f, 't> Response<'f, 't> {
@@ -70,7 +70,7 @@ impl<'f, 't> Response<'f, 't> {
         }
     }
 
-    /// The code, 2.05 until it is set.
+    /// Sets the code, which is 2.05 (Content) until then.
     pub fn set_code(&mut self, code: Code) {
         self.builder.set_code(code);
     }
@@ -107,7 +107,7 @@ impl<'f, 't> Response<'f, 't> {
         self.payload_in_block(bytes)
     }
 
-    /// Adds those of these bytes that are in the block.
+    /// Adds the bytes that are within the block.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn payload_in_block(&mut self, bytes: &[u8]) -> Result<(), Code> {
         if self.written == 0 {
@@ -123,11 +123,11 @@ impl<'f, 't> Response<'f, 't> {
         self.builder.payload(bytes.get(from..to).unwrap_or(&[])).map_err(failed)
     }
 
-    /// Counts `len` bytes of the payload that need not be written, because [`Self::wanted`] does not want them: so a
-    /// file is read only where the block lies.
+    /// Skips `len` bytes of the payload outside [`Self::wanted`], so that a handler reads only the requested block of a
+    /// file.
     ///
     /// # Errors
-    /// 5.00 if some of them are wanted.
+    /// 5.00 if some of them are within [`Self::wanted`].
     pub fn skip(&mut self, len: usize) -> Result<(), Code> {
         let wanted = self.wanted();
         let end = self.written.saturating_add(len);
@@ -141,19 +141,20 @@ impl<'f, 't> Response<'f, 't> {
         Ok(())
     }
 
-    /// The bytes of the payload that go into this message; what comes before and behind may be skipped.
+    /// Returns the range of the payload that goes into this message. A handler may [skip](Self::skip) the bytes before
+    /// and after it.
     pub fn wanted(&self) -> core::ops::Range<usize> {
         let window = if self.written == 0 { self.fitting().unwrap_or(self.window) } else { self.window };
         window.start()..window.start().saturating_add(window.len())
     }
 
-    /// Bytes of payload that fit.
+    /// Returns the number of bytes of payload that fit.
     pub(crate) fn room(&self) -> usize {
         self.builder.room().saturating_sub(1)
     }
 
-    /// Allows the client to observe the representation (RFC 7641): a client that asks for it becomes an observer, with a
-    /// response that is deferred when that is sent. An error registers no observer.
+    /// Allows the client to observe the representation (RFC 7641). A client that asks for it becomes an observer now,
+    /// or once a deferred response is sent. An error response registers no observer.
     pub fn observable(&mut self) {
         self.observed = self.registration.is_some();
     }
@@ -164,7 +165,7 @@ impl<'f, 't> Response<'f, 't> {
         self.deferred = true;
     }
 
-    /// Returns the window, limited to the room that remains in the frame.
+    /// Returns the window, limited to the free bytes of the frame.
     fn fitting(&self) -> Result<Window, Code> {
         let cut_room = self.room().saturating_sub(CUT_OPTIONS_LEN);
         Ok(match self.window {
@@ -178,7 +179,7 @@ impl<'f, 't> Response<'f, 't> {
         })
     }
 
-    /// Adds what only the end of the payload tells: that it was cut, and where.
+    /// Adds the options that depend on the length of the whole payload, which are those of a block, and Observe.
     #[inline]
     pub(super) fn finish(&mut self, message: &MessageRef<'_>, in_blocks: bool) -> Result<(), Code> {
         if in_blocks {

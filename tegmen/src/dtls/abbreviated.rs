@@ -27,13 +27,15 @@ const REST_OF_HELLO: usize = 250;
 const ROOM_FOR_KEYS: usize = 700;
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// Client: the ticket of our hello, empty if there is none but one is taken.
+    /// Client: returns the ticket for our ClientHello. It is empty if there is no ticket but the client accepts one;
+    /// `None` if the client accepts none.
     pub(crate) fn ticket_to_show<'r>(&self, room: &'r [u8]) -> Option<&'r [u8]> {
         let ticket = scratch::get(room, Item::Ticket);
         Some(ticket).filter(|_| self.roles.resumption().takes_tickets())
     }
 
-    /// Client: the only suite that our hello offers, if it is that of a session that we can resume and not open.
+    /// Client: returns the only suite that our ClientHello offers, if it is the suite of a session that we can resume
+    /// but could not open.
     pub(crate) fn suite_to_resume<C: Crypto>(&self, room: &[u8]) -> Option<CipherSuite> {
         if R::RESUMED.0.is_empty() {
             return None;
@@ -75,15 +77,16 @@ impl<R: Roles> HandshakeContext<'_, R> {
 
 impl Handshake<'_> {
     fn put_item(&mut self, item: Item, parts: &[&[u8]]) -> Result<(), Fatal> {
-        // Smaller rooms are not wiped.
+        // Smaller buffers are not wiped, so they hold no secrets.
         if self.buffers.outgoing.len() <= MAX_TEXT {
             return Err(Fatal::TooLarge);
         }
         scratch::put_parts(self.buffers.outgoing, self.state.outgoing_len.into(), item, parts)
     }
 
-    /// Client: offers to resume a session. What has no room is not offered; nor is a ticket that would not let the hello
-    /// into one datagram, because servers put no pieces of hellos together before they know the address.
+    /// Client: offers to resume a session. A session that does not fit the buffer is not offered. Nor is a ticket with
+    /// which the ClientHello does not fit one datagram, because servers reassemble no ClientHello before they know the
+    /// address.
     pub(crate) fn offer_session<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -106,19 +109,19 @@ impl Handshake<'_> {
         if let Handle::Ticket(ticket) = handle {
             self.put_item(Item::Ticket, &[ticket])?;
         }
-        // Last, because it is what makes the offer.
+        // The session id is last, because it completes the offer.
         self.put_item(Item::SessionId, &[id])?;
         self.association.principal = session.principal;
         Ok(())
     }
 
-    /// Keeps what [`Self::session`] gives back.
+    /// Keeps the suite and the master secret that [`Self::session`] returns.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn keep_session(&mut self, suite: CipherSuite, master: &Secret<MASTER_LEN>) -> Result<(), Fatal> {
         self.put_item(Item::Session, &[&suite.0.to_be_bytes(), master.expose()])
     }
 
-    /// The session of this handshake, once its master secret is known.
+    /// Returns the session of this handshake; `None` until its master secret is known.
     fn session(&self) -> Option<SessionState> {
         let (suite, master) = scratch::get(self.buffers.outgoing, Item::Session).split_first_chunk()?;
         let cipher_suite = CipherSuite(u16::from_be_bytes(*suite));
@@ -126,7 +129,7 @@ impl Handshake<'_> {
         Some(SessionState { cipher_suite, master, principal: self.association.principal, since: None })
     }
 
-    /// Client: true if the server gave back what came with our offer.
+    /// Client: true if the server repeats the session id of our offer.
     pub(crate) fn echoes(&self, session_id: &[u8]) -> bool {
         !session_id.is_empty() && scratch::get(self.buffers.outgoing, Item::SessionId) == session_id
     }
@@ -147,14 +150,16 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: whether the server resumes what we offered; then the keys are known, and its ChangeCipherSpec is due.
+    /// Client: returns true if the server resumes the session that we offered. Then the keys are known, and the
+    /// ChangeCipherSpec of the server is due.
     pub(crate) fn is_resumed<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, hello: &ServerHello<'_>) -> Result<bool, Fatal> {
         if !self.state.flags.has(Flags::RESUMED) {
-            // One without room is not kept.
+            // It is not kept if it does not fit the buffer.
             if !hello.session_id.is_empty() && self.state.extended_master_secret {
                 let _ = self.put_item(Item::NewSessionId, &[hello.session_id]);
             }
-            // What was offered belongs to our hello, which may have to be sent again; not where the keys need its room.
+            // The offer is part of our ClientHello, which may have to be sent again. If the keys need its space, the
+            // offer is forgotten, and the ClientHello is not sent again.
             let offered = !scratch::get(self.buffers.outgoing, Item::Session).is_empty();
             let room = scratch::front(self.buffers.outgoing).saturating_sub(self.state.outgoing_len.into());
             if offered && room < ROOM_FOR_KEYS {
@@ -182,8 +187,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Client: the server's flight is complete, so our hello is not sent again. The id that the server gave replaces what was
-    /// offered.
+    /// Client: handles the end of the server's flight, after which our ClientHello is not sent again. The session id of
+    /// the server replaces the offer.
     pub(crate) fn settle_session_id(&mut self) {
         self.forget_offer();
         let mut id = [0; ID_LEN];
@@ -191,17 +196,17 @@ impl Handshake<'_> {
         let len = given.len();
         if len > 0 && copy(&mut id, given).is_ok() {
             scratch::forget(self.buffers.outgoing, Item::NewSessionId);
-            let _ = self.put_item(Item::SessionId, &[id.get(..len).unwrap_or(&[])]); // the room was there
+            let _ = self.put_item(Item::SessionId, &[id.get(..len).unwrap_or(&[])]); // the removed item left the space
         }
     }
 
-    /// Client: takes a ticket.
+    /// Client: keeps the ticket of a NewSessionTicket.
     pub(crate) fn on_new_session_ticket(&mut self, body: &[u8]) -> Result<(), Fatal> {
         let (lifetime, ticket) = new_session_ticket::read(body).map_err(|_| Fatal::Decode)?;
-        // One is promised, and one comes.
+        // The promised ticket has arrived, and no other one is due.
         self.state.flags.set(Flags::TICKET, false);
         let lifetime = lifetime.to_be_bytes();
-        // One without room is not kept.
+        // It is not kept if it does not fit the buffer.
         let kept = !ticket.is_empty() && self.put_item(Item::NewTicket, &[&lifetime, ticket]).is_ok();
         self.state.flags.set(Flags::NEW_TICKET, kept);
         if self.state.change_cipher_spec {
@@ -233,7 +238,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: what a client that goes through a full handshake will be able to resume it with.
+    /// Server: promises a ticket, or draws a session id, with which the client of a full handshake can resume the
+    /// session later.
     pub(crate) fn promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -249,12 +255,12 @@ impl Handshake<'_> {
         } else if resumption.gives_ids(self.server::<R>()) {
             let mut id = [0; ID_LEN];
             cx.crypto.random(&mut id);
-            let _ = self.put_item(Item::SessionId, &[&id]); // without room for it there is none
+            let _ = self.put_item(Item::SessionId, &[&id]); // if it does not fit, there is no id
         }
     }
 
-    /// Server: keeps what was promised, now that the client has proved its key; the flight that begins with this element
-    /// is the last.
+    /// Server: keeps the promise after the client has proved its key: writes the ticket, or stores the session. Returns
+    /// the first element of the last flight.
     pub(crate) fn keep_promise<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -263,7 +269,7 @@ impl Handshake<'_> {
         let session = self.session();
         scratch::forget(self.buffers.outgoing, Item::Session);
         if self.state.flags.has(Flags::TICKET) {
-            // An empty one, if there is none after all (RFC 5077, section 3.3).
+            // The ticket is empty if the server has none after all (RFC 5077, section 3.3).
             let _ = session.is_some_and(|session| self.put_ticket(cx, context, &session));
             return Element::NewSessionTicket;
         }

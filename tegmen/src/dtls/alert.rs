@@ -10,7 +10,7 @@ pub struct AlertDescription(pub u8);
 impl AlertDescription {
     /// The session ends in order.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A message came that the state does not allow.
+    /// A message that the state does not allow.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// A record holds more than it may.
     pub const RECORD_OVERFLOW: Self = Self(22);
@@ -18,7 +18,7 @@ impl AlertDescription {
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// A certificate that cannot be read, or whose signatures are wrong.
     pub const BAD_CERTIFICATE: Self = Self(42);
-    /// A certificate of a type that is not taken.
+    /// A certificate of a type that is not accepted.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
     /// A certificate that is not accepted, for whatever reason.
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
@@ -26,7 +26,8 @@ impl AlertDescription {
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message that does not parse.
     pub const DECODE_ERROR: Self = Self(50);
-    /// A cryptographic operation of the handshake failed; also said for an unknown PSK identity (RFC 4279, section 2).
+    /// A cryptographic operation of the handshake failed. A server also sends it for an unknown PSK identity (RFC 4279,
+    /// section 2).
     pub const DECRYPT_ERROR: Self = Self(51);
     /// The version is not supported.
     pub const PROTOCOL_VERSION: Self = Self(70);
@@ -43,7 +44,8 @@ impl AlertDescription {
     /// No key for this identity (RFC 4279, section 2).
     pub const UNKNOWN_PSK_IDENTITY: Self = Self(115);
 
-    /// The name in IANA's registry of TLS alerts, "unassigned" if it has none. Displayed, such an alert has its number.
+    /// Returns the name in the IANA registry of TLS alerts; "unassigned" if it has none. `Display` writes the number of
+    /// such an alert.
     pub const fn name(self) -> &'static str {
         match self.0 {
             0 => "close_notify",
@@ -101,7 +103,7 @@ pub(crate) const FATAL: u8 = 2;
 pub(crate) const WARNING: u8 = 1;
 
 impl Fatal {
-    /// The alert that tells the peer, if one is due.
+    /// Returns the alert that is sent to the peer; `None` if none is sent.
     pub(crate) const fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
             Self::UnexpectedMessage(_) => AlertDescription::UNEXPECTED_MESSAGE,

@@ -22,7 +22,7 @@ const LEN: usize = 3;
 
 /// The certificate at the front of the window, of which perhaps not all bytes have arrived.
 pub(crate) struct Due {
-    /// Its end in the buffer; the end of its length before that is known.
+    /// Its end in the buffer. Before its length is known, this is the end of the length field.
     end: usize,
     /// Bytes of the list after it; negative if it would end after the list.
     behind: isize,
@@ -68,7 +68,7 @@ impl Inbox {
 }
 
 impl Step {
-    /// True while certificates of the peer come, or its owner looks at one.
+    /// True while certificates of the peer arrive, or the owner verifies one.
     pub(crate) const fn takes_certificates(self) -> bool {
         self.awaits_certificate() || matches!(self, Self::ClientVerifies | Self::ServerVerifies)
     }
@@ -80,8 +80,8 @@ impl Step {
 }
 
 impl HandshakeState {
-    /// Takes a fragment of the Certificate message that does not begin behind what has arrived. `room` is the receive buffer
-    /// up to what waits at its end.
+    /// Takes a fragment of the Certificate message that does not begin after the bytes that have arrived. `room` is the
+    /// receive buffer up to the fragments that wait at its end.
     #[inline(never)]
     pub(crate) fn add_certificates<C: Crypto, R: Roles>(
         &mut self,
@@ -105,7 +105,7 @@ impl HandshakeState {
         self.inbox.advance(new.len());
         let (end, total) = (front.wrapping_add(new.len()), fragment.length());
         let Some([_, l1, l2]) = room.get(..end).and_then(|list| list.first_chunk()) else { return Ok(()) };
-        // A list of 2^16 bytes would take longer than anybody waits.
+        // A list of 2^16 bytes or more would take longer than a peer waits.
         let list = u16::from_be_bytes([*l1, *l2]);
         if u32::from(list).wrapping_add(LEN as u32) != total {
             return Err(Fatal::Decode.into());
@@ -144,7 +144,7 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Continues behind a certificate that was verified, and is not the last.
+    /// Continues after a certificate that was verified and is not the last one.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
         let left = shift_left(window, due.end.wrapping_sub(LEN), 0);
@@ -156,7 +156,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// The message is over.
+    /// Ends the message.
     pub(crate) const fn end_certificates(&mut self) {
         self.inbox.forget_pieces();
         self.receive_seq = self.receive_seq.wrapping_add(1);

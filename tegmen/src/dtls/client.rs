@@ -31,7 +31,8 @@ use crate::counters::Discard;
 use crate::crypto::{Crypto, NamedGroup};
 use crate::cx::Cx;
 
-/// HelloVerifyRequests that are followed in one handshake: the server's key may change meanwhile, but not for ever.
+/// Maximum number of HelloVerifyRequests that a client follows in one handshake: the server's cookie key may change
+/// meanwhile, but not for ever.
 const MAX_HELLO_VERIFY_REQUESTS: u8 = 3;
 
 impl HandshakeState {
@@ -51,7 +52,7 @@ impl Handshake<'_> {
         }
         self.keep::<R>(cookie)?;
         self.state.cookie_len = self.state.outgoing_len;
-        // Neither the first hello nor the request is part of the handshake that is hashed (RFC 6347, section 4.2.1).
+        // Neither the first ClientHello nor the HelloVerifyRequest is part of the transcript (RFC 6347, section 4.2.1).
         self.state.transcript.restart();
         self.state.step = Step::AwaitServerHello;
         self.state.receive_seq = message_seq.wrapping_add(1);
@@ -74,7 +75,7 @@ impl Handshake<'_> {
                 if R::CONNECTION_ID {
                     self.on_connection_id(body)?;
                 }
-                // The hello may have to be sent again until the flight is whole.
+                // The ClientHello may have to be sent again until the server's flight is complete.
                 if R::RESUMPTION && self.is_resumed(cx, &hello)? {
                     return Ok(());
                 }
@@ -137,8 +138,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Keeps a hint after the cookie of our hello, which may have to be sent again; where there is no room for both, in its
-    /// place. A server that has begun a handshake knows the hello by its number.
+    /// Keeps a hint after the cookie of our ClientHello, which may have to be sent again. If both do not fit the
+    /// buffer, the hint replaces the cookie: a server that has begun a handshake recognizes the ClientHello by its
+    /// number.
     pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))
     }
@@ -219,7 +221,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: takes what a ServerHello answers to extensions that belong to public keys.
+    /// Client: handles the extensions of a ServerHello that belong to public keys, to tickets and to encrypt-then-MAC.
     pub(crate) fn on_answered_extensions<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -237,7 +239,7 @@ impl Handshake<'_> {
             match kind {
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => {}
                 ExtensionType::RECORD_SIZE_LIMIT | ExtensionType::MAX_FRAGMENT_LENGTH if R::RECORD_SIZE => {}
-                // Looked at with the others of their kind.
+                // `on_connection_id` handles them.
                 ExtensionType::CONNECTION_ID | ExtensionType::RRC if R::CONNECTION_ID => {}
                 _ if offered => return Err(Fatal::UnsupportedExtension),
                 ExtensionType::SESSION_TICKET if R::RESUMPTION && context.roles.resumption().takes_tickets() => {
@@ -327,7 +329,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: agrees with the server, and derives the keys; the flight is due, or the signature for it.
+    /// Client: computes the shared secret and derives the keys. Then the flight is due, or the signature for it.
     pub(crate) fn answer_server<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

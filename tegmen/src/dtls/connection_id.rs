@@ -1,8 +1,8 @@
 //! Connection ids (RFC 9146): a record names its session itself, from any address.
 //!
-//! In its hello each end gives the id that it expects in the records that it receives. The other end writes this id
-//! into all records of the protected epoch, after the number; the record encrypts its real content type. Only
-//! [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An id proves no address: see
+//! In its ClientHello or ServerHello each end gives the id that it expects in the records that it receives. The other
+//! end writes this id into all records of the protected epoch, after the number; the record encrypts its real content
+//! type. Only [`Extended`](crate::dtls::roles::Extended) endpoints use connection ids. An id proves no address: see
 //! `return_routability`.
 
 use super::Fatal;
@@ -17,14 +17,14 @@ use crate::time::Instant;
 /// The use of connection ids by an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIdConfig {
-    /// Bytes of the ids that we give, 0 to 20; with 0 we only write those of peers that want one. Ids of a
-    /// length are all different, so a server needs enough for its sessions: 8 are.
+    /// Bytes of the ids that this endpoint issues, 0 to 20. With 0 it only writes the ids of peers that want one. All
+    /// ids of an endpoint are different, so a server needs ids that are long enough for its sessions; 8 bytes are.
     pub len: u8,
     /// First byte of every id that this endpoint issues, so that the distributor of records to several endpoints finds
     /// the right endpoint. The other bytes are random.
     pub shard: u8,
-    /// Pads the content of a record with an id, its type and the padding to a multiple of this number of bytes, if the
-    /// buffer has room; 0 and 1 add nothing.
+    /// Pads records with a connection id: the length of content, content type and padding together is a multiple of
+    /// this number of bytes, if the buffer is long enough. 0 and 1 add no padding.
     pub padding: u16,
     /// True to agree on return routability checks (RFC 9853) with peers that support them. Otherwise
     /// [`Self::follow_unchecked`] decides about peers at a new address.
@@ -46,9 +46,9 @@ impl Default for ConnectionIdConfig {
 pub struct ConnectionIds {
     pub(crate) ours: ConnectionId,
     pub(crate) theirs: ConnectionId,
-    /// False while a client's hello is not answered.
+    /// False until the server has answered the offer of a client.
     pub(crate) agreed: bool,
-    /// Both know return routability checks; before the answer, we do.
+    /// True if both ends support return routability checks; before the answer, if our end does.
     pub(crate) rrc: bool,
     /// The nonce from which the cookie of a check is made, and the time until which the check is valid.
     pub(crate) nonce: [u8; 8],
@@ -60,17 +60,18 @@ pub struct ConnectionIds {
 /// address, and did not open. It does not end the session: anybody who saw the id could send it, from anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
-    /// In all.
+    /// Forged records since the session began.
     count: u16,
-    /// In the present interval of 64 units of [`Instant::coarse`], about 67 seconds.
+    /// Forged records in the current interval of 64 units of [`Instant::coarse`], about 67 seconds.
     lately: u8,
     interval: u8,
 }
 
 impl Forgeries {
-    /// So many are tried to open in an interval.
+    /// Number of forged records after which no record from another address is opened for the rest of the interval.
     const RATE: u8 = 8;
-    /// After this number in all, no record from another address is opened: the session keeps its address.
+    /// Number of forged records in all after which no record from another address is opened: the session keeps its
+    /// address.
     const LIMIT: u16 = MAX_FAILED;
 }
 
@@ -82,7 +83,7 @@ impl ConnectionIds {
         Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until, forgeries }
     }
 
-    /// True if a record from another address than the session's may be tried to open at `now`.
+    /// True if the session tries to open a record that arrives at `now` from another address than its own.
     pub(crate) const fn may_try(&mut self, now: Instant) -> bool {
         let interval = (now.coarse() >> 6) as u8;
         if self.forgeries.interval != interval {
@@ -109,17 +110,17 @@ impl ConnectionIds {
         Some(Self::agreed(ConnectionId::new(ours)?, ConnectionId::new(theirs)?, return_routability))
     }
 
-    /// The id that we gave, by which a record of the peer is found.
+    /// Returns the id that we issued. It identifies the session in records of the peer.
     pub fn ours(&self) -> &[u8] {
         self.ours.bytes()
     }
 
-    /// The id that goes into every record to the peer.
+    /// Returns the id that goes into every record to the peer.
     pub fn theirs(&self) -> &[u8] {
         self.theirs.bytes()
     }
 
-    /// True if the peer knows return routability checks.
+    /// True if the peer supports return routability checks.
     pub const fn return_routability(&self) -> bool {
         self.rrc
     }
@@ -151,7 +152,7 @@ impl ConnectionIds {
     /// Bytes of ids that are kept with a session.
     pub(crate) const PACKED_LEN: usize = 1 + 2 * (1 + MAX_LEN);
 
-    /// As they are kept with a session; all zero would be none.
+    /// Returns the ids in the form in which they are kept with a session. All zeros mean that there are none.
     pub(crate) fn pack(&self) -> [u8; Self::PACKED_LEN] {
         let mut packed = [0; Self::PACKED_LEN];
         let [flags, ours, rest @ ..] = &mut packed;
@@ -166,7 +167,7 @@ impl ConnectionIds {
         packed
     }
 
-    /// From what was kept.
+    /// Reads the output of [`Self::pack`]; `None` if there are no ids.
     pub(crate) fn unpack(packed: &[u8; Self::PACKED_LEN]) -> Option<Self> {
         let [flags, ids @ ..] = packed;
         let (ours, theirs) = ids.split_at(1 + MAX_LEN);
@@ -180,7 +181,8 @@ impl ConnectionIds {
         Some(Self::agreed(id(ours)?, id(theirs)?, flags & PACKED_RRC != 0))
     }
 
-    /// Writes the extensions that say so into `out`; at most [`EXTENSIONS_LEN`] bytes.
+    /// Writes the extension connection_id and, if checks are supported, rrc into `out`; at most [`EXTENSIONS_LEN`]
+    /// bytes.
     pub(crate) fn write_extensions(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         let id = self.ours.bytes();
         out.u16(ExtensionType::CONNECTION_ID.0)?;
@@ -201,12 +203,12 @@ pub(crate) const EXTENSIONS_LEN: usize = 4 + 1 + MAX_LEN + 4;
 pub(crate) struct Hello<'r> {
     /// The id that the sender of the hello expects in the records that it receives.
     pub(crate) connection_id: Option<&'r [u8]>,
-    /// rrc is there (RFC 9853, section 3).
+    /// True if the extension rrc is present (RFC 9853, section 3).
     pub(crate) rrc: bool,
 }
 
 impl<'r> Hello<'r> {
-    /// Looks through what stands after the cookie of a ClientHello.
+    /// Reads the part of a ClientHello after the cookie.
     pub(crate) fn of_client(behind_cookie: &'r [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(behind_cookie);
         reader.with_len16()?; // cipher_suites
@@ -214,7 +216,7 @@ impl<'r> Hello<'r> {
         Self::read(reader)
     }
 
-    /// Looks through the body of a ServerHello.
+    /// Reads the body of a ServerHello.
     ///
     /// # Errors
     /// [`Truncated`] if it does not parse.
@@ -247,7 +249,8 @@ impl<'r> Hello<'r> {
         Ok(found)
     }
 
-    /// Returns what a server agrees to: nothing without an id, nor if the id is too long to be kept.
+    /// Returns the id that a server agrees to, and true if the client supports checks; `None` without an id, or if the
+    /// id is too long to be kept.
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }
@@ -258,7 +261,7 @@ impl<'r> Hello<'r> {
 pub struct Mobility {
     pub(crate) config: ConnectionIdConfig,
     pub(crate) changes: AddressChanges,
-    /// Who is to be challenged, and where, when the datagram has been read to its end.
+    /// The peer and the path of a challenge that is sent after the last record of the datagram.
     pub(crate) challenge: Option<(PeerId, Path)>,
 }
 

@@ -12,9 +12,9 @@ use crate::time::Instant;
 /// Bytes of a cookie.
 pub(crate) const COOKIE_LEN: usize = 16;
 
-/// The key. What a cookie is computed from holds the generation, which is counted by the clock: a new one makes the old
-/// cookies worthless as a new key would (RFC 6347, section 4.2.1). Cookies are made in the current generation and accepted
-/// of the last two.
+/// The key of cookies. A cookie is computed over the current generation, a number that the clock increases. So a new
+/// generation invalidates old cookies as a new key would (RFC 6347, section 4.2.1). Cookies of the current and of the
+/// previous generation are accepted.
 pub(crate) struct Cookies {
     key: HmacKey,
 }
@@ -36,10 +36,11 @@ impl Cookies {
     /// this generation, or of the previous one if the client shows that generation. So a wrong cookie costs no more
     /// than a missing one.
     ///
-    /// Bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). Extensions are none of them: some
-    /// clients write them in another order when they come back.
+    /// The cookie is bound to the address and to the parameters of the client (RFC 6347, section 4.2.1). It is not
+    /// bound to extensions, because some clients write them in another order when they repeat the ClientHello.
     ///
-    /// Where ClientHellos in fragments are answered, the first half is that of [`Self::of_front`], which a first fragment proves.
+    /// If the endpoint answers ClientHellos in fragments, the first half is that of [`Self::of_front`]: a first
+    /// fragment proves this half.
     #[inline(never)]
     pub(crate) fn of<C: Crypto>(
         &self,
@@ -92,7 +93,7 @@ impl Cookies {
     }
 }
 
-/// The generation at `now`, the lowest bit of which is the first of a cookie.
+/// Returns the generation at `now`. Its lowest bit is the lowest bit of the first byte of a cookie.
 pub(crate) const fn generation(now: Instant, settings: &Settings) -> u32 {
     // Both in units of about a second, for which a mote needs no more than one division.
     let lifetime = settings.cookie_lifetime_ms >> 10 | 1;

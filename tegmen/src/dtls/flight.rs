@@ -100,7 +100,7 @@ impl HandshakeState {
             return Err(Full);
         }
         if offset > 0 {
-            // Not `copy_within`, which can panic as far as the compiler sees.
+            // Not `copy_within`, because the compiler cannot see that it does not panic here.
             for i in 0..piece {
                 let Some(&byte) = body.get(offset.wrapping_add(i)) else { break };
                 let Some(place) = body.get_mut(i) else { break };
@@ -133,7 +133,7 @@ impl Handshake<'_> {
         let settings = context.settings;
         let lingering = self.state.is_lingering();
         if self.state.element == Element::Sent {
-            // All of it was sent, and nothing came.
+            // The whole flight was sent, and no answer arrived.
             if lingering {
                 return Ok(0);
             }

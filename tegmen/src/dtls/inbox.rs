@@ -1,9 +1,9 @@
 //! Fragments and early records, in the bounded receive buffer of one handshake (RFC 6347, section 4.2.3).
 //!
-//! The message that is due is put together at the front of the room. Whatever comes too early (a later message, a
-//! record of the next epoch) waits at the back as it was received and is looked at again after each step. What does not
-//! fit is dropped: the peer sends it again. A fragment that contradicts what came before is dropped whole, so that the
-//! two cannot mix.
+//! The message that is due is reassembled at the front of the buffer. A fragment or record that arrives too early (a
+//! later message, a record of the next epoch) waits unchanged at the end of the buffer, and is tried again after each
+//! step. One that does not fit is dropped: the peer sends it again. A fragment that contradicts earlier bytes is
+//! dropped as a whole, so that the two cannot mix.
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};
@@ -25,12 +25,13 @@ const CONSUMED: u8 = 0xff;
 /// Length (2) and kind (1) before the bytes of each waiting item.
 const ITEM_HEADER: usize = 3;
 
-/// The bookkeeping of the room; the room itself belongs to the peer table.
+/// The state of the receive buffer. The buffer itself belongs to the peer table.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     kind: MessageType,
-    /// Length of the message at the front; 0 if none is being put together. Behind it stands a bit for each of its bytes,
-    /// set once it has arrived. Of a message that is verified as it arrives: how many of its bytes are at the front.
+    /// Length of the message at the front; 0 if none is being reassembled. After the message the buffer has one bit for
+    /// each of its bytes, set once the byte has arrived. For a message that is verified as it arrives: the number of
+    /// its bytes at the front.
     total: u16,
     /// Bytes of the message that have arrived.
     come: u16,
@@ -43,8 +44,8 @@ impl Inbox {
         Self { kind: MessageType(0), total: 0, come: 0, held: 0 }
     }
 
-    /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. Where messages may
-    /// be `long`, as certificates are, a fragment of which nothing has come yet is taken in one piece.
+    /// Adds a fragment of the message that is due. Returns the length of the message once it is complete. If messages
+    /// may be `long`, as certificates are, a fragment of which no byte has arrived before is copied as a whole.
     pub(crate) fn add(
         &mut self,
         room: &mut [u8],
@@ -78,7 +79,7 @@ impl Inbox {
             }
             self.come = self.come.wrapping_add(fragment.body.len() as u16);
         }
-        // Looked at before it is written, so that what contradicts is dropped whole.
+        // The first pass compares and the second writes, so that a contradiction drops the whole fragment.
         for write in if new { &[][..] } else { &[false, true] } {
             for (at, new) in (offset..).zip(fragment.body) {
                 let (Some(old), Some(come)) = (message.get_mut(at), bits.get_mut(at / 8)) else { break };
@@ -101,7 +102,7 @@ impl Inbox {
         Ok(Some(total))
     }
 
-    /// Forgets the message at the front, which came whole after all; what waits at the back stays.
+    /// Forgets the message at the front. The items that wait at the end stay.
     pub(crate) const fn forget_pieces(&mut self) {
         (self.total, self.come) = (0, 0);
     }
@@ -133,17 +134,17 @@ impl Inbox {
         room.get(..self.total.into()).unwrap_or(&[])
     }
 
-    /// Bytes at the front, and of the message that they belong to those that have arrived.
+    /// Returns the number of bytes at the front of the buffer.
     pub(crate) const fn front(&self) -> usize {
         self.total as usize
     }
 
-    /// See [`Self::front`].
+    /// Returns the number of bytes that have arrived of the message at the [front](Self::front).
     pub(crate) const fn come(&self) -> usize {
         self.come as usize
     }
 
-    /// As many bytes came, and stand at the front.
+    /// Counts `len` bytes that have arrived and are at the front.
     pub(crate) const fn advance(&mut self, len: usize) {
         self.total = self.total.wrapping_add(len as u16);
         self.come = self.come.wrapping_add(len as u16);
@@ -159,7 +160,7 @@ impl Inbox {
         room.len().saturating_sub(self.held.into())
     }
 
-    /// Forgets what waits; false if nothing does.
+    /// Forgets the items that wait. Returns false if there are none.
     pub(crate) fn drop_held(&mut self) -> bool {
         core::mem::take(&mut self.held) > 0
     }
@@ -170,7 +171,7 @@ impl Inbox {
         }
     }
 
-    /// Keeps `header` and `body` for later, if it is not there already.
+    /// Keeps `header` and `body` for later, unless they are kept already.
     pub(crate) fn hold(&mut self, room: &mut [u8], kind: Held, header: &[u8], body: &[u8]) -> Result<(), Discard> {
         let len = header.len().wrapping_add(body.len());
         let needed = usize::from(self.held).saturating_add(len).saturating_add(ITEM_HEADER);
@@ -196,13 +197,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Finds a waiting fragment of message `seq` and marks it as used; the range of its bytes in the buffer. Where certificates are
-    /// verified in parts, it is one that begins within the bytes that have arrived, or right after them.
+    /// Finds a waiting fragment of message `seq` and marks it as used. Returns the position and the length of its bytes
+    /// in the buffer. If certificates are verified in parts, the fragment begins within the bytes that have arrived, or
+    /// right after them.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
 
-    /// Finds a waiting record and marks it as used; the range of its bytes in the room.
+    /// Finds a waiting record and marks it as used. Returns the position and the length of its bytes in the buffer.
     pub(crate) fn take_record<R: Roles>(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Record, None)
     }
@@ -243,7 +245,8 @@ impl Inbox {
     }
 }
 
-/// Where the bits of `len` bytes from `offset` stand: the byte, and those in it.
+/// Returns the places of the bits for `len` bytes from `offset`: the index of each byte that holds such bits, and their
+/// mask.
 fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
     let end = offset.saturating_add(len);
     (offset / 8..end.div_ceil(8)).map(move |at| {

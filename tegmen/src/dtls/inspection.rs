@@ -1,4 +1,4 @@
-//! The handshake of others, read from datagrams: for a program that examines a server or a capture.
+//! Reads handshakes of other endpoints from datagrams, for a program that examines a server or a capture.
 
 use super::connection_id::Hello;
 use super::handshake::client_hello::ClientHello;
@@ -17,7 +17,7 @@ pub struct HandshakeFragment<'r> {
     pub message_seq: u16,
     /// The length of the whole message in bytes, without its header.
     pub length: u32,
-    /// The place of the first byte of this fragment in the message.
+    /// The position of the first byte of this fragment in the message.
     pub offset: u32,
     /// The bytes of this fragment.
     pub body: &'r [u8],
@@ -51,9 +51,10 @@ pub enum HandshakeMessage<'r> {
         cookie: &'r [u8],
         /// The body before the length of the cookie, and after the cookie.
         around_cookie: [&'r [u8]; 2],
-        /// The client knows RFC 5746, by extension or by signalling suite.
+        /// True if the client supports RFC 5746, as the extension or the signalling suite shows.
         renegotiation_info: bool,
-        /// The client shows the id of a session (RFC 5246, section 7.4.1.2), or a ticket (RFC 5077, section 3.2).
+        /// True if the client shows the id of a session (RFC 5246, section 7.4.1.2), or a ticket (RFC 5077, section
+        /// 3.2).
         resumes: bool,
     },
     /// HelloVerifyRequest (RFC 6347, section 4.2.1).
@@ -67,17 +68,17 @@ pub enum HandshakeMessage<'r> {
         version: [u8; 2],
         /// The chosen suite.
         cipher_suite: CipherSuite,
-        /// The session is bound to its handshake (RFC 7627).
+        /// True if the session is bound to its handshake (RFC 7627).
         extended_master_secret: bool,
-        /// The server knows of the renegotiation attack (RFC 5746).
+        /// True if the server protects against the renegotiation attack (RFC 5746).
         renegotiation_info: bool,
-        /// The longest content of a record that the server takes, in bytes (RFC 8449).
+        /// The longest content of a record that the server accepts, in bytes (RFC 8449).
         record_size_limit: Option<u16>,
         /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
         max_fragment_length: Option<u16>,
         /// The connection id that the server expects in the records that it receives (RFC 9146).
         connection_id: Option<&'r [u8]>,
-        /// The server knows return routability checks (RFC 9853).
+        /// True if the server supports return routability checks (RFC 9853).
         return_routability: bool,
     },
     /// Another message, which is not read.

@@ -2,10 +2,11 @@
 //! RFC 7250).
 //!
 //! [`record`] opens and seals; `handshake` has one file per message; `inbox` reassembles fragments in a bounded buffer;
-//! `receive` takes records and messages in their order; `certificate_list` takes certificates as they arrive; `flight` writes what is sent, again if it was lost; `client` and
-//! `server` are the two state machines; `abbreviated` resumes sessions; `public_key` is what both ends do with public
-//! keys. The result of a handshake is an `Association`. Nothing here depends on a peer table or a socket: that is
-//! [`crate::endpoint`]. `inspection` reads the handshakes of others, for tools.
+//! `receive` takes records and messages in their order; `certificate_list` takes certificates as they arrive; `flight`
+//! writes our flights, and writes lost ones again; `client` and `server` are the two state machines; `abbreviated`
+//! resumes sessions; `public_key` has the steps of both ends with public keys. The result of a handshake is an
+//! `Association`. Nothing here depends on a peer table or a socket: that is [`crate::endpoint`]. `inspection` reads
+//! handshakes of other endpoints, for tools.
 
 mod abbreviated;
 pub(crate) mod alert;
@@ -74,7 +75,7 @@ pub enum Profile {
     Minimal,
 }
 
-/// The settings of the DTLS side of an endpoint. Times are kept in milliseconds, and are 49 days at most.
+/// The settings of the DTLS side of an endpoint. Times have a resolution of one millisecond, and a maximum of 49 days.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The profile of handshakes.
@@ -94,17 +95,17 @@ pub struct Config {
     /// turns both off. Only [`Extended`] endpoints support them, and not under
     /// [`Profile::Minimal`].
     pub connection_id: Option<ConnectionIdConfig>,
-    /// First retransmission timeout; it doubles with each retransmission (RFC 6347, section 4.2.4.1). So long also is a
-    /// new address checked.
+    /// First retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). The check of a
+    /// new address waits for its response for the same time.
     pub retransmit_first: Duration,
     /// The longest retransmission timeout.
     pub retransmit_max: Duration,
-    /// A handshake that takes longer is given up.
+    /// The maximum duration of a handshake; a longer one fails.
     pub handshake_timeout: Duration,
     /// The time for which the last flight is kept for retransmission: twice the maximum segment lifetime (RFC 6347,
     /// section 4.2.4).
     pub linger: Duration,
-    /// A session that received nothing for so long is forgotten; zero keeps it until it is displaced.
+    /// The time after which a session that received nothing is forgotten. Zero keeps it until it is displaced.
     pub idle_timeout: Duration,
     /// The minimum time for which a cookie is valid, within a second in thirty. A cookie is valid for at most twice
     /// this time.
@@ -161,7 +162,7 @@ impl From<Config> for Settings {
 /// The reason why an association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fatal {
-    /// A handshake message that this state cannot take.
+    /// A handshake message that is not allowed in this state.
     UnexpectedMessage(MessageType),
     /// A handshake message that does not parse.
     Decode,
@@ -169,13 +170,13 @@ pub enum Fatal {
     IllegalParameter,
     /// The server answered an extension that was not sent.
     UnsupportedExtension,
-    /// The peer offers no cipher suite that we have.
+    /// The peer offers no cipher suite that we accept.
     NoCommonSuite,
-    /// The peer takes no type of certificate that we have, or has none that we take (RFC 7250, section 4.2).
+    /// The peer accepts no type of certificate that we have, or has none that we accept (RFC 7250, section 4.2).
     NoCommonCertificateType,
-    /// The peer speaks no DTLS 1.2.
+    /// The peer does not support DTLS 1.2.
     Version,
-    /// A handshake message larger than can ever be put together here.
+    /// A handshake message that is longer than the buffers can ever hold.
     TooLarge,
     /// A record that holds more than was agreed on (RFC 8449, section 4).
     RecordOverflow,
@@ -186,7 +187,7 @@ pub enum Fatal {
     /// The certificate or raw public key of the peer was refused, or the name of the server that it asks for. The code that refused
     /// it knows the cause.
     Refused(AlertDescription),
-    /// The client has no certificate, and has to have one.
+    /// The client has no certificate, but the server requires one.
     NoCertificate,
     /// The peer resumes a session that had extended master secret without it (RFC 7627, section 5.3).
     NoExtendedMasterSecret,
@@ -196,8 +197,8 @@ pub enum Fatal {
         /// False if no key is configured for the identity.
         identity_known: bool,
     },
-    /// No key is configured for this server, so nothing can be offered to it; or it does not resume a session that this client can
-    /// only resume.
+    /// No key is configured for this server, so nothing can be offered to it. Or the server declined to resume a
+    /// session that this client can only resume.
     NoCredentials,
     /// The peer fell silent before the handshake ended. A server that does not answer our Finished has
     /// forgotten the handshake, or cannot be reached any more; some servers do not answer a wrong key either.
@@ -205,9 +206,9 @@ pub enum Fatal {
         /// True if our Finished was sent and not answered.
         after_finished: bool,
     },
-    /// The peer ended it.
+    /// The peer ended the association with this alert.
     Alert(AlertDescription),
-    /// The peer closed the session in order.
+    /// The peer closed the session with close_notify.
     Closed,
     /// A key reached its limit: 2^23 sealed records or 2^10 failed opens. A new handshake gives new keys.
     KeyExhausted,

@@ -20,25 +20,26 @@ use crate::secret::Secret;
 /// The input that a suspended handshake waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
-    /// We are the client: which identity and key for this server? It sent this hint, often an empty one.
+    /// Client: the identity and the pre-shared key for the server. The server sent this hint, which is often empty.
     PskForServer {
         /// PSK identity hint (RFC 4279, section 5.2).
         hint: &'n [u8],
     },
-    /// We are the server: which key has this identity?
+    /// Server: the pre-shared key of the client with this identity.
     PskOfClient {
         /// PSK identity (RFC 4279, section 5.1).
         identity: &'n [u8],
     },
-    /// Is this peer to be trusted? It has not proved yet that it owns the key.
+    /// The decision whether the peer is trusted. It has not proved yet that it has the private key.
     VerifyPeer {
         /// The certificate type of the peer.
         certificate_type: CertificateType,
         /// The content that the peer shows: see [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
-    /// Is this certificate of the peer, in DER, one of a path that is to be trusted? Asked for each certificate of the list in
-    /// order, the peer's own first, in place of [`Self::VerifyPeer`]: see [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
+    /// The decision whether a certificate of the peer, in DER, belongs to a trusted path. It is needed for each
+    /// certificate of the list in order, the peer's own first, in place of [`Self::VerifyPeer`]: see
+    /// [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys).
     VerifyCertificate {
         /// The certificate. Those before it are not kept.
         certificate: &'n [u8],
@@ -47,24 +48,24 @@ pub enum Need<'n> {
         /// True for the last of the list. The answer is then [`Answer::Peer`], and for every other [`Answer::Continue`].
         is_last: bool,
     },
-    /// Sign this with our private key.
+    /// A signature with our private key.
     Sign {
         /// The number of the [named server](crate::dtls::roles::Keys::server) that answers, 0 if there is none.
         server: u32,
         /// The number of our [`Credential`](crate::dtls::roles::Credential).
         credential: u8,
-        /// SHA-256 of what is signed.
+        /// SHA-256 of the data to sign.
         digest: [u8; DIGEST_LEN],
     },
-    /// We are the client: draw a premaster secret and encrypt it to the peer, with RSAES-PKCS1-v1_5 (RFC 5246,
-    /// section 7.4.7.1).
+    /// Client: a new premaster secret, and its encryption to the peer with RSAES-PKCS1-v1_5 (RFC 5246, section
+    /// 7.4.7.1).
     Encrypt {
         /// SubjectPublicKeyInfo of the peer, DER.
         public_key: &'n [u8],
         /// The first two bytes of the secret; the other 46 bytes are random.
         version: [u8; 2],
     },
-    /// We are the server: decrypt this with our private key.
+    /// Server: the premaster secret, decrypted with our private key.
     ///
     /// The answer and its time must not reveal whether the padding was right, or which other error occurred: use
     /// [`premaster_secret`](super::rsa::premaster_secret).
@@ -85,34 +86,34 @@ pub enum Need<'n> {
 pub enum Answer<'n> {
     /// A pre-shared key.
     Psk {
-        /// Our identity, if we are the client; not looked at otherwise.
+        /// Our identity, if we are the client; ignored if we are the server.
         identity: &'n [u8],
         /// The key, 1 to 64 bytes.
         key: &'n [u8],
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
-    /// We are the server, and the identity has two keys while its key is replaced: the client may have either. Only the roles
-    /// of a host with resumption or public keys try both ([`Roles::ON_HOST`]). Others use neither, and the handshake fails. The
-    /// keys take 141 bytes of the outgoing buffer.
+    /// Server: the two keys of an identity whose key is being replaced. The client may have either. Only the roles of a
+    /// host with resumption or public keys try both ([`Roles::ON_HOST`]). Others use neither, and the handshake fails.
+    /// The keys take 141 bytes of the outgoing buffer.
     Psks(&'n [(&'n [u8], Principal); 2]),
-    /// There is no such key. A server continues with a random key, so that nobody learns which identities exist.
+    /// There is no such key. A server continues with a random key, so that a peer cannot learn which identities exist.
     Unknown,
-    /// The peer is trusted, if it proves that it has the private key of this one.
+    /// The peer is trusted if it proves that it has the private key to this public key.
     Peer {
         /// Its SubjectPublicKeyInfo, DER.
         public_key: &'n [u8],
         /// The principal under which the application sees the peer in requests.
         principal: Principal,
     },
-    /// The certificate may be one of a path that is to be trusted: the next one decides. After the last one it refuses the peer,
-    /// as [`Self::Peer`] does before.
+    /// The certificate may belong to a trusted path: the next certificate decides. As the answer to the last
+    /// certificate it refuses the peer, as does [`Self::Peer`] as the answer to an earlier one.
     Continue,
     /// The key of the peer is not trusted; the peer receives this alert.
     Refused(AlertDescription),
-    /// The signature, in the form of its scheme: of ECDSA DER.
+    /// The signature in the format of its scheme, which is DER for ECDSA.
     Signature(&'n [u8]),
-    /// A premaster secret that was drawn.
+    /// A new premaster secret.
     Encrypted {
         /// The version, and 46 random bytes.
         premaster: &'n Secret<PREMASTER_LEN>,
@@ -128,7 +129,7 @@ pub enum Answer<'n> {
 pub const MAX_PSK: usize = 64;
 
 impl Handshake<'_> {
-    /// Goes on with the answer to [`Self::need`].
+    /// Continues the handshake with the answer to [`Self::need`].
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

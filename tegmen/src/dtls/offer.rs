@@ -26,11 +26,11 @@ pub(crate) struct Offer<'o> {
     /// The type of our own certificate, and of the server's: each is offered unless it is X.509 alone.
     pub(crate) client_types: &'o [CertificateType],
     pub(crate) server_types: &'o [CertificateType],
-    /// The server's name, empty if it is not said.
+    /// The name for server_name; empty if the extension is not sent.
     pub(crate) server_name: &'o [u8],
     /// The ticket of a session to resume. An empty ticket only announces support for tickets; `None` does not.
     pub(crate) ticket: Option<&'o [u8]>,
-    /// Extensions that are written already.
+    /// The bytes of further extensions.
     pub(crate) more: &'o [u8],
 }
 
@@ -54,8 +54,8 @@ impl<'l, R: Roles> HandshakeContext<'l, R> {
         }
     }
 
-    /// The types of certificates that a client offers for itself: that of its first credential; one without any is not asked
-    /// for a type.
+    /// Returns the certificate types that a client offers for itself: that of its first credential if it is a raw
+    /// public key, otherwise none. A client without a credential offers none either.
     pub(crate) fn own_types(&self) -> &'static [CertificateType] {
         match self.roles.keys().credential(0, 0).map(|credential| credential.certificate_type) {
             Some(CertificateType::RAW_PUBLIC_KEY) => &[CertificateType::RAW_PUBLIC_KEY],
@@ -72,7 +72,7 @@ impl Offer<'_> {
         ciphers.any(|cipher| cipher.with_encrypt_then_mac().is_some())
     }
 
-    /// Writes what stands after the cookie, of an endpoint in the roles `R`.
+    /// Writes the part of a ClientHello after the cookie, for an endpoint in the roles `R`.
     pub(crate) fn write<R: Roles>(&self, writer: &mut Writer<'_>) -> Write {
         let usable = || self.suites.0.iter().copied().filter(|suite| (self.usable)(*suite));
         let exchanges = || usable().filter_map(|suite| suite.parts()).map(|(exchange, _)| exchange);
@@ -116,7 +116,7 @@ impl Offer<'_> {
     }
 }
 
-/// A list of types, unless it says what is meant without it.
+/// Writes the extension `kind` with a list of certificate types, if it has to be sent.
 fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[CertificateType]) -> Write {
     if !is_said(types) {
         return Ok(());
@@ -126,7 +126,8 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
         .behind_len::<2>(|writer| writer.behind_len::<1>(|writer| types.iter().try_for_each(|each| writer.u8(each.0))))
 }
 
-/// False of a list of types that says what is meant without it.
+/// True if an extension with these certificate types has to be sent: without it the type is X.509 (RFC 7250, section
+/// 3).
 pub(crate) fn is_said(types: &[CertificateType]) -> bool {
     !types.is_empty() && types != [CertificateType::X509]
 }

@@ -6,8 +6,8 @@
 //! Client: verify the server's Certificate -> check ServerKeyExchange -> agree -> sign
 //! -> Certificate, ClientKeyExchange, CertificateVerify.
 //!
-//! Chains are verified and signatures made by the owner of the endpoint, who is asked with
-//! [`Need`](super::need::Need): the core sees only ephemeral private keys.
+//! The owner of the endpoint verifies chains and makes signatures when [`Need`](super::need::Need) asks for them: the
+//! core handles only ephemeral private keys.
 
 use super::Fatal;
 use super::certificate_list::Due;
@@ -43,7 +43,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Keys that are shared already.
+    /// Returns the parameters of a handshake with a pre-shared key.
     pub(crate) const fn psk(cipher: Cipher) -> Self {
         Self { cipher, exchange: KeyExchange::Psk, credential: NO_CREDENTIAL, flags: Flags(0) }
     }
@@ -58,7 +58,8 @@ impl Agreed {
         CipherSuite::of(self.exchange, self.cipher)
     }
 
-    /// Group, credential and types of certificates for a suite with an agreement; `None` if there are none in common.
+    /// Returns group, credential and types of certificates for a suite with public keys; `None` if there are none in
+    /// common.
     pub(crate) fn with_public_key<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
@@ -67,7 +68,8 @@ impl Agreed {
     ) -> Option<Self> {
         let mut flags = Flags(0);
         if !exchange.is_rsa() {
-            // Without the extension a client takes any group (RFC 8422, section 4), and then what everybody has.
+            // Without the extension a client accepts any group (RFC 8422, section 4). The server then takes secp256r1,
+            // which every client has.
             let offered = hello.extension(ExtensionType::SUPPORTED_GROUPS);
             let offers = |group: &NamedGroup| match offered {
                 Some(list) => {
@@ -81,12 +83,12 @@ impl Agreed {
             if !exchange.has_certificate() {
                 return Some(Self { cipher, exchange, credential: NO_CREDENTIAL, flags });
             }
-            // Without the extension a client means SHA-1, which is not to be had here.
+            // Without the extension a client means SHA-1, which is not supported here.
             let (_, schemes) = hello.extension(ExtensionType::SIGNATURE_ALGORITHMS)?.split_at_checked(2)?;
             if !certificate_request::contains(schemes, exchange.scheme().0) {
                 return None;
             }
-            // The key of a certificate has to lie on a curve of the client's, too (RFC 8422, section 5.1).
+            // The key of a certificate, too, has to be on a curve that the client supports (RFC 8422, section 5.1).
             if exchange.scheme() == SignatureScheme::ECDSA_SECP256R1_SHA256 && !offers(&NamedGroup::SECP256R1) {
                 return None;
             }
@@ -122,8 +124,8 @@ pub(crate) fn takes_type(hello: &ClientHello<'_>, list: ExtensionType, kind: Cer
     }
 }
 
-/// Why a hello has no suite that can be used: the types of certificates, if the suites alone would do (RFC 7250, section
-/// 4.2).
+/// Returns the reason why a ClientHello has no usable suite: the types of certificates, if the suites alone would
+/// suffice (RFC 7250, section 4.2).
 pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     hello: &ClientHello<'_>,
     context: HandshakeContext<'_, R>,
@@ -148,7 +150,7 @@ pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     }
 }
 
-/// Our credentials, or those of a named server, with their numbers.
+/// Returns our credentials, or those of a named server, with their numbers.
 pub(crate) fn credentials<R: Roles>(
     context: HandshakeContext<'_, R>,
     server: u32,
@@ -186,7 +188,7 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Forgets what an earlier handshake left in this place.
+    /// Forgets the items and parameters of an earlier handshake in this place.
     pub(crate) fn clear_scratch(&mut self) {
         self.state.exchange = KeyExchange::Psk;
         self.state.credential = NO_CREDENTIAL;
@@ -207,7 +209,7 @@ impl Handshake<'_> {
         Ok(private)
     }
 
-    /// SHA-256 of the randoms and the parameters of a ServerKeyExchange (RFC 8422, section 5.4).
+    /// Returns SHA-256 of the randoms and the parameters of a ServerKeyExchange (RFC 8422, section 5.4).
     pub(crate) fn digest_of_parameters<C: Crypto>(&self, parameters: &[&[u8]]) -> [u8; DIGEST_LEN] {
         let mut hash = Sha256::new();
         hash.update::<C>(&self.state.client_random);
@@ -275,7 +277,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Agrees with the peer, whose share is given or kept; the secret is kept.
+    /// Computes the shared secret from the peer's share, which is given or kept, and keeps the secret.
     pub(crate) fn agree<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -289,8 +291,8 @@ impl Handshake<'_> {
         self.put(Item::Agreed, secret.expose())
     }
 
-    /// Derives the keys from what was agreed on, and the pre-shared key if there is one (RFC 8422, section 5.10;
-    /// RFC 5489, section 2); the agreed secret is wiped.
+    /// Derives the keys from the shared secret, and from the pre-shared key if there is one (RFC 8422, section 5.10;
+    /// RFC 5489, section 2). Wipes the shared secret, unless a second pre-shared key may have to be tried.
     pub(crate) fn derive_keys_agreed<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -317,7 +319,8 @@ impl Handshake<'_> {
     }
 }
 
-/// Adds a message of our flight to the transcript before it is written; `before` messages of the flight stand before it.
+/// Adds a message of our flight to the transcript before it is written. `before` is the number of messages that precede
+/// it in the flight.
 pub(crate) fn hash_ahead<C: Crypto>(state: &mut HandshakeState, kind: MessageType, before: u16, parts: &[&[u8]]) {
     let len = parts.iter().fold(0u32, |len, part| len.wrapping_add(part.len() as u32));
     let seq = state.flight_seq.wrapping_add(before);

@@ -19,13 +19,14 @@ use crate::dtls::roles::Roles;
 use crate::secret::same;
 
 impl Step {
-    /// True while the owner looks at the message that came last: the certificate of the peer, or what that encrypted.
+    /// True while the owner handles the last message: the certificate of the peer, or the premaster secret that the
+    /// peer encrypted.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
             || HAS_LONG_KEYS && matches!(self, Self::ServerDecrypts)
     }
 
-    /// True while the owner is asked for something.
+    /// True while the handshake waits for an answer of the owner.
     pub(crate) const fn awaits_owner(self) -> bool {
         let asked = matches!(self, Self::ClientNeedsPsk | Self::ServerNeedsPsk | Self::ServerSigns);
         asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
@@ -41,7 +42,7 @@ impl Step {
 /// Finished with a connection id and some padding.
 const MAX_FINISHED_RECORD: usize = 256;
 
-/// True if a message of the peer is kept while the owner looks at it.
+/// True if a message of the peer is kept while the owner handles it.
 const fn keeps_message<R: Roles>() -> bool {
     R::PUBLIC_KEYS && (!R::CERTIFICATES_IN_PARTS || HAS_LONG_KEYS)
 }
@@ -54,7 +55,7 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Takes a record, then what came early and is due after it.
+    /// Takes a record, then the early items that are due after it.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -90,7 +91,7 @@ impl Handshake<'_> {
             ContentType::HANDSHAKE => self.on_fragments(cx, context, record.body, false),
             ContentType::CHANGE_CIPHER_SPEC if *record.body == [1] => self.on_change_cipher_spec::<R>(),
             ContentType::ALERT => {
-                // Not authenticated: believed only while there is nothing but this handshake to lose.
+                // The alert is not authenticated, so it is accepted only while it can end nothing but this handshake.
                 let [level, description] = *record.body else { return Err(Discard::Malformed.into()) };
                 if level != alert::FATAL && description != AlertDescription::CLOSE_NOTIFY.0 {
                     return Ok(());
@@ -120,7 +121,7 @@ impl Handshake<'_> {
         let mut content_type = record.content_type();
         match self.state.step {
             Step::AwaitServerFinished | Step::AwaitClientFinished => {}
-            // Its key, or the ChangeCipherSpec before it, may be on the way.
+            // The messages that make its key, or the ChangeCipherSpec before it, may still arrive.
             Step::AwaitClientKeyExchange
             | Step::ServerNeedsPsk
             | Step::AwaitClientChangeCipherSpec
@@ -165,8 +166,8 @@ impl Handshake<'_> {
             Ok(content) => content,
             Err(Discard::NotAuthentic) => {
                 self.state.failures = self.state.failures.saturating_add(1);
-                // Once may be anybody's forgery. A client that comes again with it has another key; a forger who knows
-                // address and port could as well send an alert himself.
+                // The first one may be a forgery. A client that sends a second one has another key; an attacker that
+                // knows address and port could as well send an alert.
                 if self.state.step == Step::AwaitClientFinished && self.state.failures >= 2 {
                     let identity_known = !self.state.identity_unknown;
                     return Err(Fatal::WrongKeyOrIdentity { identity_known }.into());
@@ -225,7 +226,8 @@ impl Handshake<'_> {
             let Ok(fragment) = Fragment::read(&mut reader) else { return Err(Discard::Malformed.into()) };
             match self.on_fragment(cx, context, &fragment, protected) {
                 Ok(()) => {}
-                // What follows in the record is kept for later, unless the record comes again.
+                // The fragments that follow in the record are kept for later. With certificates in parts the record is
+                // handled again instead.
                 Err(Outcome::Need) if R::PUBLIC_KEYS && !R::CERTIFICATES_IN_PARTS => outcome = Err(Outcome::Need),
                 Err(_) if outcome.is_err() => {}
                 over => return over,
@@ -327,7 +329,7 @@ impl Handshake<'_> {
         }
         let state = &mut *self.state;
         if ahead > 0 {
-            // A message in pieces is put together only once it is due.
+            // A message in fragments is reassembled only once it is due.
             let kept = ahead < 8 && whole;
             return match kept {
                 true => Ok(state.inbox.hold(self.buffers.incoming, Held::Fragment, fragment.header, fragment.body)?),
@@ -337,13 +339,13 @@ impl Handshake<'_> {
         if whole {
             return self.on_whole(cx, context, fragment);
         }
-        // A piece of a Finished that waited as a record: there is no room at hand for it, and the peer sends it again.
+        // A fragment of a Finished that waited as a record: the buffer is in use, and the peer sends it again.
         if R::KEEPS && self.buffers.incoming.is_empty() {
             return Err(Discard::NoRoom.into());
         }
         let long = R::PUBLIC_KEYS && R::ON_HOST;
         let Some(len) = state.inbox.add(self.buffers.incoming, fragment, long)? else { return Ok(()) };
-        // The message lies in the room while it is handled, so the room is put aside.
+        // The message is handled in the buffer, so the buffer is taken out of `self` meanwhile.
         let room = core::mem::take(&mut self.buffers.incoming);
         let body = room.get(..len).unwrap_or(&[]);
         let outcome = self.on_message(cx, context, fragment, body);
@@ -354,7 +356,7 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Goes through what came early for as long as it brings the handshake on.
+    /// Handles early items for as long as the handshake advances.
     pub(crate) fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -380,7 +382,7 @@ impl Handshake<'_> {
                 }
                 continue;
             }
-            // The item lies in the room while it is handled, so the room is put aside.
+            // The item is handled in the buffer, so the buffer is taken out of `self` meanwhile.
             let room = core::mem::take(&mut self.buffers.incoming);
             let item = room.get_mut(at..).and_then(|item| item.get_mut(..len)).unwrap_or(&mut []);
             let outcome = match finished_due {
@@ -422,7 +424,7 @@ impl Handshake<'_> {
             && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
     }
 
-    /// Takes a whole message in its turn, of which `fragment` is the last that came.
+    /// Takes a whole message that is due. `fragment` is the last of its fragments that arrived.
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -466,7 +468,7 @@ impl Handshake<'_> {
             // In clear, or before its time.
             _ => return Err(Fatal::UnexpectedMessage(MessageType::FINISHED)),
         };
-        // A mote says decrypt_error.
+        // A mote answers a wrong length with decrypt_error instead.
         if R::RECORD_SIZE && body.len() != VERIFY_LEN {
             return Err(Fatal::Decode);
         }

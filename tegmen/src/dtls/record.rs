@@ -39,7 +39,7 @@ pub(crate) const HAS_LONG_KEYS: bool = cfg!(feature = "alloc");
 
 /// Longest content of a record (RFC 5246, section 6.2.1).
 pub(crate) const MAX_CONTENT: usize = 1 << 14;
-/// What a cipher may add to it at most (RFC 5246, section 6.2.3).
+/// Maximum number of bytes that a cipher adds to the content (RFC 5246, section 6.2.3).
 const MAX_EXPANSION: usize = 2048;
 /// Records sealed under one key before a new handshake is due.
 pub const MAX_SEALED: u32 = 1 << 23;
@@ -66,12 +66,12 @@ impl ContentType {
     pub const RETURN_ROUTABILITY_CHECK: Self = Self(27);
 }
 
-/// Epoch (16 bits) and sequence number (48 bits), as they stand in the header.
+/// Epoch (16 bits) and sequence number (48 bits), as in the header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RecordNumber(pub(crate) u64);
 
 impl RecordNumber {
-    /// The number `sequence` of `epoch`; bits past the 48th are the caller's mistake and are cut.
+    /// Returns the number `sequence` of `epoch`. Bits above the 48th are a mistake of the caller, and are cut.
     pub(crate) const fn new(epoch: u16, sequence: u64) -> Self {
         Self((epoch as u64) << 48 | sequence & 0xffff_ffff_ffff)
     }
@@ -125,13 +125,13 @@ impl Record<'_> {
         u16::from_be_bytes([high, low])
     }
 
-    /// True if it carries, sealed, what an application says.
+    /// True if it carries protected application data.
     #[inline]
     pub(crate) fn is_application_data(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::APPLICATION_DATA
     }
 
-    /// True if it is one of a return routability check, sealed without a connection id.
+    /// True if it carries a message of a return routability check, protected without a connection id.
     pub(crate) fn is_return_routability_check(&self) -> bool {
         self.epoch() != 0 && self.content_type() == ContentType::RETURN_ROUTABILITY_CHECK
     }
@@ -221,7 +221,7 @@ impl<'d> Records<'d> {
     pub(crate) fn take_with_id(&mut self, len: usize) -> Option<(&[u8], Record<'_>)> {
         let at = core::mem::replace(&mut self.at, self.datagram.len());
         let rest = self.datagram.get_mut(at..)?;
-        // The id goes to the front, so that what is behind it is a header like any other.
+        // The id is moved to the front, so that the usual header follows it.
         rest.get_mut(..len.checked_add(NUMBER_END)?)?.rotate_right(len);
         let (id, rest) = rest.split_at_mut_checked(len)?;
         let record = Record::parse(rest)?;
@@ -230,7 +230,7 @@ impl<'d> Records<'d> {
     }
 }
 
-/// Where the number ends in a header, and the id begins if there is one.
+/// Position in a header at which the number ends, and a connection id begins.
 const NUMBER_END: usize = HEADER_LEN - 2;
 
 /// The header of a record whose body is `len` bytes.
@@ -243,8 +243,8 @@ pub(crate) fn header(content_type: ContentType, number: RecordNumber, len: u16) 
     header
 }
 
-/// Writes a record of epoch 0 at the front of `out`: its header, `head`, and `behind` bytes that stand there already.
-/// Returns its length.
+/// Writes a record of epoch 0 at the front of `out`: its header, `head`, and `behind` bytes that `out` already
+/// contains. Returns its length.
 #[inline(never)]
 pub(crate) fn write_plain(
     out: &mut [u8],

@@ -9,34 +9,34 @@ use super::Fatal;
 use super::handshake::extension::{Extensions, MaxFragmentLength};
 use super::record::MAX_CONTENT;
 
-/// The least that may be said in record_size_limit (RFC 8449, section 4).
+/// Minimum value of record_size_limit (RFC 8449, section 4).
 pub(crate) const MIN_LIMIT: u16 = 64;
-/// The most that has a meaning there: the longest content of a record.
+/// Maximum value of record_size_limit that has an effect: the longest content of a record.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
 /// The limit that an association agreed on, in the two free bytes of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordSize(u16);
 
-/// Set if both sides have the same limit, as max_fragment_length has it.
+/// Set if both sides have the same limit, as with max_fragment_length.
 const BOTH: u16 = 1 << 15;
 
 impl RecordSize {
     /// No limit was negotiated.
     pub(crate) const UNLIMITED: Self = Self(0);
 
-    /// As it is kept with a session.
+    /// Returns the limit in the form in which it is kept with a session.
     pub(crate) const fn to_bits(self) -> u16 {
         self.0
     }
 
-    /// From what was kept.
+    /// Reads the output of [`Self::to_bits`].
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// A server takes what a hello asks for: record_size_limit, and max_fragment_length only without that (RFC 8449,
-    /// section 5).
+    /// Server: returns the limit that a ClientHello asks for with record_size_limit, or with max_fragment_length if
+    /// there is no record_size_limit (RFC 8449, section 5).
     pub(crate) fn asked(hello: &Extensions) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (Some(limit), _) => Self::limit(limit),
@@ -45,8 +45,9 @@ impl RecordSize {
         }
     }
 
-    /// A client takes what a server answered to its own `limit`, which is 0 if it offered none. Both extensions in one
-    /// answer are an error (RFC 8449, section 5), as is another length than was offered (RFC 6066, section 4).
+    /// Client: returns the limit that a server answered to the client's own `limit`, which is 0 if the client offered
+    /// none. Both extensions in one answer are an error (RFC 8449, section 5), as is a length other than the offered
+    /// one (RFC 6066, section 4).
     pub(crate) fn answered(hello: &Extensions, limit: u16) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (None, None) => Ok(Self::UNLIMITED),
@@ -71,7 +72,7 @@ impl RecordSize {
     }
 
     fn limit(limit: u16) -> Result<Self, Fatal> {
-        // More than a record can hold may be said, and means no more than that.
+        // A higher value than a record can hold is allowed, and counts as the longest content.
         if limit < MIN_LIMIT { Err(Fatal::IllegalParameter) } else { Ok(Self(limit.min(MAX_LIMIT))) }
     }
 

@@ -1,8 +1,8 @@
-//! The store of sessions for resumption, which takes no key exchange: with a ticket, which holds the server's state of
-//! the session (RFC 5077), or with an id under which the server stores that state (RFC 5246, section 7.3).
+//! The store of sessions for resumption. Resumption needs no key exchange. The client shows a ticket, which holds the
+//! server's state of the session (RFC 5077), or an id under which the server stores that state (RFC 5246, section 7.3).
 //!
-//! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher suite.
-//! What cannot be resumed leads to a full handshake.
+//! Only sessions with extended master secret are resumed (RFC 7627, section 5.3), and only under their own cipher
+//! suite. If a session cannot be resumed, the two ends make a full handshake.
 
 use super::suite::{CipherSuite, Suites};
 use crate::buf::{Full, Reader, Truncated, Writer};
@@ -14,10 +14,10 @@ use crate::time::Instant;
 
 /// Bytes of a master secret (RFC 5246, section 8.1).
 pub const MASTER_LEN: usize = 48;
-/// Bytes of the longest ticket that a server here gives.
+/// Bytes of the longest ticket that our server issues.
 pub(crate) const MAX_TICKET: usize = 512;
-/// Bytes of the ids that a server here gives, and by which a client tells that its ticket was taken (RFC 5077,
-/// section 3.4).
+/// Bytes of the session ids that our server issues, and of those with which our client recognizes that its ticket was
+/// accepted (RFC 5077, section 3.4).
 pub(crate) const ID_LEN: usize = 32;
 
 /// The state that both ends keep of a session to resume it.
@@ -37,7 +37,7 @@ impl SessionState {
     /// Bytes of [`Self::write`].
     pub const LEN: usize = 2 + MASTER_LEN + 4;
 
-    /// Writes what a ticket has to hold at least: cipher suite, master secret and principal.
+    /// Writes the minimum content of a ticket: cipher suite, master secret and principal.
     ///
     /// # Errors
     /// [`Full`].
@@ -73,15 +73,15 @@ pub enum Handle<'h> {
 /// The means by which a client can later resume the session that it opened.
 #[derive(Debug)]
 pub enum Resumable<'r> {
-    /// With what it was itself resumed with.
+    /// With the ticket or the id with which this session was itself resumed.
     Again,
-    /// With this.
+    /// With a new ticket or id.
     With {
         /// The state to remember.
         session: SessionState,
         /// The ticket or id to show to the server.
         handle: Handle<'r>,
-        /// For how many seconds the server means to take it, 0 if it does not say.
+        /// The lifetime of the ticket in seconds, as the server announced it; 0 if it announced none.
         lifetime: u32,
     },
 }
@@ -91,7 +91,7 @@ pub enum Resumable<'r> {
 pub struct Found {
     /// The session.
     pub session: SessionState,
-    /// The client gets a new ticket, because this one will not be taken much longer.
+    /// True if the client gets a new ticket, because this one is accepted only for a short time more.
     pub renew: bool,
 }
 
@@ -104,19 +104,19 @@ pub trait Resumption {
     /// with [`Fatal::NoCredentials`](super::Fatal) if the server declines.
     const SUITES: Suites = Suites(&[]);
 
-    /// True if clients that take tickets get them.
+    /// Server: true if clients that accept tickets get them.
     fn gives_tickets(&self, server: u32) -> bool {
         let _ = server;
         false
     }
 
-    /// True if sessions are kept under ids for clients that take no tickets.
+    /// Server: true if sessions are kept under ids for clients that accept no tickets.
     fn gives_ids(&self, server: u32) -> bool {
         let _ = server;
         false
     }
 
-    /// Client: true if the client tells a server that it accepts tickets.
+    /// Client: true if its ClientHello announces that it accepts tickets.
     fn takes_tickets(&self) -> bool {
         true
     }
@@ -128,8 +128,8 @@ pub trait Resumption {
         None
     }
 
-    /// Writes a ticket of up to `MAX_TICKET` bytes, and returns for how many seconds it will be taken; `None` if there is
-    /// none for this session.
+    /// Writes a ticket of up to 512 bytes (`MAX_TICKET`), and returns its lifetime in seconds; `None` if there is none
+    /// for this session.
     fn seal_ticket<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,
@@ -141,7 +141,7 @@ pub trait Resumption {
         None
     }
 
-    /// The session with this id.
+    /// Returns the session with this id.
     fn find(&self, now: Instant, server: u32, id: &[u8]) -> Option<SessionState> {
         let _ = (now, server, id);
         None
@@ -153,7 +153,7 @@ pub trait Resumption {
     }
 }
 
-/// Nothing can be resumed.
+/// A store without sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoResumption;
 

@@ -13,11 +13,11 @@ use crate::crypto::hash::HmacKey;
 pub(crate) struct MessageType(pub(crate) u8);
 
 impl MessageType {
-    /// Do you receive here?
+    /// Asks the peer to prove that it receives at this address.
     pub(crate) const PATH_CHALLENGE: Self = Self(0);
-    /// Yes.
+    /// Proves it.
     pub(crate) const PATH_RESPONSE: Self = Self(1);
-    /// Yes, but there is a better address.
+    /// Proves it, but the peer prefers another address.
     pub(crate) const PATH_DROP: Self = Self(2);
 }
 
@@ -26,13 +26,13 @@ pub(crate) type Cookie = [u8; 8];
 /// Bytes of a message.
 pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 
-/// Reads a message; `None` if it is of another length. One of an unknown type has to be ignored.
+/// Reads a message; `None` if it has another length. A message of an unknown type has to be ignored.
 pub(crate) fn read(content: &[u8]) -> Option<(MessageType, Cookie)> {
     let &[kind, cookie @ ..]: &[u8; MESSAGE_LEN] = content.try_into().ok()?;
     Some((MessageType(kind), cookie))
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
     let mut message = [kind.0; MESSAGE_LEN];
     let [_, place @ ..] = &mut message;
@@ -40,7 +40,7 @@ pub(crate) fn message(kind: MessageType, cookie: Cookie) -> [u8; MESSAGE_LEN] {
     message
 }
 
-/// The cookie that goes over `path`, from a `nonce` that is drawn for each challenge.
+/// Returns the cookie for `path`, computed from a `nonce` that is drawn for each challenge.
 pub(crate) fn cookie<C: Crypto>(nonce: &[u8; 8], path: &Path) -> Cookie {
     let mut key = HmacKey::none();
     key.set::<C>(&[nonce]);

@@ -10,9 +10,9 @@ use crate::time::Instant;
 
 /// The roles of an endpoint. This is a type, so that an image links no code for an unused role.
 pub trait Roles {
-    /// It opens handshakes.
+    /// True if the role opens handshakes.
     const CLIENT: bool;
-    /// It answers them.
+    /// True if the role answers handshakes.
     const SERVER: bool;
     /// True if the role restores sessions that were kept outside ([`Session`](crate::dtls::Session)).
     const RESTORES: bool = false;
@@ -23,9 +23,9 @@ pub trait Roles {
     const ONE_HELLO: bool = false;
     /// True if a server reassembles ClientHellos that arrive in fragments; a mote refuses them.
     const HELLO_FRAGMENTS: bool = false;
-    /// True at a host, which has bytes of code to spare. Fragments of which nothing has come yet are copied whole, which is
-    /// faster for certificates; and the time of a key exchange does not depend on the length of a pre-shared key, so that it
-    /// does not tell which identities exist.
+    /// True for a host, which has more space for code than a mote. A host copies a fragment of which no byte has
+    /// arrived before as a whole, which is faster for certificates. The time of its key exchange does not depend on the
+    /// length of a pre-shared key, so that it does not reveal which identities exist.
     const ON_HOST: bool = false;
     /// True if an end that connects to a peer, and is connected to by it at the same time, becomes client or server by a
     /// rule ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). Without the rule it stays client.
@@ -45,10 +45,10 @@ pub trait Roles {
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// Its handshakes keep more than one text, and not all of their flights are alike.
+    /// True if handshakes keep more than one text, and their flights differ.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
-    /// The longest content of a record that is taken, in bytes; 0 if that is not said to anybody.
+    /// Returns the longest content of a record that this end accepts, in bytes; 0 if it announces no limit.
     fn record_size_limit(&self) -> u16 {
         0
     }
@@ -74,7 +74,8 @@ pub trait Roles {
         &NoResumption
     }
 
-    /// Called once for each ClientHello, before it is parsed or answered: false drops it. A limit of ClientHellos counts here.
+    /// Returns false to drop a ClientHello. The endpoint calls it once for each ClientHello, before it parses or
+    /// answers it. A limit of ClientHellos counts here.
     fn admits_hello(&self, now: Instant, from: &Address) -> bool {
         let _ = (now, from);
         true
@@ -83,7 +84,7 @@ pub trait Roles {
 
 /// A role that needs only the settings.
 pub trait Configured: Roles {
-    /// The role under these settings.
+    /// Returns the role with these settings.
     fn new(config: &Config) -> Self;
 }
 
@@ -131,14 +132,14 @@ pub trait Keys {
         &[CertificateType::X509]
     }
 
-    /// The cipher suites of a named server in order of preference, of which only those count that the endpoint itself has, too; those
-    /// of the endpoint itself if the number of the server is 0.
+    /// Returns the cipher suites of a named server in order of preference, or those of the endpoint itself if `server`
+    /// is 0. A named server uses only suites that the endpoint itself also has.
     fn suites(&self, server: u32) -> Suites {
         let _ = server;
         Suites::ALL
     }
 
-    /// The name of the server that a client asks for (RFC 6066, section 3); none if it is empty.
+    /// Client: returns the name of the server to ask for in server_name (RFC 6066, section 3); empty to send no name.
     fn server_name(&self) -> &[u8] {
         &[]
     }
@@ -168,7 +169,7 @@ pub enum ClientAuthentication {
     Required,
 }
 
-/// Nothing to prove.
+/// No credentials.
 pub(crate) struct NoKeys;
 
 impl Keys for NoKeys {
@@ -179,11 +180,11 @@ impl Keys for NoKeys {
 
 /// Opens handshakes and answers them.
 pub struct Both;
-/// Opens handshakes; ignores hellos.
+/// Opens handshakes; ignores ClientHellos.
 pub struct ClientOnly;
 /// Answers handshakes; opens none.
 pub struct ServerOnly;
-/// The role `R` with what a mote does without: a choice of cipher suites, extensions that limit the size of records
+/// The role `R` with features that a mote omits: a choice of cipher suites, extensions that limit the size of records
 /// (RFC 8449; RFC 6066, section 4), sessions that are kept outside, connection ids (RFC 9146).
 pub struct Extended<R> {
     role: R,
@@ -191,7 +192,7 @@ pub struct Extended<R> {
     record_size_limit: u16,
     mobility: Option<Mobility>,
 }
-/// The role `R` with cipher suites that need public keys, and what it proves itself with.
+/// The role `R` with cipher suites that need public keys, and with the keys of the endpoint.
 pub struct PublicKeys<R, K> {
     /// The role.
     pub role: R,

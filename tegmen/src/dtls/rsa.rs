@@ -7,14 +7,16 @@
 use crate::secret::Secret;
 use core::hint::black_box;
 
-/// Bytes of a premaster secret: the version of the ClientHello, and 46 random ones.
+/// Bytes of a premaster secret: the version of the ClientHello, and 46 random bytes.
 pub const PREMASTER_LEN: usize = 48;
 
-/// The premaster secret of a decrypted block with its padding (RFC 8017, section 7.2.2, for a message of 48 bytes) if that
-/// is right and the secret begins with `version`, which is that of the ClientHello; else `random`, 48 bytes that were drawn
-/// before. Which of them it is is not decided by a branch, nor by an address: `./ci.sh timing` looks at both.
+/// Returns the premaster secret in `block`, a decrypted block with its padding (RFC 8017, section 7.2.2, for a message
+/// of 48 bytes), if the padding is right and the secret begins with `version`, that of the ClientHello. Otherwise
+/// returns `random`, 48 bytes that were drawn before. No branch and no address depends on which of the two it is:
+/// `./ci.sh timing` checks both.
 ///
-/// `modulus_len` is that of the key in bytes. It is no secret; a block of another length leads to `random` as well.
+/// `modulus_len` is the length of the key's modulus in bytes, which is not secret. A block of another length also leads
+/// to `random`.
 pub fn premaster_secret(
     block: &[u8],
     modulus_len: usize,
@@ -33,7 +35,7 @@ pub fn premaster_secret(
     }
     let mut wrong = zero | (two ^ 2) | end | (secret[0] ^ version[0]) | (secret[1] ^ version[1]);
     for byte in filler {
-        // Ones only if the byte is zero: then one less of it wraps around.
+        // All ones only if the byte is zero: then the subtraction wraps around.
         wrong |= (u16::from(*byte).wrapping_sub(1) >> 8) as u8;
     }
     let keep = black_box((u16::from(wrong).wrapping_sub(1) >> 8) as u8);

@@ -19,7 +19,7 @@ pub(crate) enum Item {
     PeerShare,
     /// The agreed parameters, during the lookup of a pre-shared key.
     Agreed,
-    /// The SubjectPublicKeyInfo that the peer proved nothing with yet.
+    /// The SubjectPublicKeyInfo of the peer, which has not proved yet that it has the private key.
     PeerKey,
     /// SHA-256 of what we sign.
     Digest,
@@ -50,13 +50,13 @@ pub(crate) enum Item {
 /// Bytes after each item.
 const TRAILER: usize = 3;
 
-/// Where an item lies: its bytes and what is behind them, from `start` to `end`.
+/// The place of an item: its bytes and its trailer, from `start` to `end`.
 struct Place {
     start: usize,
     end: usize,
 }
 
-/// The item that ends at `end`, and its kind; `None` if there is none.
+/// Returns the kind and the place of the item that ends at `end`; `None` if there is none.
 fn at(room: &[u8], end: usize) -> Option<(u8, Place)> {
     let (_, [high, low, kind]) = room.get(..end)?.split_last_chunk::<TRAILER>()?;
     if *kind == 0 {
@@ -78,7 +78,7 @@ fn place(room: &[u8], item: Item) -> Option<Place> {
     }
 }
 
-/// Where the first item that is free would end.
+/// Returns the position at which the next item would end.
 fn free(room: &[u8]) -> usize {
     let mut end = room.len();
     while let Some((_, place)) = at(room, end) {
@@ -92,19 +92,19 @@ pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)
 }
 
-/// Forgets everything; what may be secret is wiped.
+/// Forgets all items, and wipes their bytes.
 pub(crate) fn clear(room: &mut [u8]) {
     let start = front(room);
     wipe(room.get_mut(start..).unwrap_or(&mut []));
 }
 
-/// The bytes of an item, none if there is none.
+/// Returns the bytes of an item; empty if there is none.
 pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
     let bytes = place(room, item).and_then(|place| room.get(place.start..place.end.checked_sub(TRAILER)?));
     bytes.unwrap_or(&[])
 }
 
-/// Keeps `bytes`, in place of what was kept as the same item; `front` bytes of the room are in use by something else.
+/// Keeps `bytes` as this item, in place of its earlier content. The first `front` bytes of the buffer belong to a text.
 pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
     put_parts(room, front, item, &[bytes])
 }
@@ -114,7 +114,7 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     forget(room, item);
     let end = free(room);
     let len = parts.iter().fold(0usize, |len, part| len.saturating_add(part.len()));
-    // A zero after the next item, so that the search ends there.
+    // A zero before this item, as the kind of the next one, ends the search.
     let needed = len.saturating_add(2 * TRAILER);
     let start = end.checked_sub(needed).filter(|start| *start >= front).ok_or(Fatal::TooLarge)?;
     let [high, low] = u16::try_from(len).map_err(|_| Fatal::TooLarge)?.to_be_bytes();
@@ -129,7 +129,7 @@ pub(crate) fn put_parts(room: &mut [u8], front: usize, item: Item, parts: &[&[u8
     copy(trailer, &[high, low, item as u8]).map_err(|_| Fatal::TooLarge)
 }
 
-/// Forgets an item; its bytes are wiped.
+/// Forgets an item, and wipes its bytes.
 pub(crate) fn forget(room: &mut [u8], item: Item) {
     let Some(Place { start, end }) = place(room, item) else { return };
     let first = free(room);

@@ -1,7 +1,7 @@
 //! Server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
-//! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished
-//! -> ChangeCipherSpec, Finished. The hello without cookie is answered by the endpoint, without state.
+//! ClientHello(cookie) -> ServerHello, ServerHelloDone -> ClientKeyExchange, ChangeCipherSpec, Finished ->
+//! ChangeCipherSpec, Finished. The endpoint answers the ClientHello without a cookie, without state.
 
 use super::connection_id;
 use super::context::HandshakeContext;
@@ -32,7 +32,7 @@ use crate::secret::Secret;
 use crate::time::Instant;
 
 impl HandshakeState {
-    /// Begins a handshake as server, with a hello whose cookie was valid; the answer is due at once.
+    /// Begins a handshake as server, with a ClientHello whose cookie was valid. The answer is due at once.
     pub(crate) fn accept<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -58,7 +58,7 @@ impl HandshakeState {
         cx.crypto.random(&mut self.server_random);
         self.extended_master_secret = !self.minimal && hello.extensions.extended_master_secret;
         self.renegotiation_info = !self.minimal && hello.signals_renegotiation_info();
-        // The numbers go on from the client's, which the stateless answer used too (RFC 6347, section 4.2.1).
+        // Our record numbers continue from the client's, as in the stateless answer (RFC 6347, section 4.2.1).
         self.next_sequence = number.sequence();
         self.flight_seq = fragment.message_seq();
         self.receive_seq = fragment.message_seq().wrapping_add(1);
@@ -66,7 +66,7 @@ impl HandshakeState {
         self.hash_message::<C>(fragment.message_type(), fragment.message_seq(), fragment.body);
     }
 
-    /// Begins to put together a ClientHello, with its first fragment, whose cookie is right.
+    /// Begins to reassemble a ClientHello, after its first fragment showed a valid cookie.
     pub(crate) fn accept_fragments(&mut self, now: Instant, settings: &Settings, message_seq: u16, random: &Random) {
         self.begin(Step::AwaitClientHello, Element::ServerHello, now, settings);
         self.client_random = *random;
@@ -75,7 +75,7 @@ impl HandshakeState {
         (self.element, self.deadline) = (Element::Sent, self.give_up);
     }
 
-    /// Checks what a hello offers, and chooses the cipher suite.
+    /// Checks the offer of a ClientHello, and chooses the cipher suite.
     pub(crate) fn acceptable<C: Crypto, R: Roles>(
         hello: &ClientHello<'_>,
         context: HandshakeContext<'_, R>,
@@ -115,7 +115,7 @@ impl HandshakeState {
 }
 
 impl HandshakeState {
-    /// Server: takes that the client has no certificate.
+    /// Server: handles the empty Certificate message of a client without a certificate.
     pub(crate) fn on_no_certificate<R: Roles>(&mut self, context: HandshakeContext<'_, R>) -> Result<(), Fatal> {
         if context.roles.keys().client_authentication() == ClientAuthentication::Required {
             return Err(Fatal::NoCertificate);
@@ -153,7 +153,7 @@ impl Handshake<'_> {
             self.promise(cx, context, hello);
         }
         if R::PUBLIC_KEYS && self.state.exchange.is_ephemeral() {
-            // Costly, and so left to the next call of `poll`.
+            // The key pair is costly, and so is left to the next call of `poll`.
             self.state.step = Step::ServerBegins;
         }
         if R::PUBLIC_KEYS && self.state.exchange.is_rsa() {
@@ -189,7 +189,7 @@ impl Handshake<'_> {
             }
             (Step::AwaitClientKeyExchange, MessageType::CLIENT_KEY_EXCHANGE) => {
                 let identity = key_exchange::read(body).map_err(|_| Fatal::Decode)?;
-                // An identity that fits nowhere is one that nobody has.
+                // No client has an identity that does not fit the buffer: it is unknown.
                 if self.keep::<R>(identity).is_err() {
                     self.state.outgoing_len = 0;
                 }
@@ -255,8 +255,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: keeps the keys that the client may have, that which is in use first. If the buffer is full, the second key is not
-    /// tried.
+    /// Server: keeps the keys that the client may have, the one in use first. If the buffer is full, the second key is
+    /// not tried.
     fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {
@@ -284,8 +284,8 @@ impl Handshake<'_> {
         scratch::forget(self.buffers.outgoing, Item::Agreed);
     }
 
-    /// Server: what is due when the keys are known, and a client with a certificate proved that it has its private key. The
-    /// ChangeCipherSpec may have come while the owner was asked.
+    /// Server: returns the step that follows when the keys are known, and a client with a certificate has proved that
+    /// it has the private key. The ChangeCipherSpec may have arrived while the owner was asked.
     pub(crate) const fn after_key_exchange(&self) -> Step {
         match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
@@ -322,7 +322,7 @@ impl Handshake<'_> {
         self.state.send_flight();
     }
 
-    /// Server: takes the certificate of the client, or that it has none.
+    /// Server: takes the Certificate message of the client, which is empty if the client has none.
     pub(crate) fn on_client_certificate<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -337,7 +337,7 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: takes the share of the client; where keys are pre-shared, after the identity.
+    /// Server: takes the share of the client, which follows the identity if the key is pre-shared.
     pub(crate) fn on_client_share<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -354,7 +354,7 @@ impl Handshake<'_> {
         scratch::forget(self.buffers.outgoing, Item::Private);
         self.agree(cx, &private, Some(share))?;
         if psk {
-            // An identity that fits nowhere is one that nobody has.
+            // No client has an identity that does not fit the buffer: it is unknown.
             if self.keep::<R>(identity).is_err() {
                 self.state.outgoing_len = 0;
             }
@@ -395,7 +395,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: remembers the version of the hello, and sends its flight: nothing is to be signed.
+    /// Server: remembers the version of the ClientHello, and sends its flight, which needs no signature.
     pub(crate) fn begin_decryption<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -524,7 +524,7 @@ fn write_answers(writer: &mut Writer<'_>, flags: Flags) -> Write {
     Ok(())
 }
 
-/// A pre-shared key that a client may have, and its principal then.
+/// A pre-shared key that a client may have, and the principal that it proves.
 type ClientPsk<'k> = (&'k [u8], Principal);
 
 /// True for the bytes of a pre-shared key.
@@ -542,8 +542,9 @@ fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
     Some((reader.with_len8().ok()?, principal))
 }
 
-/// Calls the compression function as often as a key of [`MAX_PSK`] bytes would need more than one of `len`: HMAC hashes a
-/// premaster secret of more than 64 bytes first (RFC 2104, section 2), and the time of that would tell which identities exist.
+/// Calls the compression function as many times as a key of [`MAX_PSK`] bytes needs more than one of `len` bytes. HMAC
+/// first hashes a premaster secret of more than 64 bytes (RFC 2104, section 2), and the time of that would reveal which
+/// identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
     // Two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).
@@ -555,7 +556,7 @@ fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     core::hint::black_box(state);
 }
 
-/// Calls of the compression function that hash a premaster secret of so many bytes.
+/// Number of calls of the compression function that hash a premaster secret of this length.
 const fn compressions(premaster: usize) -> usize {
     if premaster > 64 { premaster.saturating_add(9).div_ceil(64) } else { 0 }
 }

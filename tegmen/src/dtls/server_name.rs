@@ -49,7 +49,8 @@ fn read(data: &[u8]) -> Result<&[u8], Truncated> {
 }
 
 impl<R: Roles> HandshakeContext<'_, R> {
-    /// Server: the number of the named server that a ClientHello asks for: see [`Keys::server`](super::roles::Keys).
+    /// Server: returns the number of the named server that a ClientHello asks for: see
+    /// [`Keys::server`](super::roles::Keys).
     ///
     /// # Errors
     /// [`Fatal::Decode`] if server_name is malformed, [`Fatal::Refused`] if the owner refuses the name.
@@ -77,13 +78,13 @@ impl Handshake<'_> {
         self.put(Item::Server, &[a, b, c, d, u8::from(is_named)])
     }
 
-    /// Server: the number of the named server of this handshake, 0 if there is none.
+    /// Server: returns the number of the named server of this handshake; 0 if there is none.
     pub(crate) fn server<R: Roles>(&self) -> u32 {
         kept_server::<R>(self.buffers.outgoing)
     }
 }
 
-/// Server: the number of the named server whose handshake has this outgoing buffer, 0 if there is none.
+/// Server: returns the number of the named server whose handshake has this outgoing buffer; 0 if there is none.
 #[inline]
 pub(crate) fn kept_server<R: Roles>(room: &[u8]) -> u32 {
     if !R::NAMES {

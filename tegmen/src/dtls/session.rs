@@ -19,7 +19,7 @@ const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// First byte of a sealed session. Another version of this format begins with another byte.
 const VERSION: u8 = 2;
-/// The same, of a session with longer keys.
+/// First byte of a sealed session with longer keys.
 const LONG_VERSION: u8 = 3;
 /// Bytes of a sealed session, at most: ciphers with longer keys take 56 bytes more than the others.
 pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
@@ -66,12 +66,12 @@ impl Session {
         (self.next, if self.window.mark().is_some() { None } else { Some(self.window.parts()) })
     }
 
-    /// True if the peer finds the session by a connection id, whatever address its records come from.
+    /// True if our records carry a connection id, by which the peer finds the session whatever address they come from.
     pub fn names_itself(&self) -> bool {
         self.ids.as_ref().is_some_and(|ids| ids.sent().is_some())
     }
 
-    /// Goes on from a [`Self::position`]. Without a window, what the peer has used counts as lost.
+    /// Continues from a [`Self::position`]. Without a window, the record numbers that the peer has used count as lost.
     pub const fn go_on(&mut self, next: u32, window: Option<(u64, u64)>) {
         self.next = next;
         self.window = match window {
@@ -80,7 +80,7 @@ impl Session {
         };
     }
 
-    /// Forgets what the peer has used: for a copy that is kept while the session lives on.
+    /// Marks the window as lost, for a copy that is kept while the session continues.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }
@@ -90,10 +90,11 @@ impl Session {
         self.next < MAX_SEALED
     }
 
-    /// Encrypts the session under `key` for this `purpose` (who it is with, for example); writes up to [`SEALED_SESSION_LEN`] bytes.
+    /// Encrypts the session under `key` for this `purpose` (for example the name of the peer). Writes up to
+    /// [`SEALED_SESSION_LEN`] bytes.
     ///
     /// # Errors
-    /// [`Full`], also if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.
+    /// [`Full`] if `out` is too short, or if the provider lacks AES-128-CCM with a nonce of 13 bytes and a tag of 16.
     pub fn seal<C: Crypto>(
         &self,
         crypto: &mut C,
@@ -125,7 +126,7 @@ impl Session {
         out.put(&tag)
     }
 
-    /// The inverse of [`Self::seal`].
+    /// Decrypts the output of [`Self::seal`].
     ///
     /// # Errors
     /// [`NotAuthentic`] if the data was changed, is of another length or version, or was sealed under another key or for another
@@ -159,7 +160,7 @@ impl Session {
         Self::parse(&mut reader, long).ok().flatten()
     }
 
-    /// Reads what was sealed; `None` inside for an unknown cipher.
+    /// Reads the plaintext of a session. The inner `None` means an unknown cipher.
     fn parse(reader: &mut Reader<'_>, long: bool) -> Result<Option<Self>, Truncated> {
         let cipher = Cipher::from_byte(reader.u8()?).filter(|cipher| cipher.is_long() == long);
         let Some(cipher) = cipher else { return Ok(None) };

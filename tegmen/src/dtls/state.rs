@@ -42,9 +42,9 @@ pub(crate) enum Step {
     AwaitServerKeyExchange,
     ClientSigns,
 
-    /// The server puts a ClientHello together whose cookie is right.
+    /// The server reassembles a ClientHello whose cookie is valid.
     AwaitClientHello,
-    /// The server has its key pair still to draw.
+    /// The server has yet to draw its key pair.
     ServerBegins,
     ServerSigns,
     AwaitClientCertificate,
@@ -56,7 +56,7 @@ pub(crate) enum Step {
     ServerDecrypts,
 }
 
-/// The state of one handshake, besides its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
+/// The state of one handshake, in addition to its [`Buffers`] and the [`Channel`](super::Channel) that it fills.
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct HandshakeState {
     pub(crate) step: Step,
@@ -65,7 +65,7 @@ pub struct HandshakeState {
     pub(crate) element: Element,
     /// Elements before this one are in the transcript already.
     pub(crate) hashed: Element,
-    /// Bytes of texts at the front of the outgoing room: the cookie, and after it the hint; later the identity.
+    /// Bytes of texts at the front of the outgoing buffer: the cookie, and after it the hint; later the identity.
     pub(crate) outgoing_len: u8,
     /// HelloVerifyRequests followed, or Finished records that did not open.
     pub(crate) failures: u8,
@@ -84,7 +84,7 @@ pub struct HandshakeState {
     pub(crate) identity_unknown: bool,
     /// Our flight was sent again because the peer's came again, since the timer last ran out.
     pub(crate) repeated: bool,
-    /// Client: bytes of the cookie at the front of the outgoing room.
+    /// Client: bytes of the cookie at the front of the outgoing buffer.
     pub(crate) cookie_len: u8,
     /// The offset of the next fragment of the current element.
     pub(crate) fragment_offset: u16,
@@ -93,12 +93,12 @@ pub struct HandshakeState {
     /// message_seq of the message that is due from the peer, and what it was when our flight began.
     pub(crate) receive_seq: u16,
     pub(crate) answered_seq: u16,
-    /// The record number, its last 16 bits, under which our hello with cookie was sent first.
+    /// The last 16 bits of the record number under which our ClientHello with a cookie was sent first.
     pub(crate) hello_number: u16,
     /// Current retransmission timeout in milliseconds; 0 before the flight is sent.
     pub(crate) timeout_ms: u32,
     pub(crate) inbox: Inbox,
-    /// When to transmit, the first time or again.
+    /// The time of the next transmission, the first one or a repetition.
     pub(crate) deadline: Instant,
     pub(crate) give_up: Instant,
     /// Sequence number of our next plaintext record.
@@ -110,13 +110,13 @@ pub struct HandshakeState {
     pub(crate) transcript: Sha256,
 }
 
-/// Forgets what a handshake with public keys or resumption kept in its [outgoing room](Buffers::outgoing): for the table, whose memory it
-/// is, before another handshake gets it.
+/// Wipes the data that a handshake with public keys or resumption kept in its [outgoing buffer](Buffers::outgoing). The
+/// table, to which the buffer belongs, calls it before another handshake gets the buffer.
 pub fn wipe_room(outgoing: &mut [u8]) {
     scratch::clear(outgoing);
 }
 
-/// Longest cookie, hint or identity in bytes that a handshake takes.
+/// Longest cookie, hint or identity, in bytes, that a handshake accepts.
 pub(crate) const MAX_TEXT: usize = 255;
 
 /// No [`HandshakeState::credential`].
@@ -127,12 +127,12 @@ pub(crate) const NO_CREDENTIAL: u8 = u8::MAX;
 pub(crate) struct Flags(pub(crate) u16);
 
 impl Flags {
-    /// The group is x25519, else secp256r1.
+    /// The group is x25519; otherwise it is secp256r1.
     pub(crate) const X25519: u16 = 1;
-    /// The server shows a raw public key; the client does.
+    /// The server shows a raw public key; the next flag is the same for the client.
     pub(crate) const RAW_SERVER: u16 = 1 << 1;
     pub(crate) const RAW_CLIENT: u16 = 1 << 2;
-    /// The client offered to choose the type of the server's certificate, of the client's.
+    /// The client offered a choice of types for the server's certificate; the next flag is the same for the client's.
     pub(crate) const SERVER_TYPE: u16 = 1 << 3;
     pub(crate) const CLIENT_TYPE: u16 = 1 << 4;
     /// The client is asked for a certificate.
@@ -141,13 +141,13 @@ impl Flags {
     pub(crate) const CERTIFIED: u16 = 1 << 6;
     /// The keys come from an earlier session.
     pub(crate) const RESUMED: u16 = 1 << 7;
-    /// A NewSessionTicket is promised, and still to come.
+    /// A NewSessionTicket is promised, and has not arrived yet.
     pub(crate) const TICKET: u16 = 1 << 8;
-    /// The client was given a ticket, and keeps it.
+    /// The client got a ticket, and keeps it.
     pub(crate) const NEW_TICKET: u16 = 1 << 9;
     /// The client has not proved its address.
     pub(crate) const UNREACHED: u16 = 1 << 10;
-    /// How often it was sent our flight again, in two bits.
+    /// Number of times that our flight was sent again to a client that has not proved its address, in two bits.
     const AGAIN: u16 = 3 << 11;
     const ONCE_AGAIN: u16 = 1 << 11;
     /// The client sent ec_point_formats. The bit is read only in full handshakes, which do not count flights in it.
@@ -185,16 +185,16 @@ impl Flags {
         }
     }
 
-    /// A new flight begins, and so the one before it came through. The size that came through stays.
+    /// Begins a new flight, because the previous one arrived. The size of datagrams that arrived stays.
     pub(crate) const fn begin_flight(&mut self) {
         if self.0 & Self::LOST < 2 * Self::ONCE_LOST {
             self.0 &= !Self::LOST;
         }
     }
 
-    /// The longest datagram of a flight, in bytes, where `mtu` is allowed (RFC 6347, section 4.1.1.1): if a flight is lost
-    /// twice it is sent in datagrams of 508 bytes, which fit the 576 that every IPv4 host takes, then in halves and
-    /// quarters of that. A ClientHello keeps to 508, because few servers put one together from fragments.
+    /// The longest datagram of a flight, in bytes, where `mtu` is allowed (RFC 6347, section 4.1.1.1): if a flight is
+    /// lost twice it is sent in datagrams of 508 bytes, which fit the 576 that every IPv4 host takes, then in halves
+    /// and quarters of that. A ClientHello keeps to 508, because few servers reassemble one from fragments.
     pub(crate) const fn datagram(self, mtu: usize, is_hello: bool) -> usize {
         let most = if is_hello { 1 } else { 3 };
         let halves = match (self.0 & Self::LOST) / Self::ONCE_LOST {
@@ -212,18 +212,18 @@ impl Flags {
     }
 }
 
-/// The room of one handshake, which belongs to the peer table.
+/// The buffers of one handshake, which belong to the peer table.
 pub struct Buffers<'b> {
     /// The data to write a flight again: the cookie, later the PSK identity. At most 255 bytes are needed. With public
-    /// keys the buffer needs room for two shares, a signature and the peer's public key in addition: 350 bytes with
-    /// ECDSA, 900 with RSA-2048. With resumption it needs 100 bytes and the length of a ticket in addition, and at
-    /// least 256.
+    /// keys the buffer also holds two shares, a signature and the peer's public key: 350 bytes more with ECDSA, 900
+    /// more with RSA-2048. With resumption it needs 100 bytes and the length of a ticket in addition, and at least 256
+    /// bytes in all.
     pub outgoing: &'b mut [u8],
     /// Fragments and early records.
     pub incoming: &'b mut [u8],
 }
 
-/// A handshake with everything it works on.
+/// A handshake: its state, its association, its connection ids and its buffers.
 pub struct Handshake<'b> {
     /// The state of the handshake.
     pub state: &'b mut HandshakeState,
@@ -276,7 +276,7 @@ impl HandshakeState {
 
     /// Begins, in a place that was [`Self::idle`] or [`Self::wipe`]d; the first flight is due at once.
     pub(crate) fn begin(&mut self, step: Step, flight: Element, now: Instant, settings: &Settings) {
-        // Field by field, because a whole idle one would stand on a mote's stack first.
+        // Field by field, because a mote would first build a whole idle state on its stack.
         self.step = step;
         self.flight = flight;
         self.flight_seq = 0;
@@ -296,18 +296,19 @@ impl HandshakeState {
         self.await_answer();
     }
 
-    /// Forgets all secrets; what a handshake with public keys left in its room is forgotten with [`wipe_room`].
+    /// Wipes all secrets. Those that a handshake with public keys left in its outgoing buffer are wiped by
+    /// [`wipe_room`].
     pub(crate) fn wipe(&mut self) {
         self.master.wipe();
         wipe(&mut self.verify);
     }
 
-    /// When the endpoint has to look at this handshake again.
+    /// Returns the time at which the endpoint has to handle this handshake again.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// True while a ClientHello of this number is put together.
+    /// True while a ClientHello with this number is reassembled.
     pub(crate) fn is_putting_together(&self, message_seq: u16) -> bool {
         self.step == Step::AwaitClientHello && self.receive_seq == message_seq
     }
@@ -317,8 +318,8 @@ impl HandshakeState {
         self.step == Step::Lingering
     }
 
-    /// Returns true until a part of the answer to our flight arrives. So no content can yet follow the first flight of
-    /// a server.
+    /// Returns true until a part of the answer to our flight arrives. Until then no content can follow the first flight
+    /// of a server.
     pub const fn is_unanswered(&self) -> bool {
         self.receive_seq == self.answered_seq
     }
@@ -328,7 +329,7 @@ impl HandshakeState {
         matches!(self.flight, Element::ClientCertificate | Element::ClientKeyExchange)
     }
 
-    /// The next flight, to be sent at once; what was received for the previous one is forgotten.
+    /// Begins the next flight, which is due at once.
     #[inline(never)]
     pub(crate) fn start_flight<R: Roles>(&mut self, flight: Element) {
         // Without public keys only a flight of one or two messages is followed by another.
@@ -354,8 +355,8 @@ impl HandshakeState {
         self.send_flight();
     }
 
-    /// Client: the timer of our hello begins again with each message of the server's flight, which may take many datagrams;
-    /// whichever of them is lost, the hello asks for it (RFC 6347, section 4.2.4).
+    /// Client: restarts the timer of our ClientHello at each message of the server's flight, which may take many
+    /// datagrams. If one of them is lost, the repeated ClientHello asks for it (RFC 6347, section 4.2.4).
     pub(crate) fn await_rest(&mut self, now: Instant) {
         if self.flight == Element::ClientHello && self.element == Element::Sent {
             self.deadline = now.after_millis(self.timeout_ms).min(self.give_up);
@@ -381,14 +382,14 @@ impl HandshakeState {
         self.transcript.update::<C>(body);
     }
 
-    /// All is done and nothing is to be sent again; the place is free at the next alarm.
+    /// Ends the handshake, without a flight that may have to be sent again. The place is free at the next alarm.
     pub(crate) fn end(&mut self) {
         self.step = Step::Lingering;
         self.element = Element::Sent;
         self.deadline = Instant::AT_ONCE;
     }
 
-    /// Our flight is due at once, from its first element on.
+    /// Makes our flight due at once, from its first element on.
     #[inline(never)]
     pub(crate) fn send_flight(&mut self) {
         self.element = self.flight;
@@ -398,12 +399,12 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Keeps a cookie, hint or identity where the flight is written from.
+    /// Keeps a cookie, hint or identity in the buffer from which the flight is written.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(0, text)
     }
 
-    /// Does the same as [`Self::keep`], behind a cookie of `cookie_len` bytes.
+    /// Does the same as [`Self::keep`], after a cookie of `cookie_len` bytes.
     pub(crate) fn keep_behind<R: Roles>(&mut self, cookie_len: u8, text: &[u8]) -> Result<(), Fatal> {
         let len = usize::from(cookie_len).wrapping_add(text.len());
         if R::KEEPS && len > scratch::front(self.buffers.outgoing) {
@@ -417,7 +418,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Master secret and traffic keys from a pre-shared key (RFC 4279, section 2).
+    /// Derives master secret and traffic keys from a pre-shared key (RFC 4279, section 2).
     #[inline]
     pub(crate) fn derive_keys<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, key: &[u8], client: bool) {
         let len = (key.len() as u16).to_be_bytes();
@@ -427,7 +428,8 @@ impl Handshake<'_> {
         self.derive_keys_from::<C, R>(cx, &[&len, zeros_of(zeros), zeros_of(more), &len, key], client);
     }
 
-    /// Master secret and traffic keys from a premaster secret (RFC 5246, sections 8.1 and 6.3; RFC 7627, section 4).
+    /// Derives master secret and traffic keys from a premaster secret (RFC 5246, sections 8.1 and 6.3; RFC 7627,
+    /// section 4).
     pub(crate) fn derive_keys_from<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -445,13 +447,13 @@ impl Handshake<'_> {
         };
         state.master.prf::<C>(&seed, secret.expose_mut());
         if R::RESUMPTION && state.extended_master_secret {
-            // Without room for it the session cannot be resumed.
+            // If it does not fit the buffer, the session cannot be resumed.
             let _ = self.keep_session(CipherSuite::of(self.state.exchange, self.state.cipher), &secret);
         }
         self.set_master(cx, &mut secret, client);
     }
 
-    /// Traffic keys from a master secret (RFC 5246, section 6.3), which is overwritten.
+    /// Derives traffic keys from a master secret (RFC 5246, section 6.3), which is overwritten.
     #[inline(always)]
     pub(crate) fn set_master<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, secret: &mut Secret<48>, client: bool) {
         let state = &mut *self.state;

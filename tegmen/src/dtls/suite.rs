@@ -12,7 +12,8 @@ impl CipherSuite {
     pub const PSK_WITH_AES_128_CCM_8: Self = Self(0xc0a8);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487).
     pub const PSK_WITH_AES_128_GCM_SHA256: Self = Self(0x00a8);
-    /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442): a pre-shared key that, once lost, opens no older session.
+    /// TLS_ECDHE_PSK_WITH_AES_128_CCM_8_SHA256 (RFC 8442): an attacker who learns the pre-shared key cannot decrypt
+    /// earlier sessions.
     pub const ECDHE_PSK_WITH_AES_128_CCM_8_SHA256: Self = Self(0xd003);
     /// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905): the same with a long tag, and fast without AES instructions.
     pub const ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256: Self = Self(0xccac);
@@ -33,7 +34,7 @@ impl CipherSuite {
     /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746, section 3.3).
     pub const EMPTY_RENEGOTIATION_INFO_SCSV: Self = Self(0x00ff);
 
-    /// The name in the registry, for people.
+    /// Returns the name in the registry; `unknown` for a suite that is not implemented here.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PSK_WITH_AES_128_CCM_8 => "TLS_PSK_WITH_AES_128_CCM_8",
@@ -54,14 +55,14 @@ impl CipherSuite {
         self.parts().is_some_and(|(exchange, _)| exchange.has_certificate())
     }
 
-    /// True if the client encrypts a secret to the key of the server, which so has to be one of RSA.
+    /// True if the client encrypts a secret to the key of the server, which then is an RSA key.
     pub fn encrypts_to_server(self) -> bool {
         self.parts().is_some_and(|(exchange, _)| exchange.is_rsa())
     }
 
-    /// Returns a channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here: for
-    /// tools and tests that look at records. `encrypt_then_mac` is that of RFC 7366. Returns `None` for an unknown suite, and
-    /// for a block that is too short.
+    /// Returns a channel of one end under a key block (RFC 5246, section 6.3) that did not come from a handshake here:
+    /// for tools and tests that examine records. `encrypt_then_mac` is that of RFC 7366. Returns `None` for an unknown
+    /// suite, and for a block that is too short.
     pub fn channel(self, encrypt_then_mac: bool, block: &[u8], client: bool) -> Option<Channel> {
         let (_, cipher) = self.parts()?;
         let cipher = if encrypt_then_mac { cipher.with_encrypt_then_mac()? } else { cipher };
@@ -103,7 +104,7 @@ impl CipherSuite {
         })
     }
 
-    /// The suite that stands for these two.
+    /// Returns the suite with this key exchange and this cipher.
     pub(crate) const fn of(exchange: KeyExchange, cipher: Cipher) -> Self {
         match (exchange, cipher) {
             (KeyExchange::Psk, Cipher::Ccm8) => Self::PSK_WITH_AES_128_CCM_8,
@@ -128,13 +129,13 @@ impl CipherSuite {
 pub(crate) enum KeyExchange {
     /// From a pre-shared key alone (RFC 4279, section 2).
     Psk,
-    /// From what the client draws and encrypts to the RSA key of the server (RFC 5246, section 7.4.7.1).
+    /// From a secret that the client draws and encrypts to the RSA key of the server (RFC 5246, section 7.4.7.1).
     Rsa,
-    /// From a pre-shared key and an agreement of the moment (RFC 5489, section 2).
+    /// From a pre-shared key and an ephemeral key agreement (RFC 5489, section 2).
     EcdhePsk,
-    /// From an agreement that the server signs with ECDSA (RFC 8422, section 2).
+    /// From an ephemeral key agreement that the server signs with ECDSA (RFC 8422, section 2).
     EcdheEcdsa,
-    /// ECDHE with certificates, signed with RSA.
+    /// From an ephemeral key agreement that the server signs with RSA (RFC 8422, section 2).
     EcdheRsa,
 }
 
@@ -144,7 +145,7 @@ impl KeyExchange {
         matches!(self, Self::Psk)
     }
 
-    /// The kind of the server's key, by how that signs.
+    /// Returns the signature scheme of the server's key.
     pub(crate) const fn scheme(self) -> SignatureScheme {
         match self {
             Self::EcdheRsa => SignatureScheme::RSA_PKCS1_SHA256,

@@ -40,9 +40,9 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
 
 /// Peers in arrays, searched one by one: for a mote, and for tests.
 ///
-/// `PEERS` entries, of which `HANDSHAKES` may be in a handshake at once, each with room for an outgoing cookie or
-/// identity of `OUTGOING` bytes and for `INCOMING` bytes of fragments and early records. The first `IDS` entries may have
-/// connection ids.
+/// The table has `PEERS` entries, of which `HANDSHAKES` may be in a handshake at the same time. Each handshake has
+/// `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments and early records. The first
+/// `IDS` entries may have connection ids.
 #[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,
@@ -55,7 +55,7 @@ pub struct PeerArray<
     slots: [Slot<A>; PEERS],
     handshakes: [HandshakeSlot<OUTGOING, INCOMING>; HANDSHAKES],
     inserted: u32,
-    /// Of the slot in the same place.
+    /// The connection ids of the peer in the slot at the same index.
     ids: [Option<ConnectionIds>; IDS],
 }
 
@@ -82,7 +82,7 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation.get())
     }
 
-    /// A free position, or that of the peer that is displaced by one of `rank`.
+    /// Returns a free position, or that of the peer that one of `rank` displaces.
     fn place(&self, rank: Rank) -> Option<usize> {
         let candidates = self
             .slots
@@ -103,15 +103,15 @@ impl<A: Default, const P: usize, const H: usize, const O: usize, const I: usize,
         for handshake in self.handshakes.iter_mut().filter(|handshake| handshake.owner == owner) {
             handshake.owner = 0;
             handshake.state.wipe();
-            // Of a room that is no larger than a text nothing else is kept.
+            // A buffer that is no longer than a text holds nothing else.
             if O > MAX_TEXT {
                 wipe_room(&mut handshake.outgoing);
             }
         }
     }
 
-    /// A free handshake slot, one that only lingers, or that of the oldest stranger; and whom it is taken from, who then
-    /// has nothing left.
+    /// Returns a handshake slot: a free one, one that only lingers, or that of the oldest peer that one of `rank` may
+    /// displace. Also returns the index of that peer, which loses its entry with the slot.
     fn handshake_place(&self, rank: Rank) -> Option<(usize, Option<usize>)> {
         let mut best = None;
         for (index, handshake) in self.handshakes.iter().enumerate() {

@@ -25,11 +25,11 @@ pub enum Event {
         /// The length of the datagram, which lies at the front of the buffer for output.
         len: u16,
     },
-    /// A key is needed: see [`Endpoint::need`], answer with [`Endpoint::resume`].
+    /// The handshake needs an answer: see [`Endpoint::need`], and answer with [`Endpoint::resume`].
     Need(PeerId),
     /// The peer proved its key, and the session is ready.
     Established(PeerId),
-    /// Authentic bytes of the application, decrypted where they lay.
+    /// Authentic application data, decrypted in place.
     Message {
         /// The sender of the data.
         peer: PeerId,
@@ -38,10 +38,10 @@ pub enum Event {
     },
     /// The alarm that the owner set with [`Peers::schedule`] has arrived.
     Alarm(PeerId),
-    /// The peer proved that it receives at the address that its last records came from, and that is its address now. What
-    /// was sent to the old one meanwhile is probably lost.
+    /// The peer proved that it receives at the address from which its last records came. That is its address now.
+    /// Datagrams that were sent to the old address meanwhile are probably lost.
     Moved(PeerId),
-    /// The association is over. The peer can be asked about until the next call of [`Endpoint::poll`].
+    /// The association is over. The entry of the peer can be read until the next call of [`Endpoint::poll`].
     Closed {
         /// The peer.
         peer: PeerId,
@@ -50,12 +50,12 @@ pub enum Event {
     },
 }
 
-/// A mistake of our own caller, or a session that has to be renewed.
+/// A mistake of the caller, or a session that has to be renewed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misuse {
-    /// No such peer, or its handshake is not over.
+    /// There is no such peer, or its handshake is not over.
     NotEstablished,
-    /// The frame has no room for what the protection adds.
+    /// The frame has no space for the bytes that the protection adds.
     Full,
     /// The content is longer than records of this session may be: [`Peer::max_content`].
     TooLong,

@@ -34,7 +34,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// A ClientHello: the length of an answer in `out`, 0 if there is none.
+    /// Handles a ClientHello. Returns the length of the answer in `out`; 0 if there is none.
     #[inline(never)]
     pub(super) fn on_client_hello<C: Crypto>(
         &mut self,
@@ -43,7 +43,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         record: &Record<'_>,
         out: &mut [u8],
     ) -> usize {
-        // Of a ClientHello in fragments the first counts.
+        // Only the first fragment of a ClientHello counts.
         let counts = !(R::HELLO_FRAGMENTS && continues_hello(record));
         if counts && !self.roles.admits_hello(cx.now, &path.remote) {
             return 0;
@@ -54,7 +54,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         })
     }
 
-    /// Without state until a cookie proves the address (RFC 6347, section 4.2.1).
+    /// Answers a ClientHello, without state until a cookie proves the address (RFC 6347, section 4.2.1).
     fn answer_hello<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -72,7 +72,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
         match R::HELLO_FRAGMENTS {
             true => self.on_hello_fragment(cx, path, record, &fragment, out),
-            // Without state there is nothing to put fragments together in.
+            // Without state there is no buffer to reassemble fragments in.
             false => Ok(refuse(cx, record, Fatal::TooLarge, out)),
         }
     }
@@ -111,7 +111,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     return Err(Discard::Unexpected);
                 }
                 Some((_, handshake)) if same_hello(handshake.state) && handshake.state.is_putting_together(seq) => {}
-                // It came again behind a handshake that began with it.
+                // A repetition of the ClientHello with which the handshake began.
                 Some((id, handshake))
                     if same_hello(handshake.state) && handshake.state.answered_seq == seq.wrapping_add(1) =>
                 {
@@ -146,7 +146,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             Ok(Some(len)) => len,
             Err(_) => return Err(Discard::Malformed),
         };
-        // The place is taken again by the handshake that begins with it.
+        // The handshake that begins with the ClientHello takes the same place.
         let mut body = [0; MAX_HELLO];
         let body = body.get_mut(..len).ok_or(Discard::NoRoom)?;
         copy(body, handshake.buffers.incoming.get(..len).unwrap_or(&[])).map_err(|_| Discard::NoRoom)?;
@@ -158,7 +158,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.answer_whole_hello(cx, path, record, &Fragment { header: &header, body }, out)
     }
 
-    /// Takes a place to put a ClientHello together in, instead of the handshake `old`.
+    /// Takes a place to reassemble a ClientHello in, instead of the handshake `old`.
     fn place_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -176,7 +176,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(())
     }
 
-    /// Answers a ClientHello that came in one piece or was put together.
+    /// Answers a ClientHello that arrived in one piece or was reassembled.
     #[inline]
     fn answer_whole_hello<C: Crypto>(
         &mut self,
@@ -187,7 +187,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Result<usize, Discard> {
         let hello = ClientHello::read(fragment.body, R::RECORD_SIZE).map_err(|_| Discard::Malformed)?;
-        // Who shows a ticket that opens needs no cookie, and none is made for him.
+        // A client that shows a valid ticket needs no cookie, so none is computed for it.
         if R::RESUMPTION
             && hello.cookie.is_empty()
             && let Some(outcome) = self.on_hello_to_resume(cx, path, record, (fragment, &hello), false, out)
@@ -199,7 +199,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.bind_cookie::<C>(path, &mut cookie);
         let mut proves = same(&cookie, hello.cookie);
         if R::HELLO_FRAGMENTS {
-            // The second half of what a fragment was sent is that of the front, too: it was all that was known.
+            // The answer to a first fragment has the whole cookie of the front, because nothing else was known then.
             let [before, ..] = hello.parameters();
             let mut front = self.cookies.of_front::<C>(generation, &path.remote, hello.cookie, before);
             self.bind_cookie::<C>(path, &mut front);
@@ -208,7 +208,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             }
             proves = same(&cookie, hello.cookie) || same(&front, hello.cookie);
         }
-        // The cookie of a hello that ended our handshake as client was bound to it.
+        // The cookie of a ClientHello that ended our handshake as client was bound to that handshake.
         if !(proves || R::SIMULTANEOUS && self.is_begun(path, fragment, &hello)) {
             bump(&mut cx.counters.cookies_sent);
             return Ok(write_hello_verify_request(record.number(), fragment.message_seq(), &cookie, out).unwrap_or(0));
@@ -334,7 +334,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 return if yields { Ok(false) } else { Err(Discard::Unexpected) };
             }
             if R::SIMULTANEOUS && handshake.is_replaced() && handshake.state.step == Step::AwaitClientHello {
-                return Ok(false); // it was put together here
+                return Ok(false); // it was reassembled here
             }
             // With another message_seq it follows a HelloVerifyRequest, and the handshake starts again.
             let number = fragment.message_seq().wrapping_add(1);
@@ -344,7 +344,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if handshake.state.client_random == *hello.random
                 && (!R::RESUMPTION || handshake.state.answered_seq == number)
             {
-                // Our flight was lost, if nothing came since; else the hello was late.
+                // If nothing arrived since, our flight was lost; otherwise the ClientHello is late.
                 if handshake.state.receive_seq == handshake.state.answered_seq
                     && !(R::PUBLIC_KEYS && handshake.state.step.signs())
                 {
@@ -375,21 +375,22 @@ pub(super) fn continues_hello(record: &Record<'_>) -> bool {
     record.body.get(6..9).is_some_and(|offset| offset != [0; 3])
 }
 
-/// The longest ClientHello that is put together, in bytes.
+/// The longest ClientHello that is reassembled, in bytes.
 const MAX_HELLO: usize = 4096;
 
 fn first_half(cookie: &[u8]) -> &[u8] {
     cookie.get(..cookie::COOKIE_LEN / 2).unwrap_or(&[])
 }
 
-/// Ends what has not begun, and tells the client.
+/// Refuses a handshake, and writes an alert to the client. Returns the length of the datagram; 0 if there is none.
 fn refuse<C>(cx: &mut Cx<'_, C>, record: &Record<'_>, fatal: Fatal, out: &mut [u8]) -> usize {
     bump(&mut cx.counters.failed);
     let Some(alert) = fatal.alert() else { return 0 };
     write_plain_alert(record.number(), [alert::FATAL, alert.0], out).unwrap_or(0)
 }
 
-/// The answer to a hello without cookie; its record has the number of the hello's (RFC 6347, section 4.2.1).
+/// Writes the answer to a ClientHello without a cookie. Its record has the number of the ClientHello's (RFC 6347,
+/// section 4.2.1).
 fn write_hello_verify_request(
     number: RecordNumber,
     message_seq: u16,

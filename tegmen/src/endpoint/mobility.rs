@@ -26,7 +26,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.roles.mobility().map_or(AddressChanges::default(), |mobility| mobility.changes)
     }
 
-    /// Bytes that [`Self::seal`] puts before the content for this peer; none where nothing protects it.
+    /// Returns the number of bytes that [`Self::seal`] puts before the content for this peer; 0 for a peer without
+    /// protection.
     pub(crate) fn headroom<C: Crypto>(&mut self, id: PeerId) -> usize {
         let to = if R::CONNECTION_ID { self.sent_id(id).map_or(0, |to| to.bytes().len()) } else { 0 };
         let peer = self.peers.peer(id).filter(|peer| peer.is_session);
@@ -44,7 +45,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.set_path(id, path);
     }
 
-    /// An id that no session here has; `None` if there seems to be none left of this length.
+    /// Returns an id that no session here has; `None` if it finds none of this length in eight attempts.
     fn new_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>) -> Option<ConnectionId> {
         let config = self.roles.mobility()?.config;
         let mut drawn = (0..8).map(|_| ConnectionId::random(cx.crypto, config.len, config.shard));
@@ -81,7 +82,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// At the end of a handshake: what was not agreed on is forgotten.
+    /// Forgets the ids at the end of a handshake if none were agreed on.
     pub(super) fn settle_connection_ids(&mut self, id: PeerId) {
         if let Some(ids) = self.peers.connection_ids(id)
             && ids.sent().is_none()
@@ -91,24 +92,25 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// True if records with these ids, of a session that was kept, can be told from others here.
+    /// True if this endpoint can recognize the records of a stored session with these ids: our id is empty, or it has
+    /// the length of the ids issued here and no other session has it.
     pub(super) fn can_receive(&mut self, ids: &ConnectionIds) -> bool {
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len));
         let ours = ids.ours.bytes();
         ours.is_empty() || len == Some(ours.len()) && self.peers.find_connection_id(ours).is_none()
     }
 
-    /// The id that the peer has to write into its records, if there is one.
+    /// Returns the id that the peer has to write into its records, if there is one.
     pub(super) fn received_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.received().copied()
     }
 
-    /// The id that we have to write into records to the peer, if there is one.
+    /// Returns the id that we have to write into records to the peer, if there is one.
     pub(super) fn sent_id(&mut self, id: PeerId) -> Option<ConnectionId> {
         self.peers.connection_ids(id)?.sent().copied()
     }
 
-    /// The next record, which has an id.
+    /// Handles the next record, which has a connection id.
     pub(super) fn on_record_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -117,7 +119,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         out: &mut [u8],
     ) -> Output {
         let datagram = records.address();
-        // Where no ids are given, nobody knows where the header ends: no header is as long as that.
+        // If no ids are issued here, the length of the header is not known. The record is then dropped, because no
+        // header is that long.
         let len = self.roles.mobility().map(|mobility| usize::from(mobility.config.len)).filter(|len| *len > 0);
         let Some((connection_id, record)) = records.take_with_id(len.unwrap_or(usize::MAX)) else {
             cx.counters.discard(Discard::Malformed);
@@ -134,7 +137,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 let outcome = handshake.receive(cx, context, record);
                 return Output::Event(self.on_outcome(cx, id, outcome));
             }
-            // Before a handshake has ended there is nothing that could move.
+            // A handshake cannot move to another address before it has ended.
             Some((_, peer)) if peer.phase == Phase::Handshaking => Discard::Unexpected,
             _ => Discard::UnknownPeer,
         };
@@ -142,7 +145,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// A record of a session which may have moved, or one of a return routability check.
+    /// Handles a record of a session that may have moved, or one of a return routability check.
     pub(super) fn on_protected<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -184,12 +187,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(self.on_outcome(cx, id, outcome))
     }
 
-    /// An authentic record came from another address than the peer's.
+    /// Handles an authentic record from an address that is not the peer's.
     fn on_new_address(&mut self, id: PeerId, path: &Path, newest: bool) {
         let unverified = self.peers.peer(id).is_none_or(|peer| peer.association.channel.is_unverified());
         let checks = self.peers.connection_ids(id).is_some_and(|ids| ids.rrc);
         let Some(Mobility { config, changes, challenge }) = self.roles.mobility() else { return };
-        // What is perhaps a replay may be answered by a check, whose cookie is of now, and be followed by nothing less.
+        // After a record that is perhaps a replay, the address changes only by a check, whose cookie is new.
         if !newest || !(checks || config.follow_unchecked && !unverified) {
             bump(&mut changes.refused);
         } else if checks {
@@ -200,12 +203,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// The challenge for `path`, if one is due there; its length.
+    /// Writes the challenge for `path`, if one is due there. Returns its length.
     pub(super) fn challenge<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: &Path, out: &mut [u8]) -> Option<usize> {
         let mobility = self.roles.mobility()?;
         let (id, to) = mobility.challenge.take()?;
         let ids = self.peers.connection_ids(id)?;
-        // One at a time, so that its response counts however much follows it.
+        // One challenge at a time, so that its response is valid however many records follow.
         if to != *path || cx.now < ids.until {
             return None;
         }
@@ -216,7 +219,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.write_record(cx, id, ContentType::RETURN_ROUTABILITY_CHECK, &message, out)
     }
 
-    /// A message of a return routability check.
+    /// Handles a message of a return routability check.
     fn on_check<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -233,7 +236,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         };
         match kind {
             MessageType::PATH_CHALLENGE => {
-                // What we send leaves from where the session is; what comes to another address of ours came too late.
+                // Our datagrams leave from the session's local address. A challenge to another address of ours is too
+                // late.
                 let here = self.peers.peer(id).is_some_and(|peer| peer.path.local == path.local);
                 let answer = if here { MessageType::PATH_RESPONSE } else { MessageType::PATH_DROP };
                 let message = rrc::message(answer, cookie);
@@ -260,7 +264,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Writes a short record to the front of `out`; its length.
+    /// Writes a short record to the front of `out`. Returns its length.
     pub(super) fn write_record<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -287,7 +291,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(len)
     }
 
-    /// As [`Endpoint::seal`], with the peer's id, and with padding.
+    /// Does the same as [`Endpoint::seal`], with the peer's id and with padding.
     pub(super) fn seal_with_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -8,8 +8,8 @@ use crate::dtls::{Buffers, Handshake, HandshakeState};
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// A table for one peer, with room for an outgoing cookie or identity of `OUTGOING` bytes and for `INCOMING` bytes of
-/// fragments and early records. The peer has no connection id.
+/// A table for one peer, with `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for fragments
+/// and early records. The peer has no connection id.
 ///
 /// As in any full table, an unknown peer never displaces a session, and we never displace a session that we opened
 /// ourselves. A server accepts no other client until the old session is over or idle, not even the same client after
@@ -18,7 +18,7 @@ use crate::time::Instant;
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
     /// Odd while there is a peer.
     generation: u32,
-    /// True while it needs the memory of its handshake.
+    /// True while the peer needs the memory of its handshake.
     has_handshake: bool,
     alarm: Instant,
     peer: Peer,
@@ -29,7 +29,7 @@ pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
 }
 
 impl<A, const O: usize, const I: usize> OnePeer<A, O, I> {
-    /// Without a peer.
+    /// Returns a table without a peer.
     pub const fn new() -> Self {
         Self {
             generation: 0,
@@ -112,7 +112,7 @@ impl<A: Default, const O: usize, const I: usize> Peers for OnePeer<A, O, I> {
         if self.is(id) {
             self.has_handshake = false;
             self.state.wipe();
-            // Of a room that is no larger than a text nothing else is kept.
+            // A buffer that is no longer than a text holds nothing else.
             if O > MAX_TEXT {
                 wipe_room(&mut self.outgoing);
             }

@@ -1,4 +1,4 @@
-//! The peer table: a trait, because a mote has an array of three peers and a server a slab of a million.
+//! The peer table. It is a trait, because a mote has an array of three peers, and a server a slab of a million.
 
 use crate::address::{Address, Path};
 use crate::dtls::association::{Association, Rank};
@@ -11,13 +11,13 @@ use crate::time::Instant;
 /// The phase of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// There is none: a free place.
+    /// There is no association: the place is free.
     Vacant,
     /// The handshake is not over.
     Handshaking,
     /// Data may be exchanged.
     Established,
-    /// Over; only its alert is still to be sent. Not found by address any more.
+    /// The association is over, and only its alert is still to be sent. It is not found by address any more.
     Closing,
 }
 
@@ -39,7 +39,7 @@ pub struct Peer {
 /// The initial values of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPeer<'p> {
-    /// Both ends of the way to it.
+    /// Both ends of the path to the peer.
     pub path: &'p Path,
     /// The rank of the peer in the table.
     pub rank: Rank,
@@ -83,13 +83,13 @@ impl Peer {
         self.association.awaits_retransmission = false;
     }
 
-    /// Leaves it; the keys are wiped.
+    /// Frees the place, and wipes the keys.
     pub fn vacate(&mut self) {
         self.association.channel.wipe();
         self.phase = Phase::Vacant;
     }
 
-    /// Both ends of the way to it.
+    /// Both ends of the path to the peer.
     pub const fn path(&self) -> &Path {
         &self.path
     }
@@ -124,7 +124,7 @@ impl Peer {
         Identity { principal: self.principal(), protection: self.protection() }
     }
 
-    /// Moves it to another phase; for the table, which finds peers by it.
+    /// Moves the peer to another phase. Only the table calls it, because it finds peers by their phase.
     pub const fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }
@@ -139,13 +139,13 @@ impl Peer {
         Handshake { state, association: &mut self.association, ids, buffers }
     }
 
-    /// Moves it to another path; for the table, which finds peers by it.
+    /// Moves the peer to another path. Only the table calls it, because it finds peers by their path.
     pub const fn set_path(&mut self, path: &Path) {
         self.path = *path;
     }
 
-    /// Returns the most bytes that one record to this peer can carry, because of the agreed record size. The size of
-    /// the datagram may set a lower limit.
+    /// Returns the maximum number of bytes that one record to this peer can carry, because of the agreed record size.
+    /// The size of the datagram may set a lower limit.
     pub const fn max_content(&self) -> usize {
         if self.is_session { self.association.record_size.sent() } else { MAX_CONTENT }
     }
@@ -156,7 +156,7 @@ impl Peer {
     }
 }
 
-/// The table is full of peers that may not be displaced.
+/// The table is full, and no peer in it can be displaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
@@ -164,13 +164,13 @@ pub struct TableFull;
 ///
 /// At most one peer with the same path is in [`Phase::Handshaking`], and one in [`Phase::Established`].
 pub trait Peers {
-    /// What the owner keeps beside each peer: CoAP exchanges, usually. Dropped with the peer.
+    /// The data that the owner keeps for each peer, usually CoAP exchanges. It is dropped with the peer.
     type Attached: Default;
 
-    /// The peer on this path in this phase.
+    /// Returns the peer on this path in this phase.
     fn find(&self, path: &Path, phase: Phase) -> Option<PeerId>;
 
-    /// The peer itself.
+    /// Returns the entry of a peer.
     fn peer(&mut self, id: PeerId) -> Option<&mut Peer>;
 
     /// Returns the data attached to the peer.
@@ -179,7 +179,7 @@ pub trait Peers {
     /// Returns the handshake of the peer, if it has one.
     fn handshake(&mut self, id: PeerId) -> Option<Handshake<'_>>;
 
-    /// Adds a peer; a handshake, if it gets a place for one, is the caller's to begin.
+    /// Adds a peer. If the peer gets a place for a handshake, the caller begins that handshake.
     ///
     /// # Errors
     /// [`TableFull`] if no peer of the same or a lower rank can be displaced. An unauthenticated peer never displaces
@@ -201,33 +201,33 @@ pub trait Peers {
     /// Returns the peer with this connection id of ours; the id is not empty.
     fn find_connection_id(&self, connection_id: &[u8]) -> Option<PeerId>;
 
-    /// The connection ids of a peer, if it has any.
+    /// Returns the connection ids of a peer, if it has any.
     fn connection_ids(&mut self, id: PeerId) -> Option<&mut ConnectionIds>;
 
-    /// Sets or removes the connection ids of a peer; our id must not belong to another peer. Returns false if there is
-    /// no room.
+    /// Sets or removes the connection ids of a peer; our id must not belong to another peer. Returns false if the table
+    /// has no place for them.
     fn set_connection_ids(&mut self, id: PeerId, ids: Option<ConnectionIds>) -> bool;
 
     /// Moves a peer to another path, on which there is no other peer in its phase. This changes the result of
     /// [`Self::find`].
     fn set_path(&mut self, id: PeerId, path: &Path);
 
-    /// Removes a peer, its handshake, its connection ids and what is attached; keys are wiped.
+    /// Removes a peer, its handshake, its connection ids and its attached data, and wipes its keys.
     fn remove(&mut self, id: PeerId);
 
     /// Sets the alarm of a peer to `at`, unless it is earlier already.
     fn schedule(&mut self, id: PeerId, at: Instant);
 
-    /// The earliest alarm.
+    /// Returns the time of the earliest alarm.
     fn next_alarm(&self) -> Option<Instant>;
 
-    /// A peer whose alarm is at or before `now`; its alarm is then off.
+    /// Returns a peer whose alarm is at or before `now`, and turns that alarm off.
     fn take_due(&mut self, now: Instant) -> Option<PeerId>;
 
-    /// Peers in the table.
+    /// Returns the number of peers in the table.
     fn len(&self) -> usize;
 
-    /// True if there are none.
+    /// True if the table has no peers.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -252,7 +252,7 @@ pub fn may_displace(new: Rank, old: Rank) -> bool {
     }
 }
 
-/// A table that lies elsewhere: on a mote in static memory, so that it is never moved.
+/// A table in other memory: on a mote in static memory, so that it is never moved.
 impl<T: Peers> Peers for &mut T {
     type Attached = T::Attached;
 

@@ -21,7 +21,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(session)
     }
 
-    /// Takes an established session out, without a message to the peer. The result may be used once.
+    /// Removes an established session from the endpoint and returns it, without a message to the peer. Use the result
+    /// at most once.
     pub fn take_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
@@ -30,13 +31,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Some(session)
     }
 
-    /// Takes in a session with the peer on `path`, which proved before to be `principal`. Nothing can be sent before
-    /// [`Self::lease_session`], and if its window was lost, nothing that arrives may be acted upon before the peer proved
-    /// that it is fresh, and [`Self::verify_session`] was called.
+    /// Restores a session with the peer on `path`, which proved earlier to be `principal`. Nothing can be sent before
+    /// [`Self::lease_session`]. If the window of the session was lost, do not act upon its records before the peer has
+    /// proved that they are fresh; then call [`Self::verify_session`].
     ///
-    /// Returns `None` if another peer has the path, the table is full of peers that may not be displaced, or the key of the session has
-    /// no numbers left. Also if the connection id that the peer writes has another length than those given here, or belongs to
-    /// another session.
+    /// Returns `None` if another peer has the path, if the table is full and no peer can be displaced, if the key of
+    /// the session has no record numbers left, or if the connection id that the peer writes has another length than
+    /// those issued here or belongs to another session.
     pub fn restore_session<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -76,12 +77,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// True while what arrives in a session may be a replay.
+    /// True while a record that arrives in a session may be a replay.
     pub fn is_unverified(&mut self, id: PeerId) -> bool {
         self.established(id).is_some_and(|peer| peer.association.channel.is_unverified())
     }
 
-    /// The peer proved that what it sent last is fresh, by an Echo option for example (RFC 9175).
+    /// Reports that the peer proved that its last record is fresh, for example by an Echo option (RFC 9175).
     pub fn verify_session(&mut self, id: PeerId) {
         if let Some(peer) = self.established(id) {
             peer.association.channel.verify();

@@ -14,7 +14,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// not fit the buffers of a handshake, there is a full handshake.
     ///
     /// # Errors
-    /// [`TableFull`] as there.
+    /// [`TableFull`] under the same condition.
     pub fn connect_again<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -39,14 +39,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.handshake(id).filter(|_| R::RESUMPTION)?.resumable()
     }
 
-    /// The cipher suite of a session; to be asked at [`Event::Established`](super::Event), because it is forgotten with the
-    /// handshake.
+    /// Returns the cipher suite of a session. Call it at [`Event::Established`](super::Event), because the suite is
+    /// discarded with the handshake.
     pub fn cipher_suite(&mut self, id: PeerId) -> Option<CipherSuite> {
         let handshake = self.peers.handshake(id).filter(|_| R::KEEPS)?;
         Some(CipherSuite::of(handshake.state.exchange, handshake.state.cipher))
     }
 
-    /// True if a session was resumed; to be asked at [`Event::Established`](super::Event).
+    /// True if a session was resumed. Call it at [`Event::Established`](super::Event).
     pub fn is_resumed(&mut self, id: PeerId) -> bool {
         R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed())
     }

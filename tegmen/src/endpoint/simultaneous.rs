@@ -52,7 +52,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.handshake(id)?.binding()
     }
 
-    /// Begins to put together the ClientHello of a peer that is to be the client, in the entry of our own handshake.
+    /// Begins to reassemble the ClientHello of a peer that becomes the client, in the entry of our own handshake.
     pub(super) fn replace_with_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -68,13 +68,14 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// The entry of our handshake with the other end of `path`, which a server of that end takes; `None` where it takes a new one.
+    /// Returns the entry of our handshake with the other end of `path`, which our handshake as its server takes over;
+    /// `None` if that takes a new entry.
     #[inline(always)]
     pub(super) fn replaced(&self, path: &Path) -> Option<PeerId> {
         if R::SIMULTANEOUS { self.peers.find(path, Phase::Handshaking) } else { None }
     }
 
-    /// Ends our handshake with a peer, which is to be client of another one in the same entry.
+    /// Ends our handshake with a peer, which becomes the client of another handshake in the same entry.
     pub(super) fn become_server<C>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if R::CONNECTION_ID {
             self.peers.set_connection_ids(id, None);
@@ -89,12 +90,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 }
 
-/// In the place of a random number: the cookie of the ClientHello that is put together is not bound.
+/// In the place of a random number: the cookie of the ClientHello that is reassembled is not bound.
 const UNBOUND: Random = [0; 32];
 
 impl Handshake<'_> {
-    /// The random number to which a cookie for the peer is bound while we are client, and while we put the ClientHello
-    /// together after which we are not.
+    /// Returns the random number to which a cookie for the peer is bound while we are client, and while we reassemble
+    /// the ClientHello that ends this role.
     fn binding(&self) -> Option<Random> {
         let state = &*self.state;
         match state.step {
@@ -111,7 +112,7 @@ impl Handshake<'_> {
     pub(super) fn yields_to(&self, theirs: &Random) -> bool {
         match self.state.step {
             Step::AwaitHelloVerifyRequest | Step::AwaitServerHello => self.state.client_random < *theirs,
-            // The owner's answer would be taken for that to another question. The ClientHello comes again.
+            // The owner's answer would count as the answer to another question. The peer sends the ClientHello again.
             step => !step.awaits_owner(),
         }
     }

@@ -13,7 +13,7 @@ impl Policy for Only {
     }
 }
 
-/// Does as the payload of the request says.
+/// Responds as the payload of the request asks for.
 struct Obedient {
     called: usize,
 }

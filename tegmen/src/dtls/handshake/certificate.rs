@@ -50,7 +50,7 @@ pub(crate) fn read_signature<'r>(reader: &mut Reader<'r>) -> Result<(SignatureSc
     Ok((scheme, signature))
 }
 
-/// Writes it.
+/// Writes a signature after its scheme.
 pub(crate) fn write_signature(writer: &mut Writer<'_>, scheme: SignatureScheme, signature: &[u8]) -> Write {
     writer.u16(scheme.0)?;
     writer.with_len16(signature)

@@ -4,8 +4,8 @@ use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 use crate::crypto::SignatureScheme;
 
-/// A CertificateRequest as it was received. Names of authorities are not looked at: a client has the certificates that it
-/// has.
+/// A CertificateRequest as it was received. The names of authorities are ignored: a client does not choose its
+/// certificate by them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateRequest<'r> {
     certificate_types: &'r [u8],
@@ -27,15 +27,15 @@ impl<'r> CertificateRequest<'r> {
         Ok(Self { certificate_types, signature_algorithms })
     }
 
-    /// True if the server takes a key of this scheme, and can check its signatures. The two lists say different things: the
-    /// schemes are also those of the certificates above (RFC 5246, section 7.4.4).
+    /// True if the server accepts a key of this scheme, and can verify its signatures. The two lists have different
+    /// meanings: the schemes also apply to the certificates of authorities in the chain (RFC 5246, section 7.4.4).
     pub(crate) fn accepts(&self, scheme: SignatureScheme) -> bool {
         let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
         self.certificate_types.contains(&kind) && contains(self.signature_algorithms, scheme.0)
     }
 }
 
-/// True if `number` stands in a list of numbers of two bytes.
+/// True if `list`, in which each number has two bytes, contains `number`.
 pub(crate) fn contains(list: &[u8], number: u16) -> bool {
     list.as_chunks::<2>().0.iter().any(|pair| u16::from_be_bytes(*pair) == number)
 }

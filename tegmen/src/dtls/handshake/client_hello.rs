@@ -40,7 +40,8 @@ impl<'r> ClientHello<'r> {
         Ok(Self { version, random, cookie, cipher_suites, compression_methods, extensions, around_cookie })
     }
 
-    /// The session that the client would resume, or what tells it that its ticket is taken.
+    /// Returns the session id. It identifies the session that the client wants to resume. With a ticket, a server that
+    /// accepts the ticket repeats the id.
     pub(crate) fn session_id(&self) -> &'r [u8] {
         let [before, _] = self.around_cookie;
         before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length
@@ -74,7 +75,7 @@ impl<'r> ClientHello<'r> {
         self.compression_methods.iter().any(|&method| method == 0)
     }
 
-    /// True if the client knows RFC 5746, by extension or by signalling suite.
+    /// True if the client supports RFC 5746, as the extension or the signalling suite shows.
     pub(crate) fn signals_renegotiation_info(&self) -> bool {
         self.extensions.renegotiation_info || self.offers(CipherSuite::EMPTY_RENEGOTIATION_INFO_SCSV)
     }
@@ -84,7 +85,7 @@ impl<'r> ClientHello<'r> {
 pub(crate) struct Front<'r> {
     version: [u8; 2],
     pub(crate) random: &'r Random,
-    /// All that stands before the cookie.
+    /// The body before the length of the cookie.
     pub(crate) before: &'r [u8],
     pub(crate) cookie: &'r [u8],
 }

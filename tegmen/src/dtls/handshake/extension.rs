@@ -20,7 +20,7 @@ impl ExtensionType {
     pub(crate) const CLIENT_CERTIFICATE_TYPE: Self = Self(0x0013);
     /// server_certificate_type (RFC 7250).
     pub(crate) const SERVER_CERTIFICATE_TYPE: Self = Self(0x0014);
-    /// A record is encrypted before its code is made (RFC 7366); empty.
+    /// encrypt_then_mac (RFC 7366); its content is empty.
     pub(crate) const ENCRYPT_THEN_MAC: Self = Self(0x0016);
     /// extended_master_secret (RFC 7627).
     pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(0x0017);
@@ -43,7 +43,7 @@ impl ExtensionType {
 pub(crate) struct MaxFragmentLength(pub(crate) u8);
 
 impl MaxFragmentLength {
-    /// In bytes; `None` if the number is not one of the four.
+    /// Returns the length in bytes; `None` if the number is not one of the four.
     pub(crate) const fn bytes(self) -> Option<u16> {
         match self.0 {
             1..=4 => Some(256 << self.0),
@@ -64,12 +64,12 @@ impl MaxFragmentLength {
     }
 }
 
-/// The extensions that matter here, as seen in a hello.
+/// The extensions of a ClientHello or ServerHello that this endpoint supports.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions {
-    /// extended_master_secret is there.
+    /// True if extended_master_secret is present.
     pub(crate) extended_master_secret: bool,
-    /// renegotiation_info is there and empty, as in a first handshake.
+    /// True if renegotiation_info is present and empty, as in a first handshake.
     pub(crate) renegotiation_info: bool,
     /// The value of record_size_limit.
     pub(crate) record_size_limit: Option<u16>,
@@ -87,16 +87,17 @@ pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
     data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
 }
 
-/// Each extension of a block that [`Extensions::read`] has walked, from `list`: what stands after its length.
+/// Returns each extension of `list`: an extension block without its length, which [`Extensions::read`] has checked.
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
 }
 
-/// The most extensions of a hello in which repetitions are looked for: others have more than anybody needs.
+/// Maximum number of extensions in a ClientHello or ServerHello, among which repetitions are searched for. No peer
+/// needs more.
 const MAX_EXTENSIONS: usize = 64;
 
-/// True if no extension is there twice (RFC 5246, section 7.4.1.4), and they are not too many to see that.
+/// True if no extension occurs twice (RFC 5246, section 7.4.1.4), and there are at most [`MAX_EXTENSIONS`].
 fn is_set(list: &[u8]) -> bool {
     let alone = |(at, (kind, _)): (usize, (ExtensionType, &[u8]))| {
         at < MAX_EXTENSIONS && each(list).take(at).all(|(before, _)| before != kind)
@@ -111,8 +112,9 @@ pub(crate) fn put(writer: &mut Writer<'_>, kind: ExtensionType, data: &[u8]) -> 
 }
 
 impl Extensions {
-    /// Reads an extension block, which may be missing altogether; with `record_size` none may be there twice. Those of the size of records are others to an endpoint
-    /// without `record_size`; so are those of [connection ids](crate::dtls::connection_id), which are read there.
+    /// Reads an extension block, which may be absent. With `record_size` no extension may occur twice. An endpoint
+    /// without `record_size` counts the extensions for the size of records and for [connection
+    /// ids](crate::dtls::connection_id) as others. With it, that module reads the ones for connection ids.
     pub(crate) fn read(reader: &mut Reader<'_>, record_size: bool) -> Result<Self, Truncated> {
         let mut found = Self::default();
         if reader.is_empty() {
@@ -136,7 +138,7 @@ impl Extensions {
                     let [length] = *data else { return Err(Truncated) };
                     found.max_fragment_length = Some(MaxFragmentLength(length));
                 }
-                // Ours, but with another content than a first handshake allows.
+                // A supported extension whose content is not allowed in a first handshake.
                 ExtensionType::EXTENDED_MASTER_SECRET | ExtensionType::RENEGOTIATION_INFO => return Err(Truncated),
                 ExtensionType::CONNECTION_ID | ExtensionType::RRC if record_size => {}
                 _ => found.other = true,
@@ -156,7 +158,8 @@ impl Extensions {
         }
     }
 
-    /// Writes the block with all that is set, and what `more` writes; nothing at all if that is nothing.
+    /// Writes the block with the extensions that are set and those that `more` writes; writes nothing if there are
+    /// none.
     pub(crate) fn write_with(&self, writer: &mut Writer<'_>, more: impl FnOnce(&mut Writer<'_>) -> Write) -> Write {
         let before = writer.len();
         writer.behind_len::<2>(|writer| {

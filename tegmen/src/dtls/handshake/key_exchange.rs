@@ -17,7 +17,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     writer.put(identity)
 }
 
-/// Writes what comes before the identity.
+/// Writes the length of the identity, which precedes it.
 pub(crate) fn write_len(writer: &mut Writer<'_>, identity: &[u8]) -> Write {
     writer.u16(u16::try_from(identity.len()).map_err(|_| Full)?)
 }

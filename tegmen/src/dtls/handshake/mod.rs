@@ -1,4 +1,4 @@
-//! Handshake messages (RFC 6347, section 4.2): one file each, reading and writing together.
+//! Handshake messages (RFC 6347, section 4.2). Each has one file, which reads and writes it.
 
 pub(crate) mod certificate;
 pub(crate) mod certificate_request;
@@ -30,7 +30,7 @@ impl MessageType {
     pub const SERVER_HELLO: Self = Self(2);
     /// Asks the client to prove its address.
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// Carries what the client can resume the session with.
+    /// Carries a ticket with which the client can resume the session.
     pub const NEW_SESSION_TICKET: Self = Self(4);
     /// Carries a chain of certificates, or a raw public key.
     pub const CERTIFICATE: Self = Self(11);
@@ -102,13 +102,13 @@ impl<'r> Fragment<'r> {
     }
 }
 
-/// Three bytes, and the one before them, which is not looked at: so they are loaded as one word.
+/// Returns the number in the last three bytes. The first byte is ignored; with it, the bytes are loaded as one word.
 #[inline(never)]
 pub(crate) const fn u24(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & 0xff_ffff
 }
 
-/// A handshake header. The transcript hash takes it as if the message came in one piece (RFC 6347, section 4.2.6).
+/// Returns a handshake header. In the transcript it is that of a message in one piece (RFC 6347, section 4.2.6).
 #[inline(never)]
 pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, fragment: u32) -> [u8; HEADER_LEN] {
     let [_, l0, l1, l2] = length.to_be_bytes();
@@ -118,17 +118,17 @@ pub(crate) fn header(kind: MessageType, length: u32, seq: u16, offset: u32, frag
     [kind.0, l0, l1, l2, s0, s1, o0, o1, o2, f0, f1, f2]
 }
 
-/// Protocol version, random and all else that both hellos begin with.
+/// The random of a ClientHello or ServerHello (RFC 5246, section 7.4.1.2).
 pub(crate) type Random = [u8; 32];
 
-/// A body that is read to its last byte.
+/// Checks that a body was read to its last byte.
 pub(crate) fn end(reader: &Reader<'_>) -> Result<(), Truncated> {
     if reader.is_empty() { Ok(()) } else { Err(Truncated) }
 }
 
 pub(crate) type Write = Result<(), Full>;
 
-/// What both hellos begin with, before the session id (RFC 5246, sections 7.4.1.2 and 7.4.1.3).
+/// Writes the fields of a ClientHello or ServerHello before the session id (RFC 5246, sections 7.4.1.2 and 7.4.1.3).
 fn write_hello(writer: &mut Writer<'_>, random: &Random) -> Write {
     writer.put(&VERSION)?;
     writer.put(random)

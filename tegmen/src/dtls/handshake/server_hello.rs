@@ -16,11 +16,11 @@ pub(crate) struct ServerHello<'r> {
     pub(crate) session_id: &'r [u8],
     /// The chosen suite.
     pub(crate) cipher_suite: CipherSuite,
-    /// The chosen compression: null, or the server is wrong.
+    /// The chosen compression method. Only null is valid.
     pub(crate) compression_method: u8,
     /// The answered extensions.
     pub(crate) extensions: Extensions,
-    /// All of them, one after the other.
+    /// The bytes of all extensions, without the length of the list.
     pub(crate) extension_list: &'r [u8],
 }
 

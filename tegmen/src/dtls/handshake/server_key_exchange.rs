@@ -23,7 +23,7 @@ pub(crate) struct ServerKeyExchange<'r> {
 const NAMED_CURVE: u8 = 3;
 
 impl<'r> ServerKeyExchange<'r> {
-    /// Reads a whole message body, which has a hint if the keys are pre-shared, and else a signature.
+    /// Reads a whole message body. It has a hint if the key is pre-shared (`psk`), otherwise a signature.
     pub(crate) fn read(body: &'r [u8], psk: bool) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
         let hint = if psk { reader.with_len16()? } else { &[] };
@@ -45,7 +45,7 @@ impl<'r> ServerKeyExchange<'r> {
     }
 }
 
-/// Writes what is signed of the message.
+/// Writes the signed part of the message: the group and the share.
 pub(crate) fn write_parameters(writer: &mut Writer<'_>, group: NamedGroup, share: &[u8]) -> Write {
     writer.u8(NAMED_CURVE)?;
     writer.u16(group.0)?;

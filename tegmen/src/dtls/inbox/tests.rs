@@ -40,7 +40,7 @@ proptest! {
                 honest = true;
             }
         }
-        // However it went: whoever sends all of it in one piece is heard, unless a forger was first.
+        // In each case the message in one piece is accepted, unless a forged fragment came first.
         if honest {
             let header = header(message.len(), 0, message.len());
             let whole = Fragment { header: &header, body: &message };

@@ -1,9 +1,10 @@
 //! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2), in two orders.
 //!
-//! Encrypt-then-MAC (RFC 7366), where both ends have it: a record whose code is wrong is not decrypted. Else
-//! MAC-then-encrypt, where the receiver knows only after the decryption how long the padding is, and must not let anybody
-//! learn it: which instructions run and which addresses are touched depends on the length of the record alone, and wrong
-//! padding and a wrong code are one outcome (Lucky Thirteen; `./ci.sh timing` counts both).
+//! The order is encrypt-then-MAC (RFC 7366) if both ends support it: a record with a wrong code (MAC) is not decrypted.
+//! Otherwise it is MAC-then-encrypt: the receiver knows the length of the padding only after the decryption, and must
+//! not reveal it. So the instructions that run and the addresses that they access depend on the length of the record
+//! alone, and wrong padding and a wrong code have one outcome (Lucky Thirteen; `./ci.sh timing` counts instructions and
+//! addresses).
 
 use super::cipher::{BLOCK_LEN, MAX_MAC_LEN, Order};
 use super::keys::LongKey;
@@ -13,8 +14,8 @@ use crate::crypto::{Crypto, KEY_LEN};
 use crate::secret::same;
 use core::hint::black_box;
 
-/// Seals the first `content` bytes of `body`, which has [`Mode::tail_len`](super::cipher::Mode::tail_len) more, with a code of `MAC_LEN` bytes. `None` if
-/// it has not.
+/// Seals the first `content` bytes of `body` with a code of `MAC_LEN` bytes. `body` needs
+/// [`Mode::tail_len`](super::cipher::Mode::tail_len) bytes after the content; returns `None` if it has not.
 pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -43,8 +44,8 @@ pub(super) fn seal<C: Crypto, const MAC_LEN: usize>(
     }
 }
 
-/// Opens what follows the header of a record: the length of its content, which then begins after the initialization
-/// vector. `None` if it is not authentic, and nothing tells why.
+/// Opens the part of a record after its header. Returns the length of the content, which then begins after the
+/// initialization vector; `None` if the record is not authentic, without a sign of the cause.
 pub(super) fn open<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     order: Order,
     crypto: &mut C,
@@ -78,7 +79,7 @@ fn keys<C: Crypto, const MAC_LEN: usize>(key: &LongKey) -> Option<(&[u8; KEY_LEN
     Some((key, Hmac::new::<C>(&[mac_key])))
 }
 
-/// Fills in the padding: each byte is the number of those before the last. `None` if there is no place for any.
+/// Fills in the padding: each byte is the number of those before the last. Returns `None` if the padding has no byte.
 fn pad(padding: &mut [u8]) -> Option<()> {
     let last = padding.len().checked_sub(1)?;
     padding.fill(last as u8);
@@ -92,7 +93,7 @@ fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     associated_data: impl FnOnce(u16) -> A,
     text: &[u8],
 ) -> Option<usize> {
-    // What is public: the longest content, and so the longest padding.
+    // The lengths of the longest content and of the longest padding are public.
     let most = text.len().checked_sub(MAC_LEN.wrapping_add(1))?;
     let padding = u32::from(*text.last()?);
     let mut good = !below(most as u32, padding);
@@ -108,7 +109,8 @@ fn open_text<C: Crypto, A: AsRef<[u8]>, const MAC_LEN: usize>(
     (authentic & same(&code, &found)).then_some(len as usize)
 }
 
-/// The code of the associated data and the first `len` bytes of `text`, in as many compressions as all of it takes.
+/// Returns the code of the associated data and the first `len` bytes of `text`, with as many compressions as the whole
+/// `text` takes.
 fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac: &Hmac<MAC_LEN>,
     aad: &[u8],
@@ -140,8 +142,8 @@ fn code_of_first<C: Crypto, const MAC_LEN: usize>(
     hmac.end::<C>(ended)
 }
 
-/// The code that stands in `text` behind `len` bytes, somewhere in the end of it: that is shifted to the left by each power
-/// of two, or by nothing.
+/// Returns the code that follows the first `len` bytes of `text`. To find it without an address that depends on `len`,
+/// the end of `text` is shifted to the left by each power of two, or by nothing.
 fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Option<[u8; MAC_LEN]> {
     let start = most.saturating_sub(MAX_PADDING_LEN.wrapping_sub(1));
     let mut end = [0; MAX_PADDING_LEN + MAX_MAC_LEN];
@@ -159,15 +161,16 @@ fn code_behind<const MAC_LEN: usize>(text: &[u8], most: usize, len: u32) -> Opti
     end.first_chunk().copied()
 }
 
-/// Bytes of the longest padding, with the one that says how long it is.
+/// Bytes of the longest padding, including the byte with its length.
 const MAX_PADDING_LEN: usize = 256;
 
-/// All bits if `a` is below `b`, else none; both are below 2^31. The compiler may not know that it is one of two.
+/// Returns all ones if `a` is below `b`, otherwise 0; both are below 2^31. The compiler must not know that there are
+/// only two results.
 fn below(a: u32, b: u32) -> u32 {
     black_box((a.wrapping_sub(b) as i32 >> 31) as u32)
 }
 
-/// All bits if both are the same, else none.
+/// Returns all ones if both are equal, otherwise 0.
 fn equal(a: u32, b: u32) -> u32 {
     let differs = a ^ b;
     black_box(!((differs | differs.wrapping_neg()) as i32 >> 31) as u32)

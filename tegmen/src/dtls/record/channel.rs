@@ -24,17 +24,18 @@ pub struct Channel {
     lease: u8,
 }
 
-/// Record numbers that a session outside of its endpoint leases at a time.
+/// Number of record numbers that a session outside of its endpoint leases at a time.
 pub const CHUNK: u32 = 1 << 16;
-/// Chunks of a key: all numbers there are.
+/// Chunks of all record numbers of a key.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 
 /// An error of encryption: the key may encrypt no more records, or the content does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
-    /// The frame has no room for header, explicit nonce and tag, or the content is above 2^14 bytes.
+    /// The frame has no space for header, explicit nonce and tag, or the content is longer than 2^14 bytes.
     Full,
-    /// 2^23 records were sealed, and a new handshake is due; or what was leased is used up ([`Channel::lease_end`]).
+    /// 2^23 records were sealed, and a new handshake is due; or the leased record numbers are used up
+    /// ([`Channel::lease_end`]).
     KeyExhausted,
 }
 
@@ -63,7 +64,7 @@ impl Channel {
         HEADER_LEN.wrapping_add(self.cipher.explicit_len::<C>())
     }
 
-    /// Bytes that [`Self::seal`] puts behind a content of `len` bytes.
+    /// Bytes that [`Self::seal`] puts after a content of `len` bytes.
     #[inline]
     pub(crate) const fn tailroom<C: Crypto>(&self, len: usize) -> usize {
         self.cipher.tail_len::<C>(len)
@@ -96,23 +97,24 @@ impl Channel {
         self.next_sequence = number;
     }
 
-    /// Forgets the keys; nothing can be opened or sealed any more.
+    /// Wipes the keys. No record can be opened or sealed after that.
     pub(crate) fn wipe(&mut self) {
         self.keys.wipe();
         self.next_sequence = MAX_SEALED;
         self.failed_opens = MAX_FAILED;
     }
 
-    /// Returns the number of records encrypted.
+    /// Returns the number of records that were sealed.
     pub const fn sealed(&self) -> u32 {
         self.next_sequence
     }
 
-    /// Seals what is in `frame`, which needs `Self::headroom` bytes before its content and `Self::tailroom` behind.
+    /// Encrypts the content of `frame`, which needs `Self::headroom` free bytes before the content and `Self::tailroom`
+    /// after it.
     ///
     /// # Errors
-    /// The key may seal no more records, or the record is longer than its buffer or than 2^14 bytes: no number is spent before the
-    /// cipher ran.
+    /// `KeyExhausted` if the key may seal no more records; no number is spent. `Full` if the record is longer than its
+    /// buffer or than 2^14 bytes; its number is spent.
     #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
@@ -120,13 +122,14 @@ impl Channel {
         content_type: ContentType,
         frame: &mut Frame<'_>,
     ) -> Result<(), SealError> {
-        // What is too short is refused after its number was spent, as whatever else does not fit.
+        // A frame that is too short is refused after the number is spent, as every record that does not fit.
         let len = frame.len();
         let record = frame.widen(self.headroom::<C>(), self.tailroom::<C>(len)).unwrap_or(&mut []);
         self.seal_record(crypto, content_type, len, record)
     }
 
-    /// As [`Self::seal`], for a whole record: a content of `len` bytes, and around it the room that it needs.
+    /// Does the same as [`Self::seal`], for a whole record: a content of `len` bytes with the free bytes that it needs
+    /// before and after.
     // As with `open`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -144,10 +147,10 @@ impl Channel {
         })
     }
 
-    /// Does the same as [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4). Before
-    /// the content there must be room of [`Self::headroom`] and the length of the id. Behind the content there must be
-    /// one byte for its type, padding up to `inner` bytes, and room for the tag. `content` is the length of the
-    /// content.
+    /// Does the same as [`Self::seal_record`], for a record with the connection id `id` (RFC 9146, section 4).
+    /// `content` is the length of the content. Before the content, `record` needs [`Self::headroom`] bytes and the
+    /// length of the id. After the content it needs one byte for the content type, padding up to `inner` bytes, and the
+    /// bytes of the tag.
     pub(crate) fn seal_with_id<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -176,8 +179,8 @@ impl Channel {
     }
 
     /// Seals a whole record: `head_len` bytes of header, the explicit nonce, a content of `content` bytes, the tag.
-    /// `write_header` gets the place of the header, the number, the length of what follows the header and the length for
-    /// the associated data, which it returns.
+    /// `write_header` gets the place of the header, the number, the length of the record after the header, and the
+    /// length for the associated data. It returns the associated data.
     #[inline(always)]
     fn seal_with<C: Crypto, A: AsRef<[u8]>>(
         &mut self,
@@ -205,8 +208,8 @@ impl Channel {
     /// Opens `record` in place. The window moves only after the tag proved the record authentic.
     ///
     /// # Errors
-    /// Why the record is dropped.
-    // Twice in an image is too much for a mote; a server opens millions a second.
+    /// The reason why the record is dropped.
+    // An image of a mote must not contain this code twice; a server opens millions of records a second.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub fn open<'r, C: Crypto>(&mut self, crypto: &mut C, record: Record<'r>) -> Result<&'r mut [u8], Discard> {
         self.open_with(crypto, record, MAX_CONTENT, associated_data)
@@ -225,8 +228,9 @@ impl Channel {
         connection_id::inner(plaintext).ok_or(Discard::Unexpected)
     }
 
-    /// As [`Self::open`] or, with the id that we gave, [`Self::open_with_id`]: a record without it is then nobody's (RFC
-    /// 9146, section 3). `content_type` is that of the header, and becomes that of the content.
+    /// Does the same as [`Self::open`] or, with the id that we issued, as [`Self::open_with_id`]: then a record without
+    /// the id is not accepted (RFC 9146, section 3). `content_type` is that of the header, and becomes that of the
+    /// content.
     // Both in the result would not fit the registers of a mote.
     #[inline(always)]
     pub(crate) fn open_by<'r, C: Crypto>(
@@ -274,12 +278,12 @@ impl Channel {
         Ok(content)
     }
 
-    /// Records that failed to open, of those that count.
+    /// Returns the number of records that failed to open, of those that count.
     pub(crate) const fn failed_opens(&self) -> u16 {
         self.failed_opens
     }
 
-    /// Takes back what failed since there were `before`; true if anything did.
+    /// Resets the count of records that failed to open to `before`. Returns true if the count was higher.
     pub(crate) const fn forgive(&mut self, before: u16) -> bool {
         let failed = self.failed_opens > before;
         self.failed_opens = before;
@@ -321,7 +325,7 @@ impl Channel {
         &self.window
     }
 
-    /// True while what the peer has used is not known, because it was lost.
+    /// True while the record numbers that the peer has used are not known, because the window was lost.
     pub(crate) const fn is_unverified(&self) -> bool {
         self.window.mark().is_some()
     }
@@ -341,7 +345,8 @@ impl Channel {
         opened
     }
 
-    /// The peer proved that what it sent last is fresh: nothing up to there is taken again.
+    /// Ends the loss of the window, after the peer proved that its last record is fresh. No record up to that one is
+    /// accepted again.
     pub(crate) const fn verify(&mut self) {
         if let Some(mark) = self.window.mark() {
             self.window = ReplayWindow::seen_up_to(mark);

@@ -4,7 +4,7 @@ use super::{EXPLICIT_LEN, GCM_TAG_LEN, HAS_LONG_KEYS, HEADER_LEN, MAX_CONTENT, S
 use crate::crypto::hash::{DIGEST_LEN, SHA1_LEN};
 use crate::crypto::{CHACHA20_KEY_LEN, Crypto, KEY_LEN};
 
-/// The cipher of an association. The numbers are those of sessions that were kept.
+/// The cipher of an association. Stored sessions contain its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cipher {
     /// AES_128_CCM_8 (RFC 6655): a tag of 8 bytes.
@@ -24,11 +24,11 @@ pub(crate) enum Cipher {
 }
 
 impl Cipher {
-    /// True if the provider has it. Of a provider that has CCM_8 alone, nothing of others is linked.
+    /// True if the provider has it. With a provider that has CCM_8 alone, an image links no code of other ciphers.
     pub(crate) const fn is_in<C: Crypto>(self) -> bool {
         match self {
             Self::Ccm8 => true,
-            // Where their keys do not fit, no suite has another one.
+            // Without space for long keys, the only other cipher is GCM.
             _ if !HAS_LONG_KEYS => C::AES_128_GCM.is_some(),
             Self::Gcm => C::AES_128_GCM.is_some(),
             Self::ChaCha20Poly1305 => C::CHACHA20_POLY1305.is_some(),
@@ -49,7 +49,7 @@ impl Cipher {
         self.mode::<C>().is_some()
     }
 
-    /// How its records are made, if it is with CBC.
+    /// Returns the order and the hash of the MAC of a cipher with CBC; `None` for any other cipher.
     pub(super) const fn mode<C: Crypto>(self) -> Option<Mode> {
         if !HAS_LONG_KEYS || !C::CBC {
             return None;
@@ -79,7 +79,7 @@ impl Cipher {
         HAS_LONG_KEYS && matches!(self, Self::CbcSha256EncryptThenMac | Self::CbcShaEncryptThenMac)
     }
 
-    /// Bytes between the header of a record and what is encrypted.
+    /// Bytes between the header of a record and its encrypted part.
     #[inline]
     pub(crate) const fn explicit_len<C: Crypto>(self) -> usize {
         match self {
@@ -89,7 +89,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes behind a content of `len` bytes: a tag, or code and padding.
+    /// Bytes after a content of `len` bytes: a tag, or code and padding.
     #[inline]
     pub(crate) const fn tail_len<C: Crypto>(self, len: usize) -> usize {
         match self.mode::<C>() {
@@ -136,7 +136,7 @@ impl Cipher {
         HAS_LONG_KEYS && !matches!(self, Self::Ccm8 | Self::Gcm)
     }
 
-    /// The cipher that a session was kept with.
+    /// Returns the cipher with this number in a stored session.
     pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::Ccm8),
@@ -158,7 +158,7 @@ pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
 /// Bytes of the longest code; the key of a code has as many as the code.
 pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
 
-/// In which order a record is encrypted and gets its code, and of which hash that is.
+/// The order of encryption and MAC in a record, and the hash of the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mode {
     pub(super) order: Order,
@@ -198,7 +198,7 @@ impl Mode {
         self.mac.len().wrapping_add(BLOCK_LEN).wrapping_sub(encrypted % BLOCK_LEN)
     }
 
-    /// The length in the associated data of a record: of its content, or of what the code is over.
+    /// Returns the length in the associated data of a record: that of the content, or of the part that the code covers.
     pub(super) const fn authentic_len(self, content: usize) -> usize {
         match self.order {
             Order::MacThenEncrypt => content,

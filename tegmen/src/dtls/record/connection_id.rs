@@ -4,8 +4,8 @@ use super::{ContentType, HEADER_LEN};
 use crate::buf::{Full, Writer};
 use crate::crypto::Crypto;
 
-/// The longest id, in bytes, that is given and that is kept of a peer. A hello may have one of 255 bytes: then nothing is
-/// agreed on.
+/// The longest id, in bytes, that an endpoint issues, or keeps for a peer. If a ClientHello or ServerHello has a longer
+/// one (up to 255 bytes), no ids are agreed on.
 pub(crate) const MAX_LEN: usize = 20;
 
 /// The most bytes that a record with an id needs before and after its content, in addition to those of a record
@@ -20,10 +20,10 @@ pub(crate) struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The id that says nothing.
+    /// The empty id.
     pub(crate) const EMPTY: Self = Self { len: 0, bytes: [0; MAX_LEN] };
 
-    /// `None` for more than 20 bytes.
+    /// Returns the id with these bytes; `None` for more than 20 bytes.
     pub(crate) fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_LEN];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
@@ -46,7 +46,7 @@ impl ConnectionId {
         self.bytes.get(..self.len.into()).unwrap_or(&[])
     }
 
-    /// True if it has none.
+    /// True if the id has no bytes.
     pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -64,13 +64,14 @@ impl AsRef<[u8]> for AssociatedData {
     }
 }
 
-/// `header` is that of the record without the id, and `len` the length of the inner plaintext.
+/// Returns the associated data. `header` is that of the record without the id, and `len` the length of the inner
+/// plaintext.
 pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len: u16) -> AssociatedData {
     let mut bytes = [0; _];
     let mut writer = Writer::new(&mut bytes);
     let [fixed @ .., _, _] = header;
     let mut write = || -> Result<(), Full> {
-        // Where other records have epoch and number, which are never these.
+        // Other records have their epoch and number here, which never have this value.
         writer.put(&[0xff; 8])?;
         writer.put(&[ContentType::TLS12_CID.0, id.len])?;
         writer.put(fixed)?;
@@ -82,8 +83,7 @@ pub(crate) fn associated_data(header: &[u8; HEADER_LEN], id: &ConnectionId, len:
     AssociatedData { bytes, len }
 }
 
-/// Takes an inner plaintext apart (RFC 9146, section 4): what it carries, and of which type that is; `None` if it is all
-/// zeros.
+/// Splits an inner plaintext into its content type and its content (RFC 9146, section 4); `None` if all bytes are zero.
 pub(crate) fn inner(plaintext: &mut [u8]) -> Option<(ContentType, &mut [u8])> {
     let at = plaintext.iter().rposition(|byte| *byte != 0)?;
     let content_type = ContentType(*plaintext.get(at)?);

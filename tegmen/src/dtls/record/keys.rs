@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 pub(crate) struct Keys {
     pub(crate) write: TrafficKey,
     pub(crate) read: TrafficKey,
-    /// In place of both, where the cipher has longer ones.
+    /// The keys of a cipher with longer ones, in place of both above.
     pub(crate) long: LongKeys,
 }
 
@@ -32,8 +32,8 @@ impl Keys {
         self.long = LongKeys::none();
     }
 
-    /// Sets the keys of one end from a key block (RFC 5246, section 6.3): client key, server key, client salt, server salt,
-    /// where the cipher has no other.
+    /// Sets the keys of one end from a key block (RFC 5246, section 6.3): client key, server key, client salt, server
+    /// salt. For a cipher with longer keys see [`LongKey::of_block`].
     pub(super) fn set(&mut self, block: &[u8], client: bool, cipher: Cipher) -> Result<(), Truncated> {
         self.long = LongKeys::none();
         if cipher.is_long() {
@@ -89,7 +89,8 @@ const _: () = assert!(LONG_KEY_LEN >= CHACHA20_KEY_LEN + NONCE_LEN);
 pub(crate) const KEY_BLOCK_LEN: usize = 2 * LONG_KEY_LEN;
 
 impl LongKey {
-    /// From a key block (RFC 5246, section 6.3), in which each part of the client's key stands before that of the server's.
+    /// Reads the key of one end from a key block (RFC 5246, section 6.3), in which each part of the client's key
+    /// precedes that of the server's key.
     pub(super) fn of_block(block: &[u8], client: bool, cipher: Cipher) -> Result<Self, Truncated> {
         let mut key = Self(Secret::zeroed());
         let mut writer = Writer::new(key.0.expose_mut());
@@ -101,7 +102,7 @@ impl LongKey {
         Ok(key)
     }
 
-    /// From its [`Self::bytes`].
+    /// Returns the key with these [`Self::bytes`].
     pub(crate) const fn of_bytes(bytes: &[u8; LONG_KEY_LEN]) -> Self {
         Self(Secret::new(*bytes))
     }
@@ -111,21 +112,21 @@ impl LongKey {
         self.0.expose()
     }
 
-    /// Key of the code, and key, of CBC.
+    /// Returns the key of the code and the key of CBC.
     pub(super) fn cbc<const MAC_LEN: usize>(&self) -> Option<(&[u8; MAC_LEN], &[u8; KEY_LEN])> {
         let (mac_key, key) = self.0.expose().split_first_chunk()?;
         Some((mac_key, key.first_chunk()?))
     }
 
-    /// Key and initialization vector of ChaCha20-Poly1305.
+    /// Returns the key and the initialization vector of ChaCha20-Poly1305.
     pub(super) fn chacha20(&self) -> Option<(&[u8; CHACHA20_KEY_LEN], &[u8; NONCE_LEN])> {
         let (key, iv) = self.0.expose().split_first_chunk()?;
         Some((key, iv.first_chunk()?))
     }
 }
 
-/// Our key and the peer's, where they are long ones. Most sessions have none, and then this is one word; a mote has no
-/// place for any.
+/// Our key and the peer's, of a cipher with longer keys. Most sessions have none, and then this is one word; a mote has
+/// no space for any.
 #[derive(Debug)]
 pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
 

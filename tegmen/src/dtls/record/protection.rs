@@ -11,13 +11,13 @@ use crate::crypto::{Crypto, NotAuthentic};
 
 /// A cipher with the key of one direction.
 ///
-/// It has no record numbers and no header. The caller gives the part of the nonce that a record has for itself, never the
-/// same twice to seal under one key, and the associated data. A fragment is what follows the header of a record: the
-/// explicit part of the nonce if the cipher has one, the content, and the tag.
+/// It has no record numbers and no header. The caller gives the associated data, and the part of the nonce that differs
+/// for each record: to seal under one key, never the same twice. A fragment is the part of a record after the header:
+/// the explicit part of the nonce if the cipher has one, the content, and the tag.
 pub(crate) struct Protection<'k> {
     cipher: Cipher,
     key: &'k TrafficKey,
-    /// In place of `key`, where the cipher has longer ones.
+    /// The key of a cipher with longer ones, in place of `key`.
     long: Option<&'k LongKey>,
 }
 
@@ -34,7 +34,8 @@ impl<'k> Protection<'k> {
         Self { cipher, key: &keys.read, long: keys.long.read() }
     }
 
-    /// Encrypts a content of `content` bytes where it lies in `fragment`, and writes what is before and after it.
+    /// Encrypts a content of `content` bytes in place in `fragment`, and writes the bytes that the cipher adds before
+    /// and after it.
     ///
     /// # Errors
     /// [`Full`] if the fragment is too short, or the provider does not have the cipher.
@@ -76,10 +77,10 @@ impl<'k> Protection<'k> {
         }
     }
 
-    /// Decrypts `fragment` in place, and returns the content. `failed` counts the fragments that failed to open under the
-    /// key, where their number is limited. `associated_data` gets the length that stands in them. A
-    /// content above `limit` bytes is [`Discard::Malformed`]; with CBC its length is secret until the code is checked, and
-    /// the caller compares it afterwards.
+    /// Decrypts `fragment` in place, and returns the content. `failed` counts the fragments that failed to open under
+    /// the key, if their number is limited. `associated_data` gets the length that is part of the associated data. A
+    /// content above `limit` bytes is [`Discard::Malformed`]; with CBC its length is secret until the code is checked,
+    /// and the caller compares it afterwards.
     ///
     /// # Errors
     /// [`Discard::NotAuthentic`], [`Discard::Malformed`].
@@ -134,7 +135,7 @@ impl<'k> Protection<'k> {
     }
 }
 
-/// True where a call for each algorithm is worth its place.
+/// True if a call for each algorithm is worth its code size.
 const FAST: bool = cfg!(target_pointer_width = "64");
 
 /// Encrypts `body` in place, except its last `tag_len` bytes, which become the tag.
@@ -154,8 +155,7 @@ pub(crate) fn seal_aead<C: Crypto>(
 }
 
 /// Decrypts `body` in place, except its last `tag_len` bytes, which are the tag, and returns the content. Without an
-/// algorithm, the length of the tag tells which one of AES-128 it is. The other parameters are those of
-/// [`Protection::open`].
+/// algorithm, the length of the tag selects the one of AES-128. The other parameters are those of [`Protection::open`].
 #[inline(always)]
 pub(crate) fn open_aead<'r, C: Crypto, A: AsRef<[u8]>>(
     crypto: &mut C,

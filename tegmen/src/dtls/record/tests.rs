@@ -156,7 +156,8 @@ fn code<const LEN: usize>(header: &[u8; HEADER_LEN], content: &[u8]) -> [u8; LEN
     Hmac::<LEN>::new::<RustCrypto>(&[&mac_key]).mac::<RustCrypto>(&[&aad, content])
 }
 
-/// What a record of CBC holds when it is decrypted: as RFC 5246, section 6.2.3.2 says, without a thought of time.
+/// Returns the length of the content in a decrypted record of CBC, as RFC 5246, section 6.2.3.2, describes it, not in
+/// constant time.
 fn content_of<const LEN: usize>(text: &[u8], header: &[u8; HEADER_LEN]) -> Option<usize> {
     let padding = usize::from(*text.last()?);
     let behind = text.len().checked_sub(padding + 1)?;
@@ -165,7 +166,8 @@ fn content_of<const LEN: usize>(text: &[u8], header: &[u8; HEADER_LEN]) -> Optio
     (text[behind..].iter().all(|byte| usize::from(*byte) == padding) && right).then_some(len)
 }
 
-/// Every padding, right and wrong, of records of several lengths, with codes right and wrong: what is opened, and what not.
+/// Opens records of several lengths with every padding, right and wrong, and with right and wrong codes. Only right
+/// ones open.
 fn opens_when_padding_and_code_are_right<const LEN: usize>(cipher: Cipher, blocks: &[usize]) {
     let crypto = &mut RustCrypto::new([0; 32]);
     let key: [u8; 16] = core::array::from_fn(|i| (2 * LEN + i) as u8);
@@ -177,7 +179,7 @@ fn opens_when_padding_and_code_are_right<const LEN: usize>(cipher: Cipher, block
                 let header = header(ContentType::APPLICATION_DATA, RecordNumber::new(1, 0), text.len() as u16 + 16);
                 let (_, mut server) = pair_of(cipher);
                 let total = text.len();
-                // Of a padding that is too long, as much as there is.
+                // A padding that is too long is cut to the text.
                 let behind = total.saturating_sub(padding + 1);
                 text[behind..].fill(padding as u8);
                 if let Some(len) = behind.checked_sub(LEN) {

@@ -11,7 +11,7 @@ fn a_server_that_is_asked_for_both_takes_the_limit() {
     let agreed = RecordSize::asked(&hello(Some(100), Some(2))).unwrap();
     assert_eq!((agreed.sent(), agreed.received(500), agreed.received(0)), (100, 500, MAX_CONTENT));
     assert_eq!(agreed.answer(500), (Some(500), None));
-    // The other is not even looked at.
+    // The other extension is ignored.
     assert_eq!(RecordSize::asked(&hello(Some(100), Some(9))), Ok(agreed));
     let agreed = RecordSize::asked(&hello(None, Some(2))).unwrap();
     assert_eq!((agreed.sent(), agreed.received(500)), (1024, 1024));
