@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p tegmen --example bytes_over_dtls`
 //!
-//! The server is a thread that sends each message back in reverse. A datagram holds one message: it may be lost or repeated by the
-//! network, and a program that cannot accept that has to number its messages.
+//! The server is a thread that sends each message back in reverse. A datagram holds one message. The network may lose
+//! or repeat it; a program that cannot accept that has to number its messages.
 
 use std::error::Error;
 use std::net::UdpSocket;
@@ -77,7 +77,7 @@ impl Socket {
         self.transmit(peer, frame.finish())
     }
 
-    /// Ends the session in order: the endpoint sends close_notify at once.
+    /// Closes the session: the endpoint sends close_notify at once.
     fn close(&mut self, peer: PeerId) -> Result<(), Box<dyn Error>> {
         self.endpoint.close(peer);
         let mut out = [0; 1500];

@@ -1,9 +1,9 @@
-//! The core without input and output: two endpoints in one function, with a network that is a list and a clock that is a number.
+//! The core without input and output: two endpoints in one function. The network is a list, and the clock is a number.
 //! The network loses one datagram, and the handshake recovers as soon as the fake clock reaches the alarm.
 //!
 //! `cargo run -p tegmen --example in_memory`
 //!
-//! A test of a protocol of yours can begin from this file: nothing in it waits, and each run gives the same output.
+//! You can begin a test of your own protocol from this file: nothing in it waits, and each run gives the same output.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -75,7 +75,7 @@ impl End {
         None
     }
 
-    /// Takes a datagram. Returns the datagrams that it leads to at once.
+    /// Takes a datagram. Returns the datagrams that the endpoint sends at once.
     fn receive(&mut self, now: Instant, from: Address, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
         let (mut buffer, mut to_send) = ([0; 1500], Vec::new());
         let path = Path { local: self.address, remote: from };

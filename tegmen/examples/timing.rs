@@ -1,12 +1,14 @@
-//! Whether the opening of records with MAC-then-encrypt, or of what RSA decrypted, tells by its instructions or addresses what it
-//! found: `./ci.sh timing`. It also traces the operations of the provider for motes on secp256r1 with different private keys.
+//! Checks that the opening of records with MAC-then-encrypt, and of blocks that RSA decrypted, does not reveal its
+//! result by its instructions or addresses: `./ci.sh timing`. It also traces the operations of the provider for motes
+//! on secp256r1 with different private keys.
 //!
-//! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each access to
-//! memory. Records of one length, with every padding and right or wrong in several ways, have to leave the same trace from
-//! the first instruction on; those that open part from those that do not at the end, when the outcome is known. Decrypted
-//! blocks of RSA, with a byte that is wrong at every place, never part: whether they were right is not known at all. Key pairs, key
-//! agreements and signatures leave one trace for all private keys and all seeds of the generator. So that it is known that a
-//! difference would be found, openings and an operation without a thought of time are traced as well.
+//! The program calls itself under `valgrind --tool=lackey --trace-mem=yes`, which prints each instruction and each
+//! access to memory. Records of one length, with every padding, and right or wrong in several ways, have to leave the
+//! same trace from the first instruction on. Records that open differ from those that do not only at the end, when the
+//! outcome is known. Decrypted blocks of RSA, with a wrong byte at every place, leave one trace, because the code never
+//! learns whether they were right. Key pairs, key agreements and signatures leave one trace for all private keys and
+//! all seeds of the generator. To show that it finds a difference, the program also traces openings and an operation
+//! that are not in constant time.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -39,9 +41,9 @@ fn main() -> ExitCode {
     }
 }
 
-// --- what is traced ---
+// --- the traced code ---
 
-/// What makes a record wrong.
+/// The error in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wrong {
     Nothing,
@@ -53,17 +55,17 @@ enum Wrong {
     LastOfPadding,
 }
 
-// Of a block of RSA, the one byte at the place of the padding: as it should be, changed, zero, all ones.
+// In a block of RSA, these are the values of one byte of the padding: right, changed, zero, all ones.
 
 const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, Wrong::LastOfPadding];
 
-/// Who opens what.
+/// A function that opens records or blocks, or uses keys, and its input.
 struct Mode {
     name: &'static str,
     work: Work,
-    /// Bytes of what is encrypted, and in which steps paddings or places are tried.
+    /// Bytes of the encrypted part, and the step between the paddings or places that are tried.
     lens: &'static [(usize, usize)],
-    /// Whether it is to be found out.
+    /// True if the traces have to differ.
     differs: bool,
 }
 
@@ -80,7 +82,8 @@ enum Work {
 const SHA256: CipherSuite = CipherSuite::PSK_WITH_AES_128_CBC_SHA256;
 const SHA1: CipherSuite = CipherSuite::RSA_WITH_AES_128_CBC_SHA;
 
-/// The shortest records, some in which not every padding fits, and the shortest in which all do; and a block of RSA-2048.
+/// The shortest records, some that not every padding fits, and the shortest that all paddings fit; and a block of
+/// RSA-2048.
 const MODES: [Mode; 9] = [
     Mode {
         name: "careless",
@@ -117,7 +120,7 @@ fn mac_key<const LEN: usize>() -> [u8; LEN] {
     std::array::from_fn(|i| i as u8)
 }
 
-/// Behind the keys of both ends' codes.
+/// The AES key of the client, which follows the MAC keys of both ends in the key block.
 fn key<const LEN: usize>() -> [u8; 16] {
     std::array::from_fn(|i| (2 * LEN + i) as u8)
 }
@@ -166,7 +169,7 @@ fn block_of_rsa(len: usize, at: u8, wrong: Wrong) -> Vec<u8> {
     block
 }
 
-/// What takes the secret out of a block, or the random one.
+/// A function that returns the secret in a block, or the random one.
 type OpenBlock = fn(&[u8], &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN>;
 
 #[inline(never)]
@@ -174,7 +177,7 @@ fn premaster(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_L
     premaster_secret(block, block.len(), VERSION, random)
 }
 
-/// As one would write it who never heard of Bleichenbacher.
+/// The same without protection against Bleichenbacher's attack.
 #[inline(never)]
 fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<PREMASTER_LEN> {
     let secret = || {
@@ -186,7 +189,7 @@ fn premaster_carelessly(block: &[u8], random: &Secret<PREMASTER_LEN>) -> Secret<
     Secret::new(secret().unwrap_or(*random.expose()))
 }
 
-/// A private key, and what an operation with it works on.
+/// A private key, and the inputs and outputs of an operation with it.
 struct Keyed {
     crypto: Compact,
     private: [u8; SCALAR_LEN],
@@ -199,13 +202,13 @@ struct Keyed {
 type Operate = fn(&mut Keyed) -> bool;
 
 impl Keyed {
-    /// Private keys that have nothing in common, each with a generator of its own. All of this is traced, too, so what it takes
-    /// comes from the faster provider.
+    /// Makes unrelated private keys, each with its own generator. This code is traced, too, so it uses the faster
+    /// provider.
     fn new(number: u8, wrong: Wrong) -> Self {
         let private = digest::<RustCrypto, DIGEST_LEN>(&[&[number, wrong as u8]]);
         let mut digested = private;
         let mut out = [0; MAX_SIGNATURE];
-        // Everyone sees the length of a signature: all have the same.
+        // The length of a signature is public, so all have the same length.
         while curves::sign(&private, &digested, &mut out) != Ok(MAX_SIGNATURE) {
             digested = digest::<RustCrypto, DIGEST_LEN>(&[&digested]);
         }
@@ -230,7 +233,7 @@ fn sign(Keyed { crypto, private, digest, out, .. }: &mut Keyed) -> bool {
     crypto.sign(private, digest, out).is_ok()
 }
 
-/// As one would write it who multiplies as one learns it: a step for each bit, and one more where the bit is set.
+/// A naive multiplication: one more step for each bit that is set.
 #[inline(never)]
 fn operate_carelessly(Keyed { private, digest: state, .. }: &mut Keyed) -> bool {
     for bit in private.iter().flat_map(|byte| (0..8).map(move |i| byte >> i & 1)) {
@@ -241,7 +244,7 @@ fn operate_carelessly(Keyed { private, digest: state, .. }: &mut Keyed) -> bool 
     true
 }
 
-/// What opens a record: true if it is authentic.
+/// A function that opens a record; true if it is authentic.
 type Open = fn(&mut Channel, &mut RustCrypto, &mut [u8]) -> bool;
 
 trait OpenRecord {
@@ -257,7 +260,7 @@ impl OpenRecord for Channel {
     }
 }
 
-/// As one would write it who never heard of Lucky Thirteen.
+/// Opens a record without protection against the attack Lucky Thirteen.
 #[inline(never)]
 fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]) -> bool {
     let (header, body) = datagram.split_at_mut(13);
@@ -277,15 +280,16 @@ fn open_carelessly(_: &mut Channel, crypto: &mut RustCrypto, datagram: &mut [u8]
     hmac::<RustCrypto, DIGEST_LEN>(&[&mac_key::<DIGEST_LEN>()], &[&aad, content]) == code
 }
 
-/// Written before each opening, and behind it where it refused the record or opened it: so the trace has both ends of it.
+/// One is written before each opening, and one of the others after it, for a refused or an opened record. So the trace
+/// shows where an opening begins and ends.
 static MARKS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
 impl Mode {
-    /// Openings of each length that only warm up: what is looked up once is looked up there.
+    /// Number of openings of each length that only warm up, for work that is done only once.
     const fn warm_up(&self) -> usize {
         match self.work {
             Work::Records(..) | Work::Premaster(_) => 16,
-            // Millions of instructions each.
+            // Each has millions of instructions.
             Work::Keys(_) => 1,
         }
     }
@@ -313,7 +317,7 @@ fn open_all(mode: &Mode) -> io::Result<()> {
                     let sealed = record(len, padding, wrong);
                     let datagram = &mut room[..sealed.len()];
                     datagram.copy_from_slice(&sealed);
-                    // In the place of the one before, with its keys where those were.
+                    // The channel replaces the previous one, and has its keys at the same addresses.
                     drop(channel.take());
                     let made = suite.channel(false, &block(), false);
                     let channel = channel.insert(made.expect("a known suite"));
@@ -325,7 +329,7 @@ fn open_all(mode: &Mode) -> io::Result<()> {
                     let made = block_of_rsa(len, padding, wrong);
                     let place = &mut room[..len];
                     place.copy_from_slice(&made);
-                    // What it is to be is known before, and not looked at while it is traced.
+                    // The expected result is computed before the trace begins.
                     let right = *premaster_carelessly(place, &random).expose() != *random.expose();
                     begin.store(1, Ordering::Release);
                     let secret = black_box(open(black_box(place), &random));
@@ -345,9 +349,10 @@ fn open_all(mode: &Mode) -> io::Result<()> {
     Ok(())
 }
 
-// --- who looks at the trace ---
+// --- the examination of the trace ---
 
-/// What one opening left: of every line, which is an instruction or an access, with its address and its size.
+/// The trace of one opening. A line is an instruction or an access, with its address and its size; `lines` has their
+/// hashes.
 #[derive(Clone, Default)]
 struct Trace {
     instructions: usize,
@@ -366,7 +371,7 @@ impl Trace {
         self.lines.push(hasher.finish() as u32);
     }
 
-    /// Lines in which it differs from another, once the two have parted.
+    /// Returns the number of lines after the first difference from another trace.
     fn parted(&self, other: &Self) -> usize {
         let common = self.lines.iter().zip(&other.lines).take_while(|(a, b)| a == b).count();
         self.lines.len().max(other.lines.len()) - common
@@ -444,11 +449,11 @@ fn compare() -> io::Result<bool> {
     Ok(fine)
 }
 
-/// Lines in which a record that opens may differ from one that does not, once that is known: where the window moves, or the
-/// failure is counted.
+/// Maximum number of lines in which a record that opens may differ from one that does not, once that is known: the
+/// window moves, or the failure is counted.
 const MOST_PARTED: usize = 300;
 
-/// Of each length the records that were refused, and those that opened.
+/// Returns the refused and the opened records of each length.
 fn trace(mode: &Mode) -> io::Result<Vec<[Group; 2]>> {
     let mut command = Command::new("valgrind");
     command.args(["-q", "--tool=lackey", "--basic-counts=no", "--trace-mem=yes"]);
@@ -459,7 +464,7 @@ fn trace(mode: &Mode) -> io::Result<Vec<[Group; 2]>> {
     let (Some(said), Some(traced)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
-    // It says where the marks are before it warms up, and goes on only when the trace of that is read.
+    // The child prints the address of the marks before it warms up. It can continue only while its trace is read.
     let (send, receive) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut line = String::new();

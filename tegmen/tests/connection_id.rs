@@ -43,7 +43,7 @@ fn changes(node: &mut Node) -> (u32, u32, u32) {
     (followed, checked, refused)
 }
 
-/// Says something, and lets it arrive.
+/// Sends a message of one end, and lets it arrive.
 fn say(world: &mut World, from_client: bool, text: &[u8]) {
     let node = if from_client { &mut world.client } else { &mut world.server };
     node.say(text);
@@ -150,7 +150,7 @@ fn peers_without_the_extension_talk_as_ever() {
     let minimal = Config { profile: Profile::Minimal, ..with(Some(ID)) };
     let mut world = established(3, minimal, minimal);
     assert_eq!(ids(&mut world.client), None);
-    // Two that have no use for an id of their own agree on nothing.
+    // Two ends that both issue empty ids agree on no ids.
     let none = with(Some(ConnectionIdConfig { len: 0, ..ID }));
     let mut world = established(3, none, none);
     assert_eq!((ids(&mut world.client), ids(&mut world.server)), (None, None));
@@ -198,7 +198,7 @@ fn a_spoofed_source_gets_no_more_than_a_challenge_and_the_old_address_is_kept() 
     let mut world = established(7, with(Some(ID)), with(Some(ID)));
     let honest = world.client.seen_at;
     let victim = Address { port: 9999, ..honest };
-    // Somebody on the way holds a record back, and sends it from the victim's address.
+    // An attacker on the path holds a record back, and sends it from the victim's address.
     world.network = Box::new(|_, _| Fate::LOST);
     say(&mut world, true, b"held back");
     let record = sent_last(&world, true).to_vec();
@@ -298,7 +298,7 @@ fn fault_36_a_record_whose_id_is_wrong_is_dropped_and_the_old_address_kept() {
         let id = vec![good[11]; len];
         tell(&mut world, &[&good[..11], &id, &good[19..]].concat());
     }
-    // An id that nobody has, the id without a byte of the record behind it, and every cut.
+    // An id of no session, the id without a byte of the record after it, and every cut.
     let mut unknown = good.clone();
     unknown[18] ^= 1;
     tell(&mut world, &unknown);
@@ -413,11 +413,11 @@ fn wander(seed: u64) {
             said += 1;
             world.client.say(&said.to_be_bytes());
             world.run(Duration::from_millis(1500));
-            // Everything that was heard was said.
+            // The server received only messages that the client sent.
             assert!(world.server.heard.iter().all(|text| said >= u32::from_be_bytes(text[..].try_into().unwrap())));
         }
     }
-    // The server has said nothing of itself yet, so whatever it sent to a new address it sent to prove it.
+    // The server has sent no message of its own yet, so all that it sent to a new address were challenges.
     for (address, (received, sent)) in world.at_server.iter().filter(|(address, _)| **address != first) {
         assert!(*sent <= 3 * received, "seed {seed}: {sent} bytes to {address:?} for {received}");
     }
@@ -426,7 +426,7 @@ fn wander(seed: u64) {
     heard.sort();
     heard.dedup();
     assert_eq!(heard.len(), world.server.heard.len(), "seed {seed}");
-    // The network calms down: whoever is somewhere new is found there by the next that it says.
+    // The network calms down: the next message of a client at a new address moves its session there.
     world.network = Box::new(|_, _| Fate::arrives());
     world.run(Duration::from_secs(2));
     if world.client.closed.is_some() || world.server.closed.is_some() {

@@ -31,7 +31,7 @@ fn an_early_change_cipher_spec_makes_no_keys() {
     }
     assert_eq!(server_phase(&world, &puppet), Some(Phase::Handshaking));
     assert!(world.server.heard.is_empty());
-    // The honest handshake goes on as if nothing had been.
+    // The honest handshake continues unaffected.
     puppet.finish(&mut world);
     assert_alive(&mut world, &mut puppet);
 }
@@ -224,7 +224,7 @@ fn a_fragment_of_a_hello_that_is_lost_comes_again() {
         assert_eq!(world.server.endpoint.peers.len(), 1);
     }
     let flight = puppet.send(&mut world, &second);
-    // The flight is lost, and the client says everything again.
+    // The flight is lost, and the client sends its ClientHello again.
     let [first, second] = puppet.hello_in_fragments(200);
     let again = [puppet.send(&mut world, &first), puppet.send(&mut world, &second)].concat();
     assert_eq!(again.len(), flight.len());
@@ -275,7 +275,7 @@ fn fragments_of_a_hello_that_overlap_or_contradict_do_not_mix() {
     for wrong in [contradicts, longer, of_another] {
         assert!(puppet.send(&mut world, &record(HANDSHAKE, 0, 9, &wrong)).is_empty());
     }
-    // An overlap that says the same is harmless.
+    // An overlap with the same bytes is harmless.
     let overlaps = fragment(CLIENT_HELLO, len, 1, 150, &body[150..250]);
     assert!(puppet.send(&mut world, &record(HANDSHAKE, 0, 9, &overlaps)).is_empty());
     let flight = puppet.send(&mut world, &second);
@@ -374,7 +374,7 @@ fn an_extension_longer_than_its_hello_is_not_read() {
         let hello = client_hello(&[1; 32], &[], &CCM_8, tail);
         let hello = record(HANDSHAKE, 0, 0, &message(CLIENT_HELLO, 0, &hello));
         assert!(world.tell_server(Puppet::new(5).address, &hello).is_empty(), "{tail:02x?}");
-        // A client has state, and says so.
+        // A client has state, and answers with an alert.
         let hello = server_hello([254, 253], CCM_8, 0, tail);
         let answer = world.tell_client(&record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &hello)));
         assert_eq!((last_alert(&answer), world.client.closed), (Some((2, 50)), Some(Fatal::Decode)), "{tail:02x?}");
@@ -405,10 +405,10 @@ fn hellos_of_odd_epochs_do_not_hinder_the_next_handshake() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// What an eavesdropper sees of a handshake that fails, and what the operator does.
+/// The view of an eavesdropper on a handshake that fails, and that of the operator.
 #[derive(Clone, PartialEq, Debug)]
 struct Failed {
-    /// For each datagram of the client: how many came back, and their bytes.
+    /// For each datagram of the client: the number of answers, and their bytes.
     seen: Vec<(usize, Vec<u8>)>,
     alert: Option<(u8, u8)>,
     closed: Option<Fatal>,
@@ -491,7 +491,7 @@ fn a_server_that_chooses_what_was_not_offered_gets_illegal_parameter() {
         let answer = world.tell_client(&record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &hello)));
         assert_eq!((last_alert(&answer), world.client.closed), (Some((2, alert)), Some(fatal)));
     }
-    // What a good server may say.
+    // A ServerHello with an extension that the client signalled is accepted.
     let mut world = client_awaits_server_hello();
     let hello = server_hello(twelve, CCM_8, 0, &renegotiation);
     world.tell_client(&record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &hello)));
@@ -786,7 +786,7 @@ fn a_client_repeats_its_hello_until_the_servers_flight_is_complete() {
         // A hint as long as this one takes the place of the cookie.
         let cookie = if hint == Some(240) { Vec::new() } else { hello.1 };
         assert_eq!(again, [cookie.clone(), cookie], "hint {hint:?}");
-        // The missing end of the flight, and the client goes on; from there on it repeats what comes next.
+        // After the missing end of the flight the client continues, and from then on repeats its next flight.
         let seq = if hint.is_some() { 3 } else { 2 };
         let answer = world.tell_client(&record(HANDSHAKE, 0, 3, &message(SERVER_HELLO_DONE, seq, &[])));
         assert_eq!(records(&answer[0])[0].2[0], CLIENT_KEY_EXCHANGE);
@@ -874,7 +874,7 @@ fn fragments_of_a_message_that_is_not_due_yet_are_counted() {
     assert_alive(&mut world, &mut puppet);
 }
 
-/// The time of a handshake must not tell an unknown identity from one whose key is long.
+/// The time of a handshake must not distinguish an unknown identity from one with a long key.
 #[test]
 fn every_length_of_a_key_costs_a_server_the_same() {
     let cost = |identity: &[u8], len: usize| {

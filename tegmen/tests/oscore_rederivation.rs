@@ -87,10 +87,10 @@ fn kid_context(message: &[u8]) -> Option<Vec<u8>> {
     OscoreOption::parse(message.option(OptionNumber::OSCORE).unwrap()).unwrap().kid_context.map(<[u8]>::to_vec)
 }
 
-/// Both ends of a context that may have lost what they kept.
+/// Both ends of a context, which may have lost their state.
 struct Ends {
     crypto: Recorder,
-    /// What both have in their files.
+    /// The ID Context in the files of both ends.
     id_context: Option<&'static [u8]>,
     client: RederivableContext,
     server: RederivableContext,
@@ -129,7 +129,7 @@ impl Ends {
         (request, pending.unwrap())
     }
 
-    /// What a request is under the context of the server: what it says, and how to answer it.
+    /// Opens a request under the context of the server. Returns its payload, and the nonce for the response.
     fn receive(&mut self, request: &[u8]) -> Result<(Vec<u8>, RequestNonce), UnprotectError> {
         let mut request = request.to_vec();
         match self.server.unprotect_request(&mut self.crypto, &mut request)? {
@@ -234,7 +234,7 @@ fn a_client_that_lost_its_numbers_gets_new_keys_in_one_more_round_trip() {
     }
 }
 
-/// What a client asks then is request #1, whatever ID Context it has.
+/// The next request of a client is then request #1, whatever ID Context it has.
 #[test]
 fn a_server_that_lost_its_numbers_takes_any_request_for_the_first() {
     for id_context in [None, Some(&b"a context of 16 b"[..16])] {
@@ -345,7 +345,7 @@ fn no_bit_of_any_message_can_be_changed() {
     ends.second_round();
 }
 
-/// Who has one master secret and no part in the procedure is not drawn into it.
+/// A context with one master secret that takes no part in the procedure is not drawn into it.
 #[test]
 fn a_kid_context_that_is_no_byte_string_is_another_context() {
     let mut ends = Ends::new(Some(b"context"));

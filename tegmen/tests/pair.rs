@@ -130,7 +130,7 @@ fn fragments_of_a_small_mtu_come_together() {
     let mut world = World::new(3, Config { mtu: 64, ..Config::default() });
     world.connect();
     world.run(Duration::from_secs(50));
-    // The second hello cannot be accepted in pieces: a server without state has no room for them.
+    // The second ClientHello cannot be accepted in fragments: a server without state has no buffer for them.
     assert!(!world.server.established);
     let mut world = World::new(3, Config { mtu: 100, ..Config::default() });
     world.server.limit_mtu(64);
@@ -175,7 +175,7 @@ fn a_client_that_restarts_takes_over_only_when_it_proved_its_key() {
     world.connect();
     world.run(Duration::from_secs(2));
     let first = world.server.peer.unwrap();
-    // Somebody at the same address begins again, with a wrong key.
+    // Another client at the same address begins again, with a wrong key.
     let mut intruder = world.restarted_client(77);
     intruder.credentials("Client_identity", *b"not the same key");
     let honest = core::mem::replace(&mut world.client, intruder);
@@ -233,7 +233,7 @@ fn either_end_may_restart_at_any_time() {
             }
         }
         world.run(Duration::from_secs(55));
-        // Now the network is well, and whoever cannot be heard begins anew.
+        // Now the network loses nothing, and a client whose message does not arrive connects again.
         world.network = Box::new(|_, _| Fate::arrives());
         world.run(Duration::from_secs(1));
         world.client.say(b"heard?");
@@ -265,8 +265,8 @@ fn handshakes_and_messages_under_random_faults() {
         world.connect();
         world.run(Duration::from_secs(55));
         if !(world.client.established && world.server.established) {
-            // With a third of all datagrams lost a handshake may run out of time; never may only one side be content
-            // while the network is well again.
+            // With a third of all datagrams lost a handshake may run out of time. But it must never be complete on one
+            // side alone once the network loses nothing again.
             world.network = Box::new(|_, _| Fate::arrives());
             if !world.client.established {
                 world.client = world.restarted_client(seed + 1_000_000);

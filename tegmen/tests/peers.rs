@@ -1,4 +1,4 @@
-//! The peer table and the life of sessions: who displaces whom, and how sessions end.
+//! The peer table and the life of sessions: which peers displace others, and how sessions end.
 
 mod world;
 
@@ -174,7 +174,7 @@ fn a_session_that_hears_nothing_is_forgotten_after_the_idle_timeout() {
         world.run(Duration::from_secs(10));
         assert_alive(&mut world, &mut busy);
         if world.now.as_micros() < 99_000_000 {
-            // What does not open keeps nobody alive.
+            // A record that does not open does not keep a peer alive.
             let mut forged = quiet.seal(APPLICATION_DATA, b"forged");
             forged[20] ^= 1;
             quiet.send(&mut world, &forged);
@@ -339,11 +339,11 @@ fn a_datagram_in_clear_is_never_taken_for_one_of_a_session() {
     assert_eq!(world.server.endpoint.plain(&mut cx, &path, Rank::Stranger), Err(TableFull));
     let id = world.server.endpoint.plain(&mut cx, &other, Rank::Stranger).unwrap();
     assert_eq!(world.server.endpoint.plain(&mut cx, &other, Rank::Stranger), Ok(id));
-    // And nothing protected is taken for one in clear.
+    // And no protected record counts as a datagram in clear.
     let stray = record(APPLICATION_DATA, 1, 0, &[7; 40]);
     assert!(Puppet::new(1001).send(&mut world, &stray).is_empty());
     assert!(world.server.heard.is_empty());
-    // Nor does it end what goes on in clear in a place that a session had before, with keys that are wiped.
+    // Nor does it end an exchange in clear in a place that a session had before, whose keys are wiped.
     let session = world.server.endpoint.peers.find(&path, Phase::Established).unwrap();
     world.server.endpoint.peers.remove(session);
     let mut cx = Cx { now: world.now, crypto: &mut world.server.crypto, counters: &mut world.server.counters };

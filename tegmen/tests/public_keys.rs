@@ -218,7 +218,7 @@ fn by_hand() -> (World, Puppet, Badge) {
     (world, puppet, client)
 }
 
-/// What a server with a certificate answers to a hello with these extensions and a cookie.
+/// Returns the answer of a server with a certificate to a ClientHello with these extensions and a cookie.
 fn answer_to(tail: &[u8]) -> Vec<Vec<u8>> {
     let (_, server) = mutual(certificate);
     let mut world = world(1, ECDSA_CCM_8, Badge::default(), server);
@@ -268,7 +268,7 @@ fn shown(badge: &Badge) -> Vec<u8> {
     [&(badge.content.len() as u32).to_be_bytes()[1..], &badge.content].concat()
 }
 
-/// ChangeCipherSpec and Finished, which are right; true if the server believes that they end the handshake.
+/// Sends a correct ChangeCipherSpec and Finished. Returns true if the server accepts them as the end of the handshake.
 fn finishes(world: &mut World, puppet: &mut Puppet) -> bool {
     let change = puppet.change_cipher_spec();
     puppet.send(world, &change);
@@ -355,7 +355,7 @@ fn the_client_asks_again_for_any_part_of_the_servers_flight() {
     }
 }
 
-/// The datagrams of the flight take longer than the first timeout, but no two of them so long.
+/// The datagrams of the flight take longer than the first timeout, but no gap between two of them is that long.
 #[test]
 fn a_slow_flight_is_not_asked_for_again() {
     let (client, server) = mutual(certificate);
@@ -392,14 +392,14 @@ fn flights_that_are_lost_are_sent_in_smaller_datagrams_until_they_fit_the_path()
         assert!(world.client.established && world.server.established, "{path} bytes");
         let from_server = world.sent.iter().filter(|(is_clients, _)| !is_clients);
         let lens: Vec<usize> = from_server.map(|(_, datagram)| datagram.len()).collect();
-        // The size that is configured is tried more than once: a single loss says nothing of the path.
+        // The configured size is tried more than once: a single loss proves nothing about the path.
         let tried = lens.iter().filter(|len| **len > path).count();
         assert!(path == 1232 || tried >= 2, "{path} bytes: {lens:?}");
         speaks_on(&mut world);
     }
 }
 
-/// Both directions of a session that stands.
+/// Uses both directions of an established session.
 fn speaks_on(world: &mut World) {
     world.client.say(b"ping");
     world.run(Duration::from_secs(1));
@@ -426,7 +426,7 @@ fn a_single_loss_does_not_make_datagrams_smaller() {
     assert!(longest.len() >= 3 && longest[0] == longest[1], "{longest:?}");
 }
 
-/// What a client with this badge makes of extensions in the ServerHello; `None` if it goes on.
+/// Returns the error of a client with this badge for extensions in the ServerHello; `None` if it continues.
 fn answered(client: Badge, extensions: &[&[u8]]) -> Option<Fatal> {
     let mut world = world(7, ECDSA_GCM, client, certificate(2));
     world.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });

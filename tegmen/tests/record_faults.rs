@@ -243,7 +243,7 @@ fn no_record_number_repeats_under_one_key_however_often_a_flight_is_sent() {
             finished[usize::from(*from_client)] += 1;
         }
     }
-    // The crypto provider of the world has checked keys and nonces besides.
+    // The crypto provider of the world has also checked keys and nonces.
     assert!(finished[0] > 4 && finished[1] > 4, "{finished:?}");
 }
 
@@ -351,7 +351,7 @@ fn a_record_with_more_than_2_to_the_14_bytes_is_dropped() {
     puppet.send(&mut world, &empty);
     assert!(world.server.heard.last().unwrap().is_empty());
     for len in 0..16 {
-        // Not even room for nonce and tag.
+        // Too short even for nonce and tag.
         puppet.send(&mut world, &record(APPLICATION_DATA, 1, 99, &vec![0; len]));
     }
     assert_alive(&mut world, &mut puppet);

@@ -26,7 +26,7 @@ fn connected(client: u16, server: u16) -> World {
 #[test]
 fn each_side_sends_what_the_other_takes_and_no_more() {
     for (client, server, at_client, at_server) in [
-        // Who asks for nothing gets nothing, whatever the server has.
+        // A client that asks for no limit gets none, whatever limit the server has.
         (0, 0, MAX_CONTENT, MAX_CONTENT),
         (0, 64, MAX_CONTENT, MAX_CONTENT),
         (64, 0, MAX_CONTENT, 64),
@@ -54,7 +54,8 @@ fn the_longest_record_arrives() {
     assert_eq!((&world.server.heard, &world.client.heard), (&vec![vec![1; 100]], &vec![vec![2; 64]]));
 }
 
-/// Type and length of the contents of all records that one end sent, but for hellos, which come before any agreement.
+/// Returns type and length of the contents of all records that one end sent, except ClientHellos, which precede any
+/// agreement.
 fn contents(world: &World, client: bool) -> Vec<(u8, usize)> {
     let sent = world.sent.iter().filter(|(from, _)| *from == client);
     let is_hello = |kind, body: &[u8]| kind == HANDSHAKE && body.first() == Some(&CLIENT_HELLO);
@@ -141,7 +142,7 @@ fn a_server_answers_one_of_the_two_extensions() {
     assert_eq!(answered(&[&LIMIT_100]), Ok(vec![0, 6, 0, 28, 0, 2, 2, 88]));
     assert_eq!(answered(&[&LENGTH_512]), Ok(vec![0, 5, 0, 1, 0, 1, 1]));
     assert_eq!(answered(&[&LENGTH_512, &LIMIT_100]), Ok(vec![0, 6, 0, 28, 0, 2, 2, 88]));
-    // More than records can hold is as good as the most that they can.
+    // A limit above the longest content of a record counts as that length.
     assert_eq!(answered(&[&[0, 28, 0, 2, 0xff, 0xff]]), Ok(vec![0, 6, 0, 28, 0, 2, 2, 88]));
 }
 
@@ -150,7 +151,7 @@ fn a_limit_below_64_and_a_length_that_is_none_of_the_four_are_illegal() {
     for extension in [&[0u8, 28, 0, 2, 0, 63][..], &[0, 28, 0, 2, 0, 0], &[0, 1, 0, 1, 0], &[0, 1, 0, 1, 5]] {
         assert_eq!(answered(&[extension]), Err((2, 47)), "{extension:?}");
     }
-    // A length is not looked at where there is a limit.
+    // A max_fragment_length is ignored if there is a record_size_limit.
     assert!(answered(&[&[0, 1, 0, 1, 5], &LIMIT_100]).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Sessions that go on from earlier ones, between two endpoints on a fake clock.
+//! Resumed sessions, between two endpoints on a fake clock.
 
 mod world;
 
@@ -166,7 +166,7 @@ fn every_single_loss_and_every_pair_of_losses_is_survived() {
     }
 }
 
-/// A record of a datagram may be lost alone. What is sent again for that comes to an end.
+/// A single record of a datagram may be lost. The retransmissions that follow come to an end.
 #[test]
 fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
     for (of, datagrams) in [(with_tickets as fn(u64, Suites) -> World, 3), (with_ids, 5)] {
@@ -182,9 +182,9 @@ fn any_byte_of_any_datagram_may_be_spoiled_and_nobody_answers_for_ever() {
                 });
                 world.connect_again();
                 world.run(Duration::from_secs(59));
-                // A flight that is never taken is cut into smaller datagrams, which are more.
+                // A flight that is never accepted is cut into more and smaller datagrams.
                 assert!(world.sent.len() < 30, "byte {at} of datagram {spoiled}: {} datagrams", world.sent.len());
-                // A hello that was changed may end it all: Finished tells.
+                // A changed ClientHello or ServerHello may end the handshake: Finished reveals the change.
                 if spoiled + 1 == datagrams {
                     assert!(world.client.established && world.server.established, "byte {at} of the last");
                     world.speak();
@@ -201,7 +201,7 @@ fn every_datagram_of_a_small_mtu_may_be_late() {
         world.server.memory.keys.borrow_mut().rotate(TicketKey::draw(&mut world.client.crypto));
         world.server.limit_mtu(150);
         let mut world = first(world);
-        // So that a new ticket comes.
+        // So that the server sends a new ticket.
         world.server.memory.keys.borrow_mut().rotate(TicketKey::draw(&mut world.client.crypto));
         let mut sent = 0;
         world.network = Box::new(move |_, _| {
@@ -225,7 +225,7 @@ fn a_ticket_with_any_bit_changed_leads_to_a_full_handshake() {
         kept.handle[byte] ^= 1 << (byte % 8);
         world.client.kept = Some(kept);
         falls_back(&mut world);
-        // What it got instead is of use.
+        // The ticket that it got instead is valid.
         resumes(&mut world);
     }
     for len in [0, 1, 26, kept.handle.len() - 1] {

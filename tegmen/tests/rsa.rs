@@ -1,5 +1,5 @@
-//! Handshakes with RSA as the key exchange, between two endpoints on a fake clock. What stands for RSA is in `world::badge`; the
-//! real one is in the tests of hosts.
+//! Handshakes with RSA as the key exchange, between two endpoints on a fake clock. A substitute for RSA is in
+//! `world::badge`; the tests of hosts have the real one.
 
 mod world;
 
@@ -127,14 +127,14 @@ fn what_decrypts_may_take_its_time() {
     }
 }
 
-/// What the server did with a client.
+/// The visible behaviour of the server towards a client.
 #[derive(PartialEq, Eq, Debug)]
 struct Seen {
-    /// The lengths of what it sent, each time.
+    /// The lengths of its datagrams, after each step.
     answers: Vec<Vec<usize>>,
     alert: Option<(u8, u8)>,
     closed: Option<Fatal>,
-    /// How often it asked its owner.
+    /// Number of questions to its owner.
     needs: usize,
 }
 
@@ -198,7 +198,7 @@ fn a_secret_with_another_version_is_no_other_failure() {
     for version in [[254, 255], [254, 252], [3, 3], [0, 0]] {
         let mut world = server_only(5);
         world.client.premaster_version = Some(version);
-        // It arrives as the client meant it.
+        // It arrives unchanged.
         assert_eq!(with_changed(world, |_| ()), expected, "{version:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions that leave an endpoint and come back: in order, after a power cut, and from copies.
+//! Sessions that leave an endpoint and return to it: in order, after a power cut, and from copies.
 
 mod world;
 
@@ -26,7 +26,8 @@ fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
     writer.written().to_vec()
 }
 
-/// What a store does: the end of the new lease is kept before a number of it is used.
+/// A sealed session with the end of its lease, as a store keeps it. The end of a new lease is stored before a number of
+/// that lease is used.
 struct Kept {
     sealed: Vec<u8>,
     end: u32,
@@ -120,7 +121,7 @@ fn after_a_power_cut_nothing_counts_before_the_peer_proved_that_it_is_fresh() {
     come_back(&mut world, server, &mut kept, true);
     let id = world.server.peer.unwrap();
     assert!(world.server.endpoint.is_unverified(id));
-    // Replays are authentic, and that is all that is known of them; an alert ends nothing.
+    // Replays are authentic, but perhaps not fresh: an alert ends no session.
     for datagram in replays.iter().chain([&close_notify]) {
         world.tell_server(world.client.local, datagram);
         assert!(world.server.endpoint.is_unverified(id) && world.server.closed.is_none());

@@ -8,7 +8,7 @@ use tegmen::crypto::Compact;
 #[cfg(feature = "rustcrypto")]
 use tegmen::crypto::RustCrypto;
 
-/// What `Compact` has: everything that RFC 3610 has.
+/// The lengths that `Compact` supports: all of RFC 3610.
 fn all(nonce: usize, tag: usize) -> bool {
     (7..=13).contains(&nonce) && (4..=16).contains(&tag) && tag.is_multiple_of(2)
 }

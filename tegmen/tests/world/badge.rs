@@ -1,4 +1,4 @@
-//! What a node proves itself with, and whom it trusts.
+//! The credentials of a node, and the keys that it trusts.
 
 use tegmen::crypto::{
     Compact, DIGEST_LEN, MAX_SHARE, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves, hmac,
@@ -9,24 +9,25 @@ use tegmen::dtls::{
 use tegmen::secret::Secret;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 
-/// A private key, shown as a raw public key or in a list of "certificates": the key itself, and chaff behind it, so that the
-/// message is as long as one likes.
+/// A private key, shown as a raw public key or in a list of "certificates": the key itself, followed by chaff that
+/// makes the message as long as wanted.
 #[derive(Clone, Default)]
 pub struct Badge {
     pub suites: Suites,
     pub private: Option<[u8; SCALAR_LEN]>,
-    /// What a chain would be; what is trusted is looked for in it.
+    /// The content in the place of a chain. A trusted key is searched for in it.
     pub content: Vec<u8>,
     pub raw: bool,
     pub client_authentication: ClientAuthentication,
     pub peer_types: Vec<CertificateType>,
     pub trusted: Vec<Vec<u8>>,
-    /// Believes those whom this anchor vouches for, as a mote does, instead of the keys it trusts: a Name and its key.
+    /// Trusts peers with a certificate of this anchor, as a mote does, instead of the trusted keys. The anchor is a
+    /// Name and its key.
     pub anchor: Option<(Vec<u8>, PublicKey)>,
     /// Signs with another key than it shows.
     pub impostor: bool,
-    /// Calls its key one of RSA. What stands for RSA here is a keyed stream that is added, which anybody could undo; a block
-    /// under it has the padding of the real one.
+    /// Announces its key as an RSA key. The substitute for RSA adds a keyed stream, which anyone could remove; a block
+    /// under it has the padding of real RSA.
     pub rsa: bool,
     /// The name of the server that a client asks for.
     pub server_name: Vec<u8>,
@@ -56,7 +57,7 @@ impl Badge {
         Self { private, content, peer_types, ..Self::default() }
     }
 
-    /// The device of the image `dtls_x509`, with its certificate, who believes the CA that issued it.
+    /// The device of the image `dtls_x509`, with its certificate. It trusts the CA that issued the certificate.
     pub fn certified() -> Self {
         let path = include_bytes!("../../../firmware/x509/path.bin");
         let [device, ca] = certificates(path).collect::<Vec<_>>()[..] else { panic!("a device and its CA") };
@@ -101,7 +102,7 @@ impl Badge {
         self.trusted.iter().find(|trusted| *trusted == key).cloned()
     }
 
-    /// What the server gets whose key is this: the block of the padding and the secret, encrypted.
+    /// Encrypts the block of padding and secret to the server with this key.
     pub fn encrypt(public_key: &[u8], premaster: &[u8; PREMASTER_LEN]) -> Vec<u8> {
         let mut block = vec![0x5a; MODULUS_LEN];
         block[..2].copy_from_slice(&[0, 2]);

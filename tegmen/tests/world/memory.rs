@@ -1,4 +1,4 @@
-//! What a node of the world remembers of sessions to resume them.
+//! The sessions that a node of the world keeps to resume them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub struct Inner {
     pub tickets: Cell<bool>,
     pub ids: Cell<bool>,
     pub keys: RefCell<TicketKeys>,
-    /// Nobody may come again.
+    /// True if no session may be resumed.
     pub revoked: Cell<bool>,
     known: RefCell<HashMap<(u32, Vec<u8>), Known>>,
     /// Times that a ticket was sealed, and opened.
@@ -101,7 +101,7 @@ impl Resumption for SessionStore {
     }
 }
 
-/// What a client keeps.
+/// The data that a client keeps to resume a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub suite: CipherSuite,
@@ -112,7 +112,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// `None` if nothing is to be changed.
+    /// Returns the new data; `None` if the client keeps what it has.
     pub fn of(resumable: Option<Resumable<'_>>) -> Option<Option<Self>> {
         let Some(resumable) = resumable else { return Some(None) };
         let Resumable::With { session, handle, .. } = resumable else { return None };

@@ -1,5 +1,5 @@
 #![allow(unreachable_pub, dead_code, reason = "a module of several test binaries, none of which uses all of it")]
-//! A world of two endpoints for tests: a clock that only we move, and a network that does as it is told.
+//! A world of two endpoints for tests, with a clock that only the test moves and a network that the test controls.
 
 use std::collections::BTreeMap;
 use tegmen::address::{Address, Path};
@@ -29,7 +29,7 @@ use recorder::{Recorder, Spent};
 pub type Table = PeerArray<(), 4, 3, 900, 512, 4>;
 pub type Role<const IN_PARTS: bool> = PublicKeys<Extended<Resuming<Both, SessionStore>>, Worn<IN_PARTS>>;
 
-/// What becomes of the bytes of a datagram on their way; positions are taken modulo its length.
+/// The damage to the bytes of a datagram on its way. Positions are modulo its length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Damage {
     Intact,
@@ -37,7 +37,7 @@ pub enum Damage {
     CutTo(usize),
 }
 
-/// What the network does with a datagram: each entry is one copy that arrives after a delay, perhaps spoiled.
+/// The delivery of a datagram by the network: each entry is one copy that arrives after a delay, perhaps damaged.
 pub struct Fate(pub Vec<(Duration, Damage)>);
 
 impl Fate {
@@ -77,7 +77,7 @@ pub struct Node<const IN_PARTS: bool = false> {
     /// All that ended, and for which reason.
     pub ended: Vec<(PeerId, Fatal)>,
     pub heard: Vec<Vec<u8>>,
-    /// How long the store of keys takes to answer.
+    /// The time until the store of keys answers.
     pub store_delay: Option<Duration>,
     /// Bytes of the buffer that datagrams are written to.
     pub buffer: usize,
@@ -86,14 +86,14 @@ pub struct Node<const IN_PARTS: bool = false> {
     config: Config,
     badge: Badge,
     pub memory: SessionStore,
-    /// What its last session can be resumed with, and whether that was resumed itself.
+    /// The data to resume its last session; `resumed` is true if that session was itself resumed.
     pub kept: Option<Kept>,
     pub resumed: bool,
-    /// How often its endpoint asked for something.
+    /// Number of questions of its endpoint.
     pub needs: usize,
     /// The list of certificates that it verified as they arrived.
     pub list: Vec<u8>,
-    /// What its premaster secrets begin with, if not with what is asked for.
+    /// The version with which its premaster secrets begin, in place of the version that is asked for.
     pub premaster_version: Option<[u8; 2]>,
 }
 
@@ -146,7 +146,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.configure();
     }
 
-    /// Everything anew, with these settings.
+    /// Makes a new endpoint with these settings.
     pub fn configure_as(&mut self, config: Config) {
         self.config = config;
         self.configure();
@@ -158,7 +158,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.configure();
     }
 
-    /// The longest content of a record that it takes; 0 if it says nothing of that.
+    /// Sets the longest content of a record that it accepts; 0 if it announces no limit.
     pub fn limit_records(&mut self, limit: u16) {
         self.config.record_size_limit = limit;
         self.configure();
@@ -180,13 +180,13 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         Endpoint::with_roles(cx, Table::new(), config, PublicKeys { role, keys: Worn(keys) })
     }
 
-    /// What it proves itself with.
+    /// Sets the credentials of the node.
     pub fn wear(&mut self, badge: Badge) {
         self.badge = badge;
         self.configure();
     }
 
-    /// Sent as soon as there is a session.
+    /// Sends `bytes` as soon as there is a session.
     pub fn say(&mut self, bytes: &[u8]) {
         self.to_say.push(bytes.to_vec());
     }
@@ -200,7 +200,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
         self.endpoint.seal(&mut cx, self.peer.unwrap(), &mut frame)
     }
 
-    /// The most bytes that its peer takes at once.
+    /// Maximum number of bytes that its peer accepts in a record.
     pub fn max_content(&mut self) -> usize {
         self.endpoint.peers.peer(self.peer.unwrap()).unwrap().max_content()
     }
@@ -366,7 +366,7 @@ pub struct World<const IN_PARTS: bool = false> {
     pub client: Node<IN_PARTS>,
     pub server: Node<IN_PARTS>,
     pub network: Network,
-    /// Everything that was sent: who (true for the client) and what.
+    /// All datagrams that were sent, each with true if the client sent it.
     pub sent: Vec<(bool, Vec<u8>)>,
     /// Bytes that the server received from an address, and sent there.
     pub at_server: BTreeMap<Address, (usize, usize)>,
@@ -446,7 +446,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         }
     }
 
-    /// Lets both write their datagrams to buffers of so many bytes.
+    /// Makes both ends write their datagrams to buffers of `len` bytes.
     pub fn buffers(&mut self, len: usize) {
         (self.client.buffer, self.server.buffer) = (len, len);
     }
@@ -461,7 +461,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         Node::new(seed, 2, self.now, self.config, &self.spent)
     }
 
-    /// Gives the server a datagram from anywhere, out of turn; what it sends back at once.
+    /// Gives the server a datagram from any address, out of turn. Returns the datagrams that it sends back at once.
     pub fn tell_server(&mut self, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         self.server.receive(self.now, from, datagram.to_vec(), &mut out);
@@ -469,7 +469,8 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         out.into_iter().filter(|(to, _)| *to == from).map(|(_, datagram)| datagram).collect()
     }
 
-    /// Gives one side a datagram from any address, out of turn; what it sends there at once, which does not arrive.
+    /// Gives one side a datagram from any address, out of turn. Returns the datagrams that it sends there at once,
+    /// which do not arrive.
     pub fn spoof(&mut self, to: Side, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let node = match to {
             Side::Client => &mut self.client,
@@ -480,7 +481,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         out.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
-    /// Gives the client a datagram from the server's address, out of turn; what it sends at once.
+    /// Gives the client a datagram from the server's address, out of turn. Returns the datagrams that it sends at once.
     pub fn tell_client(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         self.client.receive(self.now, self.server.local, datagram.to_vec(), &mut out);
@@ -519,12 +520,12 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         });
     }
 
-    /// The network sees the client at another port from now on, and the client knows nothing of it.
+    /// The network sees the client at another port from now on, and the client does not know it.
     pub fn rebind(&mut self, port: u16) {
         self.client.seen_at.port = port;
     }
 
-    /// The client goes to another port, and says so to its endpoint.
+    /// Moves the client to another port, which its endpoint knows.
     pub fn move_client(&mut self, port: u16) {
         self.client.local.port = port;
         self.client.seen_at = self.client.local;
@@ -578,7 +579,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
             while self.flying.first().is_some_and(|flying| flying.0 <= self.now) {
                 let (_, _, from, to, datagram) = self.flying.remove(0);
                 let mut out = Vec::new();
-                // What goes to an address where nobody is any more is lost.
+                // A datagram to an address that is no longer in use is lost.
                 let to_server = to == self.server.seen_at;
                 if to_server {
                     self.at_server.entry(from).or_default().0 += datagram.len();

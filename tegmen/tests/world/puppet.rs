@@ -55,7 +55,7 @@ pub fn message(kind: u8, seq: u16, body: &[u8]) -> Vec<u8> {
     fragment(kind, body.len() as u32, seq, 0, body)
 }
 
-/// The body of a hello; `tail` is what stands behind the compression methods.
+/// Returns the body of a ClientHello. `tail` is the part after the compression methods.
 pub fn client_hello(random: &[u8; 32], cookie: &[u8], suites: &[u8], tail: &[u8]) -> Vec<u8> {
     let mut body = vec![254, 253];
     body.extend(random);
@@ -69,7 +69,7 @@ pub fn client_hello(random: &[u8; 32], cookie: &[u8], suites: &[u8], tail: &[u8]
     body
 }
 
-/// The body of a ServerHello; `tail` is what stands behind the compression method.
+/// Returns the body of a ServerHello. `tail` is the part after the compression method.
 pub fn server_hello(version: [u8; 2], suite: [u8; 2], compression: u8, tail: &[u8]) -> Vec<u8> {
     let mut body = version.to_vec();
     body.extend([0x5a; 32]);
@@ -120,7 +120,7 @@ pub struct Puppet {
     pub address: Address,
     pub random: [u8; 32],
     pub cookie: Vec<u8>,
-    /// What stands behind the compression methods of its hello: extensions.
+    /// The part of its ClientHello after the compression methods: extensions.
     pub tail: Vec<u8>,
     /// The one suite that it offers.
     pub suite: [u8; 2],
@@ -174,14 +174,14 @@ impl Puppet {
         record(content_type, 0, self.plain_sequence - 1, body)
     }
 
-    /// A hello with what cookie there is, as a datagram.
+    /// Returns a ClientHello with the current cookie, as a datagram.
     pub fn hello(&mut self) -> Vec<u8> {
         let body = client_hello(&self.random, &self.cookie, &self.suite, &self.tail);
         let message = message(CLIENT_HELLO, self.message_seq, &body);
         self.plain(HANDSHAKE, &message)
     }
 
-    /// Gets a cookie; the hello that shows it.
+    /// Gets a cookie. Returns the ClientHello that shows it.
     pub fn hello_with_cookie<const P: bool>(&mut self, world: &mut World<P>) -> Vec<u8> {
         let hello = self.hello();
         let answer = self.send(world, &hello);
@@ -193,7 +193,8 @@ impl Puppet {
         self.hello()
     }
 
-    /// A hello with what cookie there is, in two fragments of which the first has `cut` bytes of the body: two datagrams.
+    /// Returns a ClientHello with the current cookie in two fragments, of which the first has `cut` bytes of the body:
+    /// two datagrams.
     pub fn hello_in_fragments(&mut self, cut: usize) -> [Vec<u8>; 2] {
         let body = client_hello(&self.random, &self.cookie, &self.suite, &self.tail);
         let (len, seq) = (body.len() as u32, self.message_seq);
@@ -208,14 +209,14 @@ impl Puppet {
         self.take_server_flight(world, &hello);
     }
 
-    /// The second hello, and what it is answered with.
+    /// Sends the second ClientHello, and takes the answer to it.
     pub fn take_server_flight<const P: bool>(&mut self, world: &mut World<P>, hello: &[u8]) {
         self.hash(&records(hello)[0].2);
         let flight = self.send(world, hello);
         self.take_flight(&flight);
     }
 
-    /// What its second hello, which was hashed, is answered with.
+    /// Takes the server's answer to its second ClientHello, which is in the transcript.
     pub fn take_flight(&mut self, flight: &[Vec<u8>]) {
         for (kind, _, body) in flight.iter().flat_map(|datagram| records(datagram)) {
             assert_eq!(kind, HANDSHAKE);
@@ -391,7 +392,7 @@ pub fn assert_alive(world: &mut World, puppet: &mut Puppet) {
     assert_eq!(world.server.heard[before..], [b"alive?"]);
 }
 
-/// Whoever comes next is served.
+/// Asserts that the server accepts another client.
 pub fn assert_serves(world: &mut World) {
     let mut next = Puppet::established(world, 4999);
     assert_alive(world, &mut next);
