@@ -445,7 +445,7 @@ fn compare() -> io::Result<bool> {
             }
         }
     }
-    println!("{}", if fine { "nothing tells of padding, code and secret" } else { "failed" });
+    println!("{}", if fine { "no trace reveals the padding, the code or a secret" } else { "failed" });
     Ok(fine)
 }
 
