@@ -10,17 +10,19 @@
 //! have the header of DTLS (RFC 6347, section 4.1), in which the 48 bits of the sequence number are split: a SenderID, or in a
 //! response the GroupID, of 8 bits, and a truncated sequence number (TSN) of 40 bits (paper, figures 4 and 5).
 //!
-//! The keys prove this: a request comes from a member of the group, and not which one, because all members have the key of
-//! requests. A response comes from the member at its address or from another member that can compute the same key, which all
-//! can. Nobody outside of the group can make either. In a group with [`Signatures`], each record also proves its member to all others.
+//! The keys prove that a request comes from a member of the group. They do not prove which member, because all members
+//! have the key of requests. A response comes from the member at its address or from any other member, because each of
+//! them can compute the same key. No outsider can make either. In a group with [`Signatures`], each record also proves
+//! its member to all others.
 //!
-//! * No number is used twice: each comes from a lease, whose end is durable before ([`Member::reserve`]).
-//! * Nothing is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the caller
-//!   delivers it only with another proof that it is new: an Echo option in a request (RFC 9175), the token of an open request in
-//!   a response. The paper takes the first record as the reference (section 6.2), which two old records defeat.
-//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, over which an evicted member and other members have no
-//!   power, and has the master secret of the next epoch.
-//! * No record that fails to open changes anything, however many come.
+//! * No number is used twice: each comes from a lease whose end was made durable before ([`Member::reserve`]).
+//! * No record is delivered twice. A record of a member whose numbers are not known is [`Opened::Unverified`], and the
+//!   caller delivers it only with another proof that it is new: an Echo option in a request (RFC 9175), the token of an
+//!   open request in a response. The paper takes the first record as the reference (section 6.2), which two old records
+//!   defeat.
+//! * A [`KeyPath`] takes the [rekey messages](rekey) of the controller, which an evicted member cannot read and no
+//!   other member can forge, and has the master secret of the next epoch.
+//! * A record that fails to open changes nothing, however many arrive.
 
 mod association;
 mod key_path;

@@ -141,7 +141,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Takes a message that came in clear over `path`. Returns what is to be answered.
+    /// Takes a message that came in clear over `path`. Returns the event that sends the answer in `out`, if there is
+    /// one.
     pub fn handle_plain<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -233,8 +234,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Returns an empty frame for a message to `peer`, with space for its protection before and behind. Where records may
-    /// have a limit, the message does not exceed it.
+    /// Returns an empty frame for a message to `peer`, with space for its protection before and after it. Where records
+    /// may have a limit, the message does not exceed it.
     #[inline]
     fn frame<'o, C: Crypto>(&mut self, peer: PeerId, out: &'o mut [u8]) -> Frame<'o> {
         let headroom = self.endpoint.headroom::<C>(peer);
@@ -270,9 +271,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         whole.saturating_sub(room).saturating_add(overhead)
     }
 
-    /// Handles a message of a peer. Returns what is to be answered. Drops messages of a session whose replay window was
-    /// lost, until the response to a request of ours comes, or [`Endpoint::verify_session`] is called; if the peer has a
-    /// [`Freshness`](crate::coap::Freshness), the node challenges it instead (RFC 9175, section 2.3).
+    /// Handles a message of a peer. Returns the event that sends the answer in `out`, if there is one. Drops messages
+    /// of a session whose replay window was lost, until the response to a request of ours comes, or
+    /// [`Endpoint::verify_session`] is called; if the peer has a [`Freshness`](crate::coap::Freshness), the node
+    /// challenges it instead (RFC 9175, section 2.3).
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -521,7 +523,7 @@ fn is_cut(response: &MessageRef<'_>) -> bool {
     response.option(OptionNumber::OSCORE).is_some() && block.is_some_and(|block| block.more || block.number > 0)
 }
 
-/// The least length of a token that no earlier response has by chance.
+/// Minimum length of a token that no earlier response has by chance.
 const FRESH_TOKEN: usize = 4;
 /// NSTART (RFC 7252, section 4.8).
 const NSTART: usize = 1;

@@ -18,10 +18,10 @@ pub struct Association<'a> {
     pub group: Address,
     /// Protection of the records.
     pub suite: Suite,
-    /// From 1 to 65535. After the last epoch, a new group is due.
+    /// The epoch, from 1 to 65535. After the last epoch, a new group is due.
     pub epoch: u16,
-    /// The most SenderIDs that the controller assigns in this epoch; 0 counts as 256. The records that one key may seal (2^23)
-    /// are shared equally among them.
+    /// Maximum number of SenderIDs that the controller assigns in this epoch; 0 counts as 256. The records that one key
+    /// may seal (2^23) are shared equally among them.
     pub senders: u16,
     /// Our SenderID, if we send requests. The controller gives a SenderID to one member only, and never gives it to another
     /// member in the same epoch.
@@ -37,14 +37,14 @@ pub struct Association<'a> {
     pub server_random: &'a [u8; 32],
 }
 
-/// The reason why an association gives no member.
+/// The reason why no member can be made from an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadAssociation {
     /// The provider does not have the suite, or its keys have another length than those of the member.
     Suite,
     /// The epoch is 0, or older than one in which the member had its numbers, or not the next one.
     Epoch,
-    /// The keys are of another admission of the member, so that something else uses the same nonces.
+    /// The keys are of another admission of the member, so another end uses the same nonces.
     Admission,
 }
 

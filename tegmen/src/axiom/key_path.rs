@@ -1,4 +1,4 @@
-//! The secrets of a member that outlive an epoch, and what rekey messages do to them.
+//! The secrets of a member that outlive an epoch, and their change by rekey messages.
 
 use super::association::BadAssociation;
 use super::rekey::{Message, check, link, master_secret, open_epoch, open_node, parent_of};
@@ -47,7 +47,7 @@ pub struct KeyPath<const NODES: usize> {
 }
 
 impl<const NODES: usize> KeyPath<NODES> {
-    /// The secrets of a member that was just admitted.
+    /// Returns the secrets of a member that was just admitted.
     ///
     /// # Errors
     /// [`BadAssociation::Epoch`] if the epoch is 0, [`BadAssociation::Suite`] if the path has not as many secrets as the leaf has
@@ -77,10 +77,10 @@ impl<const NODES: usize> KeyPath<NODES> {
     /// Takes the parameters that the controller sent because a message was missed.
     ///
     /// # Errors
-    /// As [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than the current one.
-    /// [`BadAssociation::Admission`] if they are of another admission of this member: a member that joined with the same
-    /// credentials has them, and seals with the same nonces. A member that joins again itself uses [`Self::new`]. Nothing has
-    /// changed after an error.
+    /// Those of [`Self::new`]. [`BadAssociation::Epoch`] also if they are of another group, or of an earlier epoch than
+    /// the current one. [`BadAssociation::Admission`] if they are of another admission of this member: a member that
+    /// joined with the same credentials has them, and seals with the same nonces. A member that joins again itself uses
+    /// [`Self::new`]. Nothing has changed after an error.
     pub fn catch_up(&mut self, admission: &Admission<'_>) -> Result<(), BadAssociation> {
         *self = self.following(admission)?;
         Ok(())
@@ -120,8 +120,9 @@ impl<const NODES: usize> KeyPath<NODES> {
         master_secret::<C>(&self.group, self.epoch, &self.secret)
     }
 
-    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1; a member without it takes
-    /// the messages of epochs, and of the node messages only those without a signature under the secret of its leaf.
+    /// Takes a rekey message. `controller` is the SubjectPublicKeyInfo of the controller, on secp256r1; a member
+    /// without it accepts epoch messages, and only those node messages that have no signature, under the secret of its
+    /// leaf.
     ///
     /// # Errors
     /// The reason why the message is dropped; nothing has changed then. [`Discard::Malformed`] if it is no rekey message,

@@ -1,4 +1,4 @@
-//! A member of a group: its keys, its numbers, and what it knows of the others.
+//! A member of a group: its keys, its numbers, and its states of the other members.
 
 use super::association::{Association, BadAssociation, GroupKeys};
 use super::opened::{GroupNumber, Opened, Origin, Proof, Unverified};
@@ -44,7 +44,7 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     suite: Suite,
     group_id: u8,
     sender_id: Option<u8>,
-    /// A value of this epoch is durable, so that a restart knows that the member was in it before.
+    /// True if a value of this epoch is durable, so that a restart of the member in this epoch is noticed.
     is_kept: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
@@ -104,8 +104,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// memory, and it is never on the stack, however many states it has.
     pub const EMPTY: Self = Self::with(());
 
-    /// A member in the epoch of `association`, in a group without signatures. `kept` is what was made durable last in this group, or
-    /// the default.
+    /// A member in the epoch of `association`, in a group without signatures. `kept` is the value that was made durable
+    /// last in this group, or the default.
     ///
     /// Without any storage, a member that restarts must get the association of a new epoch. In the first use of an epoch, numbers
     /// begin with 0. After a restart in the same epoch they continue after `kept`, and nothing is known of the numbers of others.
@@ -153,10 +153,10 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         &mut self.signatures
     }
 
-    /// Becomes in place what [`Member::new`] returns.
+    /// Does the same as [`Member::new`], in place.
     ///
     /// # Errors
-    /// As [`Member::new`]. The member is then as before.
+    /// Those of [`Member::new`]. The member has not changed then.
     pub fn begin<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -175,7 +175,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// A member that missed an epoch asks the controller, and begins again with [`Self::begin`].
     ///
     /// # Errors
-    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if it is not the next epoch. The member is then as before.
+    /// [`BadAssociation`]; [`BadAssociation::Epoch`] if it is not the next epoch. The member has not changed then.
     pub fn rekey<C: Crypto>(&mut self, crypto: &mut C, association: &Association<'_>) -> Result<(), BadAssociation> {
         if self.epoch.checked_add(1) != Some(association.epoch) || association.group_id != self.group_id {
             return Err(BadAssociation::Epoch);
@@ -217,8 +217,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Returns what to make durable before `requests` more requests and `responses` more responses can be sealed. Both may be 0,
-    /// for a member that only receives: after a restart it must know that it was in the previous epoch.
+    /// Returns the value to make durable before `requests` more requests and `responses` more responses can be sealed.
+    /// Both may be 0, for a member that only receives: after a restart it must know that it was in the previous epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -236,8 +236,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes from the controller that `sender` continues with the TSN `next` (paper, section 6.2): its requests with lower
-    /// numbers are refused, and further ones are new. If more is known of the sender, nothing changes.
+    /// Takes the information of the controller that `sender` continues with the TSN `next` (paper, section 6.2): its
+    /// requests with lower numbers are refused, and further ones are new. If the sender has a state already, nothing
+    /// changes.
     ///
     /// Nothing changes either if a state was forgotten whose numbers were higher, or after a restart: the controller might not
     /// have received all that was delivered here. The sender is then [`Opened::Unverified`] until it proves that it is fresh.
@@ -252,11 +253,11 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         self.add_sender::<C>(sender, seen)
     }
 
-    /// Forgets the state of members of which nothing came since the last call. Their next record is [`Opened::Unverified`], so
-    /// that none is delivered twice, and the [challenge](Self::challenge) is a new one. Call it as often as a member may be
-    /// silent, or if [`Discard::NoRoom`] is returned.
+    /// Forgets the states of members that have sent nothing since the last call. Their next record is
+    /// [`Opened::Unverified`], so that none is delivered twice, and the [challenge](Self::challenge) is a new one. Call
+    /// it as often as a member may be silent, or if [`Discard::NoRoom`] is returned.
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
-        // A request that repeated the challenge before could else prove twice that it is new.
+        // Otherwise a request that repeated the challenge could prove twice that it is new.
         crypto.random(&mut self.challenge);
         for state in &mut self.senders {
             if state.seen.is_taken() && state.seen.is_idle() {
@@ -266,7 +267,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
         for state in &mut self.listeners {
             if state.seen.is_taken() && state.seen.is_idle() {
-                // A delayed response to an earlier request would else let those in again that were newer.
+                // Otherwise a delayed response to an earlier request would let newer ones in again.
                 self.proving = self.requests.next();
                 *state = ListenerState::none();
             }
@@ -303,7 +304,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         &self.challenge
     }
 
-    /// Returns the bytes that a seal puts before the content, and after it.
+    /// Returns the number of bytes that sealing puts before the content, and after it.
     pub fn overhead(&self) -> (usize, usize) {
         (self.suite.headroom(), self.suite.tag_len().wrapping_add(signature_len(&self.signatures)))
     }
@@ -330,8 +331,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Opens a request to the group in place (paper, section 5.4).
     ///
     /// # Errors
-    /// Why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our own, and
-    /// [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
+    /// The reason why the record is dropped; nothing has changed then. [`Discard::Replayed`] also for a request of our
+    /// own, and [`Discard::Unexpected`] before [`Self::extend`] in the first use of an epoch.
     pub fn open_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -372,8 +373,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok((SenderId(id), opened))
     }
 
-    /// Seals a response to a sender in place in `frame` (paper, section 5.6). It goes to where the request came from, from
-    /// our address in the [`Association`] and the port of the group.
+    /// Seals a response to a sender in place in `frame` (paper, section 5.6). The record goes to the source address of
+    /// the request, from our address in the [`Association`] and the port of the group.
     ///
     /// # Errors
     /// [`SealRefused`].
@@ -403,7 +404,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Opens a response to us, which came from the address `from` (paper, section 5.6).
     ///
     /// # Errors
-    /// Why the record is dropped; nothing has changed then.
+    /// The reason why the record is dropped; nothing has changed then.
     pub fn open_response<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -437,8 +438,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Takes a record that proves that it is new. From now on, what the member sent before is refused, and what it sends then is
-    /// new.
+    /// Takes a record that proves that it is new. From now on, earlier records of the member are refused, and later
+    /// ones are new.
     ///
     /// # Errors
     /// Do not deliver the record then. [`Discard::Unexpected`] if it proves nothing; [`Discard::Replayed`] if the number of the

@@ -1,4 +1,4 @@
-//! Authentic records, and who sent them.
+//! Authentic records and their senders.
 
 /// An authentic record.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum Proof<'a> {
     AnswerTo(u64),
 }
 
-/// Where it came from.
+/// The member that sent a record.
 #[derive(Debug)]
 pub(super) enum Origin {
     Sender(u8),

@@ -110,7 +110,7 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
 /// Writes a node message: `secret` under the secret `key` of the node `place.under`. Without `sign` the message is for the one
 /// member whose leaf `place.under` is.
 ///
-/// The nonce is the place. So a message may leave its maker only if no other secret ever follows in this place under this key.
+/// The nonce is the place. So send a message only if no other secret ever follows in this place under this key.
 ///
 /// # Errors
 /// [`Full`] if there is no space, the node is not below 2^24, or nothing was signed.

@@ -87,7 +87,7 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     }
 }
 
-/// A request that came: see [`Application::admit`].
+/// A received request: see [`Application::admit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'m> {
     /// The time at which it came.
@@ -113,11 +113,11 @@ pub struct Refusal {
     pub option: Option<(OptionNumber, u32)>,
 }
 
-/// The outcome of a request that came.
+/// The outcome of a received request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It has a response with this code, be it of the handler or of the node. 0.00 is a Reset. The client perhaps does not want the
-    /// response (RFC 7967).
+    /// The request has a response with this code, from the handler or from the node. 0.00 is a Reset. The client may
+    /// have suppressed the response (RFC 7967).
     Code(Code),
     /// The response is deferred.
     Deferred,
@@ -141,7 +141,7 @@ pub enum Reply<'m> {
     Acknowledged,
     /// The peer rejects the request (RFC 7252, section 4.2).
     Reset,
-    /// The last retransmission is overdue, or the response behind an acknowledgement.
+    /// No answer to the last retransmission arrived in time, or no response after an acknowledgement.
     TimedOut,
     /// The request waited in the node's [`Queue`](super::Queue), and could not be sent when NSTART allowed it.
     NotSent(SendError),
@@ -150,7 +150,7 @@ pub enum Reply<'m> {
     Refused {
         /// The reason.
         reason: UnprotectError,
-        /// The code outside, which nothing protects.
+        /// The outer code, which is not protected.
         code: Code,
     },
 }
@@ -219,9 +219,9 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub(super) transfer: Option<(Operation, Option<Block>)>,
     /// The response makes the client an observer, or is a notification.
     pub(super) observes: bool,
-    /// Nobody wants an error.
+    /// True if the request was sent to a group: an error is then not sent.
     pub(super) to_group: bool,
-    /// The policy has not decided yet.
+    /// True if the policy has not decided yet.
     pub(super) is_undecided: bool,
     /// The number of the notification that the policy decides on.
     pub(super) notification: Option<u32>,

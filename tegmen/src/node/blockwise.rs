@@ -1,5 +1,5 @@
-//! Block-wise transfer at a server (RFC 7959): puts the body of a request together before the handler sees it, and gives
-//! out the blocks of a response that is kept.
+//! Block-wise transfer at a server (RFC 7959): reassembles the body of a request before the handler gets it, and sends
+//! the blocks of a response that is kept.
 //!
 //! The response to GET and FETCH is not kept, unless the body of the request came in blocks: the handler writes it again
 //! for each block, and [`Response`](crate::coap::Response) keeps of it the block that was asked for.

@@ -1,5 +1,5 @@
-//! The memory of a server for bodies that are longer than a message (RFC 7959): bodies of requests that are put together,
-//! and responses whose blocks are asked for one after the other.
+//! The memory of a server for bodies that are longer than a message (RFC 7959): request bodies that are reassembled,
+//! and responses whose blocks the client asks for one after the other.
 
 use crate::buf::{Full, copy};
 use crate::coap::EXCHANGE_LIFETIME;
@@ -28,13 +28,13 @@ impl Operation {
 
 /// The bodies of all block-wise transfers of a node that serves.
 ///
-/// A transfer that nobody continues is forgotten after [`EXCHANGE_LIFETIME`]. With `()` a node puts no bodies together:
+/// A transfer that is not continued is forgotten after [`EXCHANGE_LIFETIME`]. With `()` a node reassembles no bodies:
 /// it refuses blocks of request bodies with 4.02, and each response to a request that is not safe must fit a message.
 pub trait Bodies {
     /// True unless this is `()`.
     const IS_ON: bool = true;
 
-    /// Returns the most bytes of the body of a request.
+    /// Returns the maximum number of bytes of the body of a request.
     fn limit(&self) -> usize;
 
     /// Adds a block to the body of the operation; the block with number 0 begins a new one. `announced` is the length of

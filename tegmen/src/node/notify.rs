@@ -272,7 +272,7 @@ pub(super) fn renew<X: OpenedRequest, S>(
     }
 }
 
-/// Writes 5.00 instead of what is in `frame`.
+/// Writes 5.00 in place of the content of `frame`.
 fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mut Frame<'_>) {
     frame.truncate(0);
     let _ = Builder::new(frame, message_type, Code::INTERNAL_SERVER_ERROR, message_id, token);

@@ -51,15 +51,15 @@ pub enum Notification {
 }
 
 impl Observation {
-    /// OSCORE protects the registration. The number of each notification in the security context gives their order; the node
-    /// drops one that is late (RFC 8613, section 4.1.3.5.2).
+    /// Protects the registration with OSCORE. The number of each notification in the security context gives their
+    /// order; the node drops one that is late (RFC 8613, section 4.1.3.5.2).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// Returns the time at which the observation is to be registered again: the representation is then too old to be taken
-    /// for the present one (RFC 7641, section 3.3.1), or the registration was not answered. [`Instant::NEVER`] after the last
-    /// notification.
+    /// Returns the time at which the observation is to be registered again: the representation is then too old to count
+    /// as the current one (RFC 7641, section 3.3.1), or the registration was not answered. [`Instant::NEVER`] after the
+    /// last notification.
     pub const fn refresh_at(&self) -> Instant {
         self.refresh
     }
@@ -114,7 +114,7 @@ impl Observation {
         Notification::Newest
     }
 
-    /// The session with the server is over: the observation is to be registered in another one.
+    /// Notes that the session with the server is over. The observation is to be registered in another one.
     pub const fn on_closed(&mut self) {
         if self.registration.is_some() {
             (self.registration, self.refresh) = (None, Instant::AT_ONCE);
@@ -152,8 +152,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Ends an observation: writes a request that deregisters it at `peer` into `out` (RFC 7641, section 3.6). The response is
-    /// the present representation. Returns the request, and the length of the datagram to send, as [`Self::request`] does.
+    /// Ends an observation: writes a request that deregisters it at `peer` into `out` (RFC 7641, section 3.6). The
+    /// response is the current representation. Returns the request, and the length of the datagram to send, as
+    /// [`Self::request`] does.
     ///
     /// # Errors
     /// [`SendError`]; nothing must then be sent. The observation then ends at the server when its next notification is rejected.

@@ -55,15 +55,17 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// The number of observers that there is space for.
     const PLACES: usize;
 
-    /// The most notifications in a row that are not confirmable. With 0 each notification is confirmable.
+    /// Returns the maximum number of consecutive notifications that are not confirmable. With 0 each notification is
+    /// confirmable.
     fn unconfirmed(&self) -> u8;
 
     /// True if there is no space for another observer.
     fn is_full(&self) -> bool;
 
-    /// Returns the number that a registration to a group begins behind. A client takes no number for a newer one that is below those
-    /// of a registration which ended here (RFC 7641, section 4.4). So it follows the clock, in steps of 2^14 microseconds: more than 61
-    /// notifications a second would overtake it. An owner whose clock begins again with a restart returns that of another one.
+    /// Returns the number after which the notifications of a registration to a group begin. A client drops a
+    /// notification whose number is below those of a registration that ended here (RFC 7641, section 4.4). So the
+    /// number follows the clock, in steps of 2^14 microseconds: more than 61 notifications a second would overtake it.
+    /// An owner whose clock begins again with a restart returns the number of another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }
@@ -96,7 +98,7 @@ pub trait Observers<X = Infallible, G = Infallible> {
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 
-/// Nobody can observe.
+/// No client can observe.
 impl<X, G> Observers<X, G> for () {
     const PLACES: usize = 0;
 

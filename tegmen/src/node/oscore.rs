@@ -23,17 +23,17 @@ pub trait Oscore {
     const IS_ON: bool = true;
     /// Maximum number of bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
-    /// A request that was opened: its context, and what a response is protected with.
+    /// An opened request: its context, and the data that protects its response.
     type Exchange: OpenedRequest;
-    /// True if protected messages are put together that a proxy cut into blocks: requests by [`Self::gather`], and responses
-    /// by the application, which receives [`Reply::Cut`](super::Reply::Cut).
+    /// True if protected messages that a proxy cut into blocks are reassembled: requests by [`Self::gather`], and
+    /// responses by the application, which receives [`Reply::Cut`](super::Reply::Cut).
     const GATHERS: bool = false;
     /// True if requests to groups, and their responses, are protected (RFC 10021).
     const GROUPS: bool = false;
-    /// The memory of a protected request that was put together of blocks.
+    /// The memory of a protected request that was reassembled from blocks.
     type Whole: AsMut<[u8]>;
 
-    /// Protects the request in `frame` to `peer`, and keeps what opening its response needs.
+    /// Protects the request in `frame` to `peer`, and keeps the data that opens its response.
     ///
     /// # Errors
     /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
@@ -48,10 +48,10 @@ pub trait Oscore {
         Err(SendError::Oscore(ProtectError::Unsupported))
     }
 
-    /// Takes a request from `peer` before it is opened. If it is a block of a protected request that a proxy cut (RFC 8613,
-    /// section 4.1.3.4.2), puts it to the others. Blocks are not authentic: `is_unverified` is true if this one may be a
-    /// replay, and `sender` is the identity of the peer. Writes the response to a block that is not the last into `frame`,
-    /// with type and Message ID of `head`.
+    /// Takes a request from `peer` before it is opened. If it is a block of a protected request that a proxy cut (RFC
+    /// 8613, section 4.1.3.4.2), adds it to the others. Blocks are not authentic: `is_unverified` is true if this one
+    /// may be a replay, and `sender` is the identity of the peer. Writes the response to a block that is not the last
+    /// into `frame`, with type and Message ID of `head`.
     fn gather(
         &mut self,
         now: Instant,
@@ -81,7 +81,7 @@ pub trait Oscore {
     /// Opens a request that came from `peer`.
     ///
     /// # Errors
-    /// [`UnprotectError`]; the node answers with its code. The default is 4.02, as where OSCORE is not known.
+    /// [`UnprotectError`]; the node answers with its code. The default is 4.02, as without OSCORE.
     fn unprotect_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -162,7 +162,8 @@ pub trait Oscore {
         false
     }
 
-    /// Protects the request in `frame` to a group, and keeps what opening its responses needs. Only with [`Self::GROUPS`].
+    /// Protects the request in `frame` to a group, and keeps the data that opens its responses. Only with
+    /// [`Self::GROUPS`].
     ///
     /// # Errors
     /// [`SendError::Oscore`], or [`SendError::Busy`] if there is no space to keep it.
@@ -233,9 +234,9 @@ pub enum Opened<'r, X: OpenedRequest> {
 /// A protected request before it is opened: see [`Oscore::gather`].
 #[derive(Debug)]
 pub enum Outer<W> {
-    /// Nobody cut it into blocks.
+    /// It was not cut into blocks.
     Uncut,
-    /// Its last block came.
+    /// Its last block has arrived.
     Whole {
         /// The request.
         message: W,
@@ -275,7 +276,7 @@ struct Asked {
 }
 
 impl<const REQUESTS: usize> OneContext<REQUESTS> {
-    /// A context whose other end is `principal`.
+    /// Returns a context whose other end is `principal`.
     pub const fn new(context: Context, principal: Principal) -> Self {
         Self { context, principal, asked: [const { None }; REQUESTS] }
     }

@@ -27,19 +27,20 @@ impl<'t> RequestHead<'t> {
         Self { code, message_type: MessageType::Confirmable, with_oscore: false, token: RequestToken::Drawn }
     }
 
-    /// The request is not confirmable. It is sent once, when PROBING_RATE allows it (RFC 7252, section 4.7): the features of
-    /// the node must include [`Pacing`](super::Pacing). A request that wants no response (RFC 7967) has no reply.
+    /// Makes the request non-confirmable. It is sent once, when PROBING_RATE allows it (RFC 7252, section 4.7): the
+    /// features of the node must include [`Pacing`](super::Pacing). A request that wants no response (RFC 7967) has no
+    /// reply.
     pub const fn non_confirmable(self) -> Self {
         Self { message_type: MessageType::NonConfirmable, ..self }
     }
 
-    /// OSCORE protects the request. Its reply is authentic, or [`Reply::Refused`](super::Reply::Refused).
+    /// Protects the request with OSCORE. Its reply is authentic, or [`Reply::Refused`](super::Reply::Refused).
     pub const fn with_oscore(self) -> Self {
         Self { with_oscore: true, ..self }
     }
 
-    /// The request has this token of at most 8 bytes. It must differ from the tokens of all other open requests to the same
-    /// peer, and from those of open requests to groups.
+    /// Gives the request this token of at most 8 bytes. It must differ from the tokens of all other open requests to
+    /// the same peer, and from those of open requests to groups.
     ///
     /// Draw a token of 4 or more bytes at random where sessions are restored: the response verifies a session whose replay
     /// window was lost, and a token that an earlier request had would let a recorded response do so.

@@ -234,7 +234,7 @@ impl<'p, X: OpenedRequest> Sender<'p, X> {
 /// The exchanges of a peer, their memory, and that of the features.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
-/// The memory of a protected request that was put together of blocks.
+/// The memory of a protected request that was reassembled from blocks.
 type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
 
 /// The name of a received message in the memory of a peer's exchanges.
@@ -318,8 +318,8 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
     }
 }
 
-/// Writes a challenge instead of the response in `frame`, if that is too long for an address that nobody has shown to be at
-/// (RFC 9175, section 2.4). Returns the answer that this is.
+/// Writes a challenge instead of the response in `frame`, if that is too long for an address at which no peer has shown
+/// that it receives (RFC 9175, section 2.4). Returns this answer.
 #[inline]
 pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     attached: &mut A,
@@ -589,8 +589,8 @@ fn postpone<F: Features, P>(
     Answer::Deferred
 }
 
-/// True if the sender of a request to a group has a use for the response: it is no acknowledgement, no Reset, no error but a
-/// challenge, and not empty unless it is the first of an observation (RFC 7252, sections 8.1 and 8.2).
+/// True if a response to a request to a group is useful to the sender: it is no acknowledgement, no Reset, no error
+/// except a challenge, and not empty unless it is the first of an observation (RFC 7252, sections 8.1 and 8.2).
 pub(super) fn is_useful(response: &[u8]) -> bool {
     MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();

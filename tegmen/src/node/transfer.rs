@@ -30,7 +30,7 @@ pub struct Transfer {
     request: Option<(PeerId, RequestId)>,
     /// Bytes of the body of the request.
     len: usize,
-    /// The most bytes of the body of the response.
+    /// Maximum number of bytes of the body of the response.
     max: usize,
     /// The size of the largest block that fits a message: see [`Block::size_exponent`].
     largest: u8,
@@ -141,8 +141,9 @@ pub enum TransferError {
 }
 
 impl Transfer {
-    /// A request of this method with a body of `len` bytes, and a response with a body of at most `max` bytes. `block_size` is
-    /// the most bytes of payload in a message, beside its options. A request body that fits goes in one message.
+    /// Returns a transfer: a request of this method with a body of `len` bytes, and a response with a body of at most
+    /// `max` bytes. `block_size` is the maximum number of bytes of payload in a message, in addition to its options. A
+    /// request body that fits goes in one message.
     ///
     /// # Errors
     /// [`TransferError::TooManyBlocks`].
@@ -227,7 +228,7 @@ impl Transfer {
         }
     }
 
-    /// Takes the challenge of a server that wants to see that we receive at our address, or that the request is fresh (RFC
+    /// Takes the challenge of a server that checks that we receive at our address, or that the request is fresh (RFC
     /// 9175, section 2). Returns true if it is answered.
     fn is_challenged(&mut self, echo: Option<&[u8]>) -> bool {
         let challenge = echo.and_then(Value::new).filter(|_| self.challenges < ATTEMPTS);
@@ -463,11 +464,11 @@ fn etag<'m>(option: impl Fn(OptionNumber) -> Option<&'m [u8]>) -> Value<MAX_ETAG
 
 /// The number of attempts to send a body, of attempts to receive one, and of answers to challenges.
 const ATTEMPTS: u8 = 3;
-/// Blocks of one body at most: their number has 20 bits.
+/// Maximum number of blocks of one body: their number has 20 bits.
 const MAX_BLOCKS: usize = 1 << 20;
-/// The most bytes of an Echo option (RFC 9175, section 2.2.1).
+/// Maximum number of bytes of an Echo option (RFC 9175, section 2.2.1).
 const MAX_ECHO: usize = 40;
-/// The most bytes of an entity tag (RFC 7252, section 5.10.6).
+/// Maximum number of bytes of an entity tag (RFC 7252, section 5.10.6).
 const MAX_ETAG: usize = 8;
 
 #[cfg(test)]
