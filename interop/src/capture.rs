@@ -1,4 +1,5 @@
-//! A relay between a client and a server that keeps what passes, as a capture file: so no right to capture is needed.
+//! A relay between a client and a server that records the datagrams in a capture file. It needs no privilege to
+//! capture.
 
 use crate::cell::{Check, LOOPBACK, Scene, Trouble};
 use crate::hello::{self, Hello};
@@ -12,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Scope};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The relay, at work until it is asked for its file.
+/// A running relay, which [`Self::finish`] ends.
 pub(crate) struct Capture {
-    /// Where clients find the server.
+    /// The port at which clients reach the server.
     pub(crate) port: u16,
     shared: Arc<Shared>,
     relay: Option<JoinHandle<()>>,
@@ -27,13 +28,14 @@ struct Shared {
     datagrams: Mutex<Vec<Datagram>>,
     over: AtomicBool,
     network: Network,
-    /// Datagrams to which the network did something.
+    /// Number of datagrams that the network delayed, repeated or lost.
     harmed: AtomicUsize,
-    /// Sockets to the server of another count are those of a NAT that forgot them.
+    /// Number of rebinds. The relay ignores sockets to the server that it opened before the last one, like a NAT that
+    /// lost its mappings.
     rebound: AtomicUsize,
 }
 
-/// One that passed.
+/// A datagram that passed the relay.
 #[derive(Clone)]
 pub(crate) struct Datagram {
     pub(crate) to_server: bool,
@@ -46,7 +48,7 @@ impl Capture {
         Self::over(server, Network::Good)
     }
 
-    /// As [`Self::start`], over a network that is not a good one.
+    /// As [`Self::start`], over `network`.
     pub(crate) fn over(server: SocketAddr, network: Network) -> Result<Self, String> {
         let socket = open((LOOPBACK, 0).into())?;
         let port = socket.local_addr().map_err(|error| error.to_string())?.port();
@@ -68,20 +70,20 @@ impl Capture {
         Ok(Self { port, shared, relay: Some(relay) })
     }
 
-    /// Ends the relay; the file with what passed.
+    /// Ends the relay. Returns the path of the capture file.
     pub(crate) fn finish(mut self, scene: &Scene) -> Result<PathBuf, String> {
         self.end();
         let file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
         scene.file("capture.pcap", &*file)
     }
 
-    /// From now on the server sees every client at another port, as after a NAT forgot it, and what it sends to the old
-    /// one is lost.
+    /// From now on the server sees every client at another port, as after a NAT lost its mappings. Datagrams of the
+    /// server to an old port are lost.
     pub(crate) fn rebind(&self) {
         self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// That the network did what its name says: a row that passes without it shows nothing.
+    /// Fails if the network changed no datagram: a row that passes then shows nothing.
     pub(crate) fn did_harm(&self) -> Check {
         match self.shared.harmed.load(Ordering::Relaxed) {
             0 => Err("the network did nothing to any datagram".into()),
@@ -94,7 +96,7 @@ impl Capture {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until N of these datagrams passed, and returns the place of the last one.
+    /// Waits until `count` datagrams passed for which `is_it` is true. Returns the index of the last one.
     pub(crate) fn await_count(
         &self,
         deadline: Instant,
@@ -121,7 +123,8 @@ impl Capture {
         }
     }
 
-    /// The last such hello that passed shows that the peer lacks an extension, given by name and number.
+    /// Reports that the peer lacks an extension, given by name and number: the last hello of this kind does not have
+    /// it. Fails if the hello has it.
     pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));
@@ -131,7 +134,8 @@ impl Capture {
         }
     }
 
-    /// The last ServerHello that passed must have an extension, given by name and number, or must be without it.
+    /// Checks that the last ServerHello has an extension, given by name and number, if `expected` is true, and does not
+    /// have it otherwise.
     pub(crate) fn agreed(&self, (name, number): (&str, u16), expected: bool) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, Hello::Server));
@@ -180,7 +184,7 @@ impl Shared {
         });
     }
 
-    /// Sends a datagram on, as the network does.
+    /// Forwards a datagram as the network does: at once, late, twice or not at all.
     fn pass<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -209,7 +213,7 @@ impl Shared {
         while !self.over.load(Ordering::Relaxed) {
             match socket.recv_from(&mut buffer) {
                 Ok((len, from)) => take(from, buffer.get(..len).unwrap_or_default()),
-                // A refused datagram is told at the next call.
+                // The system reports a refused datagram at the next call.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {}
                 Err(_) => return,
             }
@@ -243,8 +247,8 @@ pub(crate) fn file_header() -> Vec<u8> {
     header
 }
 
-/// Writes a packet of the capture: its time, its IPv4 and UDP headers, and `datagram`. The checksum of UDP is left out, as it may
-/// be.
+/// Writes a packet of the capture: its time, its IPv4 and UDP headers, and `datagram`. The UDP checksum is 0: over IPv4
+/// it is optional.
 pub(crate) fn packet(file: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
@@ -282,7 +286,7 @@ mod tests {
         let mut packet_bytes = Vec::new();
         let [from, to] = [0x1234, 5684].map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         packet(&mut packet_bytes, from, to, b"abc");
-        // Behind the time and the lengths.
+        // After the time and the lengths.
         let packet_bytes = packet_bytes.split_off(16);
         assert_eq!(packet_bytes.len(), IP_AND_UDP + 3);
         assert_eq!(packet_bytes[2..4], [0, 31]);

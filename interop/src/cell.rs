@@ -1,4 +1,4 @@
-//! One cell of the table: a peer in a role, a scenario, and the place where it is played.
+//! One cell of the table: a peer in a role, a scenario, and the place where the scenario runs.
 
 use crate::process::Process;
 use std::fs;
@@ -8,12 +8,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the peer is in a scenario; Tegmen is the other.
+/// Role of the peer in a scenario. Tegmen has the other role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Server,
     Client,
-    /// It reads along.
+    /// The peer decodes the traffic between others.
     Reader,
 }
 
@@ -30,9 +30,9 @@ impl Role {
 /// Why a scenario did not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Trouble {
-    /// Something is wrong.
+    /// Something is wrong. Contains the cause.
     Failed(String),
-    /// The peer cannot play it; what shows that it cannot.
+    /// The peer does not support the scenario. Contains the evidence.
     Lacks(String),
 }
 
@@ -50,7 +50,7 @@ impl From<&str> for Trouble {
 
 pub(crate) type Check = Result<(), Trouble>;
 
-/// Checks that `text` holds all of these.
+/// Checks that `text` contains every one of `wanted`.
 pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
     match wanted.iter().find(|wanted| !text.contains(**wanted)) {
         None => Ok(()),
@@ -82,12 +82,12 @@ impl Cell {
         Self { peer, version, role, scenario, play: Box::new(play) }
     }
 
-    /// The peer, its role and the scenario, as `--only` takes them.
+    /// The peer, its role and the scenario: the text that `--only` searches.
     pub(crate) fn name(&self) -> String {
         format!("{} {} {}", self.peer, self.role.name(), self.scenario)
     }
 
-    /// Plays it; its logs are left under `logs` if it did not pass.
+    /// Plays the cell. If it does not pass, its logs remain under `logs`.
     pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
         let name: String = self.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let directory = logs.join(name);
@@ -107,7 +107,7 @@ impl Cell {
     }
 }
 
-/// The place where a scenario is played: a directory of its own, and a time by which it has to be over.
+/// The place where a scenario runs: a directory of its own, and a time at which it must be over.
 pub(crate) struct Scene {
     tegmen: PathBuf,
     directory: PathBuf,
@@ -126,12 +126,12 @@ impl Scene {
         }
     }
 
-    /// The directory, which the programs that are started run in.
+    /// The directory in which the programs of the scenario run.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Writes a file into the directory; its path.
+    /// Writes a file into the directory. Returns its path.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, String> {
         let path = self.directory.join(name);
         fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -145,7 +145,8 @@ impl Scene {
         self.start_command(command)
     }
 
-    /// Starts a program that needs more than arguments; in the directory of the scene, unless the command has another.
+    /// Starts a program that needs more than arguments. It runs in the directory of the scene unless the command names
+    /// another.
     pub(crate) fn start_command(&self, mut command: Command) -> Result<Process, String> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -172,18 +173,19 @@ impl Scene {
     }
 }
 
-/// The address on which peers and Tegmen meet.
+/// The address that peers and Tegmen use.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A free port of a host.
+/// An address of `host` with a free port.
 pub(crate) fn address(host: IpAddr) -> Result<SocketAddr, String> {
     Ok((host, free_port()?).into())
 }
 
-/// A UDP port that is free, and the one after it, too: libcoap takes two. None is handed out twice.
+/// A free UDP port. The port after it is also free, because libcoap takes two. No port is returned twice.
 pub(crate) fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below the ports that the system gives to clients; not always the same, so that two runs do not meet.
+    // Below the ports that the system gives to clients. The start depends on the process, so that two runs use
+    // different ports.
     const FIRST: u16 = 17_000;
     const PAIRS: u16 = 7_000;
     let start = (std::process::id() % u32::from(PAIRS)) as u16;
@@ -200,7 +202,7 @@ pub(crate) fn free_port() -> Result<u16, String> {
     Err("no UDP port is free on the loopback addresses".to_owned())
 }
 
-/// The longest scenario waits for a handshake to be given up and for another one.
+/// Time limit of a scenario. The longest one waits until a handshake is given up, and then for another handshake.
 const TIME_LIMIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]

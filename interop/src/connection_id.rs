@@ -1,4 +1,5 @@
-//! Connection ids (RFC 9146): each end finds its own in what it receives, and a session survives a NAT that forgets.
+//! Connection ids (RFC 9146): each end finds its own id in the records that it receives, and a session survives a NAT
+//! that loses its mapping.
 
 use crate::capture::Capture;
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, address};
@@ -11,16 +12,16 @@ use tegmen::dtls::{Config, ConnectionIdConfig};
 pub(crate) const ROW: &str = "connection id";
 pub(crate) const ROW_REBOUND: &str = "connection id, another port in mid-session";
 
-/// Bytes of our ids, where the peer is the server.
+/// Length of our ids in bytes, where the peer is the server.
 const OURS: u8 = 4;
-/// Bytes of those of `tegmen serve`.
+/// Length of the ids of `tegmen serve` in bytes.
 const SERVED: usize = 8;
 
 fn offer(dtls: &mut Config) {
     dtls.connection_id = Some(ConnectionIdConfig { len: OURS, ..ConnectionIdConfig::default() });
 }
 
-/// Our client asks the peer, which wants ids of `len` bytes.
+/// Our client sends requests to the peer, whose ids have `len` bytes.
 pub(crate) fn server<S: Plaintext>(
     listen: impl FnOnce(SocketAddr) -> Result<S, String>,
     len: usize,
@@ -59,8 +60,8 @@ pub(crate) fn server<S: Plaintext>(
     has_ids(&relay, false, OURS.into())
 }
 
-/// The peer's client asks `tegmen serve`. No peer has return routability checks, so where its port changes it is followed
-/// without.
+/// The peer's client sends requests to `tegmen serve`. No peer has return routability checks, so the server follows a
+/// changed port without a check.
 pub(crate) fn client<S: Plaintext>(
     scene: &Scene,
     connect: impl FnOnce(SocketAddr) -> Result<S, String>,
@@ -81,7 +82,8 @@ pub(crate) fn client<S: Plaintext>(
     has_ids(&relay, true, SERVED)
 }
 
-/// The last datagram in a direction is a record of type tls12_cid, and its length stands behind an id of so many bytes.
+/// Checks that the last datagram in a direction is a record of type tls12_cid, with an id of `id_len` bytes before its
+/// length.
 fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
     let datagrams = relay.datagrams();
     let last = datagrams.iter().rfind(|datagram| datagram.to_server == to_server).ok_or("nothing passed")?;
@@ -93,7 +95,8 @@ fn has_ids(relay: &Capture, to_server: bool, id_len: usize) -> Check {
     }
 }
 
-/// The server at `address` does not know ids: what it is offered it does not answer, and the session stands without.
+/// Reports that the server at `address` does not support ids: its ServerHello leaves the extension out, and the session
+/// has no ids.
 pub(crate) fn lacks(address: SocketAddr) -> Check {
     let client = Library::connect_with(address, Some(&Psk::usual()), offer)?;
     let ids = client.connection_ids();
@@ -104,7 +107,7 @@ pub(crate) fn lacks(address: SocketAddr) -> Check {
     }
 }
 
-/// A client that does not offer ids.
+/// Reports that a client does not offer ids.
 pub(crate) fn client_lacks<S: Plaintext + ?Sized>(
     scene: &Scene,
     connect: impl FnOnce(SocketAddr) -> Result<Box<S>, String>,

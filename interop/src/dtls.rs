@@ -1,4 +1,4 @@
-//! The rows of every DTLS peer. Such a peer knows nothing of CoAP, so messages go through it byte by byte.
+//! The rows of every DTLS peer. Such a peer does not support CoAP, so messages go through it byte by byte.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, address};
@@ -78,11 +78,12 @@ pub(crate) fn serve_long(scene: &Scene) -> Result<Served, String> {
     Served::start_with(scene, &Psk::usual(), &["--value", &format!("/long={}", "l".repeat(1000))])
 }
 
-/// A GET of that value is answered with its first block, of so many bytes: what fits the records that were agreed on.
+/// Sends a GET of that value. The response must be the first block, of `block` bytes, which fit the agreed size of
+/// records.
 pub(crate) fn get_block(session: &mut dyn Plaintext, block: usize) -> Check {
     session.send(b"\x44\x01\x12\x34abcd\xb4long")?;
     let exponent = block.trailing_zeros().saturating_sub(4) as u8;
-    // Behind the header an ETag of four bytes, Block2 with more to come, Size2.
+    // After the header: an ETag of four bytes, Block2 with more blocks to follow, Size2.
     let tail = [&[0xd1, 6, 8 | exponent, 0x52, 3, 0xe8, 0xff][..], "l".repeat(block).as_bytes()].concat();
     let head = session.head(8 + 5, &tail)?;
     match head.strip_prefix(b"\x64\x45\x12\x34abcd") {
@@ -100,7 +101,7 @@ fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -
     Ok(())
 }
 
-/// The usual session, with one GET in it.
+/// A session with the usual key, and one GET in it.
 fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plaintext>), String> {
     let served = Served::start(scene, &Psk::usual())?;
     let mut session = client.connect(scene, (LOOPBACK, served.port).into(), &Psk::usual())?;
@@ -108,7 +109,7 @@ fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plai
     Ok((served, session))
 }
 
-/// A session over a network that is not a good one, and one GET in it.
+/// A session over a faulty network, and one GET in it.
 pub(crate) fn client_over(scene: &Scene, client: &dyn DtlsClient, network: Network) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::over((LOOPBACK, served.port).into(), network)?;
@@ -127,7 +128,7 @@ fn client_put_get(scene: &Scene, client: &dyn DtlsClient) -> Check {
 fn client_separate(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (_served, mut session) = usual(scene, client)?;
     session.exchange(b"\x44\x01\x12\x40tokn\xb4slow", b"\x60\x00\x12\x40")?;
-    // Behind the token: Content-Format 0 and the payload.
+    // After the token: Content-Format 0 and the payload.
     let header = session.head(4, b"tokn\xc0\xffslowly")?;
     let &[0x44, 0x45, id0, id1] = header.as_slice() else {
         return Err(format!("no confirmable response: {header:02x?}").into());
@@ -139,14 +140,15 @@ fn client_separate(scene: &Scene, client: &dyn DtlsClient) -> Check {
 fn client_ping(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (_served, mut session) = usual(scene, client)?;
     session.exchange(b"\x40\x00\x77\x01", b"\x70\x00\x77\x01")?;
-    // A token of nine bytes cannot be: a Reset with its Message ID (RFC 7252, section 4.2).
+    // A token of nine bytes is a format error, so the server sends a Reset with its Message ID (RFC 7252, section 4.2).
     session.exchange(b"\x49\x01\x77\x02abcdefghi", b"\x70\x00\x77\x02")?;
-    // Another version is ignored, and the session lives.
+    // The server ignores a message of another version, and the session continues.
     session.send(b"\x84\x01\x77\x03abcd")?;
     Ok(session.get(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd", b"hello")?)
 }
 
-/// Both look alike to the peer, and differently to the operator; whoever has the key is served as before.
+/// A wrong key and an unknown identity look the same to the peer; the log of the server distinguishes them. A client
+/// with the right key still gets its response.
 fn client_refused(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let server = (LOOPBACK, served.port).into();
@@ -161,7 +163,7 @@ fn client_lacks_connection_id(scene: &Scene, client: &dyn DtlsClient) -> Check {
     connection_id::client_lacks(scene, |server| client.connect(scene, server, &Psk::usual()))
 }
 
-/// For clients that say good-bye.
+/// For clients that send close_notify.
 pub(crate) fn client_closes(scene: &Scene, client: &dyn DtlsClient) -> Check {
     let (served, mut session) = usual(scene, client)?;
     session.close();
@@ -187,7 +189,7 @@ fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, m
     }
 }
 
-/// One PUT over a network that is not a good one.
+/// One PUT over a faulty network.
 pub(crate) fn server_over(scene: &Scene, server: &dyn DtlsServer, network: Network) -> Check {
     let (address, psk) = (address(LOOPBACK)?, Psk::usual());
     let mut session = server.listen(scene, address, &psk)?;
@@ -243,7 +245,7 @@ fn server_knows_not(scene: &Scene, server: &dyn DtlsServer) -> Check {
     if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen says: {}", failure.trim()).into()) }
 }
 
-/// The server knows the usual key; the client comes with another.
+/// The server has the usual identity and key. The client has `psk`, which differs from them.
 fn server_refuses(scene: &Scene, server: &dyn DtlsServer, psk: &Psk) -> Check {
     let address = address(LOOPBACK)?;
     let _session = server.listen(scene, address, &Psk::usual())?;

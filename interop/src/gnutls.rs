@@ -62,7 +62,8 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 
 // --- gnutls-serv ---
 
-/// It takes one session at a time. It cannot be told an address: it takes the port on all of them.
+/// Starts `gnutls-serv`. It handles one session at a time. It has no option for an address, and listens at the port of
+/// all addresses.
 fn serve(scene: &Scene, psk: &Psk, more: &[&str]) -> Result<(Process, u16), String> {
     serve_with(scene, psk, SUITE, more)
 }
@@ -77,8 +78,9 @@ fn serve_with(scene: &Scene, psk: &Psk, suite: &str, more: &[&str]) -> Result<(P
     Ok((process, port))
 }
 
-/// The request comes back as it was. A client cannot take a request and says so with a Reset, which comes back as well
-/// and then is the answer to what it asked. So if it says that it was reset, it opened what the server sealed.
+/// The server returns the request unchanged. A client does not accept a request and sends a Reset. The server returns
+/// the Reset too, and the client takes it as the response to its request. A client that reports the Reset therefore
+/// opened a record of the server.
 fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
@@ -100,7 +102,7 @@ fn server_over(scene: &Scene, network: Network) -> Check {
     relay.did_harm()
 }
 
-/// Each says what it takes, and GnuTLS says what it heard.
+/// Each end sends its limit, and GnuTLS logs the limit that it received.
 fn server_record_size_limit(scene: &Scene) -> Check {
     let (server, port) = serve(scene, &Psk::usual(), &["--recordsize", "700"])?;
     probe_record_size(scene, (LOOPBACK, port).into(), "600", "record_size_limit", 700)?;
@@ -120,9 +122,9 @@ pub(crate) struct Client;
 
 struct Session {
     process: Process,
-    /// Where application data begins.
+    /// Bytes of its output that were read. Application data follows them.
     read: usize,
-    /// How far its log of records was read.
+    /// Bytes of its log of records that were read.
     logged: usize,
 }
 
@@ -161,7 +163,7 @@ impl DtlsClient for Client {
 }
 
 impl Plaintext for Session {
-    /// What is written before a record has gone could become one record with the next message.
+    /// Waits until the record is sent. Otherwise the peer could put this message and the next one into one record.
     fn send(&mut self, message: &[u8]) -> Result<(), String> {
         self.process.write(message)?;
         let sent = "Application Data(23) in epoch 1 and length: ";

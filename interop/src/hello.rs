@@ -1,13 +1,13 @@
-//! What a peer offers and what it answers, read from the bytes that passed.
+//! Reads the offers of a ClientHello and the answers of a ServerHello from the bytes that passed.
 
-/// A hello, by its number (RFC 5246, section 7.4).
+/// Kind of a hello, with its handshake type (RFC 5246, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hello {
     Client = 1,
     Server = 2,
 }
 
-/// What rows look at in a hello.
+/// Fields of a hello that rows examine.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Read {
     pub(crate) random: Vec<u8>,
@@ -22,7 +22,7 @@ impl Read {
     }
 }
 
-/// The hello that a datagram begins with.
+/// Reads the hello at the beginning of a datagram. `None` if the datagram does not begin with a hello of this kind.
 pub(crate) fn read(datagram: &[u8], hello: Hello) -> Option<Read> {
     /// Header of the record, header of the message, and version.
     const TO_RANDOM: usize = 13 + 12 + 2;
@@ -38,7 +38,7 @@ pub(crate) fn read(datagram: &[u8], hello: Hello) -> Option<Read> {
         // Suite, compression method.
         Hello::Server => take(&mut rest, 3).map(drop)?,
     }
-    // Without extensions there is no list of them, either.
+    // A hello without extensions has no list of them, either.
     let mut list = if rest.is_empty() { rest } else { vector(&mut rest, 2)? };
     let mut extensions = Vec::new();
     while !list.is_empty() {
@@ -54,13 +54,13 @@ fn take<'d>(rest: &mut &'d [u8], len: usize) -> Option<&'d [u8]> {
     Some(taken)
 }
 
-/// What stands behind a length of so many bytes.
+/// Takes a length of `len_len` bytes, and then that number of bytes. Returns the latter.
 fn vector<'d>(rest: &mut &'d [u8], len_len: usize) -> Option<&'d [u8]> {
     let len = take(rest, len_len)?.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
     take(rest, len)
 }
 
-/// The types of the handshake messages, or pieces of them, that pass in the clear in a datagram.
+/// The types of the handshake messages, or fragments of them, that a datagram carries in the clear.
 pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
     let mut rest = datagram;
@@ -71,7 +71,7 @@ pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
             continue;
         }
         let mut inner = record;
-        // Type, length, number, where the piece begins; then the piece after its length.
+        // Type, length, message_seq, fragment_offset; then the fragment after its length.
         while let Some((&kind, _)) = take(&mut inner, 9).and_then(<[u8]>::split_first) {
             types.push(kind);
             if vector(&mut inner, 3).is_none() {

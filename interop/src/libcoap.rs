@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use tegmen::coap::Code;
 
-/// With which library a program of libcoap was built.
+/// The library for DTLS with which a program of libcoap is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     OpenSsl,
@@ -44,12 +44,12 @@ impl Build {
     }
 }
 
-/// The programs that have to be there.
+/// The programs that must be installed.
 pub(crate) fn programs() -> Vec<String> {
     Build::ALL.iter().flat_map(|build| [build.server(), build.client()]).collect()
 }
 
-/// The version, as the client gives it when it is asked for nothing.
+/// The version, which the client prints if it gets no arguments.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(Build::NoTls.client()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -57,7 +57,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// What a scenario is called, and how it is played with one build of the peer.
+/// A scenario: its name, and the function that plays it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
 /// The cells of these peers.
@@ -163,13 +163,13 @@ impl Server {
         ask(scene, &[&[method, &self.uri(path)], more].concat(), self.psk.as_ref())
     }
 
-    /// Waits for it in the server's log: what passed last may not be there yet.
+    /// Waits for `text` in the server's log: the server may log the last message late.
     fn saw(&self, text: &str) -> Result<(), String> {
         self.process.await_output(text, 0).map(drop)
     }
 }
 
-/// The server says nothing when it is ready; it is when nobody else can have its port.
+/// Waits until the port is in use: the server prints nothing when it is ready.
 fn await_bound(scene: &Scene, address: SocketAddr) -> Result<(), String> {
     while std::net::UdpSocket::bind(address).is_ok() {
         if std::time::Instant::now() > scene.deadline {
@@ -197,7 +197,7 @@ fn server_get(scene: &Scene, build: Build) -> Check {
 
 fn server_put_get(scene: &Scene, build: Build) -> Check {
     let server = Server::start(scene, build)?;
-    // It says "created" where it makes a value, and "changed" where it had one.
+    // It responds "created" for a new value, and "changed" for one that exists.
     is(&server.ask(scene, "put", "example_data", &["a first value"])?, "2.01", "")?;
     is(&server.ask(scene, "put", "example_data", &["a new value"])?, "2.04", "")?;
     is(&server.ask(scene, "get", "example_data", &[])?, "2.05", "a new value")?;
@@ -243,7 +243,7 @@ fn server_several(scene: &Scene, build: Build) -> Check {
     Ok(())
 }
 
-/// Its time changes every second; the last request has to take the observation back (RFC 7641, section 3.6).
+/// Its time changes every second. The last request must cancel the observation (RFC 7641, section 3.6).
 fn server_observe(scene: &Scene, build: Build) -> Check {
     let server = Server::start(scene, build)?;
     let (uri, hex) = (server.uri("time"), Psk::usual().hex());
@@ -263,7 +263,7 @@ fn server_observe(scene: &Scene, build: Build) -> Check {
     Ok(server.saw("Observe:1")?)
 }
 
-/// 5000 bytes that are not alike.
+/// 5000 bytes: 1000 different numbers, each with a space after it.
 fn big() -> String {
     (0..1000).map(|number| format!("{number:04} ")).collect()
 }
@@ -297,12 +297,12 @@ fn server_wrong_key(scene: &Scene, build: Build) -> Check {
     names_identity_and_key(&asked.failure()?)
 }
 
-/// With `-i` the server has a list of identities; whoever is not in it is to fail.
+/// With `-i` the server has a list of identities. A client that is not in the list must fail.
 fn server_unknown_identity(scene: &Scene, build: Build) -> Check {
     scene.file("identities", "CoAP,Client_identity,secretPSK\n")?;
     let psk = Psk::with_key("anotherPSK");
     let server = Server::start_with(scene, build, (Ipv4Addr::LOCALHOST, 0).into(), &psk, &["-i", "identities"])?;
-    // Who is in the list has the key of the list.
+    // An identity in the list has the key of the list.
     is(&ask(scene, &["get", &server.uri("")], Some(&Psk::usual()))?, "2.05", INDEX)?;
     let stranger = Psk { identity: "nobody".to_owned(), key: "secretPSK".into() };
     let asked = start_ask(scene, &["get", &server.uri("")], Some(&stranger))?;
@@ -317,7 +317,7 @@ fn server_long_key(scene: &Scene, build: Build) -> Check {
 
 // --- coap-client ---
 
-/// The client against a server of ours; it always ends with success, so what it prints has to tell.
+/// The client, with a server of ours. Its exit code is always 0, so rows check its output.
 pub(crate) struct Client<'s> {
     scene: &'s Scene,
     build: Build,
@@ -330,7 +330,7 @@ impl<'s> Client<'s> {
         Self::with(scene, build, &Psk::usual(), Psk::usual())
     }
 
-    /// With one key at the server and perhaps another at the client.
+    /// As [`Self::new`], with the identities and keys of the server and of the client.
     pub(crate) fn with(scene: &'s Scene, build: Build, servers: &Psk, psk: Psk) -> Result<Self, String> {
         Ok(Self { scene, build, served: Served::start(scene, servers)?, psk })
     }
@@ -415,7 +415,8 @@ fn client_separate(scene: &Scene, build: Build) -> Check {
     printed(&process, "t:CON c:2.05")
 }
 
-/// With `-K 1` it pings after a second without a word: an empty confirmable message, to be answered with Reset.
+/// With `-K 1` the client pings after a second without traffic: it sends an empty confirmable message, which a Reset
+/// must answer.
 fn client_ping(scene: &Scene, build: Build) -> Check {
     let process = Client::new(scene, build)?.expect("slow", &["-K", "1"], &["2.05 slowly"])?;
     printed(&process, "t:CON c:0.00")?;
@@ -428,7 +429,7 @@ fn client_non(scene: &Scene, build: Build) -> Check {
     printed(&process, "t:NON c:2.05")
 }
 
-/// A member of the group answers from its own address; an error it keeps to itself.
+/// A member of the group responds from its own address, and does not send an error.
 fn client_group(scene: &Scene, build: Build) -> Check {
     let joined = ["--group", "224.0.1.187%127.0.0.1", "--leisure", "0.5"];
     let served = Served::start_with(scene, &Psk::usual(), &joined)?;
@@ -484,7 +485,7 @@ fn client_long_key(scene: &Scene, build: Build) -> Check {
     Ok(())
 }
 
-/// The value changes while the client observes it for three seconds; then it takes the observation back.
+/// The value changes while the client observes it for three seconds. Then the client cancels the observation.
 fn client_observe(scene: &Scene, build: Build) -> Check {
     let client = Client::new(scene, build)?;
     let direct = format!("coap://127.0.0.1:{}/v", client.served.port + 1);

@@ -1,5 +1,5 @@
-//! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs peers of other makers
-//! against the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
+//! `cargo run --release -p tegmen-interop [-- --only TEXT] [--jobs N] [--tegmen PATH]`: runs third-party peers against
+//! the `tegmen` binary over loopback sockets, prints a table and writes it to `target/interop.json`.
 
 mod access;
 mod acme;
@@ -78,7 +78,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// True if everything passed, but for what peers lack.
+/// Plays the cells. True if no cell failed; a cell whose peer lacks the feature does not count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ fn run(options: &Options) -> Result<bool, String> {
     if cells.iter().any(|cell| cell.scenario.contains("mote")) {
         images.build_ahead();
     }
-    // What the rows that are left do not need is not built.
+    // A run of all rows builds all programs ahead. With `--only`, a row builds the program that it needs.
     if options.only.is_none() {
         std::thread::spawn(move || built.iter().for_each(|built| drop(built.command())));
     }
@@ -122,7 +122,7 @@ fn run(options: &Options) -> Result<bool, String> {
     if failed > 0 {
         println!("logs of what failed are under {}", logs.display());
     }
-    // A part is not the whole: it must not be taken for it.
+    // The file holds the whole table, so a run with `--only` does not write it.
     if options.only.is_none() {
         let file = target.join("interop.json");
         let rows: Vec<Value> = cells.iter().zip(&results).map(|(cell, result)| row(cell, result)).collect();
@@ -132,11 +132,11 @@ fn run(options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Builds the binary as this program was built, so that an old one is never tried.
+/// Builds the binary with the profile of this program, so that rows never test an old one.
 fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     let tegmen = built.join("tegmen");
     let Ok(cargo) = std::env::var("CARGO") else {
-        // Started by itself: what lies beside it has to do.
+        // Started without Cargo: rows use the binary beside this program.
         let missing = || format!("{} is missing: cargo build --release -p tegmen-cli", tegmen.display());
         return if tegmen.exists() { Ok(tegmen) } else { Err(missing()) };
     };
@@ -151,7 +151,7 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-/// The cells, and what has to be built for them.
+/// The cells, and the programs that they need built.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {
@@ -218,13 +218,13 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     (cells, built)
 }
 
-/// A row that says how to get the peer.
+/// A row that fails with the command that installs the peer.
 fn missing(peer: &str, program: &str, package: &str) -> Cell {
     let why = format!("{program} is not installed: sudo apt-get install {package}");
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
 }
 
-/// Plays all cells, several at once; results in the order of the cells.
+/// Plays all cells, `jobs` at once. Returns the results in the order of the cells.
 fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();

@@ -1,4 +1,4 @@
-//! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and everybody at their other end.
+//! Motes: the Blink images on an emulated Cortex-M3, behind `tegmen bridge`, and the peers at the other end.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, holds};
 use crate::libcoap::{self, Build};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-/// The first tool that is not there, and the package that has it.
+/// The first tool that is missing, and the package that has it.
 pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     let tools = [
         (RUSTC, "rustc-web"),
@@ -21,14 +21,14 @@ pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     tools.into_iter().find(|(file, _)| !Path::new(file).exists())
 }
 
-/// The cells of everybody who meets a mote.
+/// The cells of all peers of a mote.
 pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     let openssl = openssl::version().unwrap_or_default();
     let libcoap = libcoap::version().unwrap_or_default();
     let tegmen = env!("CARGO_PKG_VERSION");
     let cell = |peer: &str, version: &str, role, scenario: &str, play: fn(&Scene, &Path) -> Check| {
         let images = images.clone();
-        // A peer that is a client meets the mote that is a server.
+        // A peer that is a client connects to the mote that is a server.
         let name = if role == Role::Client { "blink_server" } else { "blink_client" };
         Cell::new(peer, version, role, scenario, move |scene| {
             let image = images.image(name)?;
@@ -57,7 +57,7 @@ pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
         cell(openssl::PEER, &openssl, Role::Client, "mote blink_server: wrong key, unknown identity", mote_refuses),
         cell("OpenSSL, tegmen", &openssl, Role::Client, "mote blink_server: two peers at once", two_ask),
         cell("tegmen mote", tegmen, Role::Client, "mote to mote", {
-            // This one needs both images; the other lies beside.
+            // This row needs both images, which are in one directory.
             |scene, server| mote_asks_mote(scene, server, &server.with_file_name("blink_client"))
         }),
     ]
@@ -74,7 +74,7 @@ impl Images {
         Arc::new(Self { target: target.join("interop-firmware"), built: OnceLock::new() })
     }
 
-    /// Builds them while others are played, so that nobody has to wait for long.
+    /// Builds the images while other rows run, so that no row waits long for them.
     pub(crate) fn build_ahead(self: Arc<Self>) {
         std::thread::spawn(move || self.image(""));
     }
@@ -135,7 +135,7 @@ fn openssl_serves(scene: &Scene, image: &Path) -> Check {
 fn libcoap_serves(scene: &Scene, image: &Path, build: Build) -> Check {
     let server = libcoap::Server::start(scene, build)?;
     let _bridge = Bridge::to_client(scene, image, server.address)?;
-    // It makes the resource at the first blink and changes it at the others.
+    // It creates the resource at the first blink and changes it at the others.
     let mut from = 0;
     for answer in ["t:ACK c:2.01 i:0000", "t:ACK c:2.04 i:0001", "t:ACK c:2.04 i:0002"] {
         from = server.process.await_output(answer, from)?;

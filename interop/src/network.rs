@@ -3,20 +3,21 @@
 use crate::hello;
 use std::time::Duration;
 
-/// A network between two ends. Each fault is done to what the server sends, but for [`Network::Carries`].
+/// A network between two ends. Faults change the datagrams of the server; [`Network::Carries`] applies to both
+/// directions.
 #[derive(Clone, Copy)]
 pub(crate) enum Network {
     /// Everything arrives at once.
     Good,
-    /// Everything takes so long.
+    /// Each datagram arrives after this time.
     Slow(Duration),
-    /// The first datagram with this handshake message in clear takes so long.
+    /// The first datagram with this handshake message in the clear arrives after this time.
     Late(u8, Duration),
-    /// Each datagram with this message arrives twice, the second time so much later.
+    /// Each datagram with this message arrives at once, and again after this time.
     Twice(u8, Duration),
     /// The first datagram with this message is lost.
     Lost(u8),
-    /// Longer datagrams are lost, in both directions.
+    /// Datagrams of more bytes than this are lost, in both directions.
     Carries(usize),
 }
 
@@ -25,8 +26,8 @@ const SERVER_HELLO_DONE: u8 = 14;
 /// Longer than the first timeout of a client, which is a second (RFC 6347, section 4.2.4.1).
 const LATE: Duration = Duration::from_millis(1_300);
 
-/// Rows of a handshake with a pre-shared key. On a slow network a client sends its first hello twice, and both are answered
-/// with a cookie.
+/// Rows of a handshake with a pre-shared key. On a slow network a client sends its first hello twice, and the server
+/// answers both with a cookie.
 pub(crate) const BAD: [(&str, Network); 4] = [
     ("answers take 1.3 s", Network::Slow(LATE)),
     ("HelloVerifyRequest twice", Network::Twice(HELLO_VERIFY_REQUEST, Duration::from_millis(2))),
@@ -34,13 +35,13 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
-/// Rows of a handshake with certificates at both ends, and the bytes that a datagram may have on the path.
+/// Rows of a handshake with certificates at both ends, and the maximum number of bytes of a datagram on the path.
 pub(crate) const SMALL: [(&str, usize); 2] =
     [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
 
 impl Network {
-    /// When copies of a datagram arrive, after it was sent; `first` if no datagram was harmed before. `None` if the network
-    /// does it no harm.
+    /// The delays after which copies of a datagram arrive; none if it is lost. `first` is true if the network changed
+    /// no datagram before. `None` if the network does not change this datagram.
     pub(crate) fn harms(self, to_server: bool, datagram: &[u8], first: bool) -> Option<Vec<Duration>> {
         let holds = |message: u8| !to_server && hello::messages(datagram).contains(&message);
         match self {

@@ -10,7 +10,7 @@ pub(super) fn cell(version: &str) -> Cell {
     Cell::new(PEER, version, Role::Client, row(By::Ticket), client)
 }
 
-/// With `--resume` it opens a session, closes it, and resumes it at the same address.
+/// With `--resume` the client opens a session, closes it, and resumes it at the same address.
 fn client(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     let way = Way::steered(&world)?;

@@ -18,7 +18,7 @@ pub(super) const CCM_8: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-
 const GCM: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-CIPHER-ALL:+AES-128-GCM";
 const RAW_PRIORITY: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:+CTYPE-SRV-RAWPK:+CTYPE-CLI-RAWPK";
 
-/// What `gnutls-cli` and `gnutls-serv` say of a session with both.
+/// Description of a session with ECDSA and CCM_8 in the output of `gnutls-cli` and `gnutls-serv`.
 pub(super) const ECDSA_CCM_8: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-CCM-8)";
 const ECDSA_GCM: &str = "(ECDHE-X25519)-(ECDSA-SHA256)-(AES-128-GCM)";
 const RSA_GCM: &str = "(ECDHE-X25519)-(RSA-SHA256)-(AES-128-GCM)";
@@ -65,7 +65,7 @@ fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16),
     Ok((process, port))
 }
 
-/// An echo answers what was asked with the question, which a client refuses with a Reset: that comes back as well.
+/// Sends a request to the echo, which returns it. The client rejects it with a Reset, which the echo returns too.
 fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
     let failure = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), None, "20")?.failure()?;
@@ -91,7 +91,7 @@ fn server_mutual(scene: &Scene, priority: &str, suite: &str, rsa: bool) -> Check
     holds(&server.err.text(), &[&format!("GNUTLS_{suite}")])
 }
 
-/// GnuTLS is told what the path carries; ours has to find out.
+/// GnuTLS gets the size of datagrams on the path with `--mtu`; `tegmen` has to discover it.
 fn server_over(scene: &Scene, bytes: usize) -> Check {
     certificates(scene, false)?;
     let bytes_word = bytes.to_string();
@@ -163,7 +163,7 @@ fn client_mutual(scene: &Scene, priority: &str, description: &str, rsa: bool) ->
 
 fn client_raw(scene: &Scene) -> Check {
     let served = RawKeys::new(scene)?.serve(scene)?;
-    // It has no list of keys that it believes.
+    // GnuTLS has no list of trusted keys.
     let theirs =
         ["--insecure", "--rawpkfile", "device1.pub", "--rawpkkeyfile", "ca/device1.key", "--priority", RAW_PRIORITY];
     let mut session = client_session(scene, served.port, &theirs)?;
@@ -185,8 +185,8 @@ fn server_ecdhe_psk(scene: &Scene) -> Check {
     holds(&server.err.text(), &["(GNUTLS_ECDHE_PSK_CHACHA20_POLY1305)"])
 }
 
-/// Both Finished, and no more: when it describes a session of this kind the program of this version crashes, with its own
-/// server as well.
+/// Waits for both Finished messages only: after them, this version of the program crashes when it describes a session
+/// of this kind, with its own server as well.
 fn client_ecdhe_psk(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;

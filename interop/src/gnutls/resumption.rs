@@ -1,4 +1,4 @@
-//! GnuTLS's sessions, resumed.
+//! Resumption of sessions with GnuTLS.
 
 use super::{PEER, Session, serve, start};
 use crate::capture::Capture;
@@ -21,8 +21,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// It is an echo: the client refuses its own request with a Reset, which comes back as well and then is the answer. It takes the
-/// next session when the last one was closed.
+/// The server is an echo: the client rejects its own request with a Reset, and the echo returns the Reset, which is
+/// then the response. The server accepts the next session after the previous one is closed.
 fn server(scene: &Scene, by: By) -> Check {
     let more: &[&str] = if by == By::Id { &["--noticket"] } else { &[] };
     let (server, port) = serve(scene, &Psk::usual(), more)?;
@@ -43,7 +43,7 @@ fn server(scene: &Scene, by: By) -> Check {
         }
         told = server.await_error(CLOSED, told)? + CLOSED.len();
     }
-    // It tells the messages that it takes: in two sessions there was one key exchange.
+    // The server logs the messages that it receives: two sessions have one key exchange.
     let log = server.err.text();
     let count = |message: &str| log.matches(message).count();
     match (count("FINISHED (20) was received"), count("CLIENT KEY EXCHANGE (16) was received")) {
@@ -52,10 +52,10 @@ fn server(scene: &Scene, by: By) -> Check {
     }
 }
 
-/// The last that `gnutls-serv` tells of a session.
+/// The last line that `gnutls-serv` logs of a session.
 const CLOSED: &str = "Close notify - was received";
 
-/// With `--resume` it opens a session, closes it, and resumes it.
+/// With `--resume` the client opens a session, closes it, and resumes it.
 fn client(scene: &Scene, by: By) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::start((LOOPBACK, served.port).into())?;
