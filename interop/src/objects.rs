@@ -1,9 +1,9 @@
 //! OSCORE (RFC 8613) between Tegmen and peers, each behind a program of ours.
 //!
 //! `oscore-server CONTEXT HOST PORT` and `oscore-client CONTEXT METHOD URI [PAYLOAD]` do what `coap-server` and
-//! `coap-client` do (`plain.rs`), protected with the context that was exported for them; METHOD `observe` takes a number
-//! of representations. In every row a relay keeps what
-//! passes: everything that says something has to be protected, and no number may be used twice.
+//! `coap-client` do (`plain.rs`), protected with the context that was exported for them; METHOD `observe` takes a
+//! number of representations. In every row a relay records the traffic: each request and each successful response must
+//! be protected, and no end may use a number twice.
 
 pub(crate) mod group;
 mod liboscore;
@@ -29,19 +29,19 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// How its contexts are written.
+    /// Format of its contexts, for `tegmen oscore export --to`.
     format: &'static str,
-    /// True if it asks for an Echo when it has lost its window, and follows when it is asked for one.
+    /// True if it requests an Echo after it lost its replay window, and answers a request for one.
     echo: bool,
-    /// True if its client takes notifications whose inner Observe is empty, as it has to be.
+    /// True if its client takes notifications with an empty inner Observe, which RFC 8613 requires.
     observes: bool,
-    /// True if its client can tell the server that it observes no more.
+    /// True if its client can inform the server that it cancels an observation.
     cancels: bool,
     /// True if it derives new keys (appendix B.2).
     rederives: bool,
 }
 
-/// All of them, with what is to be built for them, and the rows with both ends ours.
+/// The cells of all these peers and of the rows in which both ends are ours, and the programs that they need built.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [
@@ -122,7 +122,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// Contexts that are not the usual one, and how they are made.
+/// Contexts that differ from the usual one, with the options of `tegmen oscore new` that create them.
 const CONTEXTS: [(&str, &[&str]); 5] = [
     ("an ID Context", &["--id-context", "0a0b0c"]),
     ("AES-CCM-16-128-128", &["--algorithm", "AES-CCM-16-128-128"]),
@@ -131,7 +131,8 @@ const CONTEXTS: [(&str, &[&str]); 5] = [
     ("A128GCM", &["--algorithm", "A128GCM"]),
 ];
 
-/// The context of both roles, its other end in the format of the peer, and another one to write what is observed.
+/// Creates the context of both roles, exports its other end in the format of the peer, and creates a second context for
+/// writes to the observed value.
 pub(crate) fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
     make(scene, &[&["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"], context].concat())?;
     make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;
@@ -142,7 +143,7 @@ pub(crate) const OURS: &str = "contexts/ours";
 pub(crate) const THEIRS: &str = "theirs";
 const WRITER: &str = "writer";
 
-/// `tegmen oscore ...`
+/// Runs `tegmen oscore` with `words`.
 fn make(scene: &Scene, words: &[&str]) -> Check {
     let contexts = scene.directory().join("contexts");
     std::fs::create_dir_all(contexts).map_err(|error| error.to_string())?;
@@ -165,7 +166,7 @@ pub(crate) fn serve(scene: &Scene, port: u16) -> Result<Process, String> {
     Ok(process)
 }
 
-/// Our server and a relay to it.
+/// Starts our server and a relay to it.
 fn served(scene: &Scene) -> Result<(Process, u16, Capture), String> {
     let port = free_port()?;
     let process = serve(scene, port)?;
@@ -185,7 +186,7 @@ impl Peer {
         Ok(process)
     }
 
-    /// Its server and a relay to it.
+    /// Starts its server and a relay to it.
     fn serve(&self, scene: &Scene) -> Result<(Process, SocketAddr, Capture), String> {
         let address = SocketAddr::new(LOOPBACK, free_port()?);
         Ok((self.serve_at(scene, address)?, address, Capture::start(address)?))
@@ -197,7 +198,7 @@ impl Peer {
         scene.start_command(command)
     }
 
-    /// What its client prints.
+    /// Runs its client. Returns the output.
     fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
         let mut process = self.start(scene, words)?;
         if !process.await_end()?.success() {
@@ -216,13 +217,13 @@ impl Peer {
     }
 }
 
-/// What our client brings, protected with the context of this scene.
+/// Checks the code and the payload that our client gets, protected with the context of this scene.
 fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
 }
 
-/// Both ends are ours; between them a proxy knows nothing but CoAP, and cuts what is longer than 256 bytes: our blocks of 1024
-/// with what protects them (RFC 8613, section 4.1.3.4.2).
+/// Both ends are ours. The proxy between them supports CoAP but not OSCORE, and splits messages of more than 256 bytes
+/// into blocks: our blocks of 1024 bytes with their protection (RFC 8613, section 4.1.3.4.2).
 fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
     make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
     make(scene, &["new", "client", "contexts/server", "--sender-id", "05", "--recipient-id", "06"])?;
@@ -253,7 +254,7 @@ fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
     Ok(())
 }
 
-/// Waits until the relay has seen something.
+/// Waits until a datagram has passed the relay.
 fn await_traffic(scene: &Scene, capture: &Capture) -> Result<(), String> {
     while capture.datagrams().is_empty() {
         if Instant::now() > scene.deadline {
@@ -264,7 +265,7 @@ fn await_traffic(scene: &Scene, capture: &Capture) -> Result<(), String> {
     Ok(())
 }
 
-/// What passes the relay while `happens` does, and a moment after.
+/// The datagrams that pass the relay while `happens` runs, and 300 ms longer.
 fn passing(capture: &Capture, happens: impl FnOnce() -> Check) -> Result<Vec<Datagram>, Trouble> {
     let before = capture.datagrams().len();
     happens()?;
@@ -291,7 +292,7 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
     let put = passing(&capture, || brings(scene, &["put", &big_uri, "--file", &file.to_string_lossy()], "2.04", ""))?;
     server.await_output("took 5000 bytes\n", 0)?;
     for (name, passed) in [("GET", get), ("PUT", put)] {
-        // 1024 bytes are the most that a block has.
+        // A block has at most 1024 bytes.
         if wire::requests(&passed) < 5 {
             return Err(format!("{} datagrams are no blocks of {name}", passed.len()).into());
         }
@@ -299,7 +300,7 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
+/// The peer counts twice a second. After the fourth representation it must receive the end of the observation.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, _, capture) = peer.serve(scene)?;
     observe_counting(scene, &uri(capture.port, "count"), &["--oscore", OURS])?;
@@ -310,13 +311,13 @@ fn server_observe(scene: &Scene, peer: &Peer) -> Check {
 fn server_separate(scene: &Scene, peer: &Peer) -> Check {
     let (_server, _, capture) = peer.serve(scene)?;
     brings(scene, &["get", &uri(capture.port, "slow")], "2.05", "slowly")?;
-    // The acknowledgement is the last that passes, and may still be under way.
+    // The acknowledgement is the last datagram, and can still be in transit.
     sleep(Duration::from_millis(200));
     separate(&capture, Code::CHANGED)?;
     wire::protected(&capture)
 }
 
-/// Nothing says which numbers the client that was killed has used; none may be used again.
+/// The killed client leaves no record of the last number that it used. The next client must not use a number again.
 fn server_our_crash(scene: &Scene, peer: &Peer) -> Check {
     let (_server, _, capture) = peer.serve(scene)?;
     let mut killed = scene.tegmen(&["get", &uri(capture.port, "slow"), "--oscore", OURS])?;
@@ -326,7 +327,7 @@ fn server_our_crash(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// It has forgotten which numbers it has seen, so it has to ask whether a request is fresh (appendix B.1.2).
+/// The peer lost its replay window, so it must verify with an Echo that a request is fresh (appendix B.1.2).
 fn server_its_crash(scene: &Scene, peer: &Peer) -> Check {
     let (mut server, address, capture) = peer.serve(scene)?;
     let v = uri(capture.port, "v");
@@ -352,7 +353,7 @@ fn server_its_crash(scene: &Scene, peer: &Peer) -> Check {
     }
 }
 
-/// The answer to bytes that come from a new port.
+/// Sends `request` from a new port. Returns the answer.
 fn sent_again(server: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {
     let exchange = || {
         let socket = UdpSocket::bind((LOOPBACK, 0))?;
@@ -388,7 +389,7 @@ fn client_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// The value is written while it is observed.
+/// Writes the value while the peer observes it.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let (_served, port, capture) = served(scene)?;
     let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "4"])?;
@@ -409,18 +410,18 @@ fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Writes what is observed, past the relay.
+/// Writes the observed value directly, without the relay.
 pub(crate) fn write(scene: &Scene, port: u16, value: &str) -> Check {
     is(scene, &["put", &uri(port, "v"), value, "--oscore", WRITER], "2.04", "")
 }
 
-/// Who has cancelled is not told of what comes then.
+/// A client that cancelled its observation gets no further notifications.
 fn client_cancel(scene: &Scene, peer: &Peer) -> Check {
     let (_served, port, capture) = served(scene)?;
     let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "1"])?;
     observer.await_output("2.05 hello\n", 0)?;
     observer.await_output("cancelled\n", 0)?;
-    // It may answer one more with a Reset (RFC 7641, section 3.6).
+    // The client may reject one more notification with a Reset (RFC 7641, section 3.6).
     passing(&capture, || write(scene, port, "unseen"))?;
     let passed = passing(&capture, || write(scene, port, "unseen, too"))?;
     wire::protected(&capture)?;
@@ -444,7 +445,7 @@ fn client_our_restart(scene: &Scene, peer: &Peer) -> Check {
     let (served, port, capture) = served(scene)?;
     let v = uri(capture.port, "v");
     peer.expect(scene, &["get", &v], "2.05 hello")?;
-    // It ends in order, and its window is kept.
+    // The server ends in order and stores its replay window.
     drop(served);
     let _served = serve(scene, port)?;
     let passed = passing(&capture, || peer.expect(scene, &["get", &v], "2.05 hello"))?;

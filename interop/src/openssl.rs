@@ -1,4 +1,5 @@
-//! OpenSSL's `s_server` and `s_client`: DTLS only, so what stands above is written and read here byte by byte.
+//! OpenSSL's `s_server` and `s_client`. They support DTLS only, so this module writes and reads CoAP messages byte by
+//! byte.
 
 mod delegation;
 mod public_keys;
@@ -82,7 +83,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 pub(crate) struct Server {
     process: Process,
     pub(crate) address: SocketAddr,
-    /// How far its output has been read.
+    /// Bytes of its output that were read.
     read: usize,
 }
 
@@ -138,7 +139,7 @@ impl Server {
         self.process.write(&[&[first, code, *id0, *id1], &token[..], &[0xff], payload].concat())
     }
 
-    /// One GET of the command line, and the answer to it.
+    /// One PUT of the command line, and the answer to it.
     fn exchange(&mut self, scene: &Scene, psk: &Psk, more: &[&str]) -> Check {
         let uri = self.uri();
         let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
@@ -151,7 +152,7 @@ impl Server {
         }
     }
 
-    /// What OpenSSL itself says of the session that it printed.
+    /// OpenSSL's own description of the session that it printed.
     pub(crate) fn session(&self, scene: &Scene) -> Result<String, String> {
         let printed = self.process.out.text();
         let (begin, end) = ("-----BEGIN SSL SESSION PARAMETERS-----", "-----END SSL SESSION PARAMETERS-----");
@@ -264,7 +265,7 @@ fn server_wrong_key(scene: &Scene) -> Check {
     names_identity_and_key(&asked.failure()?)
 }
 
-/// `s_server` compares identities, says so, and goes on with its only key.
+/// `s_server` compares identities and prints a warning, but continues with its only key.
 fn server_unknown_identity(scene: &Scene) -> Check {
     let mut server = Server::start(scene, &Psk::usual(), &["-listen"])?;
     server.exchange(scene, &Psk::with_identity("nobody"), &[])?;
@@ -287,10 +288,11 @@ fn server_fragments(scene: &Scene) -> Check {
     }
 }
 
-/// The hint's ServerKeyExchange and our own Finished: with 64 bytes, a ClientHello takes two datagrams.
+/// Our client sends datagrams of at most 64 bytes: its ClientHello takes two, and its ClientKeyExchange with the long
+/// identity takes more.
 fn server_takes_fragments(scene: &Scene) -> Check {
     let psk = Psk::with_identity(&"i".repeat(100));
-    // With -listen it would refuse the first fragment: a server without state cannot put anything together.
+    // With -listen the server would refuse the first fragment: a server without state cannot reassemble fragments.
     let mut server = Server::start(scene, &psk, &["-msg"])?;
     let address = server.address;
     std::thread::scope(|scope| {
@@ -320,7 +322,7 @@ fn server_takes_fragments(scene: &Scene) -> Check {
     if short && lens.len() >= 4 { Ok(()) } else { Err(format!("records came with the lengths {lens:?}").into()) }
 }
 
-/// OpenSSL knows no record_size_limit, so it takes the length that is offered beside it.
+/// OpenSSL does not support record_size_limit, so it takes the max_fragment_length that the client also offers.
 fn server_max_fragment_length(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let server = Server::start(scene, &psk, &[])?;
@@ -328,8 +330,8 @@ fn server_max_fragment_length(scene: &Scene) -> Check {
     Server::start(scene, &psk, &[])?.exchange(scene, &psk, &["--record-size-limit", "4096"])
 }
 
-/// A server that lost its sessions cannot say so to anybody in a way that could be believed. The client finds silence
-/// and says that; a new session works.
+/// A server that lost its sessions cannot send an authenticated alert. The client reports that no response came, and a
+/// new session works.
 fn server_restart(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &[])?;
@@ -347,7 +349,7 @@ fn server_restart(scene: &Scene) -> Check {
     server.process.kill();
     let mut server = Server::start_at(scene, &psk, address, &["-listen"])?;
     match client.request(Code::GET, "question", &[]) {
-        // It gave up before it counted the server as silent.
+        // The client gave the request up before it treated the server as silent.
         Err(ClientError::NoResponse { .. }) => {}
         Err(other) => return Err(format!("the client says: {other}").into()),
         Ok(_) => return Err("the old session brought an answer".into()),
@@ -359,7 +361,7 @@ fn server_restart(scene: &Scene) -> Check {
 
 pub(crate) struct Client {
     pub(crate) process: Process,
-    /// Where application data begins.
+    /// Bytes of its output that were read. Application data follows them.
     read: usize,
 }
 
@@ -375,7 +377,7 @@ impl Client {
         command.args(["-psk", &psk.hex(), "-psk_identity", &psk.identity]).args(more);
     }
 
-    /// Waits for the session, and reads what OpenSSL says of it.
+    /// Waits for the session. Returns OpenSSL's description of it.
     pub(crate) fn established(&mut self) -> Result<String, String> {
         let last = "    Extended master secret: ";
         let at = self.process.await_output(last, 0)?;
@@ -384,8 +386,8 @@ impl Client {
         Ok(self.process.out.text())
     }
 
-    /// Sends a message that nothing answers. With `-msg` the client says when it has sent a record, and what is
-    /// written before that could become one record with the next message.
+    /// Sends a message that gets no answer, and waits until the client has sent it: with `-msg` the client prints each
+    /// record. Otherwise the client could put this message and the next one into one record.
     fn send_alone(&mut self, message: &[u8]) -> Result<(), String> {
         let before = self.process.out.len();
         self.process.write(message)?;
@@ -433,7 +435,7 @@ fn client_handshake(scene: &Scene) -> Check {
         &session,
         &["Cipher is PSK-AES128-CCM8", "Extended master secret: yes", "Secure Renegotiation IS supported"],
     )?;
-    // A close in order is heard.
+    // The server receives the close_notify of an orderly end.
     client.process.close_input();
     served.process.await_output("disconnected (close_notify)", 0)?;
     Ok(())
@@ -509,13 +511,13 @@ fn client_separate(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &["-msg"])?;
     client.exchange(b"\x44\x01\x12\x40tokn\xb4slow", b"\x60\x00\x12\x40")?;
-    // Behind the token: Content-Format 0 and the payload.
+    // After the token: Content-Format 0 and the payload.
     let at = client.process.await_output(b"tokn\xc0\xffslowly", client.read)?;
     let printed = client.process.out.bytes();
     match at.checked_sub(4).and_then(|header| printed.get(header..at)) {
         Some(&[0x44, 0x45, id0, id1]) => {
             client.send_alone(&[0x60, 0, id0, id1])?;
-            // It was heard: the session still answers, and the response does not come again.
+            // The server received the acknowledgement: it still answers, and does not repeat the response.
             Ok(client.get(b"\x44\x01\x12\x41abcd\xb1v", b"\x64\x45\x12\x41abcd", b"hello")?)
         }
         other => Err(format!("no confirmable response: {other:02x?}").into()),
@@ -526,14 +528,14 @@ fn client_ping(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &["-msg"])?;
     client.exchange(b"\x40\x00\x77\x01", b"\x70\x00\x77\x01")?;
-    // A token of nine bytes cannot be: a Reset with its Message ID (RFC 7252, section 4.2).
+    // A token of nine bytes is a format error, so the server sends a Reset with its Message ID (RFC 7252, section 4.2).
     client.exchange(b"\x49\x01\x77\x02abcdefghi", b"\x70\x00\x77\x02")?;
-    // Another version is ignored, and the session lives.
+    // The server ignores a message of another version, and the session continues.
     client.send_alone(b"\x84\x01\x77\x03abcd")?;
     Ok(client.get(b"\x44\x01\x77\x04abcd\xb1v", b"\x64\x45\x77\x04abcd", b"hello")?)
 }
 
-/// The peer is told nothing but that decryption failed; the operator reads what it was.
+/// The peer gets only the alert decrypt_error. The log of the server names the cause.
 fn client_refused(scene: &Scene, psk: &Psk, operator_reads: &str) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let mut client = Client::start(scene, "127.0.0.1", served.port, psk, &[])?;
@@ -565,8 +567,8 @@ fn client_sees_no_difference(scene: &Scene) -> Check {
     }
 }
 
-/// A long server name makes a ClientHello that takes two datagrams of that size. Both hellos come so: the cookie lies in the
-/// first fragment.
+/// A long server name makes a ClientHello that takes two datagrams of that size. Both hellos come in fragments, with
+/// the cookie in the first fragment.
 fn client_fragments(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let name = ["n", "a", "m", "e"].map(|letter| letter.repeat(60)).join(".");
@@ -578,7 +580,7 @@ fn client_fragments(scene: &Scene) -> Check {
     }
 }
 
-/// The peer loses power and comes back at the same port: the new handshake replaces the old session (RFC 6347,
+/// The peer loses power and connects again from the same port: the new handshake replaces the old session (RFC 6347,
 /// section 4.2.8).
 fn client_restart(scene: &Scene) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
@@ -589,8 +591,8 @@ fn client_restart(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// After a restart of the server, a request in the old session stays unanswered; nothing of it is believed. A new
-/// session works at once.
+/// After a restart, the server does not answer a request in the old session and accepts nothing of it. A new session
+/// works at once.
 fn client_outlives_server(scene: &Scene) -> Check {
     let mut served = Served::start(scene, &Psk::usual())?;
     let (mut client, _) = client_get(scene, &served, &[])?;
@@ -604,7 +606,7 @@ fn client_outlives_server(scene: &Scene) -> Check {
     }
 }
 
-/// The version, as OpenSSL gives it.
+/// The version, as OpenSSL prints it.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! libOSCORE, which constrained systems use: it protects messages, and `peers/liboscore` carries them.
+//! libOSCORE, a library for constrained systems. It protects messages, and `peers/liboscore` sends and receives them.
 
 use super::{CONTEXTS, THEIRS, ends, served, wire};
 use crate::capture::Capture;
@@ -47,14 +47,14 @@ fn methods(scene: &Scene, program: &Built, context: &[&str]) -> Check {
     }
 }
 
-/// What its failure shows: an algorithm that it does not have, or that is another one under its number.
+/// The cause of its failure: it does not have the algorithm, or it has another one under this number.
 fn lacking(told: &str, context: &[&str], capture: &Capture) -> Trouble {
     if told.contains("does not have this AEAD") {
         return Trouble::Lacks(format!("it says: {told}"));
     }
     let datagrams = capture.datagrams();
     let request = datagrams.first().and_then(|request| MessageRef::parse(&request.bytes).ok());
-    // What GET /v is inside: the code, and an option of two bytes; the rest is the tag.
+    // The plaintext of GET /v is the code and an option of two bytes. The rest of the payload is the tag.
     let tag_len = request.and_then(|request| request.payload().len().checked_sub(3));
     match tag_len {
         Some(len @ 8) if context.contains(&"AES-CCM-16-128-128") => {

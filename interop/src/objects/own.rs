@@ -1,4 +1,4 @@
-//! OSCORE with both ends ours: what is refused, and what tshark reads with the secret.
+//! OSCORE with both ends ours: requests that the server refuses, and messages that tshark decrypts with the secret.
 
 use super::{make, sent_again, serve, uri, wire};
 use crate::capture::Capture;
@@ -28,7 +28,7 @@ pub(super) fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Our server, a client's end in `client`, and a relay between.
+/// Starts our server and a relay to it, with the client's end of the context in `client`.
 fn both(scene: &Scene) -> Result<(Process, u16, Capture), String> {
     let made = make(scene, &["new", "contexts/ours", "client", "--sender-id", "01", "--recipient-id", "02"]);
     made.map_err(|trouble| format!("{trouble:?}"))?;
@@ -43,7 +43,7 @@ fn refused(scene: &Scene, explanation: &str) -> Check {
     if !failure.contains(explanation) {
         return Err(format!("the client says: {}", failure.trim()).into());
     }
-    // The same server goes on for the other.
+    // The same server still serves the client with the right context.
     let capture = Capture::start((LOOPBACK, port).into())?;
     is_hello(scene, &capture)?;
     wire::protected(&capture)
@@ -53,7 +53,7 @@ fn is_hello(scene: &Scene, capture: &Capture) -> Check {
     crate::plain::is(scene, &["get", &uri(capture.port, "v"), "--oscore", "client"], "2.05", "hello")
 }
 
-/// The Message ID is new to the exchanges of another port; the number is not new to the window.
+/// From another port the Message ID is new to the server, but the number is not new to its replay window.
 fn replayed(scene: &Scene) -> Check {
     let (_served, port, capture) = both(scene)?;
     crate::plain::is(scene, &["put", &uri(capture.port, "v"), "once", "--oscore", "client"], "2.04", "")?;
@@ -65,7 +65,7 @@ fn replayed(scene: &Scene) -> Check {
     if answer.code() != tegmen::coap::Code::UNAUTHORIZED || protected {
         return Err(format!("it brought {}, protected: {protected}", answer.code()).into());
     }
-    // It did nothing, either.
+    // The second copy of the request did not change the value.
     is_hello(scene, &capture)?;
     wire::protected(&capture)
 }
@@ -101,7 +101,7 @@ pub(crate) fn reader_cells(version: &str) -> Vec<Cell> {
         cell("requests of tegmen, closed to another secret", |scene| {
             let (file, port) = session(scene)?;
             let (opened, objections) = decode(scene, &file, port, "000102030405060708090a0b0c0d0e0f")?;
-            // One for each of the six messages that are no acknowledgement alone.
+            // One for each of the six messages that are not an empty acknowledgement.
             let failed = objections.iter().filter(|text| text.contains("Authentication tag check failed")).count();
             match (opened.is_empty(), failed) {
                 (true, 6) => Ok(()),
@@ -139,7 +139,8 @@ fn value(scene: &Scene, name: &str) -> Result<String, String> {
     line.map(|value| value.trim().trim_matches('"').to_owned()).ok_or_else(|| format!("the context has no {name}"))
 }
 
-/// What is inside the messages, each as `TYPE CODE PATH PAYLOAD`, and what it objects to.
+/// Decodes a capture with tshark. Returns the decrypted messages, each as `TYPE CODE PATH PAYLOAD`, and the objections
+/// of tshark.
 fn decode(
     scene: &Scene,
     file: &std::path::Path,
@@ -167,7 +168,8 @@ fn decode(
         let Ok(code) = code.parse::<u8>() else { continue };
         let kind = ["CON", "NON", "ACK", "RST"].get(kind.parse::<usize>().unwrap_or(9)).copied().unwrap_or("?");
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };
-        // The first is what stands outside, encrypted. What has a format of text is shown as text, after another one.
+        // The first value is the encrypted payload of the outer message, the second the payload inside. If the payload
+        // has a text format, tshark shows it as the second value of the field `text`.
         let inside = data.split(',').nth(1).map(str::to_owned);
         let payload =
             inside.unwrap_or_else(|| tegmen_host::hex::to_hex(text.split(',').nth(1).unwrap_or_default().as_bytes()));

@@ -1,5 +1,5 @@
-//! New keys after one end has lost what it kept (RFC 8613, appendix B.2). Kid contexts are then CBOR byte strings around 8, 16
-//! and 24 bytes.
+//! New keys after one end has lost its stored state (RFC 8613, appendix B.2). Kid contexts are then CBOR byte strings
+//! that contain 8, 16 and 24 bytes.
 
 use super::{OURS, Peer, THEIRS, brings, passing, served, uri, wire};
 use crate::cell::{Check, Role, Scene};
@@ -11,7 +11,7 @@ pub(super) const ROWS: [Row; 4] = [
     (Role::Server, "new keys after our loss", &["--rederivation"], after_our_loss),
     (Role::Server, "new keys after its loss", &["--rederivation", "--id-context", "0a0b0c"], server_after_its_loss),
     (Role::Client, "new keys after its loss", &["--rederivation"], client_after_its_loss),
-    // Californium takes all but the last 8 bytes of R2 || ID1 for R2, so that ID1 has to be as long as that.
+    // Californium takes all but the last 8 bytes of R2 || ID1 for R2, so ID1 must have 8 bytes.
     (
         Role::Client,
         "new keys after our loss",
@@ -20,7 +20,8 @@ pub(super) const ROWS: [Row; 4] = [
     ),
 ];
 
-/// What libcoap's format has no words for.
+/// Adds the settings for which libcoap's format has no words: the peer derives new keys, and it has lost its state if
+/// `lost` is true.
 fn tell(scene: &Scene, lost: bool) -> Result<(), String> {
     let file = std::fs::File::options().append(true).open(scene.directory().join(THEIRS));
     let lines = if lost { "rederivation,bool,true\nlost,bool,true\n" } else { "rederivation,bool,true\n" };
@@ -51,7 +52,7 @@ fn after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Our client did not know: what it asks is request #1, and asked again as request #2.
+/// Our client does not know of the loss: its request is request #1, and it repeats it as request #2.
 fn server_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, true)?;
     let (_server, _, capture) = peer.serve(scene)?;
@@ -72,7 +73,7 @@ fn client_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Its application is told 4.01, and gets its answer when it asks again.
+/// The peer's application gets 4.01, and its next request gets the response.
 fn client_after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, false)?;
     lose_ours(scene)?;

@@ -1,4 +1,4 @@
-//! What OSCORE messages show to those between.
+//! Contents of OSCORE messages that a node between the ends can read.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::Check;
@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber};
 use tegmen::oscore::OscoreOption;
 
-/// What is asked for and answered in these rows.
+/// Parts of the requests and responses of these rows, which no message may show.
 const CLEAR: [&[u8]; 7] = [b"hello", b"value", b"slow", b"count", b"files", b"unseen", b"0123456789abcdef"];
 
-/// What may stand outside: options of class U, the outer Observe, and OSCORE itself (RFC 8613, section 4.1).
+/// Options that an outer message may have: those of class U, the outer Observe, and OSCORE itself (RFC 8613, section
+/// 4.1).
 const OUTSIDE: [OptionNumber; 5] = [
     OptionNumber::URI_HOST,
     OptionNumber::OBSERVE,
@@ -26,8 +27,8 @@ pub(super) fn code(datagram: &[u8]) -> Result<Code, String> {
     Ok(parse(datagram)?.code())
 }
 
-/// Every request and every response of success is protected, nothing of them can be read, and no end has used a number
-/// twice.
+/// Checks that every request and every successful response is protected, that no content of them is readable, and that
+/// no end used a number twice.
 pub(super) fn protected(capture: &Capture) -> Check {
     all_protected(&capture.datagrams())
 }
@@ -44,7 +45,7 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
             Code::EMPTY => continue,
             Code::POST | Code::FETCH if datagram.to_server => requests = requests.saturating_add(1),
             Code::CHANGED | Code::CONTENT if !datagram.to_server => responses = responses.saturating_add(1),
-            // An error may be without protection (section 8.2).
+            // An error may be unprotected (section 8.2).
             code if code.class() >= 4 && !datagram.to_server => continue,
             code => return Err(format!("a message shows the code {code}").into()),
         }
@@ -54,7 +55,7 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
             return Err(format!("the option {} stands outside", number.0).into());
         }
         match option.partial_iv {
-            // What is sent again is the same.
+            // A retransmission has the same payload.
             Some(iv) => match numbers.insert(used(datagram, &option, iv.as_bytes()), message.payload().to_vec()) {
                 Some(before) if before != message.payload() => {
                     return Err(format!("the number {} was used twice", number_of(iv.as_bytes())).into());
@@ -71,7 +72,8 @@ fn all_protected(datagrams: &[Datagram]) -> Check {
     Ok(())
 }
 
-/// What may be used once: a number of one end, under keys that are new with each kid context (appendix B.2).
+/// The values that may occur together only once: the end, its kid context, and its number. Each kid context has new
+/// keys (appendix B.2).
 fn used(datagram: &Datagram, option: &OscoreOption<'_>, partial_iv: &[u8]) -> (bool, Option<Vec<u8>>, u64) {
     (datagram.to_server, option.kid_context.map(<[u8]>::to_vec), number_of(partial_iv))
 }
@@ -80,7 +82,7 @@ fn number_of(partial_iv: &[u8]) -> u64 {
     partial_iv.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// How many protected messages with content show this option.
+/// Number of protected messages with a payload that show this option.
 pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usize, String> {
     let mut count = 0;
     for datagram in capture.datagrams() {
@@ -91,7 +93,7 @@ pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usi
     Ok(count)
 }
 
-/// How many bytes the kid context of each message has, if it has one.
+/// Length in bytes of the kid context of each protected message, if it has one.
 pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>, String> {
     let mut found = Vec::new();
     for datagram in datagrams {
@@ -103,7 +105,7 @@ pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>,
     Ok(found)
 }
 
-/// How many requests there are; what was sent again counts once.
+/// Number of requests. A request and its retransmissions count once.
 pub(super) fn requests(datagrams: &[Datagram]) -> usize {
     let mut numbers: Vec<Vec<u8>> = Vec::new();
     for datagram in datagrams.iter().filter(|datagram| datagram.to_server) {

@@ -97,7 +97,7 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     asked(scene, server(scene, suite, more)?, suite)
 }
 
-/// `tegmen put` asks the server, both with certificates.
+/// `tegmen put` sends a request to the server, both with certificates.
 fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let uri = format!("coaps://{}/question", server.address);
     let words = [&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat();
@@ -113,7 +113,7 @@ fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     holds(&server.process.out.text(), &["CN = device1"])
 }
 
-/// OpenSSL is told what the path carries; ours has to find out.
+/// OpenSSL gets the size of datagrams on the path with `-mtu`; `tegmen` has to discover it.
 fn server_over(scene: &Scene, bytes: usize) -> Check {
     certificates(scene, false)?;
     let mut server = server(scene, ECDSA_GCM, &["-mtu", &bytes.to_string()])?;
@@ -203,7 +203,7 @@ fn client_without(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// A client that no certificate is asked of may do what `--anonymous` says.
+/// The server requests no certificate, so a client may do what `--anonymous` allows.
 fn client_anonymous(scene: &Scene) -> Check {
     certificates(scene, false)?;
     let words = [&AS_SERVER[..4], &["--suites", ECDSA_GCM.ours, "--anonymous", "GET /v"]].concat();

@@ -1,4 +1,4 @@
-//! OpenSSL's sessions, resumed.
+//! Resumption of sessions with OpenSSL.
 
 use super::{Client, PEER, Server, public_keys};
 use crate::cell::{Cell, Check, Role, Scene, holds};
@@ -7,7 +7,7 @@ use crate::public_keys::{AS_DEVICE, AS_SERVER, ECDSA_CCM_8, certificates};
 use crate::resumption::{self, By};
 use crate::session::Plaintext as _;
 
-/// What `s_server` says of a session that it resumed.
+/// Text that `s_server` prints for a session that it resumed.
 pub(super) const REUSED: &str = "Reused session-id";
 
 pub(super) fn cells(version: &str) -> Vec<Cell> {
@@ -24,7 +24,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// `s_server` and `s_client` take tickets unless they are told not to; for either of them, the word is the same.
+/// Options for `by`. `s_server` and `s_client` use tickets by default, and share the option that turns them off.
 pub(super) fn words(by: By) -> &'static [&'static str] {
     if by == By::Id { &["-no_ticket"] } else { &[] }
 }
@@ -66,7 +66,7 @@ fn client_mutual(scene: &Scene, by: By) -> Check {
     Ok(served.process.await_output("(CN=device1) GET /v: 2.05", 0).map(drop)?)
 }
 
-/// A process for each session; what the first remembers goes through a file.
+/// Runs a process for each session. The first process stores its session in a file, which the second reads.
 fn comes_back(served: &Served, by: By, start: impl Fn(u16, &[&str]) -> Result<Client, String>) -> Check {
     resumption::client(served, by, |number, address| {
         let file = if number == 0 { "-sess_out" } else { "-sess_in" };
@@ -75,7 +75,7 @@ fn comes_back(served: &Served, by: By, start: impl Fn(u16, &[&str]) -> Result<Cl
         let word = if number == 0 { "New, " } else { "Reused, " };
         holds(&session, &[word, "Extended master secret: yes"]).map_err(|trouble| format!("s_client: {trouble:?}"))?;
         client.get_v()?;
-        // It says good-bye, and not only when it is ended.
+        // The client sends close_notify here, and not only when the row ends it.
         client.close();
         Ok(())
     })
