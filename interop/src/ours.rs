@@ -16,7 +16,7 @@ use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Sessio
 use tegmen_host::hex::to_hex;
 use tegmen_host::uri::Scheme;
 
-/// Who a client says it is, and the key that goes with it.
+/// A PSK identity and its key.
 #[derive(Clone)]
 pub(crate) struct Psk {
     pub(crate) identity: String,
@@ -25,7 +25,7 @@ pub(crate) struct Psk {
 }
 
 impl Psk {
-    /// What both sides know, unless the scenario is about something else.
+    /// The identity and key of both sides, unless a scenario needs others.
     pub(crate) fn usual() -> Self {
         Self { identity: "Client_identity".to_owned(), key: "secretPSK".into() }
     }
@@ -56,7 +56,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts it with `/v`, which GET reads and PUT writes, `/blink`, and `/slow`, which takes two seconds.
+    /// Starts the server with `/v`, which GET reads and PUT writes, `/blink`, and `/slow`, which takes two seconds.
     pub(crate) fn start(scene: &Scene, psk: &Psk) -> Result<Self, String> {
         Self::start_at(scene, psk, free_port()?)
     }
@@ -92,7 +92,7 @@ impl Served {
 /// `tegmen bridge` with a mote in QEMU behind it.
 pub(crate) struct Bridge {
     pub(crate) process: Process,
-    /// Where a mote that is a server is reached.
+    /// The port at which a mote that is a server is reachable.
     pub(crate) port: u16,
 }
 
@@ -127,19 +127,19 @@ pub(crate) fn restrict(file: &Path) -> Result<(), String> {
     std::fs::set_permissions(file, owner_only).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What `tegmen get` and its like brought home.
+/// The response in the output of `tegmen get` and of commands like it.
 pub(crate) struct Answer {
     pub(crate) code: String,
     pub(crate) payload: String,
     pub(crate) round_trip: Duration,
-    /// True if the session went on from an earlier one.
+    /// True if the session was resumed.
     pub(crate) resumed: bool,
 }
 
-/// A request of the command line under way.
+/// A request of the command line in progress.
 pub(crate) struct Asked(Process);
 
-/// Starts `tegmen METHOD URI ...`; without a key for plain CoAP.
+/// Starts `tegmen METHOD URI ...`, with `--identity` and `--key` if there is a `psk`.
 pub(crate) fn start_ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<Asked, String> {
     start_ask_within(scene, words, psk, "4")
 }
@@ -161,7 +161,7 @@ pub(crate) fn start_ask_within(
 }
 
 impl Asked {
-    /// The answer.
+    /// Waits for the end of the command. Returns the answer.
     pub(crate) fn answer(mut self) -> Result<Answer, String> {
         self.0.await_end()?;
         let text = self.0.out.text();
@@ -178,7 +178,7 @@ impl Asked {
         })
     }
 
-    /// What it says of its failure.
+    /// Waits for the end of the command, which must fail. Returns its error output.
     pub(crate) fn failure(mut self) -> Result<String, String> {
         let status = self.0.await_end()?;
         if status.success() {
@@ -188,12 +188,12 @@ impl Asked {
     }
 }
 
-/// Asks and waits for the answer.
+/// Sends a request with `tegmen METHOD URI ...`, and waits for the answer.
 pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<Answer, String> {
     start_ask(scene, words, psk)?.answer()
 }
 
-/// `tegmen observe` of a resource that counts brings four representations, each of a higher number.
+/// Checks that `tegmen observe` of a resource that counts prints four representations, each with a higher number.
 pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check {
     let mut observer = scene.tegmen(&[&["observe", uri, "--count", "4", "--json"], more].concat())?;
     if !observer.await_end()?.success() {
@@ -211,7 +211,7 @@ pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check
     }
 }
 
-/// `tegmen probe` of a server that lacks nothing; its resources have to hold `link`.
+/// Checks that `tegmen probe` finds nothing that the server lacks, and that its resources contain `link`.
 pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) -> Check {
     let uri = format!("coaps://{server}");
     let mut process = scene.tegmen(&["probe", &uri, "--identity", &psk.identity, "--key", &psk.hex(), "--json"])?;
@@ -223,7 +223,7 @@ pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) ->
     let missing = all.into_iter().find(|name| found[*name] != true);
     let cookie = found["cookie_bytes"].as_u64().is_some_and(|len| len > 0);
     let lists = found["resources"].as_str().is_some_and(|links| links.contains(link));
-    // GnuTLS gives an id also where no sessions are kept.
+    // GnuTLS gives a session id even if it stores no sessions.
     let found_nothing_else = |findings: &Vec<Value>| findings.iter().all(|finding| *finding == NOT_RESUMED);
     let lacks_nothing = found["findings"].as_array().is_some_and(found_nothing_else);
     match missing {
@@ -236,7 +236,8 @@ pub(crate) fn probe(scene: &Scene, server: SocketAddr, psk: &Psk, link: &str) ->
 /// A finding of `tegmen probe`.
 const NOT_RESUMED: &str = "it gave something to resume the session with, and did not take it";
 
-/// What `tegmen probe` sees a server answer to a limit for records: the extension by this name says `expected`.
+/// Checks that the server answers a limit of the size of records from `tegmen probe`: its extension `name` contains
+/// `expected`.
 pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, name: &str, expected: u64) -> Check {
     let (uri, psk) = (format!("coaps://{server}"), Psk::usual());
     let key = ["--identity", &psk.identity, "--key", &psk.hex(), "--json", "--timeout", "1"];
@@ -250,15 +251,15 @@ pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, 
     }
 }
 
-/// The client cannot know why a server says nothing, so its words have to name what is likely: a busy server or a lossy network,
-/// and an identity or a key that the server does not know.
+/// Checks that the error names both likely causes. The client cannot know why a server does not answer: the server is
+/// busy or the network loses datagrams, or the server does not know the identity or has another key.
 pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     let both = (failure.contains("too busy") && failure.contains("Compare identity and key"))
         || (failure.contains("does not know the identity") && failure.contains("has another key"));
     if both { Ok(()) } else { Err(format!("the error does not name both possibilities: {}", failure.trim()).into()) }
 }
 
-/// The library's client, without an event loop to write.
+/// The library's client, with an event loop of its own.
 pub(crate) struct Library {
     runtime: tokio::runtime::Runtime,
     session: Session,
@@ -300,7 +301,7 @@ impl Library {
         self.runtime.block_on(self.session.request(method, path).payload(payload).into_future())
     }
 
-    /// PUTs 0, 1 and 2 to `/question`, which has to answer with A, B and C; `before` each of them.
+    /// PUTs 0, 1 and 2 to `/question`, which must answer with A, B and C. Calls `before` before each request.
     pub(crate) fn ask_thrice(&self, before: impl Fn(u8)) -> Check {
         for number in 0..3u8 {
             before(number);

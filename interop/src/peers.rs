@@ -9,19 +9,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// A program that is built when the first row needs it, or ahead.
 pub(crate) struct Built {
     build: Box<dyn Fn() -> Result<Vec<OsString>, String> + Send + Sync>,
-    /// The words that start it.
+    /// The command line that starts it.
     words: OnceLock<Result<Vec<OsString>, String>>,
 }
 
 impl Built {
-    /// `build` makes it and tells the words that start it; if it cannot, what to type.
+    /// `build` builds the program and returns the command line that starts it, or an error with the command to type.
     fn new(build: impl Fn() -> Result<Vec<OsString>, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }
 
-    /// How it is started; the first who asks waits for the build, and those who ask meanwhile.
+    /// The command that starts it. The first call builds the program; calls during the build wait for it.
     pub(crate) fn command(&self) -> Result<Command, String> {
-        // One build at a time: several would only be slower, each for itself.
+        // One build at a time: builds in parallel would only slow each other down.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let make = || {
             let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +40,7 @@ impl Built {
     }
 }
 
-/// Its word `version` has to bring the version of the table.
+/// Checks that the program prints the version of the table if its argument is `version`.
 pub(crate) fn is_version(program: &Built, version: &str) -> Check {
     let output = program.command()?.arg("version").output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -51,7 +51,7 @@ pub(crate) fn is_version(program: &Built, version: &str) -> Check {
     Err(format!("it says {:?}", text.trim()).into())
 }
 
-/// Where programs are built.
+/// The directory in which programs are built.
 #[derive(Clone)]
 pub(crate) struct Places {
     target: PathBuf,
@@ -62,7 +62,7 @@ impl Places {
         Self { target: target.to_owned() }
     }
 
-    /// A directory for what is made for `peer`.
+    /// Creates and returns the directory for files that are made for `peer`.
     pub(crate) fn made(&self, peer: &str) -> Result<PathBuf, String> {
         let directory = self.target.join("interop-peers").join(peer);
         std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -147,7 +147,7 @@ impl Places {
         sources(&mut compiler);
         step(&mut compiler)?;
         let path = format!("{}:{}/*", classes.display(), libraries.display());
-        // It lives for a second: no time for the second compiler to pay.
+        // The program runs for a second, in which the second compiler costs more time than it saves.
         Ok(["java", "-XX:TieredStopAtLevel=1", "-cp", &path, class].map(OsString::from).to_vec())
     }
 
@@ -213,7 +213,8 @@ impl Places {
             tools(needs)?;
             let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
             let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers");
-            // Its settings are found from its directory alone. A fetch brings sources that are no dependency of a build.
+            // Cargo finds the settings of that directory only if it runs there. A fetch also brings sources that are no
+            // dependency of a build.
             step(Command::new(&cargo).args(["fetch", "--locked", "--quiet"]).current_dir(&directory))?;
             let package = format!("tegmen-bench-{name}");
             let mut build = Command::new(&cargo);
@@ -229,12 +230,13 @@ pub(crate) fn agent_example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agent").join(name)
 }
 
-/// What lies in `interop/peers`.
+/// A file or folder of `interop/peers`.
 pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(path)
 }
 
-/// The first that is missing of `(program, package)` ends a build; a path stands for a file.
+/// Checks that all programs of `(program, package)` are installed. The error names the first that is missing, and the
+/// command that installs it. An absolute path in place of a program names a file.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     let there = |name: &str| match name {
         LIBCLANG => has_libclang(),
@@ -247,7 +249,7 @@ pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// What reads C headers for a build; it is no program.
+/// A library that reads C headers for a build, in place of a program in [`tools`].
 pub(crate) const LIBCLANG: &str = "libclang";
 
 fn has_libclang() -> bool {
@@ -261,13 +263,14 @@ fn has_libclang() -> bool {
         || entries(lib).any(|entry| holds(entry.path()) || holds(entry.path().join("lib")))
 }
 
-/// True if `program` is found as a shell would.
+/// True if `program` is in a directory of `PATH`.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// One step of a build; if it fails, the line to type and the first error that it told, or its last word.
+/// Runs one step of a build. The error contains the line to type and the first error that the step printed, or
+/// otherwise its last line.
 pub(crate) fn step(command: &mut Command) -> Result<(), String> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -82,7 +82,7 @@ impl Peer {
         Ok((process, address))
     }
 
-    /// What the client prints.
+    /// Runs its client. Returns the output.
     fn ask(&self, scene: &Scene, words: &[&str]) -> Result<String, String> {
         let mut command = self.program.command()?;
         command.arg("coap-client").args(words);
@@ -132,8 +132,8 @@ fn server_methods(scene: &Scene, peer: &Peer, host: IpAddr) -> Check {
     is(scene, &["get", &uri], "2.05", "another")
 }
 
-/// The empty acknowledgement has to be on the wire, and a response of this code with a Message ID of its own that we
-/// acknowledge.
+/// Checks that the server sent an empty acknowledgement and a confirmable response of this code with a Message ID of
+/// its own, and that the client acknowledged the response.
 pub(crate) fn separate(capture: &Capture, code: Code) -> Check {
     let datagrams = capture.datagrams();
     let seen = |to_server: bool, begin: &[u8], len: usize| {
@@ -159,7 +159,7 @@ fn server_separate(scene: &Scene, peer: &Peer) -> Check {
     let (_server, address) = peer.serve(scene, LOOPBACK)?;
     let capture = Capture::start(address)?;
     is(scene, &["get", &format!("coap://127.0.0.1:{}/slow", capture.port)], "2.05", "slowly")?;
-    // The acknowledgement is the last that passes, and may still be under way.
+    // The acknowledgement is the last datagram, and can still be in transit.
     std::thread::sleep(std::time::Duration::from_millis(200));
     separate(&capture, Code::CONTENT)
 }
@@ -185,7 +185,7 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if complete { Ok(()) } else { Err(format!("its links are {:?}", answer.payload).into()) }
 }
 
-/// It counts twice a second; after the fourth representation it has to hear that nobody observes any more.
+/// The peer counts twice a second. After the fourth representation it must receive the end of the observation.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, address) = peer.serve(scene, LOOPBACK)?;
     observe_counting(scene, &format!("coap://{address}/count"), &[])?;
@@ -193,7 +193,7 @@ fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     Ok(())
 }
 
-/// What `BIG` stands for.
+/// The 5000 bytes for which the programs of the peers write `BIG`.
 pub(crate) fn big() -> String {
     "0123456789abcdef".chars().cycle().take(5000).collect()
 }

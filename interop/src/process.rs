@@ -1,4 +1,4 @@
-//! A program that is started, listened to, spoken to, and ended.
+//! Runs programs: starts and ends them, reads their output and writes to their input.
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running program. Dropping it ends it and leaves what it printed in the log directory.
+/// A running program. Dropping it ends the program and writes its output to the log directory.
 pub(crate) struct Process {
     name: String,
     child: Child,
@@ -22,7 +22,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; nothing of it is waited for beyond `deadline`. `log` is a path without its ending.
+    /// Starts `command`. No function waits for it after `deadline`. `log` is the path of its logs without the
+    /// extension.
     pub(crate) fn start(mut command: Command, log: PathBuf, deadline: Instant) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -36,12 +37,12 @@ impl Process {
         Ok(Self { name, child, stdin, out, err, log, deadline })
     }
 
-    /// Waits until standard output holds `text` at or behind `from`; where it begins.
+    /// Waits until standard output has `text` at or after `from`. Returns the place where the text begins.
     pub(crate) fn await_output(&self, text: impl AsRef<[u8]>, from: usize) -> Result<usize, String> {
         self.await_printed(&self.out, text.as_ref(), from)
     }
 
-    /// Waits until standard error holds `text` at or behind `from`; where it begins.
+    /// Waits until standard error has `text` at or after `from`. Returns the place where the text begins.
     pub(crate) fn await_error(&self, text: impl AsRef<[u8]>, from: usize) -> Result<usize, String> {
         self.await_printed(&self.err, text.as_ref(), from)
     }
@@ -55,7 +56,7 @@ impl Process {
         })
     }
 
-    /// Its number in the system.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -67,12 +68,12 @@ impl Process {
         written.map_err(|error| format!("{} does not read its input: {error}", self.name))
     }
 
-    /// Ends its input: many programs end with it.
+    /// Closes its standard input. Many programs end then.
     pub(crate) fn close_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the program ends by itself.
     pub(crate) fn await_end(&mut self) -> Result<ExitStatus, String> {
         loop {
             if let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? {
@@ -87,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Ends it without any chance to say good-bye, as a power failure would.
+    /// Ends the program as a power failure would: it cannot send close_notify.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -111,7 +112,7 @@ impl Drop for Process {
     }
 }
 
-/// What a program has printed so far.
+/// The output of a program so far.
 #[derive(Default)]
 pub(crate) struct Printed {
     state: Mutex<State>,

@@ -1,4 +1,4 @@
-//! Our side of rows with public keys: certificates of a CA of `tegmen ca`, or keys as they are.
+//! Our side of rows with public keys: certificates of a CA of `tegmen ca`, or raw public keys.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, holds};
@@ -29,12 +29,12 @@ pub(crate) const MUTUAL: [(&str, Suite); 3] =
     [("mutual ECDSA, CCM_8", ECDSA_CCM_8), ("mutual ECDSA, GCM", ECDSA_GCM), ("mutual RSA, GCM", RSA_GCM)];
 pub(crate) const RAW: &str = "raw public keys";
 
-/// With a pre-shared key and an agreement.
+/// A scenario with a pre-shared key and a key agreement.
 #[derive(Clone, Copy)]
 pub(crate) struct EcdhePsk {
     pub(crate) scenario: &'static str,
     pub(crate) suite: Suite,
-    /// What the cipher is called, in one way or the other.
+    /// Two spellings of the name of the cipher.
     marks: [&'static str; 2],
 }
 
@@ -55,7 +55,7 @@ pub(crate) const PSK_CBC: Suite = Suite { name: "TLS_PSK_WITH_AES_128_CBC_SHA256
 /// With a secret that is encrypted to the RSA key of the server, for peers that have nothing better; certificates at both ends.
 pub(crate) const RSA_CBC: Suite = Suite { name: "TLS_RSA_WITH_AES_128_CBC_SHA", ours: "rsa-cbc", rsa: true };
 
-/// In which order records of both are protected.
+/// Order of encryption and MAC in records of [`PSK_CBC`] and [`RSA_CBC`].
 #[derive(Clone, Copy)]
 pub(crate) enum Cbc {
     EncryptThenMac,
@@ -78,16 +78,16 @@ impl Cbc {
         }
     }
 
-    /// That the two ends agreed on it.
+    /// Checks that the two ends agreed on this order.
     pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
         relay.agreed(("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
     }
 }
 
-/// What `tegmen get` proves itself with, and whom it believes.
+/// Options of `tegmen get` for its certificate and for the CA that it trusts.
 pub(crate) const AS_DEVICE: [&str; 6] =
     ["--ca", "ca/ca.pem", "--cert", "ca/device1.pem", "--cert-key", "ca/device1.key"];
-/// The same of `tegmen serve`.
+/// The same options of `tegmen serve`.
 pub(crate) const AS_SERVER: [&str; 6] =
     ["--cert", "ca/server.pem", "--cert-key", "ca/server.key", "--client-ca", "ca/ca.pem"];
 
@@ -111,15 +111,15 @@ fn ends_well(mut process: Process) -> Check {
     }
 }
 
-/// The digests by which ours knows raw public keys.
+/// The digests by which `tegmen` identifies raw public keys.
 pub(crate) struct RawKeys {
     server: String,
     device: String,
 }
 
 impl RawKeys {
-    /// The keys of [`certificates`], beside them in the other forms that peers read: `server.pub` in PEM, `server.key.der`
-    /// and `server.pub.der`; and the same of `device1`.
+    /// Creates the keys of [`certificates`], and exports them in the other forms that peers read: `server.pub` in PEM,
+    /// `server.key.der` and `server.pub.der`; and the same of `device1`.
     pub(crate) fn new(scene: &Scene) -> Result<Self, Trouble> {
         certificates(scene, false)?;
         let exported = |name: &str| -> Result<String, Trouble> {
@@ -142,7 +142,7 @@ impl RawKeys {
         Ok(Self { server: exported("server")?, device: exported("device1")? })
     }
 
-    /// What `tegmen get` proves itself with, and the server that it believes.
+    /// Options of `tegmen get` for its key and for the server key that it trusts.
     pub(crate) fn device(&self) -> [&str; 4] {
         ["--cert-key", "ca/device1.key", "--server-key", &self.server]
     }
@@ -154,10 +154,10 @@ impl RawKeys {
     }
 }
 
-// --- who has no raw public keys ---
+// --- peers without raw public keys ---
 
-/// A server that leaves open which kind of certificate it shows, which then is X.509: ours, which offered a raw public key
-/// alone, goes no further.
+/// Reports that a server does not support raw public keys: its ServerHello does not name a type of certificate, which
+/// means X.509. Our client, which offered only a raw public key, ends the handshake.
 pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr) -> Check {
     let relay = Capture::start(server)?;
     let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
@@ -166,7 +166,8 @@ pub(crate) fn server_lacks_raw(scene: &Scene, keys: &RawKeys, server: SocketAddr
     relay.lacks(Hello::Server, CERTIFICATE_TYPE)
 }
 
-/// A client that says nothing of kinds of certificates, and so wants X.509: ours, which has a key alone, refuses it.
+/// Reports that a client does not support raw public keys: its ClientHello does not name types of certificates, which
+/// means X.509. Our server, which has only a raw public key, refuses it.
 pub(crate) fn client_lacks_raw(
     scene: &Scene,
     keys: &RawKeys,
@@ -185,7 +186,7 @@ pub(crate) fn client_lacks_raw(
     relay.lacks(Hello::Client, CERTIFICATE_TYPE)
 }
 
-/// A list of suites, by whatever names, that has none of this kind.
+/// Reports that a list of suites has none of this kind, under any name.
 pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
     let names = list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty());
     let near: Vec<&str> = names.filter(|name| name.contains("ECDHE") && name.contains("PSK")).collect();
@@ -199,7 +200,7 @@ pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
     }
 }
 
-/// A list of suites that has others, and not [`RSA_CBC`] by any of these names.
+/// Reports that a list of suites has others, but not [`RSA_CBC`].
 pub(crate) fn lacks_rsa_cbc(list: &str, command: &str) -> Check {
     let names: Vec<&str> =
         list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty()).collect();

@@ -1,8 +1,9 @@
-//! Sessions that go on from an earlier one without a key exchange: with a ticket (RFC 5077), or by the id of the earlier
-//! one (RFC 5246, section 7.3).
+//! Sessions that resume an earlier one without a key exchange: with a ticket (RFC 5077), or by the session id of the
+//! earlier one (RFC 5246, section 7.3).
 //!
-//! A relay sees both sessions: the first with a key exchange, the second without, and by what the client came back. That the
-//! second is resumed has to be said by both ends as well, and a request is answered in each.
+//! A relay sees both sessions: the first with a key exchange, the second without, and the ticket or session id that the
+//! client shows. Both ends must also report that the second session is resumed, and each session must carry a request
+//! and its response.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble};
@@ -10,7 +11,7 @@ use crate::hello::{self, Hello, Read};
 use crate::ours::{Psk, Served, start_ask};
 use std::net::SocketAddr;
 
-/// By what a client comes back.
+/// The means by which a client resumes a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
     Ticket,
@@ -28,12 +29,12 @@ impl By {
         }
     }
 
-    /// The scenario, where a peer plays it with several exchanges of keys.
+    /// The scenario, for a peer that plays it with several key exchanges.
     pub(crate) fn row_of(self, exchange: &str) -> String {
         format!("{}, {exchange}", self.row())
     }
 
-    /// As programs of ours are told.
+    /// The argument for programs of ours.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",
@@ -42,11 +43,11 @@ impl By {
     }
 }
 
-/// The extension in which clients show and ask for tickets.
+/// The extension in which clients show and request tickets.
 pub(crate) const SESSION_TICKET: (&str, u16) = ("session_ticket", 35);
 
-/// `tegmen put` of `a blink` to the server at `address`, twice, with `words` and `psk` for what it proves itself with.
-/// `part` is what the server does in the session of that number, and waits for.
+/// Runs `tegmen put` of `a blink` to the server at `address` twice, with the credentials of `words` and `psk`. `part`
+/// plays the server in the session of that number.
 pub(crate) fn server(
     scene: &Scene,
     by: By,
@@ -70,8 +71,8 @@ pub(crate) fn server(
     resumed(&relay, by)
 }
 
-/// A client of the peer at `served`. `part` opens the session of that number, gets a value in it, and makes sure that the peer
-/// calls the second one resumed.
+/// Runs a client of the peer at `served` twice. `part` opens the session of that number, gets a value in it, and checks
+/// that the peer reports the second one as resumed.
 pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAddr) -> Result<(), String>) -> Check {
     let relay = Capture::start((LOOPBACK, served.port).into())?;
     for number in 0..2 {
@@ -80,7 +81,7 @@ pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAdd
     came_back(served, &relay, by)
 }
 
-/// Ours, too, says that the client came back, and it is what passed.
+/// Checks that `tegmen serve` also reports the second session as resumed, and that the datagrams show it.
 pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
     let back = served.process.await_output(BACK, 0)?;
     if served
@@ -95,15 +96,15 @@ pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
     resumed(relay, by)
 }
 
-/// What `tegmen serve` says of a session that is resumed.
+/// Text that `tegmen serve` prints for a session that is resumed.
 const BACK: &str = " (resumed)";
 
-/// The second session that passed has no key exchange, and the client came back by this.
+/// Checks that the second session that passed has no key exchange, and that the client resumed it by `by`.
 pub(crate) fn resumed(relay: &Capture, by: By) -> Check {
     resumed_in(&relay.datagrams(), by)
 }
 
-/// As [`resumed`], of the datagrams of both sessions.
+/// As [`resumed`], for the datagrams of both sessions.
 pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     let read =
         |datagrams: &[Datagram], hello| datagrams.iter().find_map(|datagram| hello::read(&datagram.bytes, hello));
@@ -122,7 +123,8 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     }
     let asked = read(resumed, Hello::Client).ok_or("no second ClientHello")?;
     let answered = read(resumed, Hello::Server).ok_or("no second ServerHello")?;
-    // Who shows a ticket may leave the id empty (RFC 5077, section 3.4), and gets it back as it is.
+    // A client that shows a ticket may leave the session id empty (RFC 5077, section 3.4), and the server returns it
+    // unchanged.
     let has_id = by == By::Ticket || !asked.session_id.is_empty();
     let ticket = asked.extension(SESSION_TICKET.1).is_some_and(|ticket| !ticket.is_empty());
     if ticket != (by == By::Ticket) || !has_id || asked.session_id != answered.session_id {
@@ -132,11 +134,11 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     Ok(())
 }
 
-/// Of [`hello::messages`].
+/// The type of a ClientKeyExchange in [`hello::messages`].
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
-/// A client that is not able to come back; `part` opens a session and gets a value in it. That it does nothing with the id
-/// that it is given stands in its source, by these words.
+/// Reports that a client cannot resume a session. `part` opens a session and gets a value in it. `source` is the
+/// evidence in the source of the client that it does not use the session id of the server.
 pub(crate) fn client_lacks(
     scene: &Scene,
     by: By,
@@ -157,8 +159,8 @@ pub(crate) fn client_lacks(
     }
 }
 
-/// A server that ours is not able to come back to; `part` is what it does when it is asked something. Ours asks for a ticket,
-/// and takes an id.
+/// Reports that our client cannot resume a session with a server. `part` plays the server, and answers the request. Our
+/// client requests a ticket, and takes a session id.
 pub(crate) fn server_lacks(
     scene: &Scene,
     by: By,

@@ -9,10 +9,10 @@ pub(crate) trait Plaintext {
     /// Sends `message` in a record of its own.
     fn send(&mut self, message: &[u8]) -> Result<(), String>;
 
-    /// Waits for a message of `len` bytes and `tail`; those bytes.
+    /// Waits for a message of `len` bytes and `tail`. Returns those bytes.
     fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String>;
 
-    /// Ends the session, with a closing alert if the peer sends such.
+    /// Ends the session, with a close_notify if the peer sends one.
     fn close(&mut self);
 
     /// Waits for exactly `message`.
@@ -31,7 +31,7 @@ pub(crate) trait Plaintext {
         }
     }
 
-    /// GET of `/v`, as it is before anybody wrote to it.
+    /// Sends a GET of `/v`, and waits for its first value.
     fn get_v(&mut self) -> Result<(), String> {
         self.get(GET_V, b"\x64\x45\x12\x34abcd", b"hello")
     }
@@ -60,10 +60,10 @@ pub(crate) trait DtlsClient: Send + Sync + 'static {
         false
     }
 
-    /// Opens a session to `tegmen serve`; it is established when this returns.
+    /// Opens a session to `tegmen serve`. The session is established when this function returns.
     fn connect(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 
-    /// Tries to, and has to say that an alert came that decryption failed.
+    /// Tries to open a session. The peer must report the alert decrypt_error.
     fn fail(&self, scene: &Scene, server: SocketAddr, psk: &Psk) -> Check;
 }
 
@@ -94,7 +94,7 @@ pub(crate) trait DtlsServer: Send + Sync + 'static {
         None
     }
 
-    /// Starts it; it listens at `address` when this returns.
+    /// Starts the server. It listens at `address` when this function returns.
     fn listen(&self, scene: &Scene, address: SocketAddr, psk: &Psk) -> Result<Box<dyn Plaintext>, String>;
 }
 

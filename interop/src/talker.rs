@@ -1,7 +1,7 @@
 //! Peers that are libraries, each behind a program of ours that speaks in lines.
 //!
-//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal; some
-//! take the name of an extension (that limits its records, or connection_id) and a number of bytes behind. It
+//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal;
+//! some take the name of an extension (that limits records, or connection_id) and a number of bytes after these. It
 //! prints `listening`, `established`, `received HEX`, `failed TEXT`; every line of hexadecimal digits on its standard
 //! input goes out as one record. When its input ends it closes the session and ends.
 
@@ -24,18 +24,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen_host::hex::to_hex;
 
-/// What makes one of these peers different from the others.
+/// Properties in which these peers differ.
 struct Peer {
     name: &'static str,
     version: String,
     program: Arc<Built>,
-    /// Bytes that it takes for a key and for an identity, and where that is to be read.
+    /// Maximum number of bytes of a key and of an identity, and the evidence for them.
     room: Option<(usize, usize, &'static str)>,
-    /// Where it is written that it refuses a ClientHello without extensions, if it does.
+    /// The evidence that it refuses a ClientHello without extensions, if it does.
     refuses_minimal: Option<&'static str>,
     /// The message of `tegmen` after the peer's alert for an unknown identity, if RFC 4279, section 2, does not name that alert.
     unknown_identity: Option<&'static str>,
-    /// True if it says good-bye when it ends.
+    /// True if it sends close_notify when it ends.
     closes: bool,
     /// The extensions for the size of records that its client sends; its server answers the last.
     record_size: &'static [&'static str],
@@ -44,7 +44,7 @@ struct Peer {
     knows: Knows,
     /// True if it is tried over faulty networks; then it takes the size of its datagrams after the key.
     over_networks: bool,
-    /// By what its sessions are resumed.
+    /// The means by which its sessions are resumed.
     resumes: &'static [By],
     /// The way in which its client resumes a session at a device, which is not the server of the session.
     reaches: Reaches,
@@ -63,7 +63,7 @@ enum Reaches {
     Nowhere,
 }
 
-/// All of them, with what is to be built for them.
+/// The cells of all these peers, and the programs that they need built.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
@@ -115,7 +115,7 @@ fn wolfssl(places: &Places) -> Peer {
     }
 }
 
-/// Debian's.
+/// Mbed TLS as Debian packages it.
 fn mbedtls(places: &Places) -> Peer {
     const HEADER: &str = "/usr/include/mbedtls/version.h";
     let text = std::fs::read_to_string(HEADER).unwrap_or_default();
@@ -260,7 +260,7 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// What its client asks for: the blocks that it is sent fit.
+/// Checks that the blocks that its client gets fit the size of records that it requested.
 fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     let served = dtls::serve_long(scene)?;
     let (limit, block) = if extension == "record_size_limit" { ("100", 32) } else { ("512", 256) };
@@ -270,7 +270,8 @@ fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     dtls::get_block(&mut session, block)
 }
 
-/// What its server answers, and that it takes and sends what was agreed on.
+/// Checks the answer of its server to a limit of the size of records, and that it takes and sends records of the agreed
+/// size.
 fn server_record_size(scene: &Scene, peer: &Arc<Peer>, extension: &str) -> Check {
     let address = (LOOPBACK, crate::cell::free_port()?).into();
     let (limit, answered) = if extension == "record_size_limit" { ("300", 700) } else { ("600", 512) };
@@ -366,7 +367,7 @@ impl DtlsServer for Talker {
 
 struct Session {
     process: Process,
-    /// How far its output was read.
+    /// Bytes of its output that were read.
     read: usize,
 }
 
@@ -375,7 +376,7 @@ impl Plaintext for Session {
         self.process.write(format!("{}\n", to_hex(message)).as_bytes())
     }
 
-    /// The message has to be the next, and to have no more in it.
+    /// The message must be the next one, and must have no more bytes.
     fn head(&mut self, len: usize, tail: &[u8]) -> Result<Vec<u8>, String> {
         let word = "received ";
         let from = self.process.await_output(word, self.read)? + word.len();

@@ -1,4 +1,4 @@
-//! tshark, which is no peer but a reader: it decodes what passed between others, with the key that they used.
+//! tshark, which is no peer but a reader: it decodes the traffic between others, with the key that they used.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};
@@ -45,9 +45,9 @@ fn key_log(scene: &Scene, name: &str) -> String {
     format!("tls.keylog_file:{}", scene.directory().join(name).display())
 }
 
-/// What tshark found in a capture.
+/// The messages that tshark decoded in a capture.
 struct Decoded {
-    /// Types of handshake messages, those under encryption included if it could open them.
+    /// Types of handshake messages, including encrypted ones if tshark could decrypt them.
     handshake: Vec<String>,
     /// CoAP messages, each as `TYPE CODE PAYLOAD`, the payload in hexadecimal.
     coap: Vec<String>,
@@ -146,7 +146,7 @@ fn opened(scene: &Scene, key: impl FnOnce(&Scene) -> String) -> Check {
     Err(format!("it decodes the handshake messages {:?}", decoded.handshake).into())
 }
 
-/// So that what the others find is found with the key.
+/// Shows that the other rows decode messages only because they have the key.
 fn closed_to_others(scene: &Scene) -> Check {
     let (file, port) = session(scene)?;
     is(&decode(&file, port, true, &format!("dtls.psk:{}", Psk::with_key("wrongPSK").hex()))?, &[])
@@ -158,7 +158,7 @@ fn own_capture(scene: &Scene) -> Check {
     is(&decode(&file, port, true, "dtls.psk:")?, &GET)
 }
 
-/// One that leaves the epoch out of the nonce (RFC 7905, section 2) finds the secrets and opens nothing.
+/// A tshark that leaves the epoch out of the nonce (RFC 7905, section 2) finds the secrets but decrypts nothing.
 fn capture_of_chacha20(scene: &Scene) -> Check {
     let (file, port) = captured(scene, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;
     let log = scene.directory().join("tshark.log");
@@ -170,7 +170,7 @@ fn capture_of_chacha20(scene: &Scene) -> Check {
     is(&decoded, &GET)
 }
 
-/// One GET, as `tegmen` wrote it down.
+/// Runs one GET with `--pcap`. Returns the capture and the port of the server.
 fn captured(scene: &Scene, words: &[&str]) -> Result<(std::path::PathBuf, u16), String> {
     let served = Served::start_with(scene, &Psk::usual(), words)?;
     let file = scene.directory().join("own.pcapng");
@@ -181,7 +181,7 @@ fn captured(scene: &Scene, words: &[&str]) -> Result<(std::path::PathBuf, u16), 
 
 const GET: [&str; 2] = ["CON 0.01 /v", "ACK 2.05 68656c6c6f"];
 
-/// It knows the type tls12_cid, finds the ids, and opens what is behind them.
+/// Checks that tshark knows the type tls12_cid, finds the ids, and decrypts the content after them.
 fn with_ids(scene: &Scene) -> Check {
     let served = Served::start_with(scene, &Psk::usual(), &["--padding", "16"])?;
     let file = scene.directory().join("own.pcapng");

@@ -1,7 +1,9 @@
-//! Peers that are libraries, with certificates, with raw public keys, and with an agreement beside a pre-shared key.
+//! Peers that are libraries, with certificates, with raw public keys, and with a key agreement in addition to a
+//! pre-shared key.
 //!
-//! In place of an identity and a key their programs take `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or
-//! `psk SUITE IDENTITY KEY`; they print `suite NAME` and `peer NAME`. Their word `suites` prints the names of all.
+//! In place of an identity and a key their programs take `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY
+//! PEER` or `psk SUITE IDENTITY KEY`; they print `suite NAME` and `peer NAME`. With the argument `suites` they print
+//! the names of all suites.
 
 use super::{Peer, Session};
 use crate::capture::Capture;
@@ -16,14 +18,14 @@ use crate::session::{self, Plaintext as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What a peer knows of all this.
+/// Credentials and suites that a peer supports.
 #[derive(Clone, Copy)]
 pub(super) struct Knows {
     pub(super) x509: bool,
     pub(super) raw: bool,
-    /// Its suites with a pre-shared key and an agreement.
+    /// Its suites with a pre-shared key and a key agreement.
     pub(super) ecdhe_psk: &'static [EcdhePsk],
-    /// How its records with CBC and a pre-shared key are protected.
+    /// Order of encryption and MAC in its records with CBC and a pre-shared key, if it has that.
     pub(super) cbc: Option<Cbc>,
     /// The same with RSA as the key exchange, if it has that.
     pub(super) rsa_cbc: Option<Cbc>,
@@ -110,21 +112,21 @@ impl Peer {
 }
 
 impl Session {
-    /// What it prints of the session.
+    /// Checks that the program prints this suite and this peer for the session.
     pub(super) fn says(&self, suite: Suite, peer: &str) -> Check {
         holds(&self.process.out.text(), &[&format!("suite {}\n", suite.name), &format!("peer {peer}\n")])
     }
 }
 
-/// What a program shows that is the server, and what one that is the client.
+/// The CA, the certificate and the key of a program that is the server. Those of a client follow.
 pub(super) const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
 pub(super) const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
 const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];
 const RAW_DEVICE: [&str; 5] = ["raw", ECDSA_CCM_8.name, "device1.key.der", "device1.pub.der", "server.pub.der"];
-/// What the programs call whoever showed a raw public key that was expected.
+/// The name that the programs print for a peer whose raw public key is the expected one.
 const RAW_PEER: &str = "raw public key";
 
-/// `tegmen put` asks the server, and understands its answer.
+/// Checks that `tegmen put` sends a request to the server, and prints its answer.
 fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str], psk: Option<&Psk>) -> Check {
     let uri = format!("coaps://{server}/question");
     let asked = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), psk, "20")?;
@@ -135,7 +137,7 @@ fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str]
     if answer.payload == "an answer" { Ok(()) } else { Err(format!("tegmen understood {:?}", answer.payload).into()) }
 }
 
-/// A client that is established gets `/v`, and both know each other.
+/// Checks that an established client gets `/v`, and that each end reports the identity of the other.
 fn gets(served: &Served, session: &mut Session, suite: Suite, theirs: &str, ours: &str) -> Check {
     session.get_v()?;
     session.says(suite, theirs)?;
@@ -158,7 +160,7 @@ fn client_mutual(scene: &Scene, peer: &Peer, suite: Suite) -> Check {
     gets(&served, &mut session, suite, "server", "CN=device1")
 }
 
-/// The peer is told what the path carries; ours has to find out.
+/// The peer gets the size of datagrams on the path as an argument; `tegmen` has to discover it.
 fn server_over(scene: &Scene, peer: &Peer, bytes: usize) -> Check {
     certificates(scene, false)?;
     let mtu = bytes.to_string();
