@@ -51,7 +51,7 @@ pub(crate) fn server<S: Plaintext>(
         for number in 0..3u8 {
             if let Err(why) = answer(&mut session, 3, &[b'0' + number], 0x44, &[b'A' + number]) {
                 let client = client.join().map_err(|_| "the client panicked")?;
-                return Err(format!("{why}; the client says {client:?}").into());
+                return Err(format!("{why}; the client reports {client:?}").into());
             }
         }
         client.join().map_err(|_| "the client panicked")?

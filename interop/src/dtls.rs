@@ -180,7 +180,7 @@ fn server_put(scene: &Scene, server: &dyn DtlsServer, host: IpAddr, psk: &Psk, m
     let uri = format!("coaps://{address}/question");
     let asked = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?;
     if let Err(why) = answer(&mut *session, 3, b"a blink", 0x44, b"an answer") {
-        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+        return Err(format!("{why}; tegmen reports: {}", asked.failure()?.trim()).into());
     }
     let answer = asked.answer()?;
     match (answer.code.as_str(), answer.payload.as_str()) {
@@ -197,7 +197,7 @@ pub(crate) fn server_over(scene: &Scene, server: &dyn DtlsServer, network: Netwo
     let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
     let asked = start_ask_within(scene, &["put", &uri, "a blink"], Some(&psk), "20")?;
     if let Err(why) = answer(&mut *session, 3, b"a blink", 0x44, b"an answer") {
-        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+        return Err(format!("{why}; tegmen reports: {}", asked.failure()?.trim()).into());
     }
     asked.answer()?;
     relay.did_harm()
@@ -242,7 +242,7 @@ fn server_knows_not(scene: &Scene, server: &dyn DtlsServer) -> Check {
     let _session = server.listen(scene, address, &Psk::usual())?;
     let asked = start_ask(scene, &["get", &format!("coaps://{address}/question")], Some(&stranger))?;
     let failure = asked.failure()?;
-    if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen says: {}", failure.trim()).into()) }
+    if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen reports: {}", failure.trim()).into()) }
 }
 
 /// The server has the usual identity and key. The client has `psk`, which differs from them.

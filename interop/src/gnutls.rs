@@ -85,7 +85,7 @@ fn server_echo(scene: &Scene, host: IpAddr, psk: &Psk, more: &[&str]) -> Check {
     let (server, port) = serve(scene, psk, &[])?;
     let uri = format!("coaps://{}/question", SocketAddr::new(host, port));
     let failure = start_ask(scene, &[&["put", &uri, "a blink"], more].concat(), Some(psk))?.failure()?;
-    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen reports: {}", failure.trim()))?;
     let request = server.await_error("] Application Data(23) with length: 25\n", 0)?;
     server.await_error("] Application Data(23) with length: 4\n", request)?;
     holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CCM_8)"])
@@ -97,7 +97,7 @@ fn server_over(scene: &Scene, network: Network) -> Check {
     let uri = format!("coaps://127.0.0.1:{}/question", relay.port);
     let asked = start_ask_within(scene, &["put", &uri, "a blink"], Some(&Psk::usual()), "20")?;
     let failure = asked.failure()?;
-    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen reports: {}", failure.trim()))?;
     server.await_error("] Application Data(23) with length: 25\n", 0)?;
     relay.did_harm()
 }
@@ -151,7 +151,7 @@ impl DtlsClient for Client {
         let wanted = ["(DTLS1.2-X.509)-(PSK)-(AES-128-CCM-8)", "extended master secret, safe renegotiation"];
         match wanted.iter().find(|wanted| !printed.contains(**wanted)) {
             None => Ok(Box::new(session)),
-            Some(wanted) => Err(format!("{CLIENT} does not say {wanted:?}")),
+            Some(wanted) => Err(format!("{CLIENT} does not print {wanted:?}")),
         }
     }
 

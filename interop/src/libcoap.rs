@@ -253,7 +253,7 @@ fn server_observe(scene: &Scene, build: Build) -> Check {
     }
     let mut observer = scene.tegmen(&words)?;
     if !observer.await_end()?.success() {
-        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+        return Err(format!("tegmen reports: {}", observer.err.text().trim()).into());
     }
     let seen = observer.out.text().matches("\"event\":\"representation\"").count();
     if seen != 3 {

@@ -244,7 +244,7 @@ fn mote_asks_mote(scene: &Scene, server: &Path, client: &Path) -> Check {
         }
         if std::time::Instant::now() > scene.deadline {
             let printed = client.process.out.text();
-            return Err(format!("the count is {:?}; the bridge says {printed}", answer.payload).into());
+            return Err(format!("the count is {:?}; the bridge printed {printed}", answer.payload).into());
         }
     }
 }

@@ -203,7 +203,7 @@ impl Peer {
         let mut process = self.start(scene, words)?;
         if !process.await_end()?.success() {
             let told = process.err.text();
-            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it says nothing")));
+            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it printed nothing")));
         }
         Ok(process.out.text().trim().to_owned())
     }

@@ -351,7 +351,7 @@ fn server_restart(scene: &Scene) -> Check {
     match client.request(Code::GET, "question", &[]) {
         // The client gave the request up before it treated the server as silent.
         Err(ClientError::NoResponse { .. }) => {}
-        Err(other) => return Err(format!("the client says: {other}").into()),
+        Err(other) => return Err(format!("the client reports: {other}").into()),
         Ok(_) => return Err("the old session brought an answer".into()),
     }
     server.exchange(scene, &psk, &[])

@@ -197,7 +197,7 @@ pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<An
 pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check {
     let mut observer = scene.tegmen(&[&["observe", uri, "--count", "4", "--json"], more].concat())?;
     if !observer.await_end()?.success() {
-        return Err(format!("tegmen says: {}", observer.err.text().trim()).into());
+        return Err(format!("tegmen reports: {}", observer.err.text().trim()).into());
     }
     let text = observer.out.text();
     let count = |line: &str| {

@@ -48,7 +48,7 @@ pub(crate) fn is_version(program: &Built, version: &str) -> Check {
     if says.split_whitespace().any(|word| word == version) {
         return Ok(());
     }
-    Err(format!("it says {:?}", text.trim()).into())
+    Err(format!("it prints {:?}", text.trim()).into())
 }
 
 /// The directory in which programs are built.
@@ -287,5 +287,5 @@ pub(crate) fn step(command: &mut Command) -> Result<(), String> {
     let told = [String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout)].concat();
     let is_error = |line: &&str| line.to_ascii_lowercase().contains("error");
     let first = told.lines().find(is_error).or_else(|| told.lines().rfind(|line| !line.trim().is_empty()));
-    Err(format!("it cannot be built; type: {line} ({})", first.unwrap_or("it said nothing").trim()))
+    Err(format!("it cannot be built; type: {line} ({})", first.unwrap_or("it printed nothing").trim()))
 }

@@ -90,7 +90,7 @@ impl Peer {
         let status = process.await_end()?;
         if !status.success() {
             let told = process.err.text();
-            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it says nothing")));
+            return Err(format!("the client failed: {}", told.lines().last().unwrap_or("it printed nothing")));
         }
         Ok(process.out.text().trim().to_owned())
     }

@@ -137,7 +137,7 @@ impl RawKeys {
             shown.await_end()?;
             let text: serde_json::Value = serde_json::from_str(&shown.out.text()).map_err(|error| error.to_string())?;
             let digest = text["public_key_digest"].as_str();
-            Ok(digest.ok_or("tegmen keys show tells no digest")?.to_owned())
+            Ok(digest.ok_or("tegmen keys show prints no digest")?.to_owned())
         };
         Ok(Self { server: exported("server")?, device: exported("device1")? })
     }

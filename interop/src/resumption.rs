@@ -60,7 +60,7 @@ pub(crate) fn server(
     for number in 0..2 {
         let asked = start_ask(scene, &[&["put", &uri, "a blink", "--resume", "sessions"], words].concat(), psk)?;
         if let Err(why) = part(number) {
-            return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+            return Err(format!("{why}; tegmen reports: {}", asked.failure()?.trim()).into());
         }
         let answer = asked.answer()?;
         if answer.payload != "an answer" || answer.resumed != (number == 1) {

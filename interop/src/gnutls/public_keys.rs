@@ -69,7 +69,7 @@ fn serve(scene: &Scene, priority: &str, more: &[&str]) -> Result<(Process, u16),
 fn echoes(scene: &Scene, port: u16, words: &[&str]) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
     let failure = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), None, "20")?.failure()?;
-    Ok(holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?)
+    Ok(holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen reports: {}", failure.trim()))?)
 }
 
 const THEIR_SERVER: [&str; 7] = [
@@ -181,7 +181,7 @@ fn server_ecdhe_psk(scene: &Scene) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, port));
     let words = ["put", &uri, "a blink", "--suites", ECDHE_PSK_CHACHA20.suite.ours];
     let failure = start_ask(scene, &words, Some(&psk))?.failure()?;
-    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen reports: {}", failure.trim()))?;
     holds(&server.err.text(), &["(GNUTLS_ECDHE_PSK_CHACHA20_POLY1305)"])
 }
 
@@ -210,7 +210,7 @@ fn server_cbc(scene: &Scene, mode: Cbc) -> Check {
     let uri = format!("coaps://{}/question", SocketAddr::new(LOOPBACK, relay.port));
     let words = ["put", &uri, "a blink", "--suites", PSK_CBC.ours];
     let failure = start_ask(scene, &words, Some(&psk))?.failure()?;
-    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen says: {}", failure.trim()))?;
+    holds(&failure, &["answered with Reset"]).map_err(|_| format!("tegmen reports: {}", failure.trim()))?;
     mode.was_agreed(&relay)?;
     holds(&server.err.text(), &["(GNUTLS_PSK_AES_128_CBC_SHA256)"])
 }

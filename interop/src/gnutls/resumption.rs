@@ -48,7 +48,7 @@ fn server(scene: &Scene, by: By) -> Check {
     let count = |message: &str| log.matches(message).count();
     match (count("FINISHED (20) was received"), count("CLIENT KEY EXCHANGE (16) was received")) {
         (2, 1) => resumption::resumed(&relay, by),
-        counts => Err(format!("gnutls-serv tells of (Finished, ClientKeyExchange) {counts:?}").into()),
+        counts => Err(format!("the log of gnutls-serv has (Finished, ClientKeyExchange) {counts:?}").into()),
     }
 }
 

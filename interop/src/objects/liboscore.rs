@@ -50,7 +50,7 @@ fn methods(scene: &Scene, program: &Built, context: &[&str]) -> Check {
 /// The cause of its failure: it does not have the algorithm, or it has another one under this number.
 fn lacking(told: &str, context: &[&str], capture: &Capture) -> Trouble {
     if told.contains("does not have this AEAD") {
-        return Trouble::Lacks(format!("it says: {told}"));
+        return Trouble::Lacks(format!("it reports: {}", told));
     }
     let datagrams = capture.datagrams();
     let request = datagrams.first().and_then(|request| MessageRef::parse(&request.bytes).ok());
@@ -60,6 +60,6 @@ fn lacking(told: &str, context: &[&str], capture: &Capture) -> Trouble {
         Some(len @ 8) if context.contains(&"AES-CCM-16-128-128") => {
             Trouble::Lacks(format!("its tags have {len} bytes with this algorithm, not 16"))
         }
-        _ => format!("the client says: {told}").into(),
+        _ => format!("the client reports: {}", told).into(),
     }
 }

@@ -41,7 +41,7 @@ fn refused(scene: &Scene, explanation: &str) -> Check {
     let (_served, port, capture) = both(scene)?;
     let failure = start_ask(scene, &["get", &uri(capture.port, "v"), "--oscore", "wrong"], None)?.failure()?;
     if !failure.contains(explanation) {
-        return Err(format!("the client says: {}", failure.trim()).into());
+        return Err(format!("the client reports: {}", failure.trim()).into());
     }
     // The same server still serves the client with the right context.
     let capture = Capture::start((LOOPBACK, port).into())?;

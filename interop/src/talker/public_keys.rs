@@ -131,7 +131,7 @@ fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str]
     let uri = format!("coaps://{server}/question");
     let asked = start_ask_within(scene, &[&["put", &uri, "a blink"], words].concat(), psk, "20")?;
     if let Err(why) = session::answer(session, 3, b"a blink", 0x44, b"an answer") {
-        return Err(format!("{why}; tegmen says: {}", asked.failure()?.trim()).into());
+        return Err(format!("{why}; tegmen reports: {}", asked.failure()?.trim()).into());
     }
     let answer = asked.answer()?;
     if answer.payload == "an answer" { Ok(()) } else { Err(format!("tegmen understood {:?}", answer.payload).into()) }
