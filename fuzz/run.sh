@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds every fuzz target, runs each for so many seconds from its committed corpus, and prints how often it ran.
+# Builds every fuzz target, runs each for SECONDS from its committed corpus, and prints the number of its runs.
 #
 #   fuzz/run.sh SECONDS [TARGET...]
-#   fuzz/run.sh merge [TARGET...]     adds to the committed corpus what was found that reaches more
+#   fuzz/run.sh merge [TARGET...]     adds new inputs that reach more code to the committed corpus
 #
-# Needs a stable Rust (https://rustup.rs) and a C++ compiler: `sudo apt-get install g++` on Debian. What is found new is
-# kept in fuzz/target/corpus; the committed corpus begins with what `cargo run --example seeds` writes.
+# Needs a stable Rust (https://rustup.rs) and a C++ compiler: `sudo apt-get install g++` on Debian. New inputs are in
+# fuzz/target/corpus. The first inputs of the committed corpus are those that `cargo run --example seeds` writes.
 set -eu
 cd "$(dirname "$0")"
 seconds=${1:?"usage: fuzz/run.sh SECONDS|merge [TARGET...]"}

@@ -421,7 +421,7 @@ fn handshakes() -> io::Result<()> {
                 write("dtls_hello", &format!("{profile}-{n}"), &[&datagram[13..14], &datagram[25..]].concat())?;
             }
         }
-        // Both handshakes in scripts: faithful, with repetitions, with losses, and with strangers.
+        // Both handshakes in scripts: without faults, with repetitions, with losses, and with an unauthenticated peer.
         for target in ["dtls_server", "dtls_client"] {
             for (name, script) in scripts() {
                 write(target, &format!("{profile}-{name}"), &[&[flags][..], &script].concat())?;

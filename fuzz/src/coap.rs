@@ -12,7 +12,7 @@ use tegmen::coap::{
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-/// One message: what was parsed and is built again says the same.
+/// Parses one message and builds it again. The new message must have the same content.
 pub fn message(data: &[u8]) {
     let Ok(message) = MessageRef::parse(data) else { return };
     let mut storage = vec![0; data.len() + 8];
@@ -20,7 +20,7 @@ pub fn message(data: &[u8]) {
     let (kind, code, id) = (message.message_type(), message.code(), message.message_id());
     let mut builder = Builder::new(&mut frame, kind, code, id, message.token()).expect("the same length");
     for (number, value) in message.options() {
-        // An encoder may be shorter than what came, never longer.
+        // Our encoding can be shorter than the received one, but never longer.
         builder.option(number, value).expect("options come in order");
     }
     builder.payload(message.payload()).expect("the same length");
@@ -57,7 +57,8 @@ fn inserted(message: &MessageRef<'_>) {
     assert_eq!(again.payload(), b"x");
 }
 
-/// A request, a representation and the room for a response: the blocks put together are the representation.
+/// Requests a representation from a server with a buffer of any size for its responses. The blocks together must be the
+/// representation.
 pub fn response(data: &[u8]) {
     let mut input = Input::new(data);
     let (room, piece) = (usize::from(input.word() % 1300) + 48, usize::from(input.byte()) + 1);
@@ -79,7 +80,7 @@ pub fn response(data: &[u8]) {
         let served = serve(Request::new(message, identity), &AnyAuthenticated, &mut whole, 1, &mut answer);
         let Ok(reply) = MessageRef::parse(answer.bytes()) else { panic!("{served:?}") };
         if reply.code() != Code::CONTENT {
-            // Only where not even the smallest block fits.
+            // This is correct only if not even the smallest block fits.
             assert!(room < 80 && got.is_empty(), "{} in {room}", reply.code());
             return;
         }
@@ -107,7 +108,7 @@ impl Handler for Whole<'_> {
     }
 }
 
-/// Lists links, and answers everything else as it is asked to.
+/// Lists links, and answers every other request as its payload demands.
 #[derive(Default)]
 struct Application {
     executed: HashMap<u16, u32>,
@@ -143,7 +144,7 @@ pub fn exchange(data: &[u8]) {
     let mut now = Instant::from_micros(0);
     let mut exchanges = Exchanges::<Fixed<2, 64, 4, 128>>::new(input.word());
     let mut application = Application::default();
-    // What was answered to the last messages, of which the exchanges remember at least four.
+    // Replies to the last messages. The exchanges remember at least four of them.
     let mut recent: Vec<(u16, Instant, Vec<u8>)> = Vec::new();
     while !input.is_empty() {
         let operation = input.byte();
@@ -217,7 +218,7 @@ fn respond(message: MessageRef<'_>, known: bool, own_id: u16, application: &mut 
     let mut frame = Frame::new(&mut storage, 0);
     let request = Request::new(message, identity).observable(own_id.into());
     match serve(request, &AnyAuthenticated, application, own_id, &mut frame) {
-        // What the client does not want to hear.
+        // A response that the client does not want.
         Served::Responded { code, .. } if frame.bytes().get(1).is_none_or(|code| *code == 0) => {
             assert!(code == Code::EMPTY || message.option(OptionNumber::NO_RESPONSE).is_some());
         }

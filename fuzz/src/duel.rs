@@ -1,8 +1,9 @@
-//! A real client and a real server with the fuzzer between them.
+//! A client and a server with the fuzzer between them.
 //!
-//! The script delivers, drops, repeats, changes and makes up datagrams and lets time pass. Whatever it does: nobody
-//! hears what the other did not say, nothing is heard twice, no nonce is used twice under one key, an address that
-//! showed no cookie gets no more bytes than it sent (three times as many with connection ids), and nothing goes on for ever.
+//! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Under every script, an end
+//! receives only messages that the other end sent, and no message twice; no nonce is used twice under one key; an
+//! address that showed no cookie gets no more bytes than it sent (three times as many with connection ids); and every
+//! exchange ends.
 
 mod ends;
 mod node;
@@ -15,18 +16,19 @@ use tegmen::dtls::{Config, ConnectionIdConfig, Handle, Profile};
 use tegmen::time::{Duration, Instant};
 use tegmen_tickets::TicketKeys;
 
-/// The fuzzer stands in front of the server.
+/// Tests a server: the script controls the datagrams that the server receives.
 pub fn server(data: &[u8]) {
     Duel::<Full>::new(data, true).fight();
 }
 
-/// The fuzzer stands in front of the client.
+/// Tests a client: the script controls the datagrams that the client receives.
 pub fn client(data: &[u8]) {
     Duel::<Full>::new(data, false).fight();
 }
 
-/// Both have a session behind them, and the client comes with what it got there, or what the fuzzer makes of it: by the
-/// second byte of the script a ticket or an id, before the server (even) or the client (odd).
+/// Tests the resumption of a session. The client shows the ticket or session id of an earlier session, which the fuzzer
+/// can change. The second byte of the script selects ticket or id, and the end under test: the server (even) or the
+/// client (odd).
 pub fn resumed(data: &[u8]) {
     let how = data.get(1).copied().unwrap_or(0);
     let mut duel = Duel::<Resumed>::new(data, how & 1 == 0);
@@ -35,7 +37,7 @@ pub fn resumed(data: &[u8]) {
     duel.fight();
 }
 
-/// Everything that is sent in a faithful handshake and an exchange after it, from both ends.
+/// The datagrams of both ends in a handshake without faults and in an exchange after it.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
     let mut duel = Duel::<Full>::new(&flags, true);
@@ -57,7 +59,7 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     all
 }
 
-/// The steps of a script, for those who write one by hand.
+/// The steps of a script, for scripts that are written by hand.
 pub mod step {
     /// The next datagram to the end under test arrives.
     pub const DELIVER: u8 = 0;
@@ -69,17 +71,18 @@ pub mod step {
     pub const REPEAT: u8 = 3;
     /// Any bytes arrive from the other end's address: length (2), bytes.
     pub const MAKE_UP: u8 = 4;
-    /// Any bytes, or an earlier datagram if there are none, arrive from a stranger: index, length (2), bytes.
+    /// Any bytes, or an earlier datagram if there are none, arrive from an unauthenticated peer: index, length (2),
+    /// bytes.
     pub const STRANGER: u8 = 5;
     /// Time passes: tens of milliseconds (2).
     pub const WAIT: u8 = 6;
-    /// An end says something, closes or opens: which.
+    /// An end sends a message, closes its session or opens one: a byte that selects the end and the action.
     pub const ACT: u8 = 7;
     /// A record of an earlier datagram arrives within another: index, start, end.
     pub const EXCERPT: u8 = 8;
     /// One datagram of the end under test is lost.
     pub const DROP_ANSWER: u8 = 9;
-    /// Steps there are.
+    /// Number of steps.
     pub const COUNT: u8 = 10;
 }
 
@@ -91,17 +94,18 @@ struct Duel<'a, E: Ends> {
     honest: Node<E>,
     to_target: VecDeque<Vec<u8>>,
     to_honest: VecDeque<Vec<u8>>,
-    /// What was on its way to the end under test.
+    /// Datagrams that were sent to the end under test.
     seen: Vec<Vec<u8>>,
-    /// Bytes to and from the stranger.
+    /// Number of bytes from the unauthenticated peer, and to it.
     stranger: [usize; 2],
-    /// For each byte of the stranger it gets at most so many.
+    /// Maximum number of bytes to the unauthenticated peer for each byte from it.
     amplification: usize,
     to_say: u32,
 }
 
 impl<'a> Duel<'a, Resumed> {
-    /// A faithful handshake, after which the client begins again with what it kept, and with what the server forgot.
+    /// Runs a handshake without faults. Then the client resumes its session; the bits of `how` select a close before
+    /// that, changes of the handle, and a server that lost its keys and sessions.
     fn come_again(&mut self, how: u8) {
         for node in [&mut self.target, &mut self.honest] {
             node.endpoint.roles.sessions.by_id.set(how & 2 != 0);
@@ -170,7 +174,7 @@ impl<'a, E: Ends> Duel<'a, E> {
             to_honest: VecDeque::new(),
             seen: Vec::new(),
             stranger: [0; 2],
-            // One who knows an id may repeat what came under it, and is asked whether he is the one.
+            // A peer that knows a connection id can repeat a record under it, and gets a return routability check.
             amplification: E::AMPLIFICATION.max(if config.connection_id.is_some() { 3 } else { 1 }),
             to_say: 0,
         }
@@ -184,7 +188,7 @@ impl<'a, E: Ends> Duel<'a, E> {
             self.settle();
             self.step();
         }
-        // In a network without faults what began comes to its end.
+        // In a network without faults, the handshakes that began end.
         for _ in 0..40 {
             self.settle();
             while let Some(datagram) = self.to_target.pop_front() {
@@ -304,7 +308,7 @@ impl<'a, E: Ends> Duel<'a, E> {
         assert_heard(&mut self.target, &self.honest);
     }
 
-    /// A datagram begins its way to the end under test; a script may name it later.
+    /// Sends a datagram to the end under test. The script can repeat it later.
     fn toward_target(&mut self, datagram: Vec<u8>) {
         if self.seen.len() < 255 {
             self.seen.push(datagram.clone());
@@ -314,7 +318,7 @@ impl<'a, E: Ends> Duel<'a, E> {
         }
     }
 
-    /// Lets both send what is due, and the honest end hear everything.
+    /// Lets both ends send datagrams that are due, and delivers all of them to the honest end.
     fn settle(&mut self) {
         for _ in 0..100 {
             for (to, datagram) in self.target.poll(self.now) {
@@ -345,7 +349,7 @@ impl<'a, E: Ends> Duel<'a, E> {
     }
 }
 
-/// What `listener` heard was said by `speaker`, and only once.
+/// Checks that `speaker` sent the messages that `listener` received, and that none arrived twice.
 fn assert_heard<E: Ends>(listener: &mut Node<E>, speaker: &Node<E>) {
     for text in std::mem::take(&mut listener.heard) {
         assert!(speaker.said.contains(&text), "heard what nobody said: {text:02x?}");

@@ -1,9 +1,10 @@
-//! What the fuzz targets do with their bytes, and what must hold whatever the bytes are.
+//! Bodies of the fuzz targets, which check properties that must hold for any bytes.
 //!
-//! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] take them as they would come from the network; [`duel`] reads them as a script for what
-//! happens between two real ends of a DTLS handshake, and [`oscore`], [`group_oscore`] and [`axiom`] between those of a context and of a group, so that
-//! their depths are reached. [`controllers`] has two controllers of a group, and [`delegation`] a device with delegated sessions. [`edhoc`]
-//! has both roles of EDHOC. [`x509`] and [`x509_motes`] read certificates and keys.
+//! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] take the bytes as if they came from the network. [`duel`] reads them
+//! as a script of events between the two ends of a DTLS handshake; [`oscore`], [`group_oscore`] and [`axiom`] do the
+//! same for the ends of a context and of a group. A script reaches states that single messages do not reach.
+//! [`controllers`] has two controllers of a group, and [`delegation`] a device with delegated sessions. [`edhoc`] has
+//! both roles of EDHOC. [`x509`] and [`x509_motes`] read certificates and keys.
 
 pub mod access;
 pub mod axiom;

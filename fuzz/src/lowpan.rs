@@ -1,4 +1,4 @@
-//! Frames of anybody at a node of a 6LoWPAN network.
+//! Frames from any sender at a node of a 6LoWPAN network.
 
 use tegmen::time::Instant;
 use tegmen_lowpan::frame::{Frame, LinkAddress, checksum, write};
@@ -9,8 +9,8 @@ use tegmen_lowpan::{Arrived, Interface, Network};
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];
 
-/// Frames, each after its length and a step of the clock; their checksums are put right. What a node makes of them can be
-/// written and read again.
+/// Reads frames, each after a step of the clock and its length, and corrects their checksums. A frame or packet that
+/// the node accepts must be the same after it is written and read again.
 pub fn frames(data: &[u8]) {
     let routes = [Route::default(LinkAddress::Short(2))];
     let link = LinkAddress::Short(1);

@@ -1,4 +1,4 @@
-//! Two ends of an OSCORE context, and a script for what happens between them.
+//! Two ends of an OSCORE context, and a script of the events between them.
 
 use crate::Input;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use tegmen::coap::{Builder, Code, MessageType, OptionNumber, Token};
 use tegmen::crypto::Compact;
 use tegmen::oscore::{Aead, Context, OVERHEAD, Offers, OscoreOption, Parameters, Pending, Unprotected};
 
-/// What stands in the option of a request, and what anybody sends to either end.
+/// Parses an OSCORE option. An option that was read must have the same bytes when it is written again.
 pub fn option(data: &[u8]) {
     if let Ok(option) = OscoreOption::parse(data) {
         // As RFC 8613, section 6.1, lays it out.
@@ -155,7 +155,7 @@ fn ask(end: &mut End, crypto: &mut Compact, input: &mut Input<'_>, number: u32) 
     Some(frame.bytes().to_vec())
 }
 
-/// What is answered.
+/// Takes a request at `end`. Returns the answer.
 fn hear(
     end: &mut End,
     crypto: &mut Compact,

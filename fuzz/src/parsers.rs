@@ -32,9 +32,9 @@ pub fn records(data: &[u8]) {
     assert_eq!(at, data.len());
 }
 
-/// A text that comes out of the decryption of a record with CBC, and before it a byte: its lowest bit puts the code in the
-/// place where the text says that it is, the next makes it one of SHA-1; the third makes the text one that RSA decrypted.
-/// What opens is what does without a thought of time, and only that.
+/// Opens a plaintext of a record with CBC, after a byte of choices. The lowest bit puts a valid MAC at the place that
+/// the padding of the plaintext gives; the next makes it one of SHA-1; the third makes the plaintext one that RSA
+/// decrypted. The core must accept the same plaintexts as a simple implementation that does not run in constant time.
 pub fn cbc(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     match choice & 6 {
@@ -137,13 +137,14 @@ pub fn slip_ip(data: &[u8]) {
 
 fn packet(bytes: &mut [u8]) {
     let Ok(datagram) = Datagram::parse(bytes) else { return };
-    // What was received is sent once more, from where it came.
+    // The received datagram is the same when it is written again with its source and destination.
     let path = Path { local: datagram.path.remote, remote: datagram.path.local };
     let headers = headers(&path, 64, datagram.payload).expect("it has the length of a datagram");
     assert_eq!(Datagram::parse(&mut [&headers[..], datagram.payload].concat()), Ok(datagram));
 }
 
-/// What hosts read: representations to show, URIs, packs and problems. What is read is written and read again.
+/// Formats that hosts read: representations to show, URIs, packs and problems. A value that was read must be the same
+/// after it is written and read again.
 pub fn formats(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {
@@ -155,7 +156,7 @@ pub fn formats(data: &[u8]) {
     }
     if let Ok(pack) = tegmen_host::senml::from_cbor(bytes) {
         let again = tegmen_host::senml::from_cbor(&tegmen_host::senml::to_cbor(&pack)).expect("our own");
-        // A number that is none is not equal to itself.
+        // NaN is not equal to itself.
         assert_eq!(format!("{again:?}"), format!("{pack:?}"));
     }
     if let Ok(problem) = tegmen_host::problem::Problem::from_cbor(bytes) {

@@ -1,4 +1,4 @@
-//! What hosts read of public keys: lists of certificates, certificates, requests, keys, revocation lists.
+//! Formats of public keys that hosts read: lists of certificates, certificates, requests, keys, revocation lists.
 
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use tegmen_host::x509::{
     CertificateInfo, PeerVerifier as _, PublicKey, Purpose, RawKeys, Request, Settings, Trust, Verifier,
 };
 
-/// A CA, and a device with a certificate of it: made for this, and valid for a hundred years.
+/// A CA, and a device with a certificate of it. Both are made for this target and valid for a hundred years.
 pub const CA: &[u8] = include_bytes!("../x509/ca.der");
 /// See [`CA`].
 pub const DEVICE: &[u8] = include_bytes!("../x509/device.der");
@@ -21,7 +21,8 @@ static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| {
     Verifier::new(trust, Settings::default())
 });
 
-/// The first byte says how the rest is read. Nobody is believed but the one who has a certificate, with that very one.
+/// The first byte selects the format as which the rest is read. The only certificate that is accepted is that of the
+/// device.
 pub fn x509(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
@@ -50,7 +51,7 @@ pub fn x509(data: &[u8]) {
                 trust.add_anchors(CA).expect("our own");
                 let list = [&(DEVICE.len() as u32).to_be_bytes()[1..], DEVICE].concat();
                 let verifier = Verifier::new(trust, Settings { cache_entries: 0, ..Settings::default() });
-                // Without a list that the CA signed nobody is believed.
+                // Without a revocation list that the CA signed, no certificate is accepted.
                 assert!(bytes == CRL || verifier.verify(&list, Purpose::Client, None, now).is_err());
             }
         }

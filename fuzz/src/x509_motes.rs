@@ -15,7 +15,7 @@ use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, 
 /// examined than a path has at most, and the key in the result is one of the list.
 pub fn x509_motes(data: &[u8]) {
     let Some((&form, list)) = data.split_first() else { return };
-    // The subject and the key of the CA, where they lie in its certificate.
+    // The subject and the key of the CA, in place in its certificate.
     let find = |start: &[u8]| CA.windows(start.len()).rposition(|bytes| bytes == start).expect("our own");
     let (name, key) = (find(&[0x30, 0x12, 0x31, 0x10]), find(&[0x30, 0x59, 0x30, 0x13]));
     let public_key: &PublicKey = CA[key..].first_chunk().expect("our own");
@@ -113,7 +113,8 @@ impl Client {
         self.endpoint.resume(&mut self.environment.at(NOW), id, answer)
     }
 
-    /// A list comes in fragments of this size, perhaps each two the other way round, and then again in order.
+    /// Sends a list in fragments of this size: first with each two swapped if `is_swapped` is true, and then again in
+    /// order.
     fn take_list(mut self, list: &[u8], size: usize, is_swapped: bool) {
         let body = listed(list);
         let mut pieces: Vec<_> = body.chunks(size).enumerate().collect();
@@ -135,7 +136,7 @@ impl Client {
         assert_eq!(self.is_complete, list == self.lent && !list.is_empty());
     }
 
-    /// Any fragments come, each after its length.
+    /// Sends any fragments, each after its length.
     fn take_pieces(mut self, mut pieces: &[u8]) {
         while let Some((&len, rest)) = pieces.split_first() {
             let (piece, rest) = rest.split_at(rest.len().min(len.into()));
@@ -163,7 +164,7 @@ const NOW: Instant = Instant::from_micros(0);
 const PATH: Path =
     Path { local: Address { ip: [1; 16], port: 1, scope: 0 }, remote: Address { ip: [2; 16], port: 2, scope: 0 } };
 
-/// Believes all signatures, or none.
+/// Accepts all signatures, or none.
 struct Believer {
     crypto: Compact,
     believes: bool,

@@ -1,4 +1,4 @@
-//! Which ends meet: those without a past, and those that have a session behind them.
+//! Two kinds of ends: without an earlier session, and with one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,27 +12,27 @@ use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_tickets::TicketKeys;
 
-/// Which ends meet.
+/// A kind of ends.
 pub(super) trait Ends {
     type Role: Roles;
     type Table: Peers;
 
     fn table() -> Self::Table;
     fn role(crypto: &mut impl Crypto, config: &Config) -> Self::Role;
-    /// Whatever is to be kept of the session that was just established.
+    /// The data with which the client can resume the session that was just established, if any.
     fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
         None
     }
-    /// For each byte of a stranger it gets at most so many.
+    /// Maximum number of bytes to an unauthenticated peer for each byte from it.
     const AMPLIFICATION: usize = 1;
-    /// A stranger may hear more than answers.
+    /// True if an unauthenticated peer can also get datagrams that do not answer one of its own.
     const LATER: bool = false;
 }
 
-/// What a client has of a session: the state, and a ticket or else an id.
+/// A client's data of a session: the state, true for a ticket or false for a session id, and the ticket or id.
 pub(super) type Kept = (SessionState, bool, Vec<u8>);
 
-/// Ends without a past.
+/// Ends without an earlier session.
 pub(super) struct Full;
 
 impl Ends for Full {
@@ -54,7 +54,7 @@ pub(super) struct Resumed;
 impl Ends for Resumed {
     type Role = Resuming<Extended<Both>, Memory>;
     type Table = PeerArray<(), 3, 2, 400, 160, 3>;
-    // Whoever repeats a hello with a ticket that opens gets the first flight, and that twice again.
+    // A peer that repeats a hello with a valid ticket gets the first flight, and that twice again.
     const AMPLIFICATION: usize = 6;
     const LATER: bool = true;
 
@@ -77,7 +77,7 @@ impl Ends for Resumed {
     }
 }
 
-/// What a server remembers.
+/// Ticket keys and stored sessions of a server.
 pub(super) struct Memory {
     pub(super) keys: RefCell<TicketKeys>,
     pub(super) ids: RefCell<HashMap<Vec<u8>, SessionState>>,
