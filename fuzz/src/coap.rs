@@ -81,7 +81,7 @@ pub fn response(data: &[u8]) {
         let Ok(reply) = MessageRef::parse(answer.bytes()) else { panic!("{served:?}") };
         if reply.code() != Code::CONTENT {
             // This is correct only if not even the smallest block fits.
-            assert!(room < 80 && got.is_empty(), "{} in {room}", reply.code());
+            assert!(room < 80 && got.is_empty(), "{} in {} bytes", reply.code(), room);
             return;
         }
         got.extend_from_slice(reply.payload());

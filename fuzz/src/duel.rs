@@ -326,9 +326,12 @@ impl<'a, E: Ends> Duel<'a, E> {
                     self.to_honest.push_back(datagram);
                     continue;
                 }
-                assert!(E::LATER, "a stranger is answered at once or not at all");
+                assert!(E::LATER, "an unauthenticated peer gets an answer at once or not at all");
                 self.stranger[1] += datagram.len();
-                assert!(self.stranger[1] <= self.amplification * self.stranger[0], "a stranger gets more and more");
+                assert!(
+                    self.stranger[1] <= self.amplification * self.stranger[0],
+                    "an unauthenticated peer gets more bytes than it may"
+                );
             }
             for (_, datagram) in self.honest.poll(self.now) {
                 self.toward_target(datagram);
@@ -352,7 +355,7 @@ impl<'a, E: Ends> Duel<'a, E> {
 /// Checks that `speaker` sent the messages that `listener` received, and that none arrived twice.
 fn assert_heard<E: Ends>(listener: &mut Node<E>, speaker: &Node<E>) {
     for text in std::mem::take(&mut listener.heard) {
-        assert!(speaker.said.contains(&text), "heard what nobody said: {text:02x?}");
+        assert!(speaker.said.contains(&text), "received a message that was not sent: {text:02x?}");
         assert!(listener.heard_before.insert(text), "heard twice");
     }
 }
