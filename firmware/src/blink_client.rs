@@ -46,7 +46,7 @@ impl<M: Memory> Application<M> for Client {
         match self.session {
             Session::None if mote.connect(now, self.server) => self.session = Session::Opening,
             Session::None | Session::Opening => {}
-            // While the last one is still under way there is no room for another.
+            // While the last request is open, the node has no space for another.
             Session::Open(peer) => self.blink(mote, now, peer),
         }
     }

@@ -1,4 +1,4 @@
-//! A mote on its board: the hardware is brought up, the bridge is asked for a [`Start`], and then the mote runs for ever.
+//! A mote on its board: starts the hardware, asks the bridge for a [`Start`], and then runs the mote for ever.
 //!
 //! [`run`] is a mote in the field, with a clock of its own; [`run_in_turns`] one whose clock is a simulator's.
 
@@ -29,7 +29,7 @@ pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Plac
     }
 }
 
-/// Runs the application for ever, in turns that come over the line, and in the time that those say. `place` keeps the
+/// Runs the application for ever, in turns that arrive over the line, at the times that they contain. `place` keeps the
 /// mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
@@ -45,7 +45,7 @@ pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! 
     }
 }
 
-/// Brings the board up; what comes over its line.
+/// Starts the board. Returns the decoder of its line.
 fn begin() -> Decoder<'static> {
     clock::start();
     uart::start();
@@ -54,7 +54,7 @@ fn begin() -> Decoder<'static> {
     Decoder::new(received)
 }
 
-/// Asks once a second, and sends nothing else, until the bridge gives what the application needs.
+/// Asks once a second, and sends nothing else, until the bridge's answer has everything that the application needs.
 fn await_start<A: Application<M>, M: Memory>(line: &mut Decoder<'_>) -> (Start, A) {
     let mut ask_at = Instant::default();
     loop {

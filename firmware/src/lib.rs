@@ -1,11 +1,11 @@
-//! What an image needs around the core on an LM3S6965 (Cortex-M3), the chip that QEMU's `lm3s6965evb` has.
+//! The parts of an image around the core on an LM3S6965 (Cortex-M3), the chip of QEMU's `lm3s6965evb`.
 //!
-//! [`start`] brings the image up and defines what happens on a panic, [`clock`] is its time, [`uart`] its only way
-//! out, [`leds`] what it shows, [`place`] where it keeps what is too large for the stack. [`mote`] runs on any board, as
-//! do its applications (`blink_client.rs`, `blink_server.rs`: part of the images that have them); [`board`] runs it on
-//! this one, by its own clock or in the [`turn`]s of a simulator. Two motes in one image are on a line in memory (`line.rs`, `two_motes.rs`).
-//! Measuring images use [`measure`]: marks around what is counted, notes in the ELF that name it, an exit code; two ends
-//! that speak with each other in one image are a [`pair`].
+//! [`start`] starts the image and restarts it after a panic, [`clock`] is its time, [`uart`] its only connection,
+//! [`leds`] its display, and [`place`] keeps values that are too large for the stack. [`mote`] runs on any board, as do
+//! its applications (`blink_client.rs`, `blink_server.rs`: part of the images that have them); [`board`] runs it on
+//! this one, by its own clock or in the [`turn`]s of a simulator. Two motes in one image are on a line in memory
+//! (`line.rs`, `two_motes.rs`). Measuring images use [`measure`]: marks around what is counted, notes in the ELF that
+//! name it, an exit code; two ends in one image that exchange datagrams are a [`pair`].
 #![no_std]
 
 pub mod board;

@@ -1,6 +1,6 @@
 //! For measuring images only: marks around what is counted, notes that name it, and an exit code.
 //!
-//! The marks cost one store each. The notes stand in a section of the ELF that is never loaded, so they cost nothing.
+//! The marks cost one store each. The notes are in a section of the ELF that is never loaded, so they cost nothing.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -22,7 +22,8 @@ pub fn measured<T>(id: u32, work: impl FnOnce() -> T) -> T {
     Region::new(id).measured(work)
 }
 
-/// A region that is chosen when the image runs: where its marks lie, so that this costs no more than one that is known.
+/// A region that is chosen at run time. It holds the address of its marks, so it costs no more than a region that is
+/// known at compile time.
 #[derive(Clone, Copy)]
 pub struct Region(usize);
 
@@ -58,11 +59,11 @@ impl Region {
     }
 }
 
-/// Any word will do.
+/// Writes a mark at the address `word`. The written value does not matter.
 #[inline(always)]
 fn mark(word: usize) {
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: link.x keeps these bytes of RAM free for the marks, and only `Region::new` says where one lies.
+    // SAFETY: link.x keeps these bytes of RAM free for the marks, and only `Region::new` computes their addresses.
     unsafe { core::ptr::with_exposed_provenance_mut::<usize>(word).write_volatile(word) };
     compiler_fence(Ordering::SeqCst);
 }
@@ -81,14 +82,15 @@ pub fn exit(succeeded: bool) -> ! {
     const APPLICATION_EXIT: usize = 0x20026;
     let reason = [APPLICATION_EXIT, usize::from(!succeeded)];
     loop {
-        // SAFETY: the ARM semihosting call reads the two words and does not come back.
+        // SAFETY: the ARM semihosting call reads the two words and does not return.
         unsafe {
             core::arch::asm!("bkpt #0xab", inout("r0") EXIT_EXTENDED => _, in("r1") &raw const reason, options(nostack));
         }
     }
 }
 
-/// What an image says of itself to whoever measures it: an array of these as a `#[used]` static in `.footprint`.
+/// A note of an image for the tool that measures it. An image has an array of notes as a `#[used]` static in
+/// `.footprint`.
 #[repr(C)]
 pub struct Note {
     kind: u32,
@@ -112,7 +114,7 @@ impl Note {
     }
 }
 
-/// The bytes of `name` behind zeroes; a longer name does not compile.
+/// The bytes of `name`, and zeroes after them. A longer name does not compile.
 const fn padded(name: &str) -> [u8; Note::NAME_LEN] {
     let mut out = [0; Note::NAME_LEN];
     let mut i = 0;
@@ -123,7 +125,7 @@ const fn padded(name: &str) -> [u8; Note::NAME_LEN] {
     out
 }
 
-/// How many regions an image can have.
+/// Number of regions that an image can have.
 pub const REGIONS: u32 = 32;
 /// As in link.x.
 const MARKS: usize = 0x2000_ff00;

@@ -1,8 +1,8 @@
-//! What a mote does on any board: IPv6 packets on a serial line, DTLS on its port, and an application above.
+//! A mote on any board: IPv6 packets on a serial line, DTLS on its port, and an application.
 //!
-//! The clock is an argument, so whoever has one lets the mote run: [`Mote::on_time`] ten times a second,
-//! [`Mote::on_packet`] for what came over the line. It needs of the board what stands beside this file: the `Provider`
-//! of its crypto, and `uart::send`.
+//! The clock is an argument. Its owner calls [`Mote::on_time`] ten times a second, and [`Mote::on_packet`] for each
+//! packet from the line. This module needs two items of the board from its parent module: the `Provider` of its crypto,
+//! and `uart::send`.
 
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};
@@ -16,8 +16,8 @@ use tegmen::time::Instant;
 use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::slip::{Start, encode};
 
-/// The memory of a mote's node. With `()` the node serves and asks, and nothing more: one message of ours under way, four of
-/// the peer remembered, 64 bytes of replies.
+/// The memory of a mote's node. With `()` the node serves and sends requests, and nothing more. It has space for one
+/// open message of ours, four remembered messages of the peer, and 64 bytes of replies.
 pub trait Memory {
     /// The exchanges with a peer.
     type Storage: ExchangeStorage + Default;
@@ -33,12 +33,13 @@ impl Memory for () {
 /// A request that a node with this memory opened.
 pub type ExchangeOf<M> = <<<M as Memory>::Features as Features>::Oscore as Oscore>::Exchange;
 
-/// What an image does with its mote.
+/// The application of an image on its mote.
 pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized {
     /// Its roles in DTLS.
     type Roles: Configured;
 
-    /// Made from the bridge's answer; `None` if that lacks something, and the mote asks again.
+    /// Creates the application from the bridge's answer. `None` if the answer lacks something; the mote then asks
+    /// again.
     fn start(start: &Start) -> Option<Self>;
 
     /// The key that a handshake waits for.
@@ -50,11 +51,11 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
     /// A session, or the attempt to open one, is over.
     fn on_closed(&mut self, _now: Instant, _peer: PeerId, _why: Fatal) {}
 
-    /// Ten times a second, and after everything that was received.
+    /// Called ten times a second, and after each received packet.
     fn look(&mut self, _mote: &mut Mote<Self::Roles, M>, _now: Instant) {}
 }
 
-/// The mote's endpoint and what it stands on.
+/// A mote: its node, the environment of the node, and its address.
 pub struct Mote<R: Configured, M: Memory = ()> {
     /// Sessions, and the CoAP exchanges of each.
     pub node: Node<Table<M::Storage>, R, M::Features>,
@@ -69,7 +70,7 @@ pub struct Mote<R: Configured, M: Memory = ()> {
 pub type Table<S> = PeerArray<Exchanges<S>, 3, 1, 32, 96>;
 
 impl<R: Configured, M: Memory> Mote<R, M> {
-    /// A mote that has heard and said nothing, with the randomness and the address of the bridge's answer.
+    /// Creates a mote without sessions, with the randomness and the address of the bridge's answer.
     pub fn new(now: Instant, start: Start, features: M::Features) -> Self {
         let mut environment = Environment::new(Provider::new(*start.seed.expose()));
         let config = Config { mtu: DATAGRAM_LEN as u16, ..Config::default() };
@@ -78,7 +79,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         Self { node, environment, refused: 0, ip: start.ip }
     }
 
-    /// Opens a session with the DTLS server at `remote`; false if there is no room for it.
+    /// Opens a session with the DTLS server at `remote`. False if there is no space for it.
     pub fn connect(&mut self, now: Instant, remote: Address) -> bool {
         let local = Address { ip: self.ip, port: DTLS_PORT, scope: 0 };
         self.node.endpoint.connect(&mut self.environment.at(now), &Path { local, remote }).is_ok()
@@ -87,7 +88,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
     /// Sends a request to `peer`, or lets it wait in the queue of the node; `write` adds its options and payload.
     ///
     /// # Errors
-    /// [`SendError`] if there is no session, or no room for the request.
+    /// [`SendError`] if there is no session, or no space for the request.
     pub fn request(
         &mut self,
         now: Instant,
@@ -136,13 +137,13 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         }
     }
 
-    /// Time has passed: the application looks at it, and what is due is sent.
+    /// Calls the application's `look` at a new time, and sends datagrams that are due.
     pub fn on_time<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         application.look(self, now);
         self.send_what_is_due(application, now);
     }
 
-    /// A packet came over the line.
+    /// Handles a packet from the line.
     pub fn on_packet<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
         let datagram = match Datagram::parse(packet) {
             Ok(datagram) if datagram.path.local.ip == self.ip && datagram.path.local.port == DTLS_PORT => datagram,
@@ -216,8 +217,9 @@ const DTLS_PORT: u16 = 5684;
 const HOP_LIMIT: u8 = 64;
 /// Longest DTLS datagram that is sent.
 const DATAGRAM_LEN: usize = 256;
-/// Longest DTLS datagram that is received. Clients that offer every suite they know say hello at length: libcoap over
-/// OpenSSL takes 281 bytes, cookie included, and a hello without a cookie is never put together from fragments.
+/// Longest DTLS datagram that is received. A client that offers all its suites has a long ClientHello: that of libcoap
+/// over OpenSSL takes 281 bytes with the cookie. The server never reassembles a ClientHello without a cookie from
+/// fragments.
 const RECEIVED_LEN: usize = 320;
 /// Longest IPv6 packet that is received.
 pub const PACKET_LEN: usize = ip::HEADROOM + RECEIVED_LEN;

@@ -38,7 +38,7 @@ impl Configured for Either {
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
-    /// What distinguishes it.
+    /// The region and the path of this end.
     pub end: &'static End,
     /// The session, once there is one.
     pub session: Option<PeerId>,
@@ -58,19 +58,19 @@ struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     wire: Wire<LEN>,
 }
 
-/// The two when they run.
+/// The two ends after their start.
 pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
-    /// What every call gets.
+    /// The context of every call.
     pub cx: Cx<'static, Provider>,
-    /// The one that opens sessions.
+    /// The end that opens sessions.
     pub client: &'static mut Node<T, R>,
-    /// The other.
+    /// The end that answers it.
     pub server: &'static mut Node<T, R>,
-    /// What is between them.
+    /// The buffers between them.
     pub wire: &'static mut Wire<LEN>,
 }
 
-/// The datagrams under way, and what is said in the end.
+/// Buffers for a datagram each way, and the content of the record after the handshake.
 pub struct Wire<const LEN: usize> {
     there: [u8; LEN],
     back: [u8; LEN],
@@ -78,7 +78,7 @@ pub struct Wire<const LEN: usize> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
-    /// With the table of each.
+    /// Creates a pair with the peer table of each end.
     pub const fn new(client: T, server: T) -> Self {
         const { assert!(LEN >= MIN_DATAGRAM) };
         Self(Kept::new(Memory {
@@ -106,8 +106,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
-    /// Lets the two speak until both have a session; `each_time` is called whenever both were heard. `None` if nothing is
-    /// said any more.
+    /// Exchanges flights until both ends have a session, and calls `each_time` after each exchange. `None` if neither
+    /// end sends a datagram any more.
     #[inline]
     pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -121,7 +121,7 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         Some(())
     }
 
-    /// Says what is said in the end.
+    /// Sends the record after the handshake to the server. `None` if the server does not receive its content.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, text, .. } } = self;
@@ -129,7 +129,7 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         server.open(cx, datagram, text)
     }
 
-    /// Sends what the client has left to send: where its flight is the last.
+    /// Sends the last flight of a handshake in which that is the client's.
     #[inline]
     pub fn finish(&mut self) {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -137,16 +137,16 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
     }
 }
 
-/// What distinguishes the client.
+/// The region and the path of the client.
 pub static CLIENT: End = End { region: Region::new(0), path: THERE };
-/// What distinguishes the server.
+/// The region and the path of the server.
 pub static SERVER: End = End { region: Region::new(1), path: BACK };
 /// From the client to the server.
 pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// From the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
-/// What the images with public keys measure of a handshake. Flight 2 is sent by the work on flight 1.
+/// Operations of a handshake that the images with public keys measure. The work on flight 1 sends flight 2.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(CLIENT.region.id(), "handshake client"),
     Note::operation(SERVER.region.id(), "handshake server"),
@@ -163,24 +163,24 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(flight_region(&SERVER, 6), "server flight 6"),
 ];
 
-/// What distinguishes the ends.
+/// The properties in which the two ends differ.
 pub struct End {
-    /// What its work is measured as.
+    /// The region that counts its work.
     pub region: Region,
-    /// From it to the other.
+    /// The path from this end to the other.
     pub path: Path,
 }
 
-/// How an end of these roles answers what a handshake asks for.
+/// Answers of an end of these roles to the needs of a handshake.
 pub trait Answers: Roles {
-    /// True if that depends on what is asked; else it is the pre-shared key.
+    /// True if the answer depends on the need. Otherwise it is always the pre-shared key.
     const LOOKS: bool = false;
-    /// True if the work on each flight is measured for itself, besides all of it.
+    /// True if the work on each flight is measured separately, in addition to the whole work.
     const BY_FLIGHT: bool = false;
     /// The state between two answers.
     type Kept: Default;
 
-    /// The answer; a signature or a public key lies in `room`.
+    /// Returns the answer. `room` is a buffer for a signature or a public key in it.
     fn answer<'a>(
         crypto: &mut Provider,
         need: Need<'_>,
@@ -230,7 +230,7 @@ impl<K: Keys + Proves> Answers for PublicKeys<Either, K> {
 }
 
 impl<T: Peers, R: Answers> Node<T, R> {
-    /// Apart, so that the stack holds the node only while it is made.
+    /// Not inlined, so that the stack holds the node only while it is made.
     #[inline(never)]
     fn start(
         cx: &mut Cx<'_, Provider>,
@@ -247,7 +247,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends what is due to the other end, and takes back what that answers at once: a cookie. False if nothing was due.
+    /// Sends datagrams that are due to the other end, and receives its immediate answer, a cookie. False if nothing was
+    /// due.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -272,8 +273,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// The length of the next datagram that is due, 0 if there is none. Apart, so that the other end's turn does not stand
-    /// on this one's stack.
+    /// Returns the length of the next datagram that is due, 0 if there is none. Not inlined, so that its stack is free
+    /// during the other end's turn.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {
         loop {
@@ -285,7 +286,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Takes a datagram of the other end; the length of the answer, 0 if there is none.
+    /// Handles a datagram of the other end. Returns the length of the answer, 0 if there is none.
     #[inline(never)]
     fn receive(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], out: &mut [u8]) -> usize {
         let mut records = Records::new(datagram);
@@ -302,7 +303,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Answers what is asked for; true if something else is asked for then. Apart, so that it does not stand on the stack while
+    /// Answers a need of the handshake. True if another need follows. Not inlined, so that it is not on the stack while
     /// records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
@@ -313,7 +314,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
                 let need = endpoint.need(id);
                 let answer = need.map_or(Answer::Unknown, |need| R::answer(cx.crypto, need, kept, &mut room));
                 let event = endpoint.resume(cx, id, answer);
-                // The next certificate may have arrived with the one before it.
+                // The next certificate may have arrived with the previous one.
                 R::CERTIFICATES_IN_PARTS && matches!(event, Some(Event::Need(_)))
             });
         }
@@ -322,7 +323,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         false
     }
 
-    /// Protects `text` in `wire`; `None` if that is refused.
+    /// Protects `text` in `wire`. `None` if the endpoint refuses it.
     pub fn seal<'w>(&mut self, cx: &mut Cx<'_, Provider>, wire: &'w mut [u8], text: &[u8]) -> Option<&'w mut [u8]> {
         let mut frame = Frame::new(wire, HEADROOM);
         frame.append(text).ok()?;
@@ -331,7 +332,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         Some(black_box(frame.finish()))
     }
 
-    /// Takes a datagram that holds what is `expected`; `None` if it does not.
+    /// Opens a datagram. `None` if its content is not `expected`.
     pub fn open(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], expected: &[u8]) -> Option<()> {
         let mut records = Records::new(datagram);
         match measured(OPEN, || self.endpoint.handle(cx, &self.end.path, &mut records, &mut [])) {
@@ -341,7 +342,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 }
 
-/// The work of an end on a flight: sending it, or taking it in and what follows from that.
+/// Runs and measures work of an end on a flight: its sending, or its receipt and the consequences.
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {
@@ -358,18 +359,18 @@ fn next_flight<R: Answers>() {
     }
 }
 
-/// What the work of an end on a flight is measured as, from 1 to 6.
+/// Number of the region that counts the work of an end on a flight, from 1 to 6.
 pub const fn flight_region(end: &End, flight: u32) -> u32 {
     FLIGHTS + 6 * end.region.id() + flight - 1
 }
 
-/// The flight under way; 0 before the first.
+/// The current flight; 0 before the first.
 static FLIGHT: AtomicU32 = AtomicU32::new(0);
 /// The first of the regions of flights.
 const FLIGHTS: u32 = 8;
 
-/// The answer to [`Need::Sign`] with a private key on secp256r1. Apart, so that it is not on the stack while signatures are
-/// checked.
+/// The answer to [`Need::Sign`] with a private key on secp256r1. Not inlined, so that it is not on the stack while
+/// signatures are checked.
 #[cfg(feature = "public-keys")]
 #[inline(never)]
 pub fn sign<'a>(
@@ -384,9 +385,9 @@ pub fn sign<'a>(
 
 /// Bytes of the longest answer, which is a public key.
 pub const ANSWER_LEN: usize = size_of::<PublicKey>();
-/// What sealing and opening a record are measured as.
+/// Number of the region that counts the protection of a record.
 pub const SEAL: u32 = 2;
-/// See [`SEAL`].
+/// Number of the region that counts the opening of a record.
 pub const OPEN: u32 = 3;
 
 /// The address of an end.
@@ -394,11 +395,11 @@ pub const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
 }
 
-/// Who both are.
+/// The principal of both ends.
 pub const WHO: Principal = Principal(1);
-/// Nothing here takes time.
+/// The time of every call: nothing here takes time.
 pub const NOW: Instant = Instant::from_micros(0);
-/// What is said in a record.
+/// Number of content bytes of a record.
 pub const RECORD_LEN: usize = 64;
 /// Space for such a record.
 pub const MIN_DATAGRAM: usize = HEADROOM + RECORD_LEN + TAILROOM;

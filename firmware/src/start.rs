@@ -73,7 +73,7 @@ static VECTORS: [Vector; 22] = {
     table
 };
 
-/// A fault or an interrupt nobody asked for.
+/// Handler of a fault, and of an interrupt that is not expected.
 extern "C" fn fault() {
     restart()
 }
@@ -85,7 +85,7 @@ fn panic(_info: &PanicInfo<'_>) -> ! {
     restart()
 }
 
-/// Starts the image anew: what a mote in the field does when it is broken (QEMU's `-no-reboot` makes it an exit).
+/// Restarts the image, as a mote in the field does after a fault (QEMU's `-no-reboot` makes it an exit).
 pub fn restart() -> ! {
     // SAFETY: AIRCR of the ARMv7-M system control space.
     const RESET_CONTROL: Register = unsafe { Register::at(0xe000_ed0c) };
@@ -93,7 +93,8 @@ pub fn restart() -> ! {
     loop {}
 }
 
-/// Maximum number of bytes of stack in use since the reset, in words: what has lost its paint.
+/// Maximum number of bytes of stack in use since the reset: all words down to the lowest one whose value is not
+/// `PAINT`.
 pub fn stack_used() -> usize {
     let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
     let mut lowest = limit;
@@ -106,8 +107,8 @@ pub fn stack_used() -> usize {
 
 const PAINT: u32 = 0xa5a5_a5a5;
 
-/// The functions that compiled code calls on its own, kept in every image, so that none seems larger than the empty
-/// one by what any program needs.
+/// The functions that compiled code calls by itself. Every image keeps them, the empty one too, so that they do not
+/// count as a difference between them.
 #[used]
 #[unsafe(link_section = ".keep")]
 static MEMORY_FUNCTIONS: [unsafe extern "C" fn(); 13] = [

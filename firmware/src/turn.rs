@@ -1,4 +1,4 @@
-//! Turns: what a simulator that owns the time says to a mote, and what the mote says to it.
+//! Turns: messages between a mote and a simulator that owns the time.
 //!
 //! As control frames do, both begin with a byte whose high nibble is no version of IP. Version 1, numbers big-endian:
 //!
@@ -8,14 +8,14 @@
 //! ```
 //!
 //! A mote does nothing between turns. In one it runs to completion: it sends whatever packets it has to send, then
-//! `done`. What it says depends on its seed and on the turns it was given, and on nothing else.
+//! `done`. Its packets depend on its seed and on the turns that it got, and on nothing else.
 
 use super::mote::{Application, Mote};
 use super::uart;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::encode;
 
-/// Takes the turn that a frame gives, and says that it is over; another frame is ignored.
+/// Runs the turn of a frame, and sends `done` after it. Ignores other frames.
 pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A, frame: &mut [u8]) {
     let Some((&mut TURN, rest)) = frame.split_first_chunk_mut() else { return };
     let Some((&mut now, packet)) = rest.split_first_chunk_mut() else { return };
@@ -28,7 +28,7 @@ pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A,
     encode(&DONE).for_each(uart::send);
 }
 
-/// What a turn begins with, before the time.
+/// The first bytes of a turn, before the time.
 pub const TURN: [u8; 2] = *b"*\x01";
-/// All of the frame that ends one.
+/// The whole frame that ends a turn.
 pub const DONE: [u8; 2] = *b".\x01";

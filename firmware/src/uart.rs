@@ -1,4 +1,5 @@
-//! UART0, 115,200 baud: received bytes wait in a bounded ring that the interrupt fills, sending waits for room.
+//! UART0 at 115,200 baud. The interrupt puts received bytes into a bounded ring; [`send`] waits while the transmit
+//! queue is full.
 
 use crate::register::Register;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -52,8 +53,8 @@ pub fn receive() -> Option<u8> {
 
 /// Sleeps until a byte waits, or a tenth of a second at most.
 pub fn wait() {
-    // SAFETY: interrupts are only held back while the ring is looked at, so that no byte slips in between look and
-    // sleep; a pending interrupt ends the sleep even so.
+    // SAFETY: interrupts are only held back while the ring is checked, so that no byte arrives between the check and
+    // the sleep; a pending interrupt still ends the sleep.
     unsafe { core::arch::asm!("cpsid i", options(nostack)) };
     if RING.is_empty() {
         // SAFETY: waits; touches neither memory nor registers.
@@ -128,7 +129,8 @@ impl Ring {
     }
 }
 
-/// A tenth of a second at 115,200 baud would be 1,152 bytes; the thread looks at every interrupt. A power of two.
+/// Capacity of the ring in bytes, a power of two. A tenth of a second at 115,200 baud would be 1,152 bytes, but the
+/// thread empties the ring after every interrupt.
 const RING_LEN: usize = 512;
 /// Receive queue filled to its mark, or receive timeout.
 const RECEIVED: u32 = 1 << 4 | 1 << 6;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Issues anew what the image dtls_x509 shows and believes; needs OpenSSL 3. Run it in this folder.
+# Issues new certificates that the image dtls_x509 shows and trusts. Needs OpenSSL 3. Run it in this folder.
 #
 #   path.bin           a certificate_list: that of the device, and that of the CA below the anchor
 #   anchor-name.der    the subject of the anchor

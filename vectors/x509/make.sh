@@ -1,5 +1,5 @@
 #!/bin/sh
-# Draws the keys of vectors/x509 anew and issues its certificates with OpenSSL 3: certificates.txt. Run it in that folder.
+# Draws new keys for vectors/x509 and issues its certificates with OpenSSL 3: certificates.txt. Run it in that folder.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -54,7 +54,7 @@ fn run() -> Option<()> {
     let (line, storage) = (LINE.take()?, STORAGE.take()?);
 
     measured(HANDSHAKE, || client.on_time(&mut blinker, now));
-    // What is said in the session is counted in the second round, when it is nothing else.
+    // The second round measures a request in the session, because it contains nothing else.
     converse((&mut *client, &mut blinker), (&mut *server, &mut counter), now, FIRST, (&mut *line, &mut *storage));
     let later = now.after(Duration::from_secs(1));
     measured(SEND, || client.on_time(&mut blinker, later));

@@ -69,10 +69,10 @@ fn run() -> Option<()> {
     }
 }
 
-/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
+/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of fragments and early records.
 type Table = OnePeer<(), 32, 96>;
 
-/// What nothing moves: the table, what was received and what is to be sent.
+/// Data at a fixed place: the table, the received datagram and the datagram to send.
 struct Memory {
     table: Table,
     received: [u8; BUFFER_LEN],

@@ -39,7 +39,7 @@ fn run() -> Option<()> {
     let mut pair = PAIR.start(endpoint)?;
     pair.client.connect(&mut pair.cx)?;
     meet(&mut pair)?;
-    // Whoever has read this needs the last flight no more, and has room for another handshake.
+    // The server that reads this record no longer needs its last flight, so its table has space for another handshake.
     pair.speak()?;
 
     (pair.client.end, pair.server.end) = (&CLIENT_AGAIN, &SERVER_AGAIN);
@@ -49,8 +49,8 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Lets the two speak until both have a session; the client keeps what it can be resumed with. Apart, so that this is not on
-/// the stack twice.
+/// Exchanges flights until both ends have a session. The client keeps the session and its ticket. Not inlined, so that
+/// this is not on the stack twice.
 #[inline(never)]
 fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
     pair.meet(|client| {
@@ -74,14 +74,14 @@ fn come_back(cx: &mut Cx<'_, Provider>, client: &mut Node) -> Option<()> {
     end.region.measured(|| endpoint.connect_again(cx, &end.path, &session, handle)).ok().map(|_| ())
 }
 
-/// Both may be either.
+/// Both ends may have either role.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     let keys = RefCell::new(TicketKeys::draw(cx.crypto));
     let role = Resuming { role: Either, sessions: Memory { keys, kept: Cell::new(None) } };
     Endpoint::with_roles(cx, table, Config::default(), role)
 }
 
-/// What an end remembers: a server its keys, a client its ticket.
+/// The memory of an end: the keys of a server, and the session and ticket of a client.
 struct Memory {
     keys: RefCell<TicketKeys>,
     kept: Cell<Option<(SessionState, [u8; TICKET_LEN])>>,
@@ -123,13 +123,13 @@ impl Resumption for Memory {
 type Role = Resuming<Either, Memory>;
 type Node = pair::Node<Table, Role>;
 
-/// Two peers, of whom the second comes in place of the first; a ticket that is shown and one that is given, each beside the
-/// session's secret; and 160 bytes of what comes early.
+/// Two peers, of which the second takes the place of the first; a ticket that is shown and one that is given, each with
+/// the secret of its session; and 160 bytes of fragments and early records.
 type Table = PeerArray<(), 2, 1, 400, 160>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
 
 static CLIENT_AGAIN: End = End { region: Region::new(4), path: THERE };
 static SERVER_AGAIN: End = End { region: Region::new(5), path: BACK };
-/// The hello with a ticket is the longest.
+/// The ClientHello with a ticket is the longest datagram.
 const DATAGRAM_LEN: usize = 300;

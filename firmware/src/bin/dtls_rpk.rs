@@ -38,12 +38,12 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Both have the same key, which each believes of the other.
+/// Both ends have the same key pair, and each trusts its public key.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Pinned })
 }
 
-/// A key pair, and the only public key that is believed.
+/// A key pair, and the only public key that is trusted.
 struct Pinned;
 
 impl Keys for Pinned {

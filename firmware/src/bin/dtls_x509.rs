@@ -45,7 +45,7 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Certified })
 }
 
-/// A certificate, and whom to believe.
+/// A certificate, and the anchor that is trusted.
 struct Certified;
 
 impl Keys for Certified {

@@ -44,7 +44,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// Compresses the packet into frames; their lengths, with 0 after the last.
+/// Compresses the packet into frames. Returns their lengths, with 0 after the last.
 #[inline(never)]
 fn sent(end: &mut End, packet: &[u8], frames: &mut [[u8; FRAME]; 4]) -> Option<[usize; 4]> {
     let mut lens = [0; 4];
@@ -56,7 +56,7 @@ fn sent(end: &mut End, packet: &[u8], frames: &mut [[u8; FRAME]; 4]) -> Option<[
     Some(lens)
 }
 
-/// Puts the frames together, as far as the datagram that comes out.
+/// Reassembles the frames, and parses the datagram in them.
 #[inline(never)]
 fn received(end: &mut End, frames: &[[u8; FRAME]; 4], lens: &[usize; 4], expected: usize) -> Option<()> {
     let hop = Hop { source: LinkAddress::Short(1), destination: LinkAddress::Short(2) };
@@ -80,7 +80,7 @@ const fn address(link: u8) -> Address {
     Address { ip, port: 61616, scope: 0 }
 }
 
-/// As in the laboratory, with room for one packet at a time.
+/// As in the laboratory, with a buffer for one packet.
 type End = Interface<1, 512>;
 
 static HERE: Place<End> = Place::empty();

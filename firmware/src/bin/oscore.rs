@@ -103,7 +103,7 @@ fn hear(context: &Context, crypto: &mut Provider, pending: &mut Pending, datagra
     (response.code() == Code::CONTENT && response.payload() == [0, 215]).then_some(())
 }
 
-/// A datagram each way, with the room that protecting needs.
+/// A buffer for a datagram each way, with the space that protection needs.
 struct Wire {
     there: [u8; ROOM],
     back: [u8; ROOM],
