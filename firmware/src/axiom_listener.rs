@@ -1,5 +1,5 @@
-//! A listener of a protected group (Axiom) that is provisioned with its keys: it answers requests to the group. It has no node:
-//! nothing comes to it but requests to the group, each of which the record layer delivers once.
+//! A listener of a protected group (Axiom) that is provisioned with its keys: it answers requests to the group. It has
+//! no node: it receives only requests to the group, each of which the record layer delivers once.
 
 use super::Provider;
 use super::axiom_provisioned::{Provisioned, is_rekey_message};

@@ -65,8 +65,8 @@ impl<F: Flash> GroupMember<F> {
         self.keys.listener.as_ref()
     }
 
-    /// Takes a datagram that came over `path`: to the address of the group, or to that of the member. Returns the length of the
-    /// answer in `out`, which goes back over the path; 0 if there is none.
+    /// Takes a datagram that arrived over `path`: to the address of the group, or to that of the member. Returns the
+    /// length of the answer in `out`, which goes back over the path; 0 if there is none.
     pub fn handle(&mut self, now: Instant, path: &Path, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         if path.local.ip != self.controller.local.ip || is_rekey_message(datagram) {
             let missed = self.keys.listener.as_mut().is_some_and(|listener| listener.take(now, &path.remote, datagram));
@@ -189,5 +189,5 @@ pub const OUT_LEN: usize = 256;
 /// Bytes of the longest request to join.
 pub const JOIN_LEN: usize = 96;
 const THE_CONTROLLER: Principal = Principal(2);
-/// Between two requests for keys: anybody can cause one.
+/// Minimum time between two requests for keys, because an unauthenticated peer can cause one.
 const INTERVAL: Duration = Duration::from_secs(60);

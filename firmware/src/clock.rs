@@ -28,12 +28,12 @@ pub fn start() {
     TICK_CONTROL.write(0b111); // processor clock, interrupt, on
 }
 
-/// The time. Only for thread mode: inside an interrupt handler the tick would stand still.
+/// The time. Only for thread mode: inside an interrupt handler the tick does not advance.
 pub fn now() -> Instant {
     let (ticks, counter) = loop {
         let ticks = TICKS.load(Ordering::Relaxed);
         let counter = TICK_COUNTER.read();
-        // The counter may have wrapped before its interrupt was taken: then neither value fits the other.
+        // The counter may have wrapped before its interrupt was taken: then the two values do not match.
         let tick_pending = INTERRUPT_STATE.read() & (1 << 26) != 0;
         if !tick_pending && TICKS.load(Ordering::Relaxed) == ticks {
             break (ticks, counter);

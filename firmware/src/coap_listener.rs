@@ -33,8 +33,8 @@ impl CoapListener {
         Self { senders, next: 0, lamp: Lamp { is_on: false }, message_id, waiting: Waiting::NONE }
     }
 
-    /// Takes a datagram that came over `path`. While a response waits, requests are dropped. `random` spreads the responses to a request
-    /// to the group over the leisure.
+    /// Takes a datagram that arrived over `path`. Drops requests while a response waits. `random` spreads the responses
+    /// to a request to the group over the leisure.
     pub fn take(&mut self, now: Instant, path: &Path, datagram: &[u8], random: u8) {
         if self.waiting.is_free() {
             // A request that is not answered changes nothing else.
@@ -65,7 +65,7 @@ impl CoapListener {
         let code = self.lamp.respond(Request::new(message, identity), &Anybody, self.message_id, &mut frame)?;
         self.message_id = self.message_id.wrapping_add(1);
         let is_to_group = path.local.ip.starts_with(&[0xff]);
-        // Errors are not sent to one who asked the group (RFC 7252, section 8.2).
+        // A request to the group gets no error (RFC 7252, section 8.2).
         if is_to_group && !code.is_success() {
             return None;
         }
@@ -75,7 +75,7 @@ impl CoapListener {
         Some(())
     }
 
-    /// Returns the place of a sender. One that is not known takes the place of the one that came first.
+    /// Returns the place of a sender. An unknown sender takes the place of the oldest one.
     fn place_of(&mut self, address: &Address) -> usize {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == *address) {
             return known;
@@ -89,5 +89,5 @@ impl CoapListener {
     }
 }
 
-/// The Message IDs of the last four requests of a sender. No reply is kept: a request that comes again is dropped.
+/// The Message IDs of the last four requests of a sender. No reply is kept: the listener drops a repeated request.
 type Storage = Fixed<0, 0, 4, 1>;

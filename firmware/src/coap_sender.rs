@@ -18,7 +18,7 @@ pub fn ask_next<'o, const LISTENERS: usize>(
 /// The sender of CoAP Mul.
 pub struct MulSender<const LISTENERS: usize> {
     requests: Requests,
-    /// The listeners whose response came: a response that is repeated counts once.
+    /// The listeners whose response arrived: a repeated response counts once.
     heard: &'static mut Listeners<LISTENERS>,
 }
 

@@ -68,9 +68,9 @@ fn mark(word: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Counts all of `work` towards the stack, beyond what its operations use: what comes before and between them.
+/// Measures the stack of all of `work`, including the code before and between its measured operations.
 ///
-/// Everything large is to be taken from a [`crate::place::Place`], so that the stack is what the calls need.
+/// Take large values from a [`crate::place::Place`], so that the stack holds only the needs of the calls.
 #[inline(always)]
 pub fn stack_of<T>(work: impl FnOnce() -> T) -> T {
     measured(REGIONS - 1, work)

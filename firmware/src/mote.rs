@@ -59,7 +59,7 @@ pub trait Application<M: Memory = ()>: node::Application<ExchangeOf<M>> + Sized 
 pub struct Mote<R: Configured, M: Memory = ()> {
     /// Sessions, and the CoAP exchanges of each.
     pub node: Node<Table<M::Storage>, R, M::Features>,
-    /// Ciphers, randomness, and counters of what was dropped and done.
+    /// Ciphers, randomness, and counters of events and of dropped datagrams.
     pub environment: Environment<Provider>,
     /// Packets refused before the endpoint saw them.
     pub refused: u32,

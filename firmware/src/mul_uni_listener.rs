@@ -51,11 +51,11 @@ impl Responses for OverSessions {
 }
 
 impl<F: Flash> Listener<F, OverSessions> {
-    /// Takes a datagram to the address of the listener, which comes from a handshake. The answer is written into `out`, and goes back.
-    /// Returns its length, and 0 if there is none.
+    /// Takes a datagram of a handshake, which is sent to the address of the listener. Writes the answer to its sender
+    /// into `out`. Returns the length of the answer, 0 if there is none.
     pub fn take_own(&mut self, now: Instant, from: &Address, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         match self.responses.sessions.take(now, from, datagram, out) {
-            // Requests come to the group.
+            // Requests are sent to the address of the group.
             Taken::Message(_) => 0,
             Taken::Answer(len) => len,
         }

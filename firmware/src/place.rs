@@ -1,4 +1,4 @@
-//! A place for what is too large for the stack.
+//! Places for values that are too large for the stack.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -19,7 +19,7 @@ impl<T> Place<T> {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Makes the value and puts it in; `None` from the second call on.
+    /// Makes the value and stores it. `None` from the second call on.
     #[inline]
     pub fn fill(&'static self, make: impl FnOnce() -> T) -> Option<&'static mut T> {
         if is_taken(&self.taken) {
@@ -30,7 +30,7 @@ impl<T> Place<T> {
     }
 }
 
-/// Takes what is to be taken once; true if it was taken before.
+/// Marks a value as taken. True if it was taken before.
 #[inline(never)]
 fn is_taken(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::Relaxed)

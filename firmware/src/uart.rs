@@ -71,7 +71,7 @@ pub fn send(byte: u8) {
     DATA.write(byte.into());
 }
 
-/// Bytes lost because nobody took them out of the ring in time.
+/// Number of bytes that were lost because the ring was full.
 pub fn lost() -> u32 {
     RING.lost.load(Ordering::Relaxed)
 }

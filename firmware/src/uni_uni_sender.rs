@@ -30,8 +30,8 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
         self.sessions.is_open(listener)
     }
 
-    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request; `None` if it is nobody's
-    /// turn, or there is no session.
+    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request; `None`
+    /// while a response is awaited, after the last listener, or without a session.
     pub fn ask_next<'o>(&mut self, now: Instant, out: &'o mut [u8; REQUEST_LEN]) -> Option<(Address, &'o [u8])> {
         let to = self.round.next().filter(|to| self.sessions.is_open(to))?;
         let (before, behind) = AROUND;

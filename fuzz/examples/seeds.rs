@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     resumptions()
 }
 
-/// Packets of NDN, each behind the byte of its reader, and a script for the forwarder.
+/// Packets of NDN, each after the byte of its reader, and a script for the forwarder.
 fn ndn() -> io::Result<()> {
     let (interest, data) = (tegmen_fuzz::ndn::interest_seed(), tegmen_fuzz::ndn::data_seed());
     write("ndn", "interest", &[&[1][..], &interest].concat())?;
@@ -66,7 +66,7 @@ fn ndn() -> io::Result<()> {
     write("ndn", "refused", &script)
 }
 
-/// Messages of EDHOC, each behind the byte of its reader.
+/// Messages of EDHOC, each after the byte of its reader.
 fn edhoc() -> io::Result<()> {
     let message_1 = [&[3, 2, 0x58, 0x20][..], &[5; 32], &[0x0e]].concat();
     write("edhoc", "message-1", &[&[0][..], &message_1].concat())?;
@@ -90,7 +90,7 @@ fn edhoc() -> io::Result<()> {
     write("edhoc", "credential", &[&[4], credential.expect("short")].concat())
 }
 
-/// Messages of ACE, each behind the byte of its kind, and a policy.
+/// Messages of ACE, each after the byte of its kind, and a policy.
 fn access() -> io::Result<()> {
     let cnf = Some(Confirmation::Key(CoseKey { kid: Some(vec![1]), ..CoseKey::symmetric(&[7; 16]) }));
     let rights = Aif(vec![Right { path: "/temp".to_owned(), permissions: 17 }]);
@@ -199,7 +199,7 @@ fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 /// Scripts of the two ends of an OSCORE context, and options.
 fn oscore() -> io::Result<()> {
-    // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge behind it.
+    // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge after it.
     write(
         "oscore",
         "exchange",
@@ -212,7 +212,8 @@ fn oscore() -> io::Result<()> {
 
 /// Scripts of three members of a group with Group OSCORE, options, and a credential.
 fn group_oscore() -> io::Result<()> {
-    // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the challenge behind it.
+    // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the
+    // challenge after it.
     let exchange = [
         0, 2, 1, 11, b'v', 0, 0, 0, 0, 0, 0, 0, 0, 0, b'a', 18, 0, 0, 2, 0, 2, 1, 0, 34, 0, 0, 0, 0, 18, 0, 0, 0, 1, 0,
         0, 18, 3, 0, 4, 1, 9, 3, 21, 0, 0, 0, 18, 4, 0, 0, 2, 5, 0,
@@ -244,8 +245,8 @@ fn axiom() -> io::Result<()> {
         script[0] = suite as u8;
         write("axiom_member", name, &script)?;
     }
-    // A key tree of three members. A join and a new epoch, an eviction, an epoch without signatures, and what each member hears of
-    // it: in order, again, late and damaged. Members that missed something catch up.
+    // A key tree of three members. A join and a new epoch, an eviction, an epoch without signatures, and the messages
+    // of it that each member receives: in order, again, late and damaged. Members that missed something catch up.
     let hear = |from: u8, to: u8| (0..4).flat_map(move |who| (from..to).flat_map(move |at| [who << 4 | 4, at]));
     let joined = [&[4, 3, 0][..], &hear(0, 4).collect::<Vec<_>>(), &[2], &hear(2, 6).collect::<Vec<_>>()].concat();
     write("axiom_member", "joined", &joined)?;
@@ -400,7 +401,7 @@ fn certificates() -> io::Result<()> {
     write("x509_motes", "pieces", &pieces(&listed(&[7; 40]), 20))
 }
 
-/// The fragments of a Certificate message with this list, each behind its length.
+/// The fragments of a Certificate message with this list, each after its length.
 fn pieces(list: &[u8], size: usize) -> Vec<u8> {
     let body = [&[0, 0, list.len() as u8][..], list].concat();
     let piece = |(n, piece): (usize, &[u8])| {
@@ -433,7 +434,8 @@ fn handshakes() -> io::Result<()> {
 
 /// Scripts of handshakes that resume a session.
 fn resumptions() -> io::Result<()> {
-    // Behind the flags of a resumed one: which end is under test, by id, first closed, with keys forgotten, bytes changed.
+    // After the flags, the byte of a resumption: the end under test, resumption by id, an earlier close, lost keys,
+    // changed bytes.
     for how in [0, 1, 2, 3, 4, 6, 8, 9, 64, 65, 128] {
         for (name, script) in scripts() {
             write("dtls_resumed", &format!("{how}-{name}"), &[&[0, how][..], &script].concat())?;

@@ -1,4 +1,4 @@
-//! Members of a group, and a script for what happens between them.
+//! Members of a group, and a script of the events between them.
 
 mod rekeying;
 

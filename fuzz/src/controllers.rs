@@ -1,4 +1,4 @@
-//! Two controllers of groups on one database, the devices of a group, and a script for what happens to them.
+//! Two controllers of groups on one database, the devices of a group, and a script of the events for them.
 
 use crate::Input;
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! A device with delegated sessions, its delegation server, and a script for what happens to them.
+//! A device with delegated sessions, its delegation server, and a script of the events for them.
 
 use crate::Input;
 use std::cell::RefCell;
@@ -82,7 +82,7 @@ struct Kept {
     handle: Vec<u8>,
 }
 
-/// The device as it must be after what happened to it.
+/// The state in which the device must be after the events of the script.
 struct Expected {
     epoch: Epoch,
     /// The epochs that the device may be in after a restart, because its memory failed as they began.
@@ -154,9 +154,9 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
 /// Reads the bytes as a script: requests of the server and of others, tickets of this and of other epochs and devices, forgeries,
 /// restarts and power cuts.
 ///
-/// The device is compared with a model: it opens no ticket of a revoked connection in the same epoch, of another epoch, of another
-/// device or of nobody, it forgets no revocation that it acknowledged, and its epoch never falls. A first byte with the bit 1 begins
-/// shortly before the last epoch.
+/// The device is compared with a model: it opens no ticket of a revoked connection in the same epoch, of another epoch,
+/// of another device or from no issuer, it forgets no revocation that it acknowledged, and its epoch never falls. A
+/// first byte with the bit 1 begins shortly before the last epoch.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);
@@ -261,7 +261,7 @@ impl Expected {
             return Code::SERVICE_UNAVAILABLE;
         }
         self.forget(number);
-        // No connection has the number that stands for a free place.
+        // No connection has the number that marks a free place.
         if number != u32::MAX && !self.revoked.contains(&number) {
             self.unkept.insert(number);
         }

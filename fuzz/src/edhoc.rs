@@ -1,4 +1,4 @@
-//! The messages of EDHOC, and the plaintexts in them, which a peer chooses before anybody knows it.
+//! The messages of EDHOC, and the plaintexts in them, which a peer chooses before it is authenticated.
 
 use tegmen::crypto::hash::{digest, hmac};
 use tegmen::crypto::{Crypto, MAX_SHARE, NamedGroup, NotAuthentic, RustCrypto, SCALAR_LEN, Unsupported};
@@ -8,8 +8,9 @@ use tegmen_edhoc::{
     ConnectionId, Credential, Identity, Initiator, MAX_CREDENTIAL, PeerError, Responder, Transfer, combined,
 };
 
-/// The first byte chooses the reader, and the rest is what it reads: message_1, the plaintext of message_2 or of message_3 under keys
-/// that the sender has, or a message as it is. The sender has no private key of a known credential, so no session ends with success.
+/// The first byte chooses the reader, and the rest is its input: message_1, the plaintext of message_2 or of message_3
+/// under keys that the sender has, or a message as it is. The sender has no private key of a known credential, so no
+/// session ends with success.
 pub fn edhoc(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else { return };
     let mut crypto = Gullible(RustCrypto::new([5; 32]));
@@ -107,7 +108,7 @@ fn sealed_2(crypto: &mut Gullible, message_1: &[u8], plaintext: &[u8]) -> Vec<u8
     string(&[g_y, &ciphertext].concat())
 }
 
-/// A provider that opens without a cipher, whatever the tag is.
+/// A provider that opens without a cipher, and accepts any tag.
 struct Gullible(RustCrypto);
 
 impl Crypto for Gullible {

@@ -1,4 +1,4 @@
-//! Three members of a group with Group OSCORE, and a script for what happens between them.
+//! Three members of a group with Group OSCORE, and a script of the events between them.
 
 use crate::Input;
 use std::collections::HashSet;
@@ -225,7 +225,8 @@ fn hear(
     Some(frame.bytes().to_vec())
 }
 
-/// Takes a datagram as a request of the Deterministic Client, and returns the response. Such a request is delivered each time that it comes.
+/// Takes a datagram as a request of the Deterministic Client, and returns the response. Such a request is delivered
+/// each time that it arrives.
 fn hear_shared(
     member: &mut Member,
     shared: &DeterministicClient,

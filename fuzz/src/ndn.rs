@@ -110,7 +110,7 @@ fn interest(received: &ReceivedInterest<'_>) {
     assert_eq!(again.interest, received.interest);
 }
 
-/// Counts what a forwarder sends, and parses it.
+/// Counts and parses the packets that a forwarder sends.
 struct Sink(usize);
 
 impl Faces<()> for Sink {
@@ -131,7 +131,8 @@ impl Faces<()> for Sink {
     }
 }
 
-/// Packets, each behind a step of the clock, its face and its length. One packet leads to as many as there are faces, at most.
+/// Reads packets, each after a step of the clock, its face and its length. A packet causes at most as many packets as
+/// there are faces.
 pub fn forwarder(data: &[u8]) {
     let hops: Vec<NextHop> = (0..4).map(|face| NextHop { face: FaceId(face), cost: face }).collect();
     let house = [8, 1, b'h'];

@@ -9,7 +9,7 @@ use tegmen::secret::Secret;
 use tegmen_lowpan::ip::{Datagram, headers};
 use tegmen_lowpan::slip::{Control, Decoder, encode};
 
-/// A datagram: its records are pieces of it in order, and fragments lie within their messages.
+/// Reads a datagram. Its records must be consecutive pieces of it, and fragments must be within their messages.
 pub fn records(data: &[u8]) {
     let mut datagram = data.to_vec();
     let mut records = Records::new(&mut datagram);

@@ -51,7 +51,7 @@ allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
-/// The cells, and what has to be built for them.
+/// The cells, and the programs that they need built.
 pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");

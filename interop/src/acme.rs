@@ -23,7 +23,7 @@ const SHORT: u32 = 24;
 /// The pause between two looks at a state.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The cells, and what has to be built for them.
+/// The cells, and the programs that they need built.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let pebble = places.go_program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
     let names = "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv";
@@ -180,7 +180,7 @@ impl Delegating {
         }
     }
 
-    /// Imprints the device, which nobody switches on.
+    /// Imprints the device, which is not running.
     fn imprint(&self, scene: &Scene) -> Check {
         let scopes = "--scope keys:write --scope delegation:read --scope delegation:write";
         self.command(scene, "bootstrap", &format!("key create root {scopes} --output root.key"), &[])?;
@@ -220,7 +220,7 @@ impl Delegating {
     }
 }
 
-/// The files with private keys, which nobody else can read.
+/// Checks that only their owner can read the files with private keys.
 fn are_private(scene: &Scene, files: &[&str]) -> Check {
     for file in files {
         let metadata = std::fs::metadata(scene.directory().join(file)).map_err(|error| format!("{file}: {error}"))?;
@@ -288,7 +288,8 @@ fn renews(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// The authority asks for the answer where nobody gives one. The operator sees the reason, and the device has no session.
+/// The authority requests the challenge response at a port where no server listens. The operator sees the reason, and
+/// the device has no session.
 fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let (challenges, elsewhere) = (free_port()?, free_port()?);

@@ -36,7 +36,7 @@ const EPOCHS: u16 = 3;
 /// Bytes around any content.
 const ROOM: usize = 128;
 
-/// The cells of this reader, and what they need.
+/// The cells of this reader, and the programs that they need built.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
@@ -151,7 +151,7 @@ impl Secrets {
     }
 }
 
-/// The keys of a member. A response has the content of its request behind some words, in the place of a token.
+/// The keys of a member. A response has the content of its request after some words, in place of a token.
 struct SigningKeys {
     private: Option<Arc<SoftwareKey>>,
     /// The keys of all members, from the first on.
@@ -293,7 +293,7 @@ impl Session {
         self.sent.push(sent);
     }
 
-    /// Runs the reader, and compares its lines with what was sent.
+    /// Runs the reader, and compares its lines with the messages that were sent.
     fn compare(&self, reader: &Built, keys: &Path, capture: &Path) -> Check {
         let output = reader.command()?.args([keys, capture]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -230,7 +230,7 @@ impl Operator<'_> {
         Ok(process)
     }
 
-    /// Waits until a device is in an epoch, and knows what was revoked.
+    /// Waits until a device is in an epoch, and knows all revocations.
     fn await_device(&self, name: &str, epoch: u64) -> Result<(), String> {
         loop {
             let shown = self.run(&["delegation", "show", name])?;

@@ -87,7 +87,7 @@ pub(crate) struct Server {
     read: usize,
 }
 
-/// A request that came out of `s_server`.
+/// A request that `s_server` printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) message_id: [u8; 2],

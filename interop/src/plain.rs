@@ -1,8 +1,9 @@
 //! Peers that are CoAP libraries, each behind a program of ours.
 //!
-//! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which can
-//! be observed, and `/big` with 5000 bytes, which takes the same. `coap-client METHOD URI [PAYLOAD]` prints one line for
-//! each response, `CODE PAYLOAD`; METHOD `observe` prints four, cancels, prints `cancelled` and lives on. `BIG` in place of a payload stands for those 5000 bytes.
+//! `coap-server HOST PORT` prints `listening` and has `/v` (GET, PUT, POST appends, DELETE), `/slow`, `/count`, which
+//! can be observed, and `/big`, which returns and takes 5000 bytes. `coap-client METHOD URI [PAYLOAD]` prints one line
+//! for each response, `CODE PAYLOAD`; METHOD `observe` prints four, cancels the observation, prints `cancelled` and
+//! keeps running. `BIG` in place of a payload stands for those 5000 bytes.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};
@@ -17,11 +18,11 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// True if it takes an identity and a key as well, behind the other words.
+    /// True if it also takes an identity and a key, after the other arguments.
     secure: bool,
 }
 
-/// All of them, with what is to be built for them.
+/// The cells of all these peers, and the programs that they need built.
 pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
         Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },

@@ -112,7 +112,7 @@ impl Proxied {
     }
 }
 
-/// The number of requests that came to the origin.
+/// Number of requests that arrived at the origin.
 fn requests(origin: &Capture) -> usize {
     let is_request =
         |datagram: &crate::capture::Datagram| datagram.bytes.get(1).is_some_and(|code| (1..=7).contains(code));
@@ -247,7 +247,7 @@ fn behind_with_oscore(scene: &Scene, peer: &Built) -> Result<(Process, Proxied),
     Ok((server, Proxied::before(scene, address)?))
 }
 
-/// Each message with a code at the origin has to have OSCORE.
+/// Checks that each message with a code at the origin has an OSCORE option.
 fn is_protected(origin: &Capture) -> Check {
     let is_protected = |datagram: &crate::capture::Datagram| {
         let message = tegmen::coap::MessageRef::parse(&datagram.bytes);

@@ -1,7 +1,8 @@
-//! The two motes of Blink in one image, on a line in memory: what the sources of `blink_*` and `cosim_*` do, counted.
+//! The two motes of Blink in one image, on a line in memory. It measures the work of the sources of `blink_*` and
+//! `cosim_*`.
 //!
-//! The images of those names speak over a serial line, whose interrupts would be counted, too. Here the same mote and the
-//! same applications stand on a [`line`] in memory.
+//! The images of those names use a serial line, whose interrupts would also be counted. Here the same mote and the same
+//! applications use a [`line`] in memory.
 #![no_std]
 #![no_main]
 

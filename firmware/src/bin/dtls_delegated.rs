@@ -71,14 +71,14 @@ fn run() -> Option<()> {
     // Another epoch begins in a session that both ends mean.
     (exchange(other, device, Resource::Epoch.path(), &NEXT_EPOCH, buffers)? == Code::CONFLICT).then_some(())?;
 
-    // The peer comes with a ticket.
+    // The peer connects to the device with a ticket.
     let of_ticket = session(1);
     count(other, device, 2);
     handshake(other, device, Some((&of_ticket, Handle::Ticket(&TICKET))), buffers)?;
     count(other, device, 4);
     get(other, device, buffers)?;
 
-    // The device comes to the peer.
+    // The device connects to the peer.
     handshake(device, other, None, buffers)?;
     let mut to_accept = KEEP_TO_OPEN;
     *to_accept.first_mut()? = 0;

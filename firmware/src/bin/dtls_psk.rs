@@ -44,7 +44,7 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
     Endpoint::new(cx, table, Config::default())
 }
 
-/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of what comes early.
+/// One peer, its identity or cookie of up to 32 bytes, and 96 bytes of fragments and early records.
 type Table = OnePeer<(), 32, 96>;
 
 static PAIR: Pair<Table, Either, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());

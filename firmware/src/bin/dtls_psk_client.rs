@@ -28,7 +28,7 @@ extern "C" fn main() -> ! {
     exit(run().is_some())
 }
 
-/// Connects, sends one record and takes what comes. `None` when the session is over.
+/// Connects, sends one record and takes all datagrams that arrive. `None` when the session is over.
 fn run() -> Option<()> {
     let Memory { table, received, sent } = MEMORY.take()?;
     let crypto = &mut Provider::new(black_box([0; 32]));

@@ -1,4 +1,4 @@
-//! Starts, measures nothing and ends: what every image has before it does anything, subtracted from the others.
+//! The empty image: it starts, measures nothing and ends. Its sizes are subtracted from those of the other images.
 #![no_std]
 #![no_main]
 

@@ -61,7 +61,7 @@ fn run() -> Option<()> {
     Some(())
 }
 
-/// A member, and what it knows of the other.
+/// A member, and its data of the other member.
 struct Member {
     context: &'static mut Context,
     other: &'static mut [Other; 1],

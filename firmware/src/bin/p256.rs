@@ -41,7 +41,7 @@ fn run() -> Option<()> {
     (one.secret == other.secret).then_some(())
 }
 
-/// An end, and what it computes. Aligned, so that copies of both take the same instructions.
+/// An end, and the results of its computations. Aligned, so that copies of both take the same instructions.
 #[repr(align(4))]
 struct End {
     private: [u8; SCALAR_LEN],

@@ -1,4 +1,4 @@
-//! The key tree of a controller, its members and those that it evicted, and a script for what happens between them.
+//! The key tree of a controller, its members and those that it evicted, and a script of the events between them.
 
 use crate::Input;
 use std::collections::BTreeMap;
@@ -31,9 +31,9 @@ struct Script {
     masters: BTreeMap<u16, [u8; 48]>,
 }
 
-/// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages that are delivered late, again, damaged or made by
-/// an outsider. No member takes what the controller did not send, an epoch never goes back, and no member gets beyond the epoch
-/// of its eviction. The keys follow from `seed`.
+/// Reads the bytes as a script: joins, evictions, new epochs, and rekey messages that are delivered late, again,
+/// damaged or made by an outsider. No member accepts a message that the controller did not send, an epoch never
+/// decreases, and no member gets beyond the epoch of its eviction. The keys follow from `seed`.
 pub(super) fn script(seed: [u8; 32], mut input: Input<'_>) {
     let mut crypto = HostCrypto::new(seed, 0);
     let members = u32::from(input.byte() % 5);

@@ -93,7 +93,8 @@ fn has_the_rights_of_a_token(scene: &Scene, program: &Built) -> Check {
     servers.request(scene, "GET /temp")?;
     servers.post(scene, "one")?;
     succeeds(scene, &["get", "--oscore", "one", &temp], "22\n")?;
-    // It answers what a token does not allow with 4.01, where RFC 9200 has 4.05, and 4.01 to clients in clear.
+    // The peer answers a method that the token does not allow with 4.01, where RFC 9200 has 4.05. It answers
+    // unprotected requests with 4.01 too.
     fails(scene, &["put", "--oscore", "one", &temp, "23"], "4.01")?;
     fails(scene, &["get", &temp], "4.01")
 }

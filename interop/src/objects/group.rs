@@ -220,7 +220,8 @@ impl Member {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Opens a request: what it asks, and the right to answer it, which is missing if it may be a replay.
+    /// Opens a request. Returns its content, the request for the response, and the nonce of a response, which is
+    /// missing if the request may be a replay.
     fn hear(&mut self, datagram: &[u8]) -> Result<(Said, GroupRequest, Option<GroupNonce>), String> {
         let mut datagram = datagram.to_vec();
         let others = self.others.as_mut_slice();
@@ -350,7 +351,7 @@ fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     Ok(())
 }
 
-/// Answers the next request, and returns what it asked.
+/// Answers the next request. Returns its code.
 fn serve(socket: &UdpSocket, ours: &mut Member, to: Option<u8>, value: &mut Vec<u8>) -> Result<Code, String> {
     let (datagram, from) = receive(socket)?;
     let outer = MessageRef::parse(&datagram).map_err(debug)?;

@@ -148,7 +148,8 @@ fn expired(scene: &Scene, later: &Built) -> Check {
     world.was_asked()
 }
 
-/// A ticket is sent in the clear, so anybody may copy it. The device takes it, and the copy opens no record.
+/// A ticket is sent in the clear, so an attacker can copy it. The device takes the copy, but the attacker can open no
+/// record.
 fn copied(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;

@@ -1,7 +1,7 @@
 //! Peers that are libraries, with sessions that were delegated to a device.
 //!
-//! Their programs take `resume ticket NAME` or `resume id NAME` behind a key in X.509, with the name of the server. Clients open the
-//! next session at the line `again ADDRESS`.
+//! Their programs take `resume ticket NAME` or `resume id NAME` after an X.509 key, with the name of the server.
+//! Clients open the next session at the line `again ADDRESS`.
 
 use super::public_keys::{THEIR_DEVICE, THEIR_SERVER};
 use super::resumption::{NO_ID, RESUMED};
