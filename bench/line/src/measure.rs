@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-/// The whole program of one stack: obeys the command in its arguments, or else those on standard input until it ends. With
-/// `client` or `server` it speaks over a socket.
+/// Runs the program of one stack: obeys the command in its arguments, or without arguments those on standard input
+/// until it ends. With `client` or `server` it runs a session over a socket.
 pub fn run<S: Stack>(stack: Result<S, Failure>) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     run_with(stack, &words)
 }
 
-/// [`run`], with the words of one command (or none) given.
+/// As [`run`], with `words` in place of the arguments: the words of one command, or none.
 pub fn run_with<S: Stack>(stack: Result<S, Failure>, words: &[String]) -> ExitCode {
     let mut stack = stack;
     if let Ok(stack) = &mut stack
@@ -150,7 +150,7 @@ fn elapsed(start: Duration) -> Result<Reply, Failure> {
 /// CPU time of this thread: the machine may be busy with other things.
 ///
 /// # Errors
-/// What the system says, if it has no such clock.
+/// The system has no such clock; the failure has the text of the system's error.
 pub fn cpu_time() -> Result<Duration, Failure> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_err(|e| Failure::new(e.to_string()))?;
     Ok(Duration::from(time))

@@ -14,11 +14,11 @@ pub trait Stack {
 
     /// Name and version, for the header of a report.
     fn version(&self) -> String;
-    /// Every cipher suite that it knows, by its name in the registry; none if it cannot say.
+    /// All cipher suites of the stack, by their names in the registry; empty if the stack cannot list them.
     fn suites(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Every end made from now on asks for a connection id of so many bytes (RFC 9146).
+    /// Every end made from now on asks for a connection id of `len` bytes (RFC 9146).
     fn use_connection_id(&mut self, len: usize) -> Result<(), Failure> {
         let _ = len;
         Err(Failure::new("it has no connection ids"))
@@ -57,7 +57,7 @@ pub trait Stack {
     fn server(&mut self) -> Result<Self::Server, Failure>;
 }
 
-/// By what sessions are resumed.
+/// Means by which sessions are resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resumption {
     /// A ticket (RFC 5077).
@@ -68,20 +68,21 @@ pub enum Resumption {
 
 /// One end of a session.
 pub trait End {
-    /// Takes the next datagram of the handshake, or none at the client's first step; what is due is put into `out`.
+    /// Takes the next datagram of the handshake, or none at the client's first step. Puts the datagrams to send into
+    /// `out`.
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure>;
-    /// A second went by without an answer: what is due to be sent again is put into `out`. Never called over memory.
+    /// Puts the datagrams to retransmit into `out`, after a second without an answer. Never called over memory.
     fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
         let _ = out;
         Ok(())
     }
-    /// Whether application data may flow.
+    /// True once this end can send and receive application data.
     fn is_established(&self) -> bool;
-    /// Whether an established session went on from an earlier one.
+    /// True if the established session resumed an earlier one.
     fn is_resumed(&self) -> bool {
         false
     }
-    /// What an established session was agreed on, where public keys are used or a suite is named.
+    /// Suite and peer of an established session, if public keys are used or a suite is named.
     fn agreed(&self) -> Option<Agreed> {
         None
     }
@@ -98,7 +99,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one, with room for a whole handshake so that it never allocates while something is measured.
+    /// Creates an empty outbox, with capacity for a whole handshake so that it never allocates during a measurement.
     pub fn new() -> Self {
         Self { bytes: Vec::with_capacity(16 * DATAGRAM_MAX), ends: Vec::with_capacity(64) }
     }
@@ -115,12 +116,12 @@ impl Outbox {
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
-    /// Whether nothing waits.
+    /// True if no datagram waits.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Forgets what was delivered and keeps the room.
+    /// Removes all datagrams and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -133,7 +134,7 @@ impl Default for Outbox {
     }
 }
 
-/// What is counted on the way; counting memory is slow, so a timed run leaves it off.
+/// Counts of memory, bytes and datagrams. Counting memory is slow, so a timed run leaves it off.
 #[derive(Default)]
 pub struct Tally {
     pub(crate) count_heap: bool,
@@ -181,7 +182,7 @@ impl<S: Stack> Pair<S> {
         Self::meet(client, server, wire, tally)
     }
 
-    /// A session that goes on from this one.
+    /// Resumes this session in a new one.
     pub fn resume(self, stack: &mut S, wire: &mut Wire, tally: &mut Tally) -> Result<Self, Failure> {
         let client = tally.at_client(|| stack.again(&self.client))?;
         let server = tally.at_server(|| stack.server())?;
@@ -213,7 +214,7 @@ impl<S: Stack> Pair<S> {
         Err(Failure::new("the handshake stalled"))
     }
 
-    /// One record from the client to the server; the length of what came out.
+    /// Sends one record from the client to the server. Returns the length of the payload that the server opened.
     pub fn transfer(
         &mut self,
         wire: &mut Wire,

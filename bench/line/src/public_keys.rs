@@ -1,23 +1,23 @@
-//! What an end proves itself with in place of a pre-shared key.
+//! Certificates and raw public keys, by which an end authenticates in place of a pre-shared key.
 
 use crate::Failure;
 use std::{fs, path::PathBuf};
 
-/// A public key of its own and whom it believes, in files.
+/// An end's own public key and the key or CA that it trusts, in files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicKeys {
     /// The one cipher suite, by its name in the registry.
     pub suite: String,
-    /// How the keys are shown.
+    /// The form of the keys, and their files.
     pub form: KeyForm,
 }
 
-/// How a public key is shown, and how the one of the other end is believed.
+/// Form in which an end shows its public key, and verifies the one of the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyForm {
     /// In X.509 certificates; files in PEM.
     X509 {
-        /// Who issues to those that are believed.
+        /// The trusted CA.
         ca: PathBuf,
         /// One's own certificate.
         certificate: PathBuf,
@@ -35,7 +35,7 @@ pub enum KeyForm {
     },
 }
 
-/// What an end says of a session.
+/// Suite and peer of a session, as one end reports them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Agreed {
     /// The cipher suite, by its name in the registry.
@@ -44,7 +44,7 @@ pub struct Agreed {
     pub peer: String,
 }
 
-/// Stands for the name of whoever showed a public key that was expected.
+/// In place of the name of a peer that showed the expected raw public key.
 pub const RAW_PUBLIC_KEY: &str = "raw public key";
 
 impl PublicKeys {
@@ -64,7 +64,7 @@ impl PublicKeys {
 /// The bytes of a file.
 ///
 /// # Errors
-/// What the system says.
+/// The file cannot be read; the failure has its path and the text of the system's error.
 pub fn read(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }

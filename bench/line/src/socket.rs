@@ -1,13 +1,20 @@
-//! One end of a session over a real socket, spoken to in lines: so that whoever is at the other end may be another stack.
+//! One end of a session over a real socket, controlled by lines of text. The other end can be another stack.
 //!
-//! The program is called with `client ADDRESS IDENTITY KEY` or `server ADDRESS IDENTITY KEY`, the key in hexadecimal,
-//! and `connection_id BYTES`, `resume ticket` or `resume id` behind where the stack has such; or, in place of the identity and what follows, with
-//! `x509 SUITE CA CERTIFICATE KEY`, `raw SUITE KEY PUBLIC_KEY PEER` or `psk SUITE IDENTITY KEY`. Behind a key in X.509, a client
-//! takes `resume ticket NAME` or `resume id NAME`, with the name of the server. It says `listening`, `established` (with these
-//! `suite NAME` and `peer NAME` before; `resumed` where it went on from an earlier session), `received HEX`, `failed TEXT`; every line of hexadecimal digits that it reads goes
-//! out as one record. A client that reads `again` opens another session, which resumes the last; with `again ADDRESS`, at another
-//! server. A server attends to the last client that spoke; one that writes a connection id is that client,
-//! wherever it speaks from.
+//! The arguments of the program are `client` or `server`, the address, and one of
+//!
+//! * `IDENTITY KEY`, the key in hexadecimal. `connection_id BYTES`, `resume ticket` or `resume id` can follow if the stack
+//!   supports it.
+//! * `x509 SUITE CA CERTIFICATE KEY`. At a client, `resume ticket NAME` or `resume id NAME` can follow, with the name of the
+//!   server.
+//! * `raw SUITE KEY PUBLIC_KEY PEER`
+//! * `psk SUITE IDENTITY KEY`
+//!
+//! The program prints `listening`, `established`, `received HEX` and `failed TEXT`. Before `established` it prints
+//! `suite NAME` and `peer NAME` with the last three of these, and `resumed` if the session resumed an earlier one.
+//!
+//! It sends every line of hexadecimal digits that it reads as one record. A client that reads `again` opens another session,
+//! which resumes the last; with `again ADDRESS`, at another server. A server keeps one session, with the last client that sent a
+//! datagram. A record with a connection id is of that session, from any address.
 
 use crate::{Agreed, DATAGRAM_MAX, End, Failure, Outbox, PublicKeys, Resumption, Stack, from_hex};
 use std::{
@@ -147,7 +154,7 @@ fn take(end: &mut impl End, socket: &UdpSocket, from: SocketAddr, datagram: &[u8
     }
     let mut out = Outbox::new();
     let result = end.handshake(Some(datagram), &mut out);
-    // An alert is sent before the failure is told.
+    // An alert is sent before the failure is printed.
     send(socket, from, &mut out)?;
     result?;
     if end.is_established() {
@@ -177,7 +184,7 @@ fn send(socket: &UdpSocket, to: SocketAddr, out: &mut Outbox) -> Result<(), Fail
     Ok(())
 }
 
-/// What comes from the socket and from standard input, in one queue.
+/// One queue of the datagrams from the socket and the lines from standard input.
 fn events(socket: &UdpSocket) -> Result<Receiver<Event>, Failure> {
     let (sender, events) = channel();
     let socket = socket.try_clone().map_err(system)?;

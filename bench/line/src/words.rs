@@ -1,9 +1,9 @@
-//! The words between the driver and a stack's program: one command a line, one reply a line.
+//! Commands of the driver and replies of a stack's program, one in each line.
 
 use crate::{Failure, KeyForm, PublicKeys};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// What a stack's program is asked to do.
+/// Command to a stack's program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// `version`: name the stack and its version.
@@ -12,7 +12,7 @@ pub enum Command {
     Suites,
     /// `handshakes N`: make and release that many sessions.
     Handshakes(u32),
-    /// `resumptions N`: make a session, and that many more, each of which goes on from the one before it with a ticket.
+    /// `resumptions N`: make a session, and N more, each of which resumes the previous one with a ticket.
     Resumptions(u32),
     /// `certified KEY N`: as `handshakes`, both ends with certificates.
     Certified(Certificates, u32),
@@ -20,22 +20,22 @@ pub enum Command {
     Held(Certificates, u32),
     /// `records N SIZE`: seal and open that many records of that many bytes.
     Records {
-        /// How many records.
+        /// Number of records.
         count: u32,
         /// Bytes of application data in each.
         size: usize,
     },
-    /// `heap N`: hold that many sessions and say what one of them costs.
+    /// `heap N`: hold N sessions and report the heap that one of them takes.
     Heap(u32),
-    /// `wire`: say what one handshake puts on the wire.
+    /// `wire`: report the bytes and datagrams of one handshake.
     Wire,
 }
 
-/// Which certificates both ends have: a chain of two below a trust anchor, which lies in the directory that the variable
+/// The certificates of both ends: a chain of two below a trust anchor, in the directory that the variable
 /// [`DIRECTORY`](Certificates::DIRECTORY) names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Certificates {
-    /// `rsa` (2048 bits) or else `ecdsa` (secp256r1).
+    /// True for `rsa` (2048 bits), false for `ecdsa` (secp256r1).
     pub rsa: bool,
     /// `-remembered`: chains that were verified before are not verified again, where a stack can do that.
     pub remembered: bool,
@@ -50,10 +50,10 @@ impl Certificates {
         if self.rsa { "rsa" } else { "ecdsa" }
     }
 
-    /// What a stack is to use.
+    /// The suite and the files for a stack.
     ///
     /// # Errors
-    /// There is no such variable.
+    /// The variable [`Self::DIRECTORY`] is not set.
     pub fn public_keys(self) -> Result<PublicKeys, Failure> {
         let directory = std::env::var_os(Self::DIRECTORY).map(PathBuf::from);
         let directory = directory.ok_or_else(|| Failure::new(format!("{} is not set", Self::DIRECTORY)))?;
@@ -84,7 +84,7 @@ impl FromStr for Certificates {
     }
 }
 
-/// What it answers.
+/// Reply of a stack's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// `version TEXT`

@@ -37,7 +37,7 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<PrimitiveContext> {
     Some(PrimitiveContext::new_from_fresh_material(parts))
 }
 
-/// Nanoseconds of CPU time for so many pairs.
+/// Nanoseconds of CPU time for `count` pairs; `None` if one fails.
 fn pairs(count: u32) -> Option<u128> {
     let (mut client, mut server) = (context(b"c", b"s")?, context(b"s", b"c")?);
     for _ in 0..100 {

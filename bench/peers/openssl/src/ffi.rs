@@ -29,11 +29,11 @@ pub(crate) struct Context {
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut Ssl,
-    /// From a box. The BIO writes there, too, and nobody else may be taken for the owner meanwhile.
+    /// Allocated by a box. A raw pointer, because the BIO writes through it too, and a box must be the only owner.
     wire: *mut Wire,
 }
 
-/// What the BIO may touch, for the time of one call; empty between calls.
+/// Memory that the BIO reads and writes during one call; empty between calls.
 struct Wire {
     inbound: *const u8,
     inbound_len: usize,
@@ -260,7 +260,8 @@ unsafe extern "C" fn psk_client(
     if (identity_room as usize) <= IDENTITY.len() {
         return 0;
     }
-    // SAFETY: there is room for the identity and its final zero, as just checked, and for the key as `give_key` checks.
+    // SAFETY: the check above proves that `identity` holds the identity and its final zero; `give_key` checks
+    // `psk_room`.
     unsafe {
         ptr::copy_nonoverlapping(IDENTITY.as_ptr(), identity.cast(), IDENTITY.len());
         *identity.add(IDENTITY.len()) = 0;
@@ -283,13 +284,13 @@ unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
     if (room as usize) < KEY.len() {
         return 0;
     }
-    // SAFETY: there is room, as just checked.
+    // SAFETY: `psk` is writable for `room` bytes, and the check above proves that the key is not longer.
     unsafe { ptr::copy_nonoverlapping(KEY.as_ptr(), psk, KEY.len()) };
     KEY.len() as c_uint
 }
 
 unsafe extern "C" fn generate_cookie(_: *mut Ssl, cookie: *mut c_uchar, len: *mut c_uint) -> c_int {
-    // SAFETY: the library gives room for 255 bytes and a length to set.
+    // SAFETY: the library gives a buffer of 255 bytes and a length to set.
     unsafe {
         ptr::copy_nonoverlapping(cookie_for_peer().as_ptr(), cookie, COOKIE_LEN);
         *len = COOKIE_LEN as c_uint;

@@ -24,14 +24,14 @@ pub(crate) enum Role {
     Server,
 }
 
-/// Every session of one role, told apart by the port of the other end.
+/// All sessions of one role. The port of the other end identifies a session.
 pub(crate) struct Context {
     context: *mut dtls_context_t,
     handler: Box<dtls_handler_t>,
     keys: Option<Box<RawKeys>>,
 }
 
-/// What the callbacks may touch, for the time of one call.
+/// Memory that the callbacks read and write during one call.
 struct Wire {
     outbound: *mut Outbox,
     payload: *mut u8,
@@ -75,7 +75,7 @@ impl Context {
         if result > 0 { Ok(()) } else { Err(Failure::new(format!("connect: {result}"))) }
     }
 
-    /// Takes a datagram; the length of the application data that was in it.
+    /// Processes a datagram. Returns the length of the application data in it.
     pub(crate) fn handle(
         &self,
         port: u16,
@@ -83,7 +83,7 @@ impl Context {
         out: Option<&mut Outbox>,
         payload: &mut [u8],
     ) -> Result<usize, Failure> {
-        let mut message = [0; DATAGRAM_MAX]; // it is decrypted where it lies
+        let mut message = [0; DATAGRAM_MAX]; // the library decrypts it in place
         let len = datagram.len();
         message.get_mut(..len).ok_or_else(|| Failure::new("too long"))?.copy_from_slice(datagram);
         let (result, opened) = self.call(out, payload, |context| {
@@ -101,7 +101,7 @@ impl Context {
         }
     }
 
-    /// Whether a session that was begun has ended: an alert leaves no other trace.
+    /// True if the library has no session with this port. After an alert, this is the only sign that a session ended.
     pub(crate) fn is_gone(&self, port: u16) -> bool {
         // SAFETY: the context is alive.
         unsafe { dtls_get_peer(self.context, &address(port)).is_null() }
@@ -119,16 +119,17 @@ impl Context {
         }
     }
 
-    /// Sends again what is due, of every session.
+    /// Retransmits the messages that are due, of all sessions.
     pub(crate) fn retransmit(&self, out: &mut Outbox) {
         self.call(Some(out), &mut [], |context| {
-            // SAFETY: the context is alive; nobody wants to know when the next is due.
+            // SAFETY: the context is alive; a null pointer means that the time of the next retransmission is not
+            // wanted.
             unsafe { dtls_check_retransmit(context, ptr::null_mut()) };
             0
         });
     }
 
-    /// Frees a session without a word to the other end, as every stack here does.
+    /// Frees a session and sends nothing to the other end, as every stack here does.
     pub(crate) fn forget(&self, port: u16) {
         // SAFETY: the context is alive; a peer that is not null belongs to it and is not used after the reset. A closed
         // peer is freed without an alert.
@@ -141,7 +142,8 @@ impl Context {
         }
     }
 
-    /// Runs `step` with the wire set, and unsets it; what `step` gave and the length of the payload that came.
+    /// Runs `step` with the wire set, and unsets it. Returns the result of `step` and the length of the payload that
+    /// arrived.
     fn call(
         &self,
         out: Option<&mut Outbox>,
@@ -181,8 +183,8 @@ pub(crate) fn version() -> String {
 
 /// The address 127.0.0.1 with this port; sessions are found by it.
 fn address(port: u16) -> session_t {
-    // SAFETY: a session is plain numbers, for which zeros are valid; `dtls_session_init` sets the room for an address,
-    // and the address is an IPv4 one from here on.
+    // SAFETY: a session is plain numbers, for which zeros are valid; `dtls_session_init` sets the size of the address,
+    // which becomes an IPv4 address here.
     unsafe {
         let mut session: session_t = mem::zeroed();
         dtls_session_init(&raw mut session);
@@ -208,7 +210,7 @@ unsafe extern "C" fn on_write(context: *mut dtls_context_t, _: *mut session_t, b
 }
 
 unsafe extern "C" fn on_read(context: *mut dtls_context_t, _: *mut session_t, buf: *mut u8, len: usize) -> c_int {
-    // SAFETY: as in `on_write`; the payload is writable for its room.
+    // SAFETY: as in `on_write`; the payload is writable for `payload_room` bytes.
     unsafe {
         let Some(wire) = (*context).app.cast::<Wire>().as_mut() else { return -1 };
         if len > wire.payload_room {

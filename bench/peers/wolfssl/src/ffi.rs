@@ -30,14 +30,14 @@ pub(crate) struct Context {
 /// One end of a session.
 pub(crate) struct Connection {
     ssl: *mut WolfSsl,
-    /// From a box. The callbacks write there, too, and nobody else may be taken for the owner meanwhile.
+    /// Allocated by a box. A raw pointer, because the callbacks write through it too, and a box must be the only owner.
     wire: *mut Wire,
     role: Role,
     tells_what_was_agreed: bool,
     finished: bool,
 }
 
-/// What the callbacks may touch, for the time of one call; empty between calls.
+/// Memory that the callbacks read and write during one call; empty between calls.
 struct Wire {
     inbound: *const u8,
     inbound_len: usize,
@@ -49,7 +49,7 @@ impl Wire {
 }
 
 impl Context {
-    /// Whose sessions can be resumed by this, if at all.
+    /// Creates the settings of one end. Its sessions can be resumed by the means in `resumption`, if it is given.
     pub(crate) fn new(role: Role, resumption: Option<Resumption>) -> Result<Self, Failure> {
         // SAFETY: initialising twice is allowed; the method is handed over to the context, which is checked before use
         // and freed by `drop`; every callback is a plain function that lives as long as the program.
@@ -69,7 +69,8 @@ impl Context {
             }
             wolfSSL_CTX_SetIORecv(context, receive);
             wolfSSL_CTX_SetIOSend(context, send);
-            // Off for good, so that it is not turned on again where it is needed. Without a word clients ask for no tickets.
+            // A cache that is turned off stays off, so only a context without resumption turns it off. By default,
+            // clients ask for no tickets.
             if resumption.is_none() {
                 wolfSSL_CTX_set_session_cache_mode(context, SESS_CACHE_OFF);
             }
@@ -100,7 +101,8 @@ impl Context {
         Ok(())
     }
 
-    /// A new connection; with a connection id of so many bytes, all the same, because there is one session at a time.
+    /// Creates a connection, if asked with a connection id of this number of bytes. All ids are equal, because there is
+    /// one session at a time.
     pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
         // SAFETY: the context is alive in `self`; the callbacks' argument points to what `Connection` keeps for as long as
         // `ssl`.
@@ -160,7 +162,7 @@ impl Connection {
         if result == SUCCESS { Ok(()) } else { self.expect_want_read("timeout", result) }
     }
 
-    /// Before the handshake: it will resume the session of `other`.
+    /// Before the handshake: offers to resume the session of `other`.
     pub(crate) fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
         // SAFETY: both connections are alive; the session is checked before use, taken by the call with a reference of its
         // own, and ours is given back.
@@ -293,7 +295,8 @@ unsafe extern "C" fn psk_client(
     if (identity_room as usize) <= name.len() {
         return 0;
     }
-    // SAFETY: there is room for the identity and its final zero, as just checked, and for the key as `give_key` checks.
+    // SAFETY: the check above proves that `identity` holds the identity and its final zero; `give_key` checks
+    // `psk_room`.
     unsafe {
         ptr::copy_nonoverlapping(name.as_ptr(), identity.cast(), name.len());
         *identity.add(name.len()) = 0;
@@ -317,7 +320,7 @@ unsafe fn give_key(psk: *mut c_uchar, room: c_uint) -> c_uint {
     if (room as usize) < key.len() {
         return 0;
     }
-    // SAFETY: there is room, as just checked.
+    // SAFETY: `psk` is writable for `room` bytes, and the check above proves that the key is not longer.
     unsafe { ptr::copy_nonoverlapping(key.as_ptr(), psk, key.len()) };
     key.len() as c_uint
 }

@@ -1,4 +1,5 @@
-//! wolfSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off unless it is told to resume.
+//! wolfSSL: DTLS 1.2 with PSK and CCM_8, cookie exchange on, tickets and session cache off unless the driver asks for
+//! resumption.
 mod ffi;
 
 use ffi::{Connection, Context, Role};

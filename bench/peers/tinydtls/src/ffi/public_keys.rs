@@ -1,4 +1,4 @@
-//! Raw public keys: the only ones that it knows.
+//! Raw public keys: tinydtls has no certificates.
 
 use super::{ALERT_INTERNAL_ERROR, Context, Wire};
 use std::{ffi::c_int, ptr, slice};
@@ -9,10 +9,10 @@ use tinydtls_sys::{
 
 pub(crate) const SUITE: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8";
 
-/// Those of one end, as the library wants them.
+/// The keys of one end, in the form that the library takes.
 pub(crate) struct RawKeys {
     own: dtls_ecdsa_key_t,
-    /// What `own` points into: the number of the private key, then both coordinates of the point of the public one.
+    /// Memory that `own` points to: the number of the private key, then both coordinates of the public key.
     _numbers: Box<[u8; 3 * LEN]>,
     /// Both coordinates of the point of the other end.
     peer: [u8; 2 * LEN],
@@ -85,7 +85,7 @@ unsafe extern "C" fn on_user_parameters(
     _: *mut session_t,
     parameters: *mut dtls_user_parameters_t,
 ) {
-    // SAFETY: the library lends its parameters, whose list has room for more than two.
+    // SAFETY: the library lends its parameters, whose list has more than two places.
     unsafe {
         let suites = &mut (*parameters).cipher_suites;
         suites[0] = dtls_cipher_t::TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8;

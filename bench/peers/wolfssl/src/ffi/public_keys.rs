@@ -14,7 +14,7 @@ use tegmen_bench_line::{
 };
 
 thread_local! {
-    /// The common name in the last certificate that was believed; there is one session at a time that asks for it.
+    /// The common name in the last certificate that was accepted; there is one session at a time that asks for it.
     static PEER: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -61,7 +61,7 @@ impl Context {
         let suite = text(suite)?;
         // SAFETY: the context is alive; the string ends in zero, and is read before the call returns.
         must("the suite", unsafe { wolfSSL_CTX_set_cipher_list(self.context, suite.as_ptr()) })?;
-        // Whoever gets as far has proved that it has the key of this identity.
+        // A peer that completes the handshake proves that it has the key of this identity.
         PEER.set(identity().to_owned());
         self.tells_what_was_agreed = true;
         Ok(())
@@ -69,7 +69,7 @@ impl Context {
 }
 
 impl Connection {
-    /// What was agreed on, once the handshake is done.
+    /// Cipher suite and peer of the session, after the handshake.
     pub(crate) fn agreed(&self) -> Agreed {
         let mut form = -1;
         // SAFETY: the connection is alive; the library returns a static string that ends in zero, or null.
