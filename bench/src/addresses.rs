@@ -1,8 +1,8 @@
 //! Requests from many peer addresses, at most one in flight from each: plain CoAP, DTLS with a pre-shared key, OSCORE.
 //!
-//! One driver for all: the addresses take turns, so that every request comes from another peer than the previous one, and
-//! [`LETTERS_MAX`] requests wait for an answer at once, since the socket of some servers holds no more. What counts is
-//! requests for each CPU second of the server's process.
+//! One driver for all: the addresses take turns, so that every request comes from another peer than the previous one.
+//! [`LETTERS_MAX`] requests wait for an answer at once, since the socket of some servers holds no more. The result is
+//! the number of requests for each CPU second of the server's process.
 
 use crate::{
     Options, californium,
@@ -191,7 +191,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts it; nobody has said anything yet.
+    /// Starts the server. No client has sent a request yet.
     pub(crate) fn begin(kind: Kind, way: Way, count: u32) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(way, port, count).map_err(|reason| refused = Some(reason)).ok());
@@ -525,7 +525,7 @@ impl Clients {
         self.crowd.push(&mut self.outbound, member, |letter| Ok(put(letter, &room[..len])))
     }
 
-    /// Takes in what has arrived; how many requests it answers.
+    /// Processes the datagrams that have arrived. Returns the number of requests that they answer.
     fn take(&mut self) -> Result<u64, Failure> {
         let Self { crowd, inbound, outbound, each, crypto, is_answer, .. } = self;
         crowd.receive(inbound)?;
@@ -576,7 +576,7 @@ impl Clients {
         Ok(answered)
     }
 
-    /// Gives up what has waited too long; how many.
+    /// Gives up the requests that have waited longer than [`PATIENCE`]. Returns their number.
     fn give_up(&mut self) -> u64 {
         let is_late = |client: &&mut Client| client.waits.as_ref().is_some_and(|(_, sent)| sent.elapsed() > PATIENCE);
         self.each.iter_mut().filter(is_late).map(|client| client.waits = None).count() as u64
@@ -591,14 +591,14 @@ fn is_of_value(message: &MessageRef<'_>) -> bool {
     }
 }
 
-/// Copies as much as there is room for; how much.
+/// Copies the bytes that fit into `room`. Returns their number.
 fn put(room: &mut [u8], bytes: &[u8]) -> usize {
     let len = bytes.len().min(room.len());
     room[..len].copy_from_slice(&bytes[..len]);
     len
 }
 
-/// The client's context: the IDs say which it is.
+/// The OSCORE context of client `index`, which is in both IDs.
 fn context(index: u32) -> Result<Context, Failure> {
     let parameters = Parameters {
         master_secret: &SECRET,
@@ -609,7 +609,7 @@ fn context(index: u32) -> Result<Context, Failure> {
         aead: Aead::AesCcm16_64_128,
     };
     let mut context = Context::new::<HostCrypto>(&parameters).map_err(|error| Failure::new(format!("{error:?}")))?;
-    // Numbers are used once: the servers are new, and nobody has heard of them.
+    // Sender sequence numbers begin at 0: the servers are new, so no number has been used.
     context.lease_mut().extend(u64::MAX);
     Ok(context)
 }

@@ -1,8 +1,8 @@
-//! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes, each block asked
-//! for when the one before has arrived.
+//! Block-wise transfers (RFC 7959): clients that GET and PUT bodies of 64 KiB in blocks of 1,024 bytes, each block
+//! asked for when the previous one has arrived.
 //!
-//! What counts is bytes of bodies for each CPU second of the server's process. Every block of an answer is compared with
-//! what was put there.
+//! The result is the number of bytes of bodies for each CPU second of the server's process. Every block of an answer is
+//! compared with the body that was put there.
 
 use crate::{
     Options,
@@ -112,7 +112,7 @@ struct Client {
     sent: Option<Instant>,
 }
 
-/// What was counted.
+/// Counts of one run.
 #[derive(Default)]
 struct Ran {
     bytes: u64,
@@ -143,8 +143,8 @@ impl Clients {
         Err(Failure::new("the server does not take the bodies"))
     }
 
-    /// Lets so many clients transfer, begin to end and again, for this long; what they have begun then goes on to its
-    /// end, and counts.
+    /// Lets `clients` clients transfer whole bodies, one after the other, for `duration`. Transfers under way at the
+    /// end are completed and counted.
     fn run(&mut self, way: Way, clients: usize, duration: Duration) -> Result<Ran, Failure> {
         let Self { crowd, inbound, outbound, each, body } = self;
         let each = &mut each[..clients];
@@ -188,12 +188,15 @@ impl Clients {
 }
 
 impl Client {
-    /// Takes a new token: the request to come is not an old one again.
+    /// Takes a new token, because the next request is not a repetition.
     const fn next(&mut self) {
         self.token = self.token.wrapping_add(1);
     }
 
-    /// Whether this is the answer that the client waits for.
+    /// True if the datagram is the answer that the client waits for, false if it has another token.
+    ///
+    /// # Errors
+    /// The answer has another code, payload or block.
     fn is_answered(&self, way: Way, body: &[u8], datagram: &[u8]) -> Result<bool, Failure> {
         let Ok(message) = MessageRef::parse(datagram) else { return Ok(false) };
         if message.token() != self.token.to_be_bytes() {
@@ -256,5 +259,5 @@ const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(50);
 /// A request without an answer is sent again after this.
 const RETRANSMIT: Duration = Duration::from_millis(500);
-/// How long transfers that have begun may take.
+/// Maximum time for the transfers that are under way at the end.
 const PATIENCE: Duration = Duration::from_secs(3);

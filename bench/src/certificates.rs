@@ -144,7 +144,7 @@ impl Bare {
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];
         let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
-        // All keys and digests are as long, whoever they are of.
+        // The keys and digests of all signers have the same lengths, so one signer is enough.
         let links = vec![(signer.public_key().to_vec(), digest, signature); certificates + 1];
         Ok(Self { crypto: HostCrypto::from_os().map_err(failure)?, group, signer, digest, links })
     }
@@ -222,13 +222,13 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What these rows count.
+/// Note of a report on the work in these rows.
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";
-/// Of a pass: about a tenth of a second with ECDSA.
+/// Handshakes in a pass: about a tenth of a second with ECDSA.
 const HANDSHAKES: u32 = 150;
-/// Sessions held at once to see what one costs.
+/// Sessions held at once to measure the memory of one.
 const HELD: u32 = 1_000;
-/// What one may cost a server, in bytes.
+/// Maximum memory of one session at a server, in bytes.
 const SESSION_MAX: f64 = 400.0;

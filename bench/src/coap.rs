@@ -2,8 +2,8 @@
 //! [`blocks`](crate::blocks) and [`observe`](crate::observe), in the same passes.
 //!
 //! Every server is asked for 16 bytes that were put there before (`/example_data` of libcoap's example server), so
-//! answers have the same size. What counts is requests for each CPU second of the *server's* process: the client's
-//! and the machine's other work move requests for each second of the clock.
+//! answers have the same size. The result is the number of requests for each CPU second of the *server's* process: the
+//! requests for each second of the clock depend on the client and on other work of the machine too.
 
 use crate::{
     Options,
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Adds rows of ours and of what stands beside it.
+/// Adds rows of our server and of those of `beside`.
 pub(crate) fn measure(options: &Options, beside: Beside<'_>, report: &mut Report) -> Result<(), Failure> {
     let mut servers = Vec::new();
     let kinds: &[Kind<'_>] = match beside {

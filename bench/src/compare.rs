@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     };
     coap::measure(&short, Beside::Base(&programs), &mut report)?;
     for row in &mut report.rows {
-        // What a peer is held against says nothing of a commit.
+        // The limits of the ratio to a peer do not apply to the ratio between two commits.
         row.judged = options.bound.map(|bound| row.judge_bound(bound)).unwrap_or_default();
         if let Some(counted) = &mut row.instructions {
             counted.judged = Default::default();
@@ -98,7 +98,7 @@ fn said(words: &[&str]) -> Result<String, Failure> {
     }
 }
 
-/// Below this an interval says little.
+/// Minimum number of passes: with fewer, the intervals are too wide.
 pub(crate) const PASSES_MIN: usize = 31;
 /// Maximum number of seconds of requests in one pass: many short passes see less of what else the machine does.
 const SECONDS: f64 = 0.2;

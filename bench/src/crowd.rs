@@ -42,7 +42,7 @@ const ROOM: usize = 1280;
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as libc::c_uint) } as usize;
 /// The address of member 0.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);
-/// What waits to be read: enough for a notification to every member.
+/// Size of the socket's receive buffer, in bytes: enough for a notification to every member.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 
 impl Crowd {
@@ -64,8 +64,8 @@ impl Crowd {
         Ok(Self { socket, server })
     }
 
-    /// Replaces what is in `letters` by what has arrived: waits for one, as long as there is patience, and takes the
-    /// rest that is there.
+    /// Replaces the content of `letters` with datagrams that have arrived. Waits for the first one until the socket's
+    /// timeout, and takes all others that are there.
     pub(crate) fn receive(&self, letters: &mut Letters) -> Result<(), Failure> {
         letters.lens = [ROOM; LETTERS_MAX];
         letters.count = 0;
@@ -143,7 +143,7 @@ impl Crowd {
                 letters.lens[i] = header.msg_len as usize;
                 server = addresses[i];
                 if (server.sin_addr.s_addr, server.sin_port) != (self.server.sin_addr.s_addr, self.server.sin_port) {
-                    letters.lens[i] = 0; // of a stranger: empty, so nobody understands it
+                    letters.lens[i] = 0; // not from the server: an empty datagram is not a message
                 }
             }
             return Ok(done);

@@ -74,16 +74,16 @@ fn present(report: &mut Report) -> Vec<Program> {
     programs
 }
 
-/// Something that can be done many times.
+/// An operation that is repeated and timed.
 struct Operation {
     name: &'static str,
-    /// So many of it.
+    /// The command for a number of repetitions.
     of: fn(u32) -> Command,
-    /// How many in one pass: about a tenth of a second.
+    /// Repetitions in one pass: about a tenth of a second.
     timed: u32,
     /// Two lengths whose instructions are compared.
     counted: (u32, u32),
-    /// What is demanded of the ratio to every peer, and of our instructions.
+    /// Limits of the ratio to every peer, and of our instructions.
     demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -109,7 +109,7 @@ const OPERATIONS: [Operation; 4] = [
         counted: (50, 250),
         demanded: (Some(Limit::AtLeast(1.4)), None),
     },
-    // Last, because a program that resumes goes on giving tickets.
+    // Last, because a program that has resumed a session continues to issue tickets.
     Operation {
         name: "PSK-CCM8 handshake resumed with a ticket",
         of: Command::Resumptions,
@@ -134,7 +134,7 @@ fn timed(operation: &Operation, programs: &mut [&mut Program], passes: usize) ->
     Ok(samples)
 }
 
-/// What does not depend on the hour: heap of a session, bytes and datagrams of a handshake.
+/// Numbers that are the same in every pass: heap of a session, bytes and datagrams of a handshake.
 fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, Failure> {
     let mut client = Samples::new("heap of an established session, client", "B", false);
     let mut server = Samples::new("heap of an established session, server", "B", false);
@@ -158,5 +158,5 @@ fn sizes(candidates: &[&'static Candidate]) -> Result<Vec<crate::report::Row>, F
     Ok([client, server, bytes, datagrams].iter().flat_map(Samples::rows).collect())
 }
 
-/// Sessions held at once to see what one costs.
+/// Sessions held at once to measure the heap of one.
 const SESSIONS: u32 = 2_000;

@@ -1,8 +1,9 @@
-//! Requests of established sessions while strangers ask for RSA handshakes: the server on one processor, the load on another.
+//! Requests of established sessions while unauthenticated peers begin RSA handshakes: the server on one processor, the
+//! load on another.
 //!
-//! Sessions with pre-shared keys offer a fixed rate of requests, each sent once, whether those before it were answered or not.
-//! Meanwhile strangers from many network prefixes begin handshakes with RSA certificates, prove their address with the
-//! cookie, and leave it at that.
+//! Sessions with pre-shared keys send requests at a fixed rate, each once, and do not wait for the answers. Meanwhile
+//! unauthenticated peers from many network prefixes begin handshakes with RSA certificates. Each proves its address
+//! with the cookie, and sends nothing more.
 
 use crate::{
     Options, certificates,
@@ -28,15 +29,16 @@ use tegmen_bench_line::Failure;
 const SESSIONS: u32 = 200;
 const REQUESTS_PER_SECOND: f64 = 2_000.0;
 const HELLOS_PER_SECOND: f64 = 5_000.0;
-/// Addresses of the strangers, and how many share a network prefix: more prefixes than the hello limits need.
+/// Number of the unauthenticated peers, and of those that share a network prefix: more prefixes than the hello limits
+/// need.
 const STRANGERS: (u32, u32) = (4_000, 100);
-/// Signatures in a second that the server is told to make at most.
+/// Maximum number of signatures in a second, given to the server as an option.
 const BUDGET: f64 = 300.0;
 /// Time for a pass, and for what is still under way at its end.
 const PASS: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures with and without strangers, and with the key in a TPM in software if there is one.
+/// Measures with and without unauthenticated peers, and with the key in a TPM in software if there is one.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     pin(std::process::id(), 1)?;
@@ -219,7 +221,7 @@ impl Server {
         Ok(server)
     }
 
-    /// As its metrics say, at most a second old.
+    /// Number of signatures in the server's metrics, which are at most a second old.
     fn signatures(&self) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(self.metrics).map_err(failure)?;
         let head = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.metrics);

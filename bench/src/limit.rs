@@ -102,7 +102,7 @@ impl Crowd {
         Ok(Self { stack, peers, keys, schedules, datagrams: vec![[0; DATAGRAM_LEN]; CHUNK], paths: Vec::new(), bare })
     }
 
-    /// So many records that each session has one, or more where sessions are few.
+    /// Seals and opens at least [`RECORDS`] records, the same number for each session.
     fn pass(&mut self) -> Result<Pass, Failure> {
         let (mut seal, mut open, mut records) = (0.0, 0.0, 0);
         let turns = RECORDS.div_ceil(self.peers.len());
@@ -166,12 +166,12 @@ pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<
     Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
 }
 
-/// What these rows count.
+/// Note of a report on the work in these rows.
 pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \
                                without twice the peer's";
-/// What is allowed over twice the bare work, in nanoseconds a record.
+/// Maximum time over twice that of the bare AES instructions, in nanoseconds for each record.
 const SURPLUS_MAX: f64 = 60.0;
 /// Records of a pass, at least.
 const RECORDS: usize = 100_000;

@@ -13,7 +13,7 @@ use tegmen_bench_line::Failure;
 /// Requests in flight at once.
 pub(crate) const WINDOW: usize = BATCH_MAX;
 
-/// What a server must send back to be counted.
+/// Answer that counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// 2.05 Content under the request's message ID and token.
@@ -22,7 +22,7 @@ pub(crate) enum Answer {
     Echo,
 }
 
-/// What was counted.
+/// Counts of one run.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counted {
     /// Requests that were answered.
@@ -195,7 +195,7 @@ fn failure(error: std::io::Error) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// What is stored where a server allows it, so that all answer with the same 16 bytes.
+/// Value that is put at the servers that allow it, so that all answer with the same 16 bytes.
 pub(crate) const VALUE: &[u8] = b"0123456789abcdef";
 
 const GET: u8 = 0x01;
@@ -210,7 +210,7 @@ const PAYLOAD_MARKER: u8 = 0xff;
 const SLOT_BITS: u32 = 6;
 /// The token of a slot that waits for nothing; no request has it, as the counter begins at 1.
 const ANSWERED: u32 = 0;
-/// Longest wait for a datagram before the slots are looked at.
+/// Maximum wait for a datagram before the slots are examined.
 const POLL: Duration = Duration::from_millis(20);
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -39,7 +39,7 @@ mod sessions;
 use std::{env, process::ExitCode};
 use tegmen_bench_line::{Failure, run_with};
 
-/// What was typed.
+/// Options of the command line.
 #[derive(Clone)]
 struct Options {
     json: bool,

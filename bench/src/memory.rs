@@ -1,4 +1,4 @@
-//! What our own stack remembers of sessions in the benchmarks: the keys of its tickets.
+//! Ticket keys of our own stack in the benchmarks.
 
 use std::cell::{Cell, RefCell};
 use tegmen::buf::{Reader, Writer};
@@ -15,7 +15,7 @@ pub(crate) struct Memory {
     pub(crate) keys: RefCell<TicketKeys>,
 }
 
-/// Seconds for which tickets are said to be taken.
+/// Lifetime hint of the tickets, in seconds.
 const LIFETIME: u32 = 3600;
 
 impl Resumption for Memory {

@@ -48,8 +48,8 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Replaces what is in it by what has arrived: waits for one, as the socket's timeout allows, and takes the rest
-    /// that is there. A timeout leaves it empty.
+    /// Replaces the content with datagrams that have arrived. Waits for the first one until the socket's timeout, and
+    /// takes all others that are there. After a timeout the batch is empty.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.count = 0;
         self.lens = [ROOM; BATCH_MAX];

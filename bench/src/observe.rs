@@ -1,11 +1,14 @@
 //! Observe (RFC 7641): one resource, ten thousand observers, each a peer of its own, and changes by PUT.
 //!
-//! A round is one PUT; it ends when every observer has been sent what was put and has acknowledged it, if it was asked
-//! to. Acknowledgements go out once the last notification has arrived, some at a time, and the next ones when the server has
-//! answered a GET after them: all of them at once, on a loopback without delay, find no room in the socket of a server
-//! that is still sending, and then it is retransmission that is measured. What counts is notifications for each CPU
-//! second of the server's process, the handling of the acknowledgements included, and the time from the PUT to the last
-//! notification. Every server is started anew for each pass, so that no pass inherits what another left behind.
+//! A round begins with one PUT. It ends when every observer has received the new value, and has acknowledged it if the
+//! notification is confirmable. The acknowledgements are sent after the last notification has arrived, in groups. Each
+//! group ends with a GET, and the next group follows the answer to it. If all were sent at once, on a loopback without
+//! delay, they would overflow the socket of a server that is still sending, and the result would measure
+//! retransmission.
+//!
+//! The results are the number of notifications for each CPU second of the server's process, which includes the
+//! processing of the acknowledgements, and the time from the PUT to the last notification. Each pass starts every
+//! server again, so that no pass depends on the state that another one left.
 
 use crate::{
     Options,
@@ -19,14 +22,14 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, MessageRef, MessageType, OptionNumber, empty_message};
 use tegmen_bench_line::Failure;
 
-/// What was measured.
+/// The measurements.
 pub(crate) struct Observe<'a> {
     beside: Beside<'a>,
     scenes: Vec<Scene>,
     absent: Vec<&'static str>,
 }
 
-/// So many observers and rounds, and what the servers ask the observers for.
+/// A number of observers and rounds, and the options that select which notifications are confirmable.
 struct Scene {
     said: String,
     observers: u32,
@@ -163,7 +166,7 @@ struct Observers {
     gets: u16,
 }
 
-/// What was counted.
+/// Counts of all rounds.
 #[derive(Default)]
 struct Ran {
     notified: u64,
@@ -204,7 +207,8 @@ impl Observers {
         self.seen.iter().flatten().count()
     }
 
-    /// Makes the resource, and registers everybody. Who is not accepted in three attempts is left out.
+    /// Creates the resource, and registers all observers. Leaves out those that the server does not accept in three
+    /// attempts.
     fn register(&mut self) -> Result<(), Failure> {
         let begin = Instant::now();
         while !self.put()? {
@@ -212,7 +216,8 @@ impl Observers {
                 return Err(Failure::new("the server does not take a value"));
             }
         }
-        // A server may tell of this change a little later, and then also those who have registered meanwhile.
+        // A server can notify of this change a little later, and then notifies those that have registered meanwhile
+        // too.
         while !self.inbound.is_empty() {
             self.crowd.receive(&mut self.inbound)?;
         }
@@ -249,7 +254,7 @@ impl Observers {
         if self.accepted() == 0 { Err(Failure::new("the server accepts no observer")) } else { Ok(()) }
     }
 
-    /// Changes the value before there are observers; whether the server says that it did.
+    /// Changes the value before there are observers. Returns true if the server answers 2.01 or 2.04.
     fn put(&mut self) -> Result<bool, Failure> {
         self.change()?;
         self.crowd.receive(&mut self.inbound)?;
@@ -295,8 +300,8 @@ impl Observers {
         Ok(())
     }
 
-    /// Changes the value, and waits until everybody who was accepted knows it and nothing more comes; the time to the
-    /// last notification.
+    /// Changes the value, and waits until all accepted observers have received it and nothing more arrives. Returns the
+    /// time to the last notification.
     fn round(&mut self, ran: &mut Ran) -> Result<Duration, Failure> {
         let accepted = self.accepted();
         let begin = Instant::now();
@@ -345,8 +350,8 @@ impl Observers {
         Ok(last.duration_since(begin))
     }
 
-    /// Acknowledges some of the notifications, and sends a GET after them, whose answer says that the server has arrived
-    /// so far; its token, if there was anything.
+    /// Acknowledges some of the notifications, and then sends a GET: its answer shows that the server has processed
+    /// them. Returns the token of the GET, or `None` if there is nothing to acknowledge.
     fn acknowledge(&mut self, owed: &mut Vec<(u32, u16)>) -> Result<Option<u32>, Failure> {
         if owed.is_empty() {
             return Ok(None);
@@ -368,7 +373,7 @@ impl Observers {
     }
 }
 
-/// What is put in a round: 16 bytes.
+/// The value that a round puts: 16 bytes.
 fn value(round: u32) -> [u8; 16] {
     let mut value = *b"round 0000000000";
     let mut rest = round;
@@ -386,9 +391,9 @@ const READS: u16 = 1 << 14;
 /// The tokens of GETs have this bit, and those of PUTs and of observers do not.
 const GET_TOKENS: u32 = 1 << 31;
 const PATH: &str = "observed";
-/// Nothing for so long, and everything has arrived.
+/// After this time without a datagram, everything has arrived.
 const POLL: Duration = Duration::from_millis(30);
-/// Acknowledgements are not held back longer, whoever has not been notified yet: well below ACK_TIMEOUT.
+/// Maximum delay of acknowledgements, even if some observers have no notification yet: well below ACK_TIMEOUT.
 const HOLD: Duration = Duration::from_millis(500);
 /// Longest round.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -92,7 +92,7 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
 }
 
-/// Our pairs alone, as many as is said: what is counted.
+/// Runs our pairs alone, in the number that `words` contain. callgrind counts the instructions of this command.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
     println!("nanoseconds {:.0}", Pair::new()?.run(count)?);
@@ -152,7 +152,7 @@ impl Pair {
         Ok(Self { client: context(b"c", b"s")?, server: context(b"s", b"c")?, cryptos: [crypto()?, crypto()?] })
     }
 
-    /// Nanoseconds of CPU time for so many pairs.
+    /// Nanoseconds of CPU time for `count` pairs.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {

@@ -1,7 +1,7 @@
 //! The one place where our own stack meets the benchmarks: everything else treats it as one more program.
 //!
-//! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts
-//! [`serve_command`]. The work itself (so many handshakes, so many records of that size) is in `tegmen_bench_line`.
+//! `tegmen-bench ours` runs [`stack`] behind the same line protocol as every peer, and `coap` starts [`serve_command`].
+//! The work itself (handshakes and records in the numbers and sizes of a command) is in `tegmen_bench_line`.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};
@@ -119,9 +119,9 @@ pub(crate) struct Session {
     peer: Option<PeerId>,
     is_established: bool,
     is_resumed: bool,
-    /// What this client can be resumed with: the session and its ticket.
+    /// Session and ticket with which a later client can resume this one.
     kept: Option<(SessionState, Vec<u8>)>,
-    /// What it is to be resumed from.
+    /// Session and ticket that this client resumes.
     from: Option<(SessionState, Vec<u8>)>,
 }
 
@@ -272,7 +272,7 @@ impl Node {
         self.endpoint.poll(&mut self.environment.at(self.now), &mut self.outbound[..])
     }
 
-    /// Whether the session was resumed, and what it can be resumed with.
+    /// Returns true if the session was resumed, and the session and ticket with which it can be resumed.
     fn established(&mut self, peer: Option<PeerId>) -> (bool, Option<(SessionState, Vec<u8>)>) {
         let Some(peer) = peer.filter(|_| self.endpoint.roles.role.sessions.is_on.get()) else { return (false, None) };
         let kept = match self.endpoint.resumable(peer) {
@@ -305,12 +305,12 @@ impl Node {
         self.endpoint.seal(&mut self.environment.at(self.now), peer, frame).map_err(failure)
     }
 
-    /// Has the sessions of these paths at hand.
+    /// Loads the sessions of these paths into the CPU caches.
     pub(crate) fn prefetch(&mut self, paths: &[Path]) {
         self.endpoint.peers.prefetch(paths.iter());
     }
 
-    /// What the one record in `datagram` carries.
+    /// Opens the one record in `datagram`. Returns its payload.
     #[inline]
     pub(crate) fn open<'r>(&mut self, path: &Path, datagram: &'r mut [u8]) -> Result<&'r mut [u8], Failure> {
         let cx = &mut self.environment.at(self.now);
@@ -320,7 +320,7 @@ impl Node {
         }
     }
 
-    /// Answers what public keys ask for; none if something else was asked for, or nothing comes of it.
+    /// Answers a need of the public keys. Returns the next event, or `None` if the need is another one.
     fn prove(&mut self, id: PeerId) -> Result<Option<Event>, Failure> {
         let Some(proof) = &self.proof else { return Ok(None) };
         let (content, signature);
@@ -378,7 +378,7 @@ fn copy_of(session: &SessionState) -> SessionState {
     SessionState { cipher_suite, principal, since, master: Secret::new(*master.expose()) }
 }
 
-/// Records are opened where they lie, so they need a place of ours.
+/// Copies the datagram to `place`, because records are opened in place.
 fn copied<'p>(datagram: &[u8], place: &'p mut [u8]) -> Result<&'p mut [u8], Failure> {
     let place = place.get_mut(..datagram.len()).ok_or_else(too_long)?;
     place.copy_from_slice(datagram);

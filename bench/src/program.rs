@@ -16,7 +16,7 @@ pub(crate) const CERTIFICATES: &str = "bench-certificates";
 pub(crate) struct Candidate {
     /// Its name in reports.
     pub(crate) name: &'static str,
-    /// What to type where it is absent.
+    /// Instructions for its installation.
     pub(crate) install: &'static str,
     binary: Option<&'static str>,
 }
@@ -123,7 +123,7 @@ pub(crate) fn target() -> Result<PathBuf, Failure> {
     Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
 }
 
-/// True if callgrind is there; if not, the report says what to type.
+/// True if callgrind is installed. Otherwise adds to the report how to install it.
 pub(crate) fn counts_instructions(report: &mut Report) -> bool {
     let reason = match valgrind_version() {
         Ok(version) => {
@@ -143,7 +143,7 @@ fn valgrind_version() -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What to type where it is absent.
+/// Command that installs valgrind.
 const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
 /// A candidate that runs and waits for commands.

@@ -1,9 +1,10 @@
-//! A fleet that comes back at once, as after a power cut: each client does a handshake and asks for a value.
+//! A fleet that reconnects at once, as after a power cut: each client does a handshake and asks for a value.
 //!
-//! Clients have addresses of their own in many network prefixes, and the retransmission timers of RFC 6347. What counts is the
-//! time until the last of them has its answer, how many have none, and what those whose handshake ended were told.
+//! Clients have addresses of their own in many network prefixes, and the retransmission timers of RFC 6347. The results
+//! are the time until the last of them has its answer, the number of those without an answer, and the alerts that ended
+//! handshakes.
 //!
-//! Besides, how soon the observers of a server that is killed and started again are notified.
+//! The module also measures how soon the observers of a server that is killed and started again are notified.
 
 mod observers;
 
@@ -110,7 +111,7 @@ fn restarts(
     let (place, patience) = (directory.join("state"), observers::PATIENCE.as_secs_f64());
     for pass in 0..options.passes {
         for (name, is_kept) in [(OURS, true)].into_iter().chain(SERVERS.map(|(name, _)| (name, false))) {
-            // A peer may take all the time that it is given: one pass of each tells enough.
+            // A peer can use all the time until the timeout, so one pass of each is enough.
             if absent.contains(&name) || name != OURS && pass > 0 {
                 continue;
             }
@@ -203,7 +204,7 @@ struct Burst {
     /// Of each client that was answered.
     seconds: Vec<f64>,
     ended: u32,
-    /// Those of them where the server said that identity or key are wrong.
+    /// Number of those that ended with an alert of the server about a wrong identity or key.
     blamed: u32,
     /// The last reason.
     why: String,

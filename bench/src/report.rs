@@ -1,16 +1,16 @@
-//! What a run found: a table for people, or one JSON object for machines.
+//! Results of a run: a table for people, or one JSON object for machines.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, process::Command};
 
-/// Everything one run found.
+/// All results of one run.
 #[derive(Serialize)]
 pub(crate) struct Report {
     /// Where and when it ran.
     pub(crate) header: Header,
     /// One row for each operation and peer.
     pub(crate) rows: Vec<Row>,
-    /// What could not be measured here.
+    /// Candidates that were not measured.
     pub(crate) absent: Vec<Absent>,
 }
 
@@ -29,14 +29,14 @@ pub(crate) struct Header {
     pub(crate) passes: usize,
     /// Each stack in its own words.
     pub(crate) versions: BTreeMap<&'static str, String>,
-    /// What a reader must know to repeat it.
+    /// Facts that a reader needs to repeat the run.
     pub(crate) notes: Vec<String>,
 }
 
 /// One operation, ours beside one peer.
 #[derive(Serialize)]
 pub(crate) struct Row {
-    /// What was done.
+    /// The measured operation.
     pub(crate) operation: String,
     /// Our number, none while there is nothing of ours to measure.
     pub(crate) ours: Option<f64>,
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     /// Share of confirmable notifications, from 0 to 1, where notifications are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirmable: Option<Confirmable>,
-    /// What is demanded of ours, and whether it is met.
+    /// Limit of ours, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
     /// Instructions for one operation, if they were counted.
@@ -114,7 +114,7 @@ impl Row {
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
-    /// True if the whole interval says that ours has less than this share of the peer's speed.
+    /// True if ours has less than this share of the peer's speed in the whole interval.
     pub(crate) fn is_below(&self, bound: f64) -> bool {
         self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
     }
@@ -171,7 +171,7 @@ pub(crate) struct Instructions {
     pub(crate) peer: Option<f64>,
     /// Ours over the peer's.
     pub(crate) ratio: Option<f64>,
-    /// What is demanded of ours, and whether it is met.
+    /// Limit of ours, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
 }
@@ -183,13 +183,13 @@ pub(crate) struct Absent {
     pub(crate) name: &'static str,
     /// Why.
     pub(crate) reason: String,
-    /// What to type to have it.
+    /// Instructions for its installation.
     pub(crate) install: String,
 }
 
 /// The numbers of one operation, one list of samples for each candidate that ran, in the order of the passes.
 pub(crate) struct Samples {
-    /// What was done.
+    /// The measured operation.
     pub(crate) operation: String,
     /// Of every number.
     pub(crate) unit: &'static str,
@@ -199,7 +199,7 @@ pub(crate) struct Samples {
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
     /// Each candidate's instructions for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// What is demanded of the ratio to every peer, and of our instructions.
+    /// Limits of the ratio to every peer, and of our instructions.
     pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -269,7 +269,7 @@ impl Samples {
 }
 
 impl Header {
-    /// What can be known before the run.
+    /// The facts that are known before the run.
     pub(crate) fn new(passes: usize) -> Self {
         let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -363,7 +363,7 @@ pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {
     Some([*sorted.get(outside.checked_sub(1)?)?, *sorted.get(n - outside)?])
 }
 
-/// What a command prints, or `unknown`.
+/// Output of a command, or `unknown`.
 fn said(words: &[&str]) -> String {
     let output = Command::new(words[0]).args(&words[1..]).output().ok().filter(|output| output.status.success());
     output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -386,7 +386,7 @@ fn thousandths(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.3}"))
 }
 
-/// The candidate that stands on the left of every row.
+/// The candidate in the left column.
 pub(crate) const OURS: &str = "ours";
 /// The right column where two commits are compared.
 pub(crate) const BASE: &str = "base";

@@ -9,7 +9,7 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// The server that ours stands beside in every row.
+/// The server that each row compares with ours.
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'a> {
     Libcoap,
@@ -33,7 +33,8 @@ impl Beside<'_> {
         }
     }
 
-    /// The words that start it at `port`: with these values and options if it is ours, else with those of the peer.
+    /// The words that start it at `port`: with `values` and the options `ours` if it is ours, with the options `peer`
+    /// if not.
     pub(crate) fn command(self, port: u16, values: &[&str], ours: &[&str], peer: &[&str]) -> Option<Vec<String>> {
         match self {
             Self::Libcoap => Some(libcoap_command("notls", port, peer)),

@@ -1,4 +1,4 @@
-//! Many sessions held at once in one table: what one costs, and how long a search takes among them.
+//! Many sessions held at once in one table: the memory of one, and the time of a search among them.
 //!
 //! Every session comes from a real handshake and has carried a record; then its client is dropped. [`speaking`] instead
 //! asks a whole server, whose peers have CoAP between them and the session.
@@ -144,7 +144,7 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
 struct Crowd {
     stack: Ours,
     count: u32,
-    /// What the allocator has given out for them, and for the clients' endpoint, which has none left.
+    /// Bytes that the allocator has given out for them, and for the clients' endpoint, which has no sessions left.
     heap: i64,
     /// Client and datagram, one of each.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,
@@ -188,7 +188,7 @@ impl Crowd {
         Ok(Self { stack, count, heap: heap_in_use() - before, records, random: 0x9e37_79b9_7f4a_7c15 })
     }
 
-    /// What the tables say of themselves.
+    /// Bytes of the tables, by their own count.
     fn bytes(&self) -> usize {
         let Node { endpoint, environment, .. } = &self.stack.server.borrow().node;
         endpoint.peers.bytes() + environment.crypto.cache_bytes()
@@ -252,10 +252,10 @@ impl Crowd {
     }
 }
 
-/// Sessions, if nothing is said.
+/// Default number of sessions.
 const SILENT: u32 = 1_000_000;
 const SPEAKING: u32 = 1_000_000;
-/// Sessions that spoke before those that are weighed.
+/// Sessions that sent a request before those that are measured.
 const FIRST: u32 = 2_000;
 /// Long after all sessions are there.
 const IDLE: Duration = Duration::from_secs(86_400);
