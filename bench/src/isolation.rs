@@ -65,8 +65,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     }
     report.header.notes.push(format!(
         "isolation: server on processor 0, load on processor 1 (taskset); {SESSIONS} sessions offer {REQUESTS_PER_SECOND} \
-         requests/s, each sent once; strangers begin {HELLOS_PER_SECOND} handshakes/s from {} addresses in {} prefixes, with a \
-         ClientHello without and one with cookie each; n = {} passes of {} s, seed: the addresses and intervals are fixed",
+         requests/s, each sent once; unauthenticated peers begin {HELLOS_PER_SECOND} handshakes/s from {} addresses in {} \
+         prefixes, with a ClientHello without and one with cookie each; n = {} passes of {} s, seed: the addresses and \
+         intervals are fixed",
         STRANGERS.0,
         STRANGERS.0 / STRANGERS.1,
         options.passes,
@@ -84,7 +85,7 @@ fn measure(
     words: &[String],
     environment: &[(&str, &str)],
 ) -> Result<(), Failure> {
-    for (manner, hellos) in [("no strangers", 0.0), ("strangers", HELLOS_PER_SECOND)] {
+    for (manner, hellos) in [("no unauthenticated peers", 0.0), ("unauthenticated peers", HELLOS_PER_SECOND)] {
         let (mut answered, mut p50, mut p99, mut signed, mut hellos_sent) = (vec![], vec![], vec![], vec![], vec![]);
         for _ in 0..options.passes {
             let server = Server::start(directory, words, environment)?;
@@ -108,7 +109,7 @@ fn measure(
         if hellos > 0.0 {
             // One more of a worker that may catch up.
             report.rows.push(row("signatures", "1/s", &signed, Some(Limit::AtMost(BUDGET * 1.01 + 16.0))));
-            report.rows.push(row("handshakes that strangers began", "1/s", &hellos_sent, None));
+            report.rows.push(row("handshakes that these peers began", "1/s", &hellos_sent, None));
         }
     }
     Ok(())

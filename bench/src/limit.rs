@@ -30,7 +30,7 @@ pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
         return Ok(Vec::new());
     }
     let mut rows = Vec::new();
-    for (count, keys, bare) in [(512, "keys at hand", Bare::Cached), (100_000, "keys expanded", Bare::Expanding)] {
+    for (count, keys, bare) in [(512, "keys cached", Bare::Cached), (100_000, "keys expanded", Bare::Expanding)] {
         let mut crowd = Crowd::new(count, bare)?;
         crowd.pass()?; // warm
         let passes = (0..passes).map(|_| crowd.pass()).collect::<Result<Vec<Pass>, Failure>>()?;

@@ -160,19 +160,19 @@ tegmen-bench oscore [--no-instructions]
                                      requests and responses of OSCORE, ours beside libOSCORE
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
-                                     KiB in blocks, and notifications to 10,000 observers if not said, beside libcoap
+                                     KiB in blocks, and notifications to 10,000 observers by default, beside libcoap
 tegmen-bench ndn [--seconds S]       packets for each CPU second of a forwarder of NDN, passed on and stored, beside ndnd
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
                                      and DTLS beside libcoap, OSCORE beside Californium
-tegmen-bench isolation               requests of sessions while strangers ask for RSA handshakes, server and load on one
-                                     processor each
+tegmen-bench isolation               requests of sessions while unauthenticated peers begin RSA handshakes, server and
+                                     load on one processor each
 tegmen-bench reconnect               10,000 clients that begin at once, against our server and libcoap's
 tegmen-bench session [--seconds S]   64 requests at once by one client, plain and over DTLS, our client beside those of
                                      go-coap and libcoap
-tegmen-bench sessions [--count N]    N sessions held at once, a million if not said: bytes of each, and the time to
+tegmen-bench sessions [--count N]    N sessions held at once, a million by default: bytes of each, and the time to
                                      find one, to take the next alarm, to open a record
 tegmen-bench sessions --speaking [--count N]
-                                     memory of `tegmen serve` for N sessions that each asked once, a million if not said
+                                     memory of `tegmen serve` for N sessions that each asked once, a million by default
 tegmen-bench control [--seconds S] [--count N]
                                      introspections at an access control server beside plain GETs on the same sessions;
                                      its durable grants beside bare SQLite; the database and the start of a server with
@@ -191,4 +191,4 @@ tegmen-bench compare BASE [--bound R] [--no-instructions]
                                      their own
 
   --json        one JSON object instead of a table
-  --passes K    interleaved passes, 9 if not said, 31 at least to compare";
+  --passes K    interleaved passes, 9 by default, 31 at least to compare";

@@ -31,7 +31,7 @@ pub(crate) struct Observe<'a> {
 
 /// A number of observers and rounds, and the options that select which notifications are confirmable.
 struct Scene {
-    said: String,
+    label: String,
     observers: u32,
     rounds: usize,
     /// True if every observer sends a request before each round, so that PROBING_RATE holds nothing back.
@@ -51,10 +51,10 @@ impl<'a> Observe<'a> {
         const CONFIRMED: &[&str] = &["-d", "10"];
         const SIXTH: &[&str] = &["-d", "10", "-N"];
         let scene = |observers: u32, rounds, heard, manner, our_words, peer_words| {
-            let said = format!("{observers} observers, {manner}");
-            let per_cpu = Samples::new(format!("notifications, {said}"), "1/server CPU s", true);
-            let to_last = Samples::new(format!("PUT to last, {said}"), "ms", false);
-            Scene { said, observers, rounds, heard, our_words, peer_words, per_cpu, to_last, totals: Vec::new() }
+            let label = format!("{observers} observers, {manner}");
+            let per_cpu = Samples::new(format!("notifications, {label}"), "1/server CPU s", true);
+            let to_last = Samples::new(format!("PUT to last, {label}"), "ms", false);
+            Scene { label, observers, rounds, heard, our_words, peer_words, per_cpu, to_last, totals: Vec::new() }
         };
         let unconfirmed: &[&str] = &["--unconfirmed", "5"];
         let scenes = vec![
@@ -94,7 +94,7 @@ impl<'a> Observe<'a> {
 
     /// Puts what was found into the report.
     pub(crate) fn finish(self, report: &mut Report) {
-        for Scene { said, per_cpu, to_last, totals, .. } in &self.scenes {
+        for Scene { label, per_cpu, to_last, totals, .. } in &self.scenes {
             let share = |name| totals.iter().find(|(known, ..)| *known == name).map(|(_, ran, _)| ran.share());
             report.rows.extend([per_cpu.rows(), to_last.rows()].into_iter().flatten().map(|row| {
                 let shares = share(OURS).zip(share(row.peer_name));
@@ -105,7 +105,7 @@ impl<'a> Observe<'a> {
             for (name, ran, accepted) in totals {
                 let Ran { notified, repeated, missed, owing, .. } = ran;
                 report.header.notes.push(format!(
-                    "observe, {said}, {name}: {accepted} accepted; {notified} notifications came, {:.0} % of them \
+                    "observe, {label}, {name}: {accepted} accepted; {notified} notifications came, {:.0} % of them \
                      confirmable, {repeated} came again, {missed} did not come in {} s; {owing} rounds were given up \
                      with acknowledgements under way",
                     100.0 * ran.share(),

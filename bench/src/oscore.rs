@@ -112,8 +112,8 @@ pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Re
             let said = String::from_utf8_lossy(&output.stdout);
             let nanoseconds = said.trim().strip_prefix("nanoseconds ").and_then(|number| number.parse::<f64>().ok());
             let Some(nanoseconds) = nanoseconds else {
-                let reason = "oscore-pairs: it does not say how long that took".into();
-                report.absent.push(Absent { name, reason, install: "nothing, a later base does".into() });
+                let reason = "oscore-pairs: the program does not print the time".into();
+                report.absent.push(Absent { name, reason, install: "nothing, a later base prints it".into() });
                 return Ok(());
             };
             samples.push(name, f64::from(COMPARED) * 1e9 / nanoseconds);

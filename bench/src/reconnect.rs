@@ -44,11 +44,11 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     fs::create_dir_all(&directory).map_err(failure)?;
     private(&directory.join("keys.toml"), &credentials())?;
     report.header.versions.insert("ours", format!("tegmen {}", env!("CARGO_PKG_VERSION")));
-    let said = format!("{} clients of {} prefixes at once", CLIENTS.0, CLIENTS.1);
-    let mut last = Samples::new(format!("{said}, until the last is answered"), "s", false);
-    let mut half = Samples::new(format!("{said}, until half are"), "s", false);
-    let mut answered = Samples::new(format!("{said}, answered"), "clients", true);
-    let mut told = Samples::new(format!("{said}, told that identity or key is wrong"), "clients", false);
+    let label = format!("{} clients of {} prefixes at once", CLIENTS.0, CLIENTS.1);
+    let mut last = Samples::new(format!("{label}, until the last is answered"), "s", false);
+    let mut half = Samples::new(format!("{label}, until half are"), "s", false);
+    let mut answered = Samples::new(format!("{label}, answered"), "clients", true);
+    let mut told = Samples::new(format!("{label}, refused with an alert about identity or key"), "clients", false);
     let mut absent: Vec<&'static str> = Vec::new();
     for pass in 0..options.passes {
         for turn in 0..SERVERS.len() {
@@ -105,9 +105,9 @@ fn restarts(
     absent: &[&'static str],
     report: &mut Report,
 ) -> Result<(Samples, Samples), Failure> {
-    let said = format!("{} observers, their server killed and started, until the last is notified", observers::COUNT);
-    let mut with = Samples::new(format!("{said}, with --state"), "s", false);
-    let mut without = Samples::new(format!("{said}, without --state"), "s", false);
+    let label = format!("{} observers, their server killed and started, until the last is notified", observers::COUNT);
+    let mut with = Samples::new(format!("{label}, with --state"), "s", false);
+    let mut without = Samples::new(format!("{label}, without --state"), "s", false);
     let (place, patience) = (directory.join("state"), observers::PATIENCE.as_secs_f64());
     for pass in 0..options.passes {
         for (name, is_kept) in [(OURS, true)].into_iter().chain(SERVERS.map(|(name, _)| (name, false))) {

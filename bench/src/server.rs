@@ -87,7 +87,7 @@ impl Process {
         let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;
         let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Failure::new("the system does not tell the memory"))
+        kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Failure::new("the system does not report the memory"))
     }
 }
 

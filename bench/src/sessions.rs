@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
             .into(),
         "find_by_address_ns: each search begins when the one before has ended; find and open take sessions at random"
             .into(),
-        "next_deadline_ns: ask for the next alarm, take it, set it anew a day later, until all have rung; now and then \
+        "next_deadline_ns: ask for the next alarm, take it, set it again a day later, until all have rung; now and then \
          one has to sort many into finer slots, and the longest hundred are beside it"
             .into(),
     ]);
