@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The test command of Tegmen. Without a word: the whole gate. With names of steps: those alone.
+# The test command of Tegmen. Without arguments it runs the whole gate; with names of steps it runs those alone.
 #
 #   ./ci.sh                 everything below but the long runs, under 45 minutes on 2 cores
 #   ./ci.sh format lint     single steps
@@ -289,8 +289,9 @@ step_red() {
     tool faults "$@"
 }
 
-# Whether the opening of records with MAC-then-encrypt, or of a decrypted premaster secret, tells anything of padding and code, and
-# an operation on secp256r1 of the private key, by every instruction and address. With optimization across crates, as users have it.
+# Compares every instruction and address: opening records with MAC-then-encrypt and decrypted premaster secrets must reveal
+# nothing of padding and MAC, and an operation on secp256r1 nothing of the private key. With optimization across crates, as users
+# have it.
 step_timing() {
     need valgrind
     CARGO_PROFILE_RELEASE_LTO=thin cargo run --release --locked --quiet -p tegmen --example timing --features cbc,curves,p256

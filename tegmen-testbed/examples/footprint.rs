@@ -16,7 +16,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    // Cargo says at run time where the project is; a compiled-in path may be that of another copy.
+    // Cargo gives the path of the project at run time; a compiled-in path can be that of another copy.
     let Some(testbed) = std::env::var_os("CARGO_MANIFEST_DIR") else {
         eprintln!("footprint: to be started by cargo run");
         return ExitCode::from(2);

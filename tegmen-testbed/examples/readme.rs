@@ -198,7 +198,7 @@ impl Shell {
             .current_dir(if in_clone { &root } else { &home })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null()) // bash says there that it has no terminal
+            .stderr(Stdio::null()) // bash prints there that it has no terminal
             .process_group(0)
             .spawn()
             .map_err(|error| format!("bash cannot be run: {error}"))?;
@@ -230,7 +230,7 @@ impl Shell {
         let status = loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => match line.split_once(MARK) {
-                    // A last line without a line break stands in front of the mark.
+                    // A last line without a line break precedes the mark on the same line.
                     Some((before, status)) => {
                         printed.extend((!before.is_empty()).then(|| before.to_owned()));
                         break status.trim().to_owned();

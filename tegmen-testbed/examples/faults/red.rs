@@ -1,8 +1,8 @@
 //! Runs the tests of a commit on the sources before it: they must fail, or they prove nothing.
 //!
-//! A commit that mends a class of `faults.toml` ends with a line `Mends: fault NUMBER`. A tree under target/red holds the
-//! commit, with every file that is neither test nor document put back to the commit's parent. Of each class named, at least
-//! one test must then fail. A tree that does not compile fails too, and its line says so.
+//! A commit that mends a class of `faults.toml` ends with a line `Mends: fault NUMBER`. A tree under target/red holds
+//! the commit, with every file that is neither test nor document put back to the commit's parent. Of each class named,
+//! at least one test must then fail. A tree that does not compile fails too, and its line gives the compiler's error.
 
 use crate::{Fault, Table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode, Output};
 const PACKAGES: [&str; 3] = ["tegmen", "tegmen-host", "tegmen-cli"];
 const TREE: &str = "target/red/tree";
 const BUILD: &str = "target/red/build";
-/// How the tests of a tree fail that does not compile.
+/// Failure of all tests of a tree that does not compile.
 const UNCOMPILED: &str = "does not compile without the mend";
 /// Seconds that the tests of one target may take. A server that no longer answers would hold its test for ever.
 const SECONDS: &str = "120";
@@ -168,7 +168,7 @@ fn run_all<'a>(tests: &BTreeSet<&'a str>) -> Result<BTreeMap<&'a str, Option<Str
     Ok(results)
 }
 
-/// Runs these tests of one target: a file in some crate's tests/, else a library or the command's own tests.
+/// Runs these tests of one target: a file in a crate's tests/, a library, or the tests inside the command.
 fn run_target(target: &str, tests: &[&str]) -> Result<Output, String> {
     let is_file = PACKAGES.iter().any(|package| {
         let tests = Path::new(TREE).join(package).join("tests");
