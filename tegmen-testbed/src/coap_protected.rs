@@ -22,9 +22,9 @@ use tegmen::secret::Secret;
 
 /// Bytes that protecting adds to a payload.
 pub const OVERHEAD: usize = KEY_ID_LEN + NUMBER_LEN + TAG_LEN;
-/// Bytes that say which key it is.
+/// Bytes of the identifier of the key.
 pub const KEY_ID_LEN: usize = 2;
-/// Bytes of the nonce that go with the payload.
+/// Bytes of the nonce that are sent with the payload.
 pub const NUMBER_LEN: usize = 2;
 /// Bytes of the tag.
 pub const TAG_LEN: usize = 8;

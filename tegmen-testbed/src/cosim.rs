@@ -1,9 +1,9 @@
 //! Co-simulation: the two motes of Blink on the simulated radio, which controls their time.
 //!
 //! A mote runs only in turns. In a turn it receives the time and a packet from the radio, and runs to completion. Its
-//! packets go on the air when its processor would be done by the table of [`crate::cost`]. A mote is either the image
-//! for a Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have the
-//! same seed and get the same turns, so both must send the same bytes.
+//! packets are sent when its processor would be done by the table of [`crate::cost`]. A mote is either the image for a
+//! Cortex-M3 under QEMU ([`emulated`]) or the same sources compiled for this machine ([`native`]). Both have the same
+//! seed and get the same turns, so both must send the same bytes.
 
 pub mod emulated;
 pub mod native;
@@ -161,7 +161,7 @@ impl Station {
         }
     }
 
-    /// The processor takes its time for a turn: what was said in it leaves when that is over.
+    /// Delays the packets of a turn by the time that the processor takes for it.
     fn work(&mut self, costs: &Costs, network: &mut Network, came: &[u8], packets: Vec<Vec<u8>>) {
         let instructions = instructions(costs, self.node, came, &packets);
         let cpu = cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], CLOCK_HZ);
@@ -170,7 +170,7 @@ impl Station {
         self.leaving.extend(packets);
     }
 
-    /// The first packet goes to the radio.
+    /// Sends the first delayed packet to the radio.
     fn leave(&mut self, network: &mut Network) -> Option<Said> {
         let packet = self.leaving.pop_front()?;
         let to = link_of(CLIENT + SERVER - self.node);
@@ -184,7 +184,7 @@ impl Station {
     }
 }
 
-/// What a node knows of the network: there is one other, and it hears that one.
+/// The network as a node knows it: one other node, which it hears.
 fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     const CONTEXTS: &[Context] = &[Context { id: 0, prefix: PREFIX, len: 64 }];
     tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
@@ -214,7 +214,10 @@ fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
     [&TURN, &now.as_micros().to_be_bytes()[..], packet].concat()
 }
 
-/// A frame from a mote in its turn: a packet, or `None` if it says that it is done.
+/// Reads a frame from a mote in its turn: a packet, or `None` if the frame ends the turn.
+///
+/// # Errors
+/// [`Error::Garbled`], if the frame is neither.
 fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     match frame.first() {
         _ if frame == DONE => Ok(None),

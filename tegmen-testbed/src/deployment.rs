@@ -100,7 +100,7 @@ pub enum Shape {
     Chain,
     /// Below node 0, each hears its parent and its children.
     Tree,
-    /// As `links` says.
+    /// The pairs in `network.links`.
     Links,
 }
 
@@ -250,7 +250,7 @@ pub enum Prefix {
     LinkLocal,
     /// A prefix that all nodes know as a context; frames leave it out.
     Context,
-    /// A prefix that stands in every frame.
+    /// A prefix that every frame contains.
     Inline,
 }
 
@@ -325,7 +325,7 @@ pub struct Case {
 }
 
 impl Plan {
-    /// Reads a plan; `name` stands before what is wrong with it.
+    /// Reads a plan. `name` is the name of its file in errors.
     ///
     /// # Errors
     /// [`Wrong`], with the line.

@@ -160,7 +160,7 @@ impl Figure {
         Self { sample, ..self.of(Source::Simulated) }
     }
 
-    /// The paper and the table or figure that it stands in: the part of its name before the first stroke.
+    /// The paper and the table or figure of this number: the part of its name before the first slash.
     pub fn table(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }

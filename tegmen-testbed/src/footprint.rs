@@ -81,7 +81,8 @@ pub struct Footprint {
 /// Measures the firmware of the project in the folder `project` and prints the result to standard output.
 ///
 /// # Errors
-/// If a tool is missing (the message says how to install it), a build or a run fails, or a file cannot be written.
+/// If a tool is missing (the message has the command that installs it), a build or a run fails, or a file cannot be
+/// written.
 pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
     let footprints = measure(project, &target)?;

@@ -53,7 +53,7 @@ fn wilson(hits: u64, cases: u64) -> [f64; 2] {
     let (n, p) = (cases as f64, hits as f64 / cases as f64);
     let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    // A bound that is the end itself, but for rounding.
+    // Here the bound is exactly 0 or 1, and the formula gives it with a rounding error.
     let low = if hits == 0 { 0.0 } else { middle - half };
     let high = if hits == cases { 1.0 } else { middle + half };
     [low, high]

@@ -48,7 +48,7 @@ use tegmen_x509::PublicKey;
 pub enum Wish {
     /// Send this datagram.
     Send {
-        /// To whom.
+        /// The address of the receiver.
         to: Address,
         /// The UDP payload.
         datagram: Vec<u8>,
@@ -135,8 +135,8 @@ pub struct Setup {
     pub costs: Costs,
 }
 
-/// A node with room for `PEERS` others, of which the first `IDS` may have connection ids. A handshake has `OUTGOING` and `INCOMING`
-/// bytes for messages.
+/// A node with places for `PEERS` other nodes, of which the first `IDS` may have connection ids. A handshake has
+/// `OUTGOING` and `INCOMING` bytes for messages.
 pub struct Node<
     const PEERS: usize,
     R: Provisioned = Both,
@@ -206,7 +206,7 @@ impl<S: ExchangeStorage> PeerExchanges for Attached<S> {
 }
 
 impl<const PEERS: usize> Node<PEERS> {
-    /// A node that has heard and said nothing.
+    /// Creates a node that has received and sent nothing.
     pub fn new(seed: u64, number: usize, setup: Setup) -> Self {
         Self::with_role(seed, number, setup)
     }

@@ -62,7 +62,7 @@ impl Platform {
         all().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Energy of a node that did this, in this time, with its processor at work for so long.
+    /// Energy of a node with this activity of its radio in the time `elapsed`, and with its processor active for `cpu`.
     pub fn energy(&self, activity: &Activity, cpu: Micros, elapsed: Micros) -> Energy {
         let uj = |ma: f64, micros: Micros| self.volts * ma * micros as f64 / 1e3;
         Energy {

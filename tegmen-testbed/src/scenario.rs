@@ -289,7 +289,7 @@ struct Station {
     traffic: Stream,
     relaying: Stream,
     reboots: Stream,
-    /// Somebody is farther away from node 0 than it, over it: what is flooded goes on.
+    /// True if another node reaches node 0 over this one, which then relays flooded frames.
     relays: bool,
     later: Vec<(Micros, Later)>,
     /// Readings of its own; for node 0, requests to the group.
@@ -402,7 +402,7 @@ impl Station {
     }
 }
 
-/// What a node will send later.
+/// A frame or packet that a node sends later.
 enum Later {
     /// Somebody else's packet, to this neighbour, when the processor is done with it.
     Forward(LinkAddress, Vec<u8>),
@@ -809,7 +809,7 @@ fn is_alert_in_clear(datagram: &[u8]) -> bool {
     matches!(datagram, [21, _, _, 0, 0, ..])
 }
 
-/// What a station knows of its network.
+/// The network as a station knows it.
 fn view<'n>(
     link: LinkAddress,
     address: &'n Address,

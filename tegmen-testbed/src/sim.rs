@@ -3,7 +3,7 @@
 //! [`Network`] owns the clock, the air and a station per node; the caller owns what runs on the nodes:
 //!
 //! * [`Network::send`] hands a payload to a station, [`Network::alarm`] sets a clock for a node;
-//! * [`Network::next`] lets time pass until something happens that a node is told of ([`Told`]).
+//! * [`Network::next`] lets time pass until the next event that a node receives ([`Told`]).
 //!
 //! Everything that is drawn comes from one ChaCha8 stream per node and purpose ([`random`]), events at the same
 //! microsecond happen in the order in which they were planned, and nothing iterates over a hash map: the same seed gives
@@ -194,7 +194,8 @@ impl Network {
         frame::MAX_LEN - frame::FCS_LEN - header.len()
     }
 
-    /// Hands a payload to the station of `node`; [`Told::Sent`] says how it ended. What does not fit a frame is not sent.
+    /// Hands a payload to the station of `node`, and returns its ticket. [`Told::Sent`] reports the outcome. Returns
+    /// `None` if the payload does not fit a frame.
     pub fn send(&mut self, node: NodeId, to: LinkAddress, payload: &[u8]) -> Option<u64> {
         let station = self.stations.get_mut(node)?;
         station.sequence = station.sequence.wrapping_add(1);
@@ -209,12 +210,13 @@ impl Network {
         Some(ticket)
     }
 
-    /// Tells `node` at the time `at`, or now if that is over, with this token.
+    /// Plans [`Told::Alarm`] with this token for `node` at the time `at`, or now if `at` is past.
     pub fn alarm(&mut self, node: NodeId, at: Micros, token: u64) {
         self.queue.plan(at.max(self.now), Event::Alarm { node: node as u32, token });
     }
 
-    /// Lets time pass until a node is to be told something, at most until `end`; `None` if nothing happens before.
+    /// Lets time pass until the next event that a node receives, at most until `end`. Returns `None` if there is none
+    /// before.
     pub fn next(&mut self, end: Micros) -> Option<Told> {
         loop {
             if let Some(told) = self.told.pop_front() {

@@ -1,5 +1,5 @@
-//! Two motes of the firmware, as images for a Cortex-M3 under QEMU, open a session over the simulated radio and blink:
-//! byte for byte what the same motes say when they are compiled for this machine.
+//! Two motes of the firmware, as images for a Cortex-M3 under QEMU, open a session over the simulated radio and blink.
+//! They send the same bytes as the same motes compiled for this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use tegmen_testbed::footprint;
 
 /// Nothing is lost.
 const CALM: Setup = Setup { seed: 1, loss: 0.0, end: 4_000_000 };
-/// So much is lost that the MAC gives up: flights and requests are sent again.
+/// With these losses the MAC gives up: flights and requests are sent again.
 const STORMY: Setup = Setup { seed: 3, loss: 0.6, end: 60_000_000 };
 
 #[test]
@@ -96,7 +96,8 @@ fn a_mote_that_does_not_come_up_is_an_error_with_its_reason() {
     }
 }
 
-/// What native motes say, seeded by `motes`, and what the LEDs of the server and the client show in the end.
+/// Runs native motes with the seeds of `motes`. Returns their datagrams, and the last values of the LEDs of the server
+/// and the client.
 fn natively(setup: &Setup, motes: &Setup) -> (Conversation, [u32; 2]) {
     let [server, client] = motes.starts();
     let mut server = Native::<Server>::new(server).expect("a server");

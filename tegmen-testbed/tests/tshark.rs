@@ -1,4 +1,4 @@
-//! What the laboratory puts on the air, decoded by tshark: an implementation of the same standards that others wrote.
+//! Frames of the laboratory, decoded by tshark, an implementation of the same standards by others.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn decoded(deployment: &str, protection: Protection, fields: &[&str]) -> Option<
     let file: PathBuf = std::env::temp_dir().join(name.replace(['(', ')'], ""));
     pcap::write(&frames, &mut std::fs::File::create(&file).expect("a file")).expect("written");
     let mut tshark = Command::new("tshark");
-    // The context is told as the nodes know it; the ports are not CoAP's own in every test.
+    // tshark gets the context of the nodes as an option; some tests use other ports than CoAP's own.
     tshark.arg("-r").arg(&file).args(["-T", "fields", "-E", "separator=|", "-E", "occurrence=l"]);
     tshark.args(["-o", "udp.check_checksum:TRUE"]);
     tshark.args(["-o", "6lowpan.context0:fd00:db8::/64", "-d", "udp.port==61616,coap", "-d", "udp.port==61617,dtls"]);

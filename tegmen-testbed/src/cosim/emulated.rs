@@ -14,7 +14,7 @@ use tegmen_lowpan::slip::{Control, Decoder, Start, encode};
 /// Builds the images of both motes: first the server's, then the client's.
 ///
 /// # Errors
-/// [`Error::Build`]; the message of a missing tool says how to install it.
+/// [`Error::Build`]. If a tool is missing, the message has the command that installs it.
 pub fn images(project: &Path, target: &Path) -> Result<[PathBuf; 2], Error> {
     build::chosen_images(project, target, "compact", ["cosim_server", "cosim_client"]).map_err(Error::Build)
 }
@@ -27,10 +27,10 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts the image and gives it what it asks for.
+    /// Starts the image, and answers its request for a seed with `start`.
     ///
     /// # Errors
-    /// [`Error`], if QEMU or the mote does not come up.
+    /// [`Error`], if QEMU or the mote does not start.
     pub fn start(image: &Path, start: Start) -> Result<Self, Error> {
         let mut qemu = Command::new("qemu-system-arm");
         qemu.args(["-machine", "lm3s6965evb", "-cpu", "cortex-m3", "-display", "none", "-monitor", "none"]);
@@ -119,5 +119,5 @@ fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     frames
 }
 
-/// A turn takes a millisecond; a mote that is silent for so long has lost its way.
+/// Maximum time for a turn, which takes about a millisecond. A mote that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -26,7 +26,7 @@ pub struct Native<A: Application> {
 }
 
 impl<A: Application> Native<A> {
-    /// A mote that has heard and said nothing; `None` if its application lacks something in `start`.
+    /// Creates a mote that has received and sent nothing. Returns `None` if its application lacks a value in `start`.
     pub fn new(start: Start) -> Option<Self> {
         let application = A::start(&start)?;
         Some(Self { mote: mote::Mote::new(Instant::default(), start, ()), application, shown: 0 })

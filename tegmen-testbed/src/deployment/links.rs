@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Loss {
     /// On every link.
     Every(f64),
-    /// By sender, then receiver. What stands between nodes that do not hear each other has no meaning.
+    /// By sender, then receiver. The value for two nodes that do not hear each other has no meaning.
     Matrix(Vec<Vec<f64>>),
 }
 
@@ -98,7 +98,7 @@ pub const BURSTS: &[(&str, Weather)] = &[
     ("wlan", Weather { good_s: 0.045, bad_s: 0.005, loss: 0.9 }),
     // Waves that cancel out while something moves: half a second every five.
     ("fading", Weather { good_s: 4.5, bad_s: 0.5, loss: 0.9 }),
-    // Somebody stands in the way: five seconds every hundred.
+    // A person between the nodes: five seconds every hundred.
     ("shadow", Weather { good_s: 95.0, bad_s: 5.0, loss: 1.0 }),
 ];
 

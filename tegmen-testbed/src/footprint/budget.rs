@@ -77,8 +77,8 @@ impl Budget {
     }
 }
 
-/// What a limit lets pass because where the sources lie goes into the names of functions, by which the linker orders them:
-/// 16 bytes of text, and one instruction in a thousand.
+/// Tolerance of a limit: 16 bytes of text, and one instruction in a thousand. It is necessary because the names of
+/// functions contain the path of the sources, and the linker orders functions by name.
 fn slack(what: &str, limit: u64) -> u64 {
     match what {
         "text" => 16,

@@ -151,7 +151,7 @@ pub(super) fn plugin(project: &Path, target: &Path) -> Result<PathBuf, Error> {
     Ok(library)
 }
 
-/// What a measurement was made with: other versions give other numbers.
+/// Versions of the tools of a measurement: other versions give other numbers.
 #[derive(Debug, Serialize)]
 pub(super) struct Versions {
     compiler: String,

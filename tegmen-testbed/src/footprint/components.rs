@@ -22,9 +22,10 @@ pub struct Bytes {
     pub bss: u64,
 }
 
-/// The components of an image by name: `P-256` (of the provider for motes), `crypto` (the rest of it), `DTLS`, `CoAP`, `6LoWPAN`, `IP`, `application`, `common` (buffers, time),
-/// and `runtime` for what the compiler brings. What has no symbol (padding, constants without a name) is `unnamed`.
-/// `sources` are the crate and the line of each of the instructions.
+/// The components of an image by name: `P-256` (of the provider for motes), `crypto` (the rest of it), `DTLS`, `CoAP`,
+/// `6LoWPAN`, `IP`, `application`, `common` (buffers, time), and `runtime` for the code of the compiler. Bytes without
+/// a symbol (padding, constants without a name) are `unnamed`. `sources` are the crate and the line of each of the
+/// instructions.
 pub(super) fn of(
     image: &Path,
     instructions: &[(String, u64)],

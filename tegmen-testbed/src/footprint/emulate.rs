@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What one marked region cost.
+/// Costs of one marked region.
 pub(super) struct Region {
     /// Instructions of all passes through the region together: a handshake consists of many calls.
     pub(super) instructions: u64,
@@ -15,7 +15,7 @@ pub(super) struct Region {
     pub(super) stack: u64,
 }
 
-/// Runs the image to its end; its regions by number.
+/// Runs the image to its end. Returns its regions by number.
 pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>, Error> {
     let counts = image.path.with_extension("counts");
     let _ = std::fs::remove_file(&counts); // those of an earlier run

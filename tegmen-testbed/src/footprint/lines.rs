@@ -13,8 +13,8 @@ pub(super) fn of<'a>(image: &Path, addresses: impl Iterator<Item = &'a str>) -> 
     Ok(sources(&lines))
 }
 
-/// For every address that addr2line was asked for: the innermost source line outside of `core`, or else the outermost
-/// one in it.
+/// Returns the crate and the source line of every address that addr2line was asked for: the innermost line outside of
+/// `core`, or the outermost one in it if there is no other.
 fn sources(lines: &str) -> Vec<(String, String)> {
     let mut sources: Vec<(String, String)> = Vec::new();
     for line in lines.lines() {
@@ -40,7 +40,7 @@ fn source_of(line: &str) -> Option<(String, String)> {
     Some((krate.to_owned(), format!("src/{file}")))
 }
 
-/// What no crate asked for by a line of its own.
+/// Crate of the addresses that no line of another crate has.
 pub(super) const CORE: &str = "core";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Message protection of one node: OSCORE contexts, and the keys of protected payloads.
 //!
-//! What must survive a restart does: the ends of leases, as a mote keeps them in its flash memory.
+//! The ends of leases survive a restart, because a mote keeps them in its flash memory.
 
 use super::MESSAGE;
 use crate::coap_protected::{MAX_MESSAGES, Resource};
@@ -80,7 +80,8 @@ impl Contexts {
             let [sender_id, recipient_id]: [&[u8]; 2] = if is_maker { [id, &[TAKER]] } else { [&[TAKER], id] };
             let parameters = Parameters {
                 master_secret: &secret,
-                // The first byte of a longer ID tells its keys from those of the node with the same last byte.
+                // For a longer ID, its first byte makes the keys different from those of the node with the same last
+                // byte.
                 master_salt: &bytes[..len - 1],
                 sender_id,
                 recipient_id,
@@ -238,7 +239,8 @@ fn payload_key(key_id: u16, kept: u64) -> Resource {
     Resource::new::<Compact>(Secret::new(key), key_id, super::RESOURCE.as_bytes(), kept)
 }
 
-/// The ID of a node in its context with node 0, behind zeros, and its length: one byte as far as that goes, then two.
+/// The ID of a node in its context with node 0, with zeros in front, and its length: one byte up to 255, two bytes
+/// above.
 fn id_of(maker: u16) -> ([u8; 2], usize) {
     (maker.to_be_bytes(), if maker <= 0xff { 1 } else { 2 })
 }
@@ -266,7 +268,7 @@ fn ciphertext(datagram: &[u8]) -> usize {
 
 /// The ID of node 0 in every context; those of others begin with 1.
 const TAKER: u8 = 0;
-/// Numbers that are leased at once: one write to flash memory for so many messages.
+/// Numbers that are leased at once. A node writes to flash memory once for this number of messages.
 const LEASE: u64 = 64;
 /// Bytes that are enciphered of a challenge: code, and an Echo option with a number of a byte.
 const CHALLENGE: usize = 4;

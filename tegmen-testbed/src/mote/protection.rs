@@ -132,7 +132,7 @@ impl Protection {
     /// The firmware image that shows what a client of this protection takes of a mote's memory. The budget has none with NDN yet.
     pub const fn image(self) -> &'static str {
         match self {
-            // There is none with coap-protected: it takes AES besides.
+            // There is none with coap-protected, which also needs AES.
             Self::Coap | Self::CoapProtected => "coap",
             // There is none yet with groups, which have the records of DTLS.
             // Nor with connection ids: they are not part of an image.

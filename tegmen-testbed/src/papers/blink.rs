@@ -202,7 +202,7 @@ impl Run {
     }
 }
 
-/// What a hello carries beyond the least it could: names and bytes, read from the datagram as it was sent.
+/// Fields of a hello beyond the minimum: names and bytes, read from the datagram as it was sent.
 fn costs(hello: &[u8]) -> Vec<(&'static str, usize)> {
     read_costs(hello).unwrap_or_default()
 }

@@ -174,7 +174,7 @@ struct End<R: Roles> {
     session: Option<PeerId>,
     /// The identity and the key of a client; `None` if the identity is not accepted.
     psk: Option<(Vec<u8>, Vec<u8>)>,
-    /// What a client may resume with, and the ticket or the id for it.
+    /// Session that a client can resume, and the ticket or the id for it.
     kept: Option<Resumed>,
 }
 

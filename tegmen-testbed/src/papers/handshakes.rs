@@ -37,7 +37,7 @@ pub(super) struct Handshake {
     pub(super) flights: Vec<Flight>,
 }
 
-/// What one end sent before it was the other's turn.
+/// All that one end sends before it waits for the other.
 pub(super) struct Flight {
     pub(super) by_client: bool,
     pub(super) datagrams: usize,
@@ -236,7 +236,7 @@ fn energy(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     figures
 }
 
-/// What the paper says of the baselines, and whether it holds here.
+/// The paper's statements on the baselines, each with a verdict on this stack.
 fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     let find = |name: &str| handshakes.iter().find(|handshake| handshake.name == name).expect("one of the handshakes");
     let bytes = |name: &str| find(name).sum(|flight| flight.bytes) as f64;
@@ -289,13 +289,13 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Of one end's handshake; in the image with tickets, of the second one.
+/// Instructions of one end's handshake; in the image with tickets, of the second one.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
     let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
 }
 
-/// What one end does to send a flight, or when it takes it in; `None` if the image does not tell.
+/// Instructions of one end to send or to process a flight. Returns `None` if the image has no such count.
 pub(super) fn by_flight(of: &str, end: &str, flight: u32) -> Option<u64> {
     image(of).operation(&format!("{end} flight {flight}"))
 }

@@ -19,7 +19,7 @@ fn request(frame: &mut Frame<'_>, message_id: u16) {
     builder.and_then(|mut message| message.path(PATH)).expect("room");
 }
 
-/// Its response: so many degrees.
+/// The response to it, with the temperature as payload.
 fn response(frame: &mut Frame<'_>, message_id: u16, payload: &[u8]) {
     let builder = Builder::new(frame, MessageType::Acknowledgement, Code::CONTENT, message_id, &TOKEN);
     let built = builder.and_then(|mut message| {
@@ -35,7 +35,7 @@ const TOKEN: [u8; 2] = [0xca, 0xfe];
 /// A reading in two bytes.
 const READING: [u8; 2] = 2150u16.to_be_bytes();
 
-/// What the paper prints.
+/// Numbers that the paper prints.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Paper {

@@ -59,7 +59,7 @@ fn energies(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// How long two batteries last.
+/// The life of two batteries.
 fn batteries(paper: &Paper) -> Vec<Figure> {
     let battery = &paper.battery;
     let joules = battery.mah * battery.volts * 3.6;
@@ -67,7 +67,7 @@ fn batteries(paper: &Paper) -> Vec<Figure> {
     for (column, handshake) in HANDSHAKES.into_iter().enumerate() {
         let a_day = paper.table1.total_minimum_mj[column] / 1e3;
         let years = joules * battery.share_percent / 100.0 / a_day / DAYS;
-        // The paper says "more than", and gives half years.
+        // The paper gives half years, with the words "more than".
         let ours = (years * 2.0).floor() / 2.0;
         let id = format!("battery/{handshake}/half_years");
         figures.push(Figure::follows(id, battery.years[column], ours, "years", 0.0));
@@ -115,7 +115,7 @@ fn computation(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Figure 7, as far as table I has it: a handshake lasts while the processor idles or computes.
+/// Figure 7, from the numbers of table I: a handshake lasts while the processor idles or computes.
 fn handshake_times(paper: &Paper) -> Vec<Figure> {
     let lasts = |column: usize| {
         (paper.table1.idle["cpu_idle"].ms[column] + paper.table1.minimum["computation"].ms[column]) / 1e3
@@ -136,7 +136,7 @@ fn handshake_times(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// What a record has more than its content.
+/// Bytes that a record has in addition to its content.
 fn overhead(paper: &Paper) -> Vec<Figure> {
     let Records { header, iv, hmac, padding, max } = paper.records;
     let mut figures =
@@ -197,7 +197,7 @@ fn instructions(image: &str, operation: &str) -> u64 {
     Image::of(image).and_then(|image| image.operation(operation)).expect(BUDGET)
 }
 
-/// How the paper protects what it sends.
+/// Protection of the paper's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Protection {
     /// Not at all.
@@ -214,7 +214,7 @@ impl Protection {
         match self {
             Self::None => content,
             Self::Sha1Only => RECORD_HEADER + content + HMAC,
-            // One byte more says how much padding there is.
+            // One byte more is the length of the padding.
             Self::Aes128Sha1 => RECORD_HEADER + BLOCK + (content + HMAC + 1).next_multiple_of(BLOCK),
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// Takes these seeds instead of those that the plan says.
+/// Replaces the seeds of the plan.
 pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
     for case in &mut plan.cases {
         case.deployment.run.first_seed = *seeds.start();
@@ -21,7 +21,7 @@ pub fn set_seeds(plan: &mut Plan, seeds: &RangeInclusive<u64>) {
 /// Reads `first..last`, both included.
 ///
 /// # Errors
-/// What would be right.
+/// The text is not a range, or exceeds the limits. The message has the correct form and the limits.
 pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let range = text.split_once("..").and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
     let range = range.filter(|range: &RangeInclusive<u64>| {
@@ -55,7 +55,8 @@ pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
 /// program had run the whole plan.
 ///
 /// # Errors
-/// What is wrong, and with which part: another plan or program made it, it has a seed that another has, it is no part.
+/// Another plan or program made a part, two parts have the same seed, or a file is not a part. The message names the
+/// part.
 pub fn merge(plan: &Plan, parts: &[(String, String)]) -> Result<Vec<Run>, String> {
     let program = program().map_err(|error| format!("the program's own file: {error}"))?;
     let mut runs: Vec<(Run, &str)> = Vec::new();

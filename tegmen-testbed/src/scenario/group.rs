@@ -44,7 +44,8 @@ impl World<'_> {
         }
     }
 
-    /// A flooded frame goes on: not at once, as all who heard it would speak together.
+    /// Relays a flooded frame after a random delay. Without the delay, all nodes that received it would send at the
+    /// same time.
     pub(super) fn relay(&mut self, node: NodeId, header: &Header, payload: &[u8]) {
         let mut reader = Reader::new(payload);
         let mut out = [0; FRAME];
@@ -57,7 +58,7 @@ impl World<'_> {
     }
 }
 
-/// Relays wait up to so long.
+/// Maximum delay of a relayed frame.
 const RELAY_SPREAD: Micros = 20_000;
 /// Bytes of the longest frame.
 const FRAME: usize = 127;

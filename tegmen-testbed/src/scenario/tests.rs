@@ -136,7 +136,7 @@ fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
     // Of medians: where a frame is lost a retransmission takes as long as all others together.
     let ratio = always.delays[45] as f64 / never.delays[45] as f64;
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
-    // A client goes on with the end of its lease, and nobody notices.
+    // A restarted client continues at the end of its lease, and the server sends no challenge.
     let clients = with("client", 0.5);
     assert_eq!((clients.answered, clients.challenges), (90, 0));
 }

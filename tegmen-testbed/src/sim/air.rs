@@ -62,29 +62,29 @@ impl Air {
         }
     }
 
-    /// The receiver of `node` hears nothing until it is told from when on it does.
+    /// Turns the receiver of `node` off until a call of [`Self::listen`].
     pub(super) fn deafen(&mut self, node: NodeId) {
         self.receivers[node].listens_from = Micros::MAX;
         self.receivers[node].lock = None;
     }
 
-    /// The receiver of `node` may lock from this time on.
+    /// Lets the receiver of `node` lock from this time on.
     pub(super) fn listen(&mut self, node: NodeId, from: Micros) {
         self.receivers[node].listens_from = from;
     }
 
-    /// From when on the receiver of `node` listens.
+    /// The time from which the receiver of `node` listens.
     pub(super) fn listens_from(&self, node: NodeId) -> Micros {
         self.receivers[node].listens_from
     }
 
-    /// Power at `node` of all that is on the air, but for the frame in `without`.
+    /// Power at `node` of all frames on the air except the one in the slot `without`.
     fn power(&self, links: &Links, node: NodeId, without: usize) -> f64 {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != without);
         others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()
     }
 
-    /// Draws the bit errors of what `node` receives, up to now.
+    /// Draws the bit errors of the frame that `node` receives, up to now.
     fn judge(&mut self, links: &Links, now: Micros, node: NodeId) {
         let Some(lock) = &self.receivers[node].lock else { return };
         let (slot, judged) = (lock.slot, lock.judged);
@@ -148,11 +148,12 @@ impl Network {
         self.queue.plan(now + duration, Event::FrameEnds { slot: slot as u32 });
     }
 
-    /// A frame ends: its sender goes on, then everybody who received it.
+    /// Ends a frame: first for its sender, then for all nodes that received it.
     pub(super) fn on_frame_ends(&mut self, slot: usize) {
         let Some(from) = self.air.slots.get(slot).and_then(Option::as_ref).map(|flying| flying.from) else { return };
         let audience = std::mem::take(&mut self.air.audiences[from]);
-        // Who is addressed, or waits for an acknowledgement, cares for errors; where frames overlap, everybody.
+        // Errors matter to the addressed node and to one that waits for an acknowledgement; where frames overlap, to
+        // all.
         let alone = self.air.flying == 1;
         let acknowledgement = self.air.slots[slot].as_ref().is_some_and(|flying| flying.header.source.is_empty());
         let mut received: Vec<(NodeId, bool)> = Vec::new();

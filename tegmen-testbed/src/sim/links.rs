@@ -3,7 +3,7 @@
 use super::radio::milliwatts;
 use super::{Micros, NodeId};
 
-/// The ways between the nodes. What is not connected is not heard, and does not disturb.
+/// The links between the nodes. Nodes without a link do not hear each other, and do not disturb each other.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Links {
     nodes: usize,

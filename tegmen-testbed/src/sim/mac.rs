@@ -45,7 +45,7 @@ pub(super) struct Station {
     retries: u8,
     spacing_until: Micros,
     random: Stream,
-    /// Whom a frame came from last, and its sequence number.
+    /// For each sender of a received frame, the sequence number of its last one.
     last: Vec<(LinkAddress, u8)>,
 }
 

@@ -6,8 +6,7 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` tells whether the medium access of this assessment is still in
-    /// progress.
+    /// A clear channel assessment ends. `turn` is that of its medium access, which may have ended.
     Assessed { node: u32, turn: u32 },
     /// The radio has turned from receiving to sending.
     TurnedAround { node: u32 },

@@ -91,7 +91,7 @@ pub const LONG_SPACING: Micros = 640;
 pub const SHORT_SPACING: Micros = 192;
 /// aMaxSIFSFrameSize, in bytes.
 pub const SHORT_FRAME_LEN: usize = 18;
-/// The noise of the receiver, over 2 MHz at room temperature.
+/// The thermal noise of the receiver, over 2 MHz at 290 K.
 pub const NOISE_DBM: f64 = -110.97;
 /// The threshold of the energy detector for a busy channel: 10 dB over a sensitivity of -106.58 dBm.
 pub const BUSY_DBM: f64 = -96.58;

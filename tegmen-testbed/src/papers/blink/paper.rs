@@ -112,7 +112,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// What this stack's instructions take on the paper's board.
+/// Time and energy of this stack's instructions on the paper's board.
 fn ours(paper: &Paper) -> Vec<Figure> {
     let costs = Costs::of_budget();
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);

@@ -155,7 +155,7 @@ fn dtls(messages: [Built; 2]) -> [Built; 2] {
     messages.map(|plain| {
         by_client = !by_client;
         let datagram = lab.seal(by_client, &plain.datagram);
-        // Epoch and number, which stand in the header, are the nonce as well.
+        // Epoch and number are in the header, and in the explicit nonce again.
         let nonce = datagram[RECORD_HEADER..].iter().zip(&datagram[3..11]).take_while(|(a, b)| a == b).count();
         let mac = datagram.len() - RECORD_HEADER - nonce - plain.datagram.len();
         Built { datagram, unprotected: plain.datagram.len(), context_id: EPOCH, nonce, mac }
@@ -238,8 +238,8 @@ fn handshake() -> Vec<(bool, Vec<u8>)> {
     lab.sent.into_iter().map(|sent| (sent.by_client, sent.bytes)).collect()
 }
 
-/// Frames between two nodes with long addresses, whose IPv6 addresses and hop limit stand in every frame and of whose
-/// ports one takes a byte.
+/// Frames between two nodes with long addresses. Every frame contains both IPv6 addresses and the hop limit, and one of
+/// the ports takes a byte.
 fn frames_of(datagram: &[u8], by_client: bool) -> Vec<Vec<u8>> {
     let address = |node: u8, port| {
         let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, node];

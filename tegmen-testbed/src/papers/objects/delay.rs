@@ -1,9 +1,9 @@
 //! The plan `objects-delay`: figure 9 and table III, the time from a request to its answer, over a single hop and over
 //! several, and the cost of a loss of memory.
 //!
-//! What the paper's operating system takes is not known. One number stands for it, microseconds for each datagram that a
-//! node sends, receives or passes on, chosen so that plain CoAP has its median; everything else follows from the bytes on
-//! the air and the instructions of each protocol.
+//! The time that the paper's operating system takes is not known. One number replaces it: microseconds for each
+//! datagram that a node sends, receives or forwards, chosen so that plain CoAP has the paper's median. Everything else
+//! follows from the bytes on the air and the instructions of each protocol.
 
 use super::{Paper, Spread, deployment, paper};
 use crate::deployment::{Deployment, Loss, Rebooted, Reboots, Weather};
@@ -89,7 +89,7 @@ struct Case {
 
 type Key = (&'static str, Protection);
 
-/// What all runs of a case gave.
+/// Results of all runs of a case.
 #[derive(Default)]
 struct Result {
     made: u64,
@@ -267,7 +267,7 @@ fn all_runs(figure: Figure, results: &BTreeMap<Key, Result>, name: &str) -> Figu
     figure.sampled(of_it().map(|result| result.made).sum(), seeds, &Mean { mean: 0.0, interval: None })
 }
 
-/// What a loss of memory costs the request that comes next.
+/// Additional time of the first request after a loss of memory.
 fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let cost = |protection: Protection, count: fn(&Result) -> u64| {
         let (steady, rebooting) = (&results[&(STEADY, protection)], &results[&(REBOOTING, protection)]);
@@ -386,7 +386,7 @@ const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
 ];
 const UNEQUAL: [f64; 15] = [0.3, 0.3, 0.4, 0.4, 0.4, 0.45, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93, 0.45, 0.45, 0.93];
 const MILD: [f64; 15] = [0.2, 0.2, 0.3, 0.3, 0.3, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5, 0.3, 0.5];
-/// What is answered later was sent again, or its handshake was.
+/// Maximum time of an answer at the first try. For later answers, the request or its handshake was retransmitted.
 const SECOND: Micros = 1_000_000;
 const MS: &str = "ms";
 const SINGLE_HOP: &str = include_str!("../../../plans/objects-single-hop.toml");

@@ -22,7 +22,7 @@ pub struct Effort {
 /// The effort of the command and the report.
 pub const FULL: Effort = Effort { readings: 60, seeds: 3 };
 
-/// What is sent to and fro, over how many hops.
+/// One case of a round trip: the number of hops, the protection, and the bytes in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Case {
     hops: usize,
@@ -73,7 +73,7 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     figures
 }
 
-/// How much longer a round trip is with each protection.
+/// Additional time of a round trip with each protection.
 fn increases(
     hops: &str,
     printed: &Increases,
@@ -135,7 +135,7 @@ fn run(case: Case, effort: Effort, seed: u64) -> Vec<Micros> {
     scenario::run(&deployment, mote::Protection::Coap, seed, false).0.first_try
 }
 
-/// What the mote's ciphers take: it seals what it sends, and opens what comes back.
+/// Time of the mote's ciphers, in milliseconds: they protect the request, and open the response.
 fn cipher_ms(paper: &Paper, case: Case) -> f64 {
     let of_255 = match case.protection {
         Protection::None => 0.0,
