@@ -248,7 +248,7 @@ impl fmt::Display for Error {
             Self::Line(error) => write!(f, "the line to a mote: {error}"),
             Self::Silent => f.write_str("a mote does not end its turn"),
             Self::Ended(why) => write!(f, "a mote ended: {why}"),
-            Self::Garbled(frame) => write!(f, "a mote said neither a packet nor that it is done: {frame:02x?}"),
+            Self::Garbled(frame) => write!(f, "a mote sent neither a packet nor the end of its turn: {frame:02x?}"),
         }
     }
 }

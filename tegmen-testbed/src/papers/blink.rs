@@ -105,7 +105,7 @@ type Figures = BTreeMap<String, u64>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     paper: String,
     unit: String,
     table2: Figures,
@@ -180,7 +180,7 @@ impl Run {
         let secured = std::mem::take(&mut lab.sent);
         let path = plain(lab.client.path(lab.server.local));
         let plain = lab.client.node.endpoint.plain(&mut lab.client.environment.at(NOW), &path, Rank::Ours);
-        lab.blink(plain.expect("a table with room"));
+        lab.blink(plain.expect("a table with a free place"));
         Self { handshake, secured, unsecured: lab.sent }
     }
 
@@ -255,7 +255,7 @@ impl Lab {
     pub(crate) fn connect(&mut self) -> PeerId {
         let path = self.client.path(self.server.local);
         let End { node, environment, .. } = &mut self.client;
-        node.endpoint.connect(&mut environment.at(NOW), &path).expect("a table with room");
+        node.endpoint.connect(&mut environment.at(NOW), &path).expect("a table with a free place");
         self.deliver(VecDeque::new(), true);
         self.client.session.expect("a handshake without faults")
     }

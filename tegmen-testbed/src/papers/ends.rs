@@ -191,7 +191,7 @@ impl<R: Roles> Ends<R> {
     fn connect(&mut self) {
         let client = &mut self.ends[0];
         let path = client.path;
-        client.endpoint.connect(&mut client.environment.at(NOW), &path).expect("a table with room");
+        client.endpoint.connect(&mut client.environment.at(NOW), &path).expect("a table with a free place");
         self.deliver();
         assert!(self.ends.iter().all(|end| end.session.is_some()), "a handshake without faults");
     }
@@ -206,7 +206,7 @@ impl<R: Roles> Ends<R> {
         let path = client.path;
         let cx = &mut client.environment.at(NOW);
         let connected = client.endpoint.connect_again(cx, &path, session, handle);
-        connected.expect("a table with room");
+        connected.expect("a table with a free place");
         self.deliver();
     }
 

@@ -26,7 +26,8 @@ pub fn figures() -> Vec<Figure> {
     figures.extend(energy(&paper, &handshakes));
     figures.extend(verdict(&handshakes));
     let differs = figures.iter().any(|figure| figure.verdict == DIFFERS);
-    let all = "the paper's baselines come out as it says: the pre-shared key's in every byte, message and fragment, the                certificates' in messages, and both in proportion of bytes, memory and time";
+    let all = "the paper's baselines agree with it: the pre-shared key's in every byte, message and fragment, the \
+               certificates' in messages, and both in proportion of bytes, memory and time";
     figures.push(Figure::holds("verdict/all_of_it".into(), !differs, all));
     figures
 }
@@ -303,11 +304,11 @@ pub(super) fn by_flight(of: &str, end: &str, flight: u32) -> Option<u64> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paper {
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     paper: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     platform: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     scenario: String,
     pub(super) transmission: Transmission,
     pub(super) memory: Memories,

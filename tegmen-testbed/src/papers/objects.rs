@@ -39,11 +39,11 @@ const READING: [u8; 2] = 2150u16.to_be_bytes();
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Paper {
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     paper: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     platform: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     scenario: String,
     table2: BTreeMap<String, Overhead>,
     fig3: BTreeMap<String, u64>,

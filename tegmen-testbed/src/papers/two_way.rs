@@ -223,11 +223,11 @@ impl Protection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Paper {
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     paper: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     platform: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     scenario: String,
     table1: Table1,
     battery: Battery,

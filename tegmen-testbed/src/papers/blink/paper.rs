@@ -169,9 +169,9 @@ const PERCENT: f64 = 0.5;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Paper {
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     paper: String,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     platform: String,
     frame_overhead: u64,
     clock_mhz: f64,
@@ -189,7 +189,7 @@ struct Supply {
     volts: f64,
     ohms: f64,
     active_volts: f64,
-    #[expect(dead_code, reason = "stands in the file for its readers")]
+    #[expect(dead_code, reason = "is in the file for its readers")]
     idle_volts: f64,
 }
 

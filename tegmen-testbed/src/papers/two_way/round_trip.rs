@@ -67,7 +67,7 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     }
     let ms = paper.round_trip.sha1_255_bytes_ms + paper.round_trip.aes_255_bytes_ms;
     let milliwatts = paper.table1.supply_v * paper.table1.minimum["computation"].ma;
-    let (id, why) = ("fig6/ciphers/energy_for_each_byte".into(), "the paper says in the order of");
+    let (id, why) = ("fig6/ciphers/energy_for_each_byte".into(), "the paper gives an order of magnitude");
     let printed = Some(paper.round_trip.uj_for_each_byte);
     figures.push(Figure::shown(id, printed, milliwatts * ms / 255.0, "uJ", why).of(Source::Paper));
     figures
