@@ -106,7 +106,7 @@ impl Way {
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Ours,
-    /// By the TLS library that it was built with.
+    /// libcoap, built with this TLS library.
     Libcoap(&'static str),
     Californium,
 }
@@ -219,7 +219,7 @@ pub(crate) struct Ran {
     pub(crate) lost: u64,
 }
 
-/// A request, confirmable; the path is without a slash in front, and may have a query of one part behind `?`.
+/// A confirmable request. The path has no slash in front, and may have a query of one part after `?`.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) code: Code,
@@ -229,12 +229,12 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A question about the value that all servers of this module have.
+    /// A request for the value that all servers of this module have.
     pub(crate) fn of_value(code: Code, payload: &[u8]) -> Self {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
-    /// The failure that `name` got this answer in place of the one that the question deserves.
+    /// The failure that `name` got this answer in place of the expected one.
     fn refused(&self, name: &str, answer: &MessageRef<'_>) -> Failure {
         let (payload, code) = (answer.payload(), answer.code());
         let shown = formats::show(answer.uint(OptionNumber::CONTENT_FORMAT), payload);
@@ -268,14 +268,14 @@ pub(crate) struct Clients {
     message_id: u16,
     /// Requests in flight at once.
     pub(crate) window: u64,
-    /// True for the response that the question deserves.
+    /// True for the expected response.
     pub(crate) is_answer: fn(&MessageRef<'_>) -> bool,
 }
 
 struct Client {
     speaker: Speaker,
     token: u32,
-    /// The request that waits for an answer, and when it was sent.
+    /// The request that waits for an answer, and its time.
     waits: Option<(Question, Instant)>,
 }
 
@@ -326,7 +326,7 @@ impl Clients {
         }
     }
 
-    /// Waits until nobody else can have the port of the server.
+    /// Waits until the server has taken its port.
     pub(crate) fn await_server(&self, process: &Process) -> Result<(), Failure> {
         let begin = Instant::now();
         while std::net::UdpSocket::bind(process.address).is_ok() {
@@ -335,12 +335,12 @@ impl Clients {
             }
             std::thread::sleep(POLL);
         }
-        // Some take the port before they read it.
+        // Some servers take the port before they read from it.
         std::thread::sleep(Duration::from_millis(300));
         Ok(())
     }
 
-    /// Makes the sessions of these clients, where there are any.
+    /// Opens the sessions of these clients, if the protection has sessions.
     pub(crate) fn connect(&mut self, members: Range<u32>) -> Result<(), Failure> {
         if self.stack.is_none() {
             return Ok(());
@@ -639,7 +639,8 @@ fn context_directories(count: u32) -> Result<PathBuf, Failure> {
     Ok(all)
 }
 
-/// Where they are: in memory, if the system has such a place, since ten thousand of them on a disk take a minute to make.
+/// The directory of the contexts: in memory, if the system has such a place, since creating ten thousand of them on a
+/// disk takes a minute.
 fn contexts_place(count: u32) -> Result<PathBuf, Failure> {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { target()? };
@@ -673,7 +674,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 pub(crate) const PATH: &str = "example_data";
 /// libcoap takes its key as text.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";
-/// The same for all contexts: their IDs differ, and so do their keys. `Server.java` has it, too.
+/// Master secret of all contexts: their IDs differ, and so do their keys. `Server.java` has the same one.
 const SECRET: [u8; 16] = *b"bench of oscore!";
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(100);

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use tegmen::coap::{Block, Builder, Code, MessageRef, OptionNumber};
 use tegmen_bench_line::Failure;
 
-/// Both servers, and what they were measured at.
+/// Both servers, and their measurements.
 pub(crate) struct Blocks {
     servers: Vec<Server>,
     samples: Vec<(Way, usize, Samples)>,
     again: u64,
 }
 
-/// Which end has the body.
+/// The direction of the body: from the server (GET) or to it (PUT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Get,
@@ -84,7 +84,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Puts what was found into the report.
+    /// Adds the results to the report.
     pub(crate) fn finish(self, report: &mut Report) {
         report.rows.extend(self.samples.iter().flat_map(|(_, _, samples)| samples.rows()).map(Row::not_behind));
         report.header.notes.push(format!(
@@ -108,7 +108,7 @@ struct Clients {
 struct Client {
     number: u32,
     token: u32,
-    /// When it was asked for; `None` if the client waits for nothing.
+    /// Time of the request; `None` if the client waits for nothing.
     sent: Option<Instant>,
 }
 
@@ -253,7 +253,7 @@ fn path(client: usize) -> String {
 const BODY_LEN: usize = 64 << 10;
 const BLOCK: usize = 1024;
 const BLOCKS: u32 = (BODY_LEN / BLOCK) as u32;
-/// Transfers at once, each of another peer.
+/// Maximum number of simultaneous transfers, each of another peer.
 const CLIENTS_MAX: usize = 16;
 const POLL: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_millis(50);

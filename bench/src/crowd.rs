@@ -153,17 +153,17 @@ impl Crowd {
 }
 
 impl Letters {
-    /// None yet.
+    /// Creates an empty list.
     pub(crate) fn new() -> Self {
         Self { bytes: vec![[0; ROOM]; LETTERS_MAX], lens: [0; LETTERS_MAX], members: [0; LETTERS_MAX], count: 0 }
     }
 
-    /// True if there is none.
+    /// True if there are no datagrams.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Each with the number of its member.
+    /// The datagrams, each with the number of its member.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let bytes = self.bytes.iter().zip(self.lens).map(|(bytes, len)| &bytes[..len]);
         self.members.iter().copied().zip(bytes).take(self.count)
@@ -190,7 +190,7 @@ impl From<u32> for Control {
 }
 
 impl Control {
-    /// Where the datagram was sent to.
+    /// The destination address of the datagram.
     fn address(&self) -> u32 {
         let header: *const libc::cmsghdr = (&raw const *self).cast();
         // SAFETY: as above; the socket delivers this one kind of control message, and zeros are an address, too.

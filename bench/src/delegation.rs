@@ -199,7 +199,7 @@ impl Scene {
         open_all(bare, 0..RETURNING, |_| self.resuming[1].address, false)
     }
 
-    /// Peers that nobody knows.
+    /// Replaces the peers with new ones, which no server knows yet.
     fn meet(&mut self, pass: usize) -> Result<(), Failure> {
         let keys = (0..PEERS)
             .map(|peer| issue(&self.authority, &self.verifier, pass * PEERS + peer, &server::device(peer % DEVICES)));

@@ -25,14 +25,14 @@ use tegmen_host::{
 /// The clients of one server.
 pub(crate) struct Fleet {
     crowd: Crowd,
-    /// Not there while it is read.
+    /// The received datagrams. `None` while they are processed.
     inbound: Option<Letters>,
     outbound: Letters,
     endpoint: Endpoint<Slab<()>, PublicKeys<ClientOnly, HostKeys>>,
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The address of the first member, and how many follow one another in a network prefix.
+    /// The address of the first member, and the number of members in each network prefix.
     first: u32,
     of_prefix: u32,
     peers: Vec<Option<PeerId>>,

@@ -249,7 +249,7 @@ struct Tpm {
     name: String,
 }
 
-/// Where the TPM is found by our programs.
+/// Variable of the environment that names the TPM to our programs.
 const TPM: &str = "TEGMEN_TPM";
 
 impl Tpm {

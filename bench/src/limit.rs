@@ -70,12 +70,12 @@ enum Bare {
 /// Sessions, both ends of each, and keys for the bare work.
 struct Crowd {
     stack: Ours,
-    /// At the client; the server is asked by address, as datagrams come.
+    /// The sessions at the client. The server finds them by the addresses of the datagrams.
     peers: Vec<PeerId>,
     keys: Vec<[u8; 16]>,
     schedules: Vec<KeySchedule>,
     datagrams: Vec<[u8; DATAGRAM_LEN]>,
-    /// Where the datagrams come from.
+    /// The paths of the datagrams at the server.
     paths: Vec<Path>,
     bare: Bare,
 }
@@ -146,7 +146,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// As many records' worth of AES; the blocks of one do not wait for those of another, as with ours.
+    /// Runs the AES rounds of one record for each key. As in our stack, the blocks of one record do not wait for those
+    /// of another.
     fn bare(&self) {
         match self.bare {
             Bare::Cached => self.schedules.iter().for_each(|schedule| {
@@ -179,5 +180,5 @@ const RECORDS: usize = 100_000;
 const CHUNK: usize = 512;
 const PAYLOAD: [u8; 64] = [0x5a; 64];
 const BLOCK: [u8; 16] = [0; 16];
-/// Of a record: header, explicit nonce, payload, tag.
+/// Bytes of a record: header, explicit nonce, payload, tag.
 pub(crate) const DATAGRAM_LEN: usize = 64 + tegmen::dtls::record::OVERHEAD;

@@ -133,7 +133,7 @@ impl Load {
         self.batch.send(&self.socket).map_err(failure)
     }
 
-    /// Frees slots that have waited too long; how many.
+    /// Frees the slots that have waited longer than [`PATIENCE`]. Returns their number.
     fn give_up(&mut self, now: Instant) -> u64 {
         let before = self.free.len();
         for (i, slot) in self.slots.iter_mut().enumerate() {
@@ -146,7 +146,7 @@ impl Load {
     }
 }
 
-/// The slot whose request this datagram answers, if any still waits for it.
+/// The slot whose request this datagram answers, if one still waits for it.
 fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usize>, Failure> {
     let [first, code, _, _, a, b, c, d, ..] = *datagram else { return Err(Failure::new("an answer is too short")) };
     let expected = match answer {
@@ -165,7 +165,7 @@ fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usiz
     Ok(slots.get(slot).filter(|waiting| waiting.token == token).map(|_| slot))
 }
 
-/// Writes a confirmable request with a 4-byte token; its length.
+/// Writes a confirmable request with a 4-byte token. Returns its length.
 fn write_request(room: &mut [u8], code: u8, message_id: u16, token: u32, path: &str, payload: &[u8]) -> usize {
     let mut len = 0;
     let mut put = |bytes: &[u8]| {

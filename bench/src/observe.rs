@@ -40,12 +40,12 @@ struct Scene {
     peer_words: &'static [&'static str],
     per_cpu: Samples,
     to_last: Samples,
-    /// Of each server, and how many observers it accepted at least.
+    /// The counts of each server, and the minimum number of observers that it accepted.
     totals: Vec<(&'static str, Ran, usize)>,
 }
 
 impl<'a> Observe<'a> {
-    /// Nothing is started yet.
+    /// Prepares the measurements, and starts no server yet.
     pub(crate) fn new(options: &Options, beside: Beside<'a>) -> Self {
         let (many, few) = (options.observers, options.observers.div_ceil(10));
         const CONFIRMED: &[&str] = &["-d", "10"];
@@ -68,7 +68,8 @@ impl<'a> Observe<'a> {
         Self { beside, scenes, absent: Vec::new() }
     }
 
-    /// Measures each server once, the first one another each time; one that is not there is listed as absent.
+    /// Measures each server once; each pass begins with another one. A server that is not installed is listed as
+    /// absent.
     pub(crate) fn pass(&mut self, pass: usize, report: &mut Report) -> Result<(), Failure> {
         for scene in &mut self.scenes {
             for turn in 0..2 {
@@ -92,7 +93,7 @@ impl<'a> Observe<'a> {
         Ok(())
     }
 
-    /// Puts what was found into the report.
+    /// Adds the results to the report.
     pub(crate) fn finish(self, report: &mut Report) {
         for Scene { label, per_cpu, to_last, totals, .. } in &self.scenes {
             let share = |name| totals.iter().find(|(known, ..)| *known == name).map(|(_, ran, _)| ran.share());
@@ -384,9 +385,9 @@ fn value(round: u32) -> [u8; 16] {
     value
 }
 
-/// The message IDs of the GETs behind acknowledgements have this bit, those of PUTs do not.
+/// The message IDs of the GETs after acknowledgements have this bit, those of PUTs do not.
 const GETS: u16 = 1 << 15;
-/// Those of the GETs of observers have this one.
+/// The message IDs of the GETs of observers have this bit.
 const READS: u16 = 1 << 14;
 /// The tokens of GETs have this bit, and those of PUTs and of observers do not.
 const GET_TOKENS: u32 = 1 << 31;

@@ -42,7 +42,7 @@ pub(crate) fn serve_command(port: u16, values: &[&str], options: &[&str]) -> Opt
     serve_command_in(std::env::current_exe().ok()?.parent()?, port, values, options)
 }
 
-/// The same of the `tegmen` in another directory.
+/// As [`serve_command`], with the `tegmen` in another directory.
 pub(crate) fn serve_command_in(
     programs: &std::path::Path,
     port: u16,
@@ -68,10 +68,10 @@ pub(crate) fn missing() -> Failure {
     Failure::new("no program tegmen beside tegmen-bench; type: cargo build --release -p tegmen-cli")
 }
 
-/// One shard, because every peer has one thread.
+/// Options of every server of ours: one shard, because every peer has one thread.
 const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 
-/// One endpoint for each role, as a program would have; every session gets an address of its own.
+/// Our stack, with one endpoint for each role, as in a program. Every session has an address of its own.
 pub(crate) struct Ours {
     pub(crate) client: Rc<RefCell<Side>>,
     pub(crate) server: Rc<RefCell<Side>>,
@@ -83,7 +83,7 @@ impl Ours {
         Ok(Self { client: Side::new(config)?, server: Side::new(config)?, clients: 0 })
     }
 
-    /// Both ends with public keys, in place of what they were.
+    /// Replaces both ends with ends that have public keys.
     fn prove(&mut self, keys: &PublicKeys, remembered: bool) -> Result<(), Failure> {
         for (side, role) in [(&mut self.client, Purpose::Server), (&mut self.server, Purpose::Client)] {
             *side = Side::with(Config::default(), Some(Proof::from_files(keys, role, remembered)?))?;
@@ -95,11 +95,11 @@ impl Ours {
 /// Every session of one role.
 pub(crate) struct Side {
     pub(crate) node: Node,
-    /// Where datagrams arrive: a program has such a buffer once, not once a record.
+    /// Buffer of received datagrams: a program has one such buffer, and not one for each record.
     inbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
-/// An endpoint with everything that its calls ask for.
+/// An endpoint with all arguments of its calls.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint<Table, Role>,
     pub(crate) environment: Environment<Provider>,
@@ -172,7 +172,7 @@ impl Stack for Ours {
 }
 
 impl Session {
-    /// Leaves the session in its endpoint; its name there.
+    /// Leaves the session in its endpoint. Returns its id there.
     pub(crate) fn keep(mut self) -> Result<PeerId, Failure> {
         self.peer.take().ok_or_else(|| Failure::new("no session"))
     }
@@ -282,7 +282,7 @@ impl Node {
         (self.endpoint.is_resumed(peer), kept)
     }
 
-    /// One record that carries `payload`.
+    /// Seals one record that carries `payload`.
     #[inline]
     pub(crate) fn seal(&mut self, peer: PeerId, payload: &[u8]) -> Result<&[u8], Failure> {
         let mut frame = Frame::new(&mut self.outbound[..], HEADROOM);
@@ -389,7 +389,7 @@ fn too_long() -> Failure {
     Failure::new("longer than the buffer")
 }
 
-/// Where datagrams of the client `node` arrive; the first client is 1.
+/// The path of datagrams from the client `node` at the server; the first client is 1.
 #[inline]
 pub(crate) fn path_at_server(node: u32) -> Path {
     Path { local: address(SERVER), remote: address(node) }

@@ -105,7 +105,10 @@ pub(crate) fn instructions(words: &[String]) -> Result<u64, Failure> {
     collected.filter(|_| output.status.success()).ok_or_else(|| Failure::new(report))
 }
 
-/// Where the program of a peer lies, if it was built.
+/// The path of the program of a peer.
+///
+/// # Errors
+/// The program is not built.
 pub(crate) fn peer_binary(name: &str) -> Result<PathBuf, Failure> {
     let path = target()?.join("bench-peers/release").join(name);
     if path.is_file() { Ok(path) } else { Err(Failure::new("not built")) }
@@ -117,7 +120,7 @@ pub(crate) fn python() -> Result<PathBuf, Failure> {
     if path.is_file() { Ok(path) } else { Err(Failure::new("not installed")) }
 }
 
-/// The target directory that this program lies in.
+/// The target directory that contains this program.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
     let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;
     Ok(exe.parent().and_then(|profile| profile.parent()).map(PathBuf::from).unwrap_or_default())
@@ -148,9 +151,9 @@ const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
 /// A candidate that runs and waits for commands.
 pub(crate) struct Program {
-    /// Which one.
+    /// The stack.
     pub(crate) candidate: &'static Candidate,
-    /// Its name and version in its own words.
+    /// Its name and version, as it reports them.
     pub(crate) version: String,
     words: Vec<String>,
     child: Child,

@@ -1,7 +1,7 @@
 //! Reverse proxies: GETs that the cache answers, and GETs that the origin answers, from many peer addresses.
 //!
-//! One `tegmen serve` is the origin of all proxies, and its CPU time does not count. It also shows where an answer comes from: it
-//! does nearly nothing while caches answer.
+//! One `tegmen serve` is the origin of all proxies, and its CPU time does not count in the results. That time also
+//! shows the source of the answers: it is nearly zero while caches answer.
 
 use crate::{
     Options,
@@ -70,7 +70,7 @@ fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// Where answers come from.
+/// The source of the answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Hits,
@@ -208,7 +208,7 @@ fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Ques
     }
 }
 
-/// Where the resources of the origin are at a proxy.
+/// Path of the resources of the origin at a proxy.
 const HOUSE: &str = "house";
 const CLIENTS: u32 = 10_000;
 const UNIT: &str = "1/server CPU s";

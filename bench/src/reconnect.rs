@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills each server beside its observers and starts it again; ours with and without `--state`.
+/// Kills each server while clients observe it, and starts it again; ours with and without `--state`.
 fn restarts(
     options: &Options,
     directory: &Path,
@@ -153,7 +153,7 @@ const SERVERS: [(&str, &str); 4] = [
 /// The path that each of them has.
 const PATH: &str = "time";
 
-/// Starts a server; where it listens for DTLS.
+/// Starts a server. Returns its process and the address on which it listens for DTLS.
 fn start(name: &str, directory: &Path) -> Result<(Process, SocketAddrV4), Failure> {
     let process = Process::start(|port| words(name, port, directory, None).ok())?;
     let address = listens(name, process.address);
@@ -184,7 +184,8 @@ fn words(name: &str, port: u16, directory: &Path, state: Option<&Path>) -> Resul
     }
 }
 
-/// Where a server that was given this address listens for DTLS: libcoap takes the port after it.
+/// The address on which a server that is started with the address `given` listens for DTLS: libcoap takes the next
+/// port.
 fn listens(name: &str, given: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(*given.ip(), given.port() + u16::from(name.starts_with("libcoap-")))
 }
@@ -201,7 +202,7 @@ fn serve(port: u16, directory: &Path, value: &str, state: Option<&Path>) -> Resu
 
 /// The result of one burst.
 struct Burst {
-    /// Of each client that was answered.
+    /// Time to the answer, for each client that has one.
     seconds: Vec<f64>,
     ended: u32,
     /// Number of those that ended with an alert of the server about a wrong identity or key.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, process::Command};
 /// All results of one run.
 #[derive(Serialize)]
 pub(crate) struct Report {
-    /// Where and when it ran.
+    /// Circumstances of the run.
     pub(crate) header: Header,
     /// One row for each operation and peer.
     pub(crate) rows: Vec<Row>,
@@ -14,20 +14,20 @@ pub(crate) struct Report {
     pub(crate) absent: Vec<Absent>,
 }
 
-/// Where and when a run was.
+/// Circumstances of a run: commit, date, machine and versions.
 #[derive(Serialize)]
 pub(crate) struct Header {
     /// Commit of this tree, with `-dirty` if it was changed.
     pub(crate) commit: String,
-    /// UTC.
+    /// Date and time of the start, in UTC.
     pub(crate) date: String,
     /// Model and number of processors.
     pub(crate) cpu: String,
-    /// Load average over a minute when the run began: other work moves absolute rates.
+    /// Load average over a minute when the run began: other work changes absolute rates.
     pub(crate) load: String,
     /// Interleaved passes; every number is a median over them.
     pub(crate) passes: usize,
-    /// Each stack in its own words.
+    /// Name and version of each stack, as the stack reports them.
     pub(crate) versions: BTreeMap<&'static str, String>,
     /// Facts that a reader needs to repeat the run.
     pub(crate) notes: Vec<String>,
@@ -38,18 +38,19 @@ pub(crate) struct Header {
 pub(crate) struct Row {
     /// The measured operation.
     pub(crate) operation: String,
-    /// Our number, none while there is nothing of ours to measure.
+    /// Our number; `None` if nothing of ours was measured.
     pub(crate) ours: Option<f64>,
-    /// The peer's number, none where no peer is present.
+    /// The peer's number; `None` if no peer is present.
     pub(crate) peer: Option<f64>,
-    /// Which peer.
+    /// Name of the peer.
     pub(crate) peer_name: &'static str,
     /// Our number divided by that of the peer: the median over the passes.
     pub(crate) ratio: Option<f64>,
-    /// In which the median of that ratio lies with a probability of at least 95 %; none for fewer than six passes.
+    /// Interval that contains the median of that ratio with a probability of at least 95 %; `None` for fewer than six
+    /// passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[f64; 2]>,
-    /// Of both numbers.
+    /// Unit of both numbers.
     pub(crate) unit: &'static str,
     /// True if a larger number is the better one.
     pub(crate) more_is_better: bool,
@@ -102,13 +103,13 @@ pub(crate) struct Confirmable {
 }
 
 impl Row {
-    /// Demands that ours is at least as fast as the peer.
+    /// Sets the limit that ours is at least as fast as the peer.
     pub(crate) fn not_behind(self) -> Self {
         let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
 
-    /// Holds the interval against the least share of the peer's speed.
+    /// Compares the interval with the minimum share of the peer's speed.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
@@ -120,7 +121,7 @@ impl Row {
     }
 }
 
-/// A demand.
+/// Limit of a number.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(f64),
@@ -129,7 +130,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Holds a number of a row against it.
+    /// Compares a number of a row with the limit.
     pub(crate) fn judge(self, limit_of: &'static str, number: Option<f64>) -> Judged {
         let (limit, is_met) = match self {
             Self::AtMost(limit) => (limit, number.map(|number| number <= limit)),
@@ -141,12 +142,12 @@ impl Limit {
     }
 }
 
-/// A demand and whether it is met; nothing where nothing is demanded.
+/// A limit and its verdict; empty if there is no limit.
 #[derive(Serialize, Clone, Copy, Default)]
 pub(crate) struct Judged {
-    /// The number that is demanded.
+    /// The limit.
     pub(crate) limit: Option<f64>,
-    /// Of which number in the row: `ours`, `ratio` or `surplus`.
+    /// The number of the row that it limits: `ours`, `ratio`, `surplus` or `interval`.
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
@@ -156,7 +157,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// The same demand, without which the command fails.
+    /// The same limit, and the command fails if it is missed.
     pub(crate) const fn binding(self) -> Self {
         Self { binds: true, ..self }
     }
@@ -181,7 +182,7 @@ pub(crate) struct Instructions {
 pub(crate) struct Absent {
     /// Name of the candidate.
     pub(crate) name: &'static str,
-    /// Why.
+    /// The reason.
     pub(crate) reason: String,
     /// Instructions for its installation.
     pub(crate) install: String,
@@ -191,7 +192,7 @@ pub(crate) struct Absent {
 pub(crate) struct Samples {
     /// The measured operation.
     pub(crate) operation: String,
-    /// Of every number.
+    /// Unit of every number.
     pub(crate) unit: &'static str,
     /// True if a larger number is the better one.
     pub(crate) more_is_better: bool,
@@ -204,7 +205,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// No numbers yet.
+    /// Creates samples without numbers.
     pub(crate) fn new(operation: impl Into<String>, unit: &'static str, more_is_better: bool) -> Self {
         Self {
             operation: operation.into(),
@@ -335,7 +336,7 @@ impl Report {
     }
 }
 
-/// The middle number; the mean of the two in the middle of an even count.
+/// The number in the middle, or the mean of the two in the middle of an even count; `None` without numbers.
 pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -52,7 +52,7 @@ pub(crate) fn libcoap_command(library: &str, port: u16, options: &[&str]) -> Vec
 /// A server that runs, until this is dropped.
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddrV4,
 }
 

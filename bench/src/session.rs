@@ -91,7 +91,7 @@ impl Way {
         Self { clients, per_cpu: samples("1/client CPU s"), per_second: samples("1/s") }
     }
 
-    /// Measures each client once; the first is another one in each pass.
+    /// Measures each client once; each pass begins with another one.
     fn pass(&mut self, pass: usize, time: Duration) -> Result<(), Failure> {
         let count = self.clients.len();
         for turn in 0..count {

@@ -106,7 +106,7 @@ fn crowded(number: usize) -> String {
     }
 }
 
-/// One device each, with names that differ in their digits.
+/// A rule for one device, with names that differ from those of other rules in their digits.
 fn alike(number: usize) -> String {
     let number = number - 1;
     rule(&format!("display-{number:05}"), &format!("oven-{number:05}"), "deny", &format!("GET /sensors/{number:05}"))

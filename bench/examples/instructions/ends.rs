@@ -1,4 +1,4 @@
-//! A client and a server in one process: what one sends, the other takes at once.
+//! A client and a server in one process: each end receives at once the datagrams that the other one sends.
 
 use tegmen::address::{Address, Path};
 use tegmen::buf::Frame;
@@ -62,7 +62,7 @@ impl<N> End<N> {
     }
 }
 
-/// Answers what a handshake asks for.
+/// Answers a need of a handshake.
 fn answer<R: Roles>(cx: &mut Cx<'_, HostCrypto>, endpoint: &mut Endpoint<Table, R>, id: PeerId) -> Option<Event> {
     let identity: &[u8] = match endpoint.need(id)? {
         Need::PskForServer { .. } => b"sensor-17",

@@ -1,9 +1,9 @@
 //! Instructions of a record, a handshake and a request, beside the values of an earlier commit: `./ci.sh instructions`.
 //!
-//! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone. Each row is
-//! counted for two numbers of repetitions, and the difference divided, so that what happens once is no part of it. Input
-//! and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two percent.
-//! `--json` prints the values in the form of that file.
+//! The program calls itself under `valgrind --tool=callgrind`, which counts the instructions of [`counted`] alone. Each
+//! row is counted for two numbers of repetitions, and the difference divided, so that work that is done once does not
+//! count. Input and random numbers are fixed. No row may exceed its value in `bench/instructions.json` by more than two
+//! percent. `--json` prints the values in the form of that file.
 
 #[path = "../callgrind/mod.rs"]
 mod callgrind;
@@ -36,7 +36,7 @@ const ROWS: [Row; 10] = [
 ];
 const CCM_8: CipherSuite = CipherSuite::PSK_WITH_AES_128_CCM_8;
 const GCM: CipherSuite = CipherSuite::PSK_WITH_AES_128_GCM_SHA256;
-/// Repetitions in the shorter of the two runs of a row, and how many more are in the other.
+/// Repetitions in the shorter of the two runs of a row, and additional repetitions in the other.
 const TIMES: (u32, u32) = (20, 100);
 /// The percentage by which a row may exceed its value.
 const LIMIT: f64 = 2.0;

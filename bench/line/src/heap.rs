@@ -1,6 +1,7 @@
-//! Heap in use, as the C library's allocator sees it: C stacks and Rust stacks both end there.
+//! Heap in use by the count of the C library's allocator, which serves C stacks and Rust stacks.
 //!
-//! Its per-thread cache counts as used until it is off: the driver sets `GLIBC_TUNABLES=glibc.malloc.tcache_count=0`.
+//! Memory in its cache for each thread counts as used, so the driver turns the cache off:
+//! `GLIBC_TUNABLES=glibc.malloc.tcache_count=0`.
 
 /// Runs `step` and adds the bytes it left allocated to `total`, if they are to be counted.
 pub(crate) fn growth<T>(counted: bool, total: &mut i64, step: impl FnOnce() -> T) -> T {
@@ -22,7 +23,7 @@ pub fn in_use() -> i64 {
     i64::try_from(info.uordblks + info.hblkhd).unwrap_or(i64::MAX)
 }
 
-/// Not known here.
+/// Returns 0: other C libraries do not report it.
 #[cfg(not(target_env = "gnu"))]
 pub fn in_use() -> i64 {
     0

@@ -1,9 +1,9 @@
-//! Every DTLS stack is measured by a program of its own: the same work, asked for in the same words.
+//! Each DTLS stack has a program for its measurement. All programs do the same work for the same commands.
 //!
 //! A program implements [`Stack`] and calls [`run`]. It then obeys one [`Command`] per line of standard input, or the
 //! single one given as arguments, and answers each with a [`Reply`] line. [`pair`] holds both ends of a session and
 //! moves datagrams between them in memory, so nothing but the stack itself is in the numbers. With `client` or `server`
-//! as its first argument the same program speaks over a socket instead, to whatever stack is there.
+//! as its first argument, the same program runs a session over a socket, with any stack at the other end.
 mod heap;
 mod measure;
 pub mod pair;
@@ -57,7 +57,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 /// The largest datagram that any end may send or take.
 pub const DATAGRAM_MAX: usize = 2048;
 
-/// A stack did not do what was asked; the text is for the person who reads the report.
+/// A stack failed to obey a command. The text is for the reader of the report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub String);
 

@@ -18,7 +18,7 @@ fn main() {
     println!("cargo::rustc-link-lib=dylib=m");
 }
 
-/// Configures, makes and installs below the output directory; the prefix it was installed to.
+/// Configures, builds and installs the library below the output directory. Returns its prefix.
 fn build() -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let (source, prefix) = (out.join("source"), out.join("prefix"));
@@ -41,7 +41,7 @@ fn build() -> PathBuf {
     prefix
 }
 
-/// Where cargo unpacked the crate: a fetch of this workspace brings it, though nothing depends on it.
+/// The directory to which cargo unpacked the crate: a fetch of this workspace brings it, though nothing depends on it.
 fn vendored_source() -> PathBuf {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).expect("there is a home directory");
@@ -69,7 +69,8 @@ fn run(command: &mut Command, directory: &Path) {
     assert!(status.is_ok_and(|status| status.success()), "failed: {command:?}");
 }
 
-/// A callback that hears of a peer that was verified, too, learns who it is; one public key is expected at most.
+/// WOLFSSL_ALWAYS_VERIFY_CB: the callback also runs for a verified peer, and learns its name. WOLFSSL_MAX_RPK_PINS: at
+/// most one public key is expected.
 const CFLAGS: &str =
     "-O3 -DWOLFSSL_STATIC_PSK -DWOLFSSL_STATIC_RSA -DWOLFSSL_ALWAYS_VERIFY_CB -DWOLFSSL_MAX_RPK_PINS=1";
 

@@ -154,7 +154,7 @@ pub(super) struct Group<const KEY: usize> {
     addresses: Vec<Address>,
     /// The sender, as the listeners know it.
     sender: SenderId,
-    /// Of the one, and of the many.
+    /// The provider of the one member, and that of the others.
     cryptos: [HostCrypto; 2],
     datagrams: Datagrams,
 }
@@ -208,7 +208,7 @@ impl<const KEY: usize> Group<KEY> {
         Ok(group)
     }
 
-    /// One record of each of the many, or for each.
+    /// Seals and opens one record from or to each of the other members.
     pub(super) fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         match traffic {
             Traffic::Responses => {
@@ -316,7 +316,7 @@ impl Sessions {
         Ok(Self { stack, peers, paths, datagrams: Datagrams::new() })
     }
 
-    /// One record of each of the many, or for each.
+    /// Seals and opens one record from or to each of the other members.
     fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         // The many are the clients.
         let (from, to) = if traffic == Traffic::OneRequest { (1, 0) } else { (0, 1) };
@@ -354,7 +354,7 @@ impl Channels {
         Ok(Self { pairs, cryptos, datagrams: Datagrams::new() })
     }
 
-    /// One record of each of the many.
+    /// Seals and opens one record of each of the other members.
     fn turn(&mut self, content: &[u8]) -> Result<(), Failure> {
         let Self { pairs, cryptos: [crypto, of_many], datagrams } = self;
         for ([channel, _], place) in pairs.iter_mut().zip(&mut datagrams.0) {

@@ -27,17 +27,17 @@ const ALIVE: Duration = Duration::from_secs(4);
 const BEFORE: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_secs(1);
 
-/// The observers behind a restart.
+/// The observers after a restart.
 pub(super) struct Notified {
     /// Observers that the first server registered.
     pub(super) registered: u32,
     /// Seconds from the start of the second server until each observer has its value, for those that have it.
     pub(super) seconds: Vec<f64>,
-    /// Why one of the others gave up.
+    /// The error of one of the others.
     pub(super) ended: Option<String>,
 }
 
-/// Kills this server beside its observers, and starts it again.
+/// Kills this server while clients observe it, and starts it again.
 pub(super) fn restart(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
     LocalSet::new().block_on(&runtime, observe(name, directory, state))
@@ -78,7 +78,7 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes until the first value after the time `back`; when that came.
+/// Observes until the first value after the time `back`. Returns the time of its arrival.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,

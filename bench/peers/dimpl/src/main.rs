@@ -57,7 +57,7 @@ impl Endpoint {
         Ok(Self { dtls, established: false })
     }
 
-    /// Polls until there is nothing but a timeout left; the length of the application data that came, if any.
+    /// Polls until only a timeout is left. Returns the length of the application data that arrived, or 0.
     fn poll(&mut self, mut out: Option<&mut Outbox>, payload: &mut [u8]) -> Result<usize, Failure> {
         let mut buf = [0; DATAGRAM_MAX];
         let mut opened = 0;

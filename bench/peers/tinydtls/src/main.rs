@@ -5,7 +5,7 @@ use ffi::{Context, PUBLIC_KEY_SUITE, Role};
 use std::{process::ExitCode, rc::Rc};
 use tegmen_bench_line::{Agreed, End, Failure, Outbox, PublicKeys, Stack, public_keys::RAW_PUBLIC_KEY, run};
 
-/// One context for each role, as a program would have; every session gets a port of its own.
+/// The stack, with one context for each role, as in a program. Every session has a port of its own.
 struct TinyDtls {
     client: Rc<Context>,
     server: Rc<Context>,

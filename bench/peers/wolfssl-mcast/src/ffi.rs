@@ -12,7 +12,7 @@ use tegmen_bench_line::{Failure, Outbox};
 pub(crate) struct Member {
     context: *mut WolfSslCtx,
     ssl: *mut WolfSsl,
-    /// From a box. The callbacks read and write there, and nobody else may be taken for the owner meanwhile.
+    /// Allocated by a box. A raw pointer, because the callbacks access it too, and a box must be the only owner.
     wire: *mut Wire,
 }
 
@@ -28,7 +28,8 @@ impl Wire {
 }
 
 impl Member {
-    /// The member with this number, which hears the members with those numbers. All have the same secret.
+    /// Creates the member with the number `id`, which accepts records of the members with the numbers `peers`. All have
+    /// the same secret.
     pub(crate) fn new(id: u8, suite: u16, peers: RangeInclusive<u8>) -> Result<Self, Failure> {
         // SAFETY: initialising twice is allowed; the method is handed over to the context. Context and connection are checked
         // before they are used, and `drop` frees them and the wire. Every callback is a function that lives as long as the program.
@@ -59,7 +60,7 @@ impl Member {
         }
     }
 
-    /// One record to the group.
+    /// Seals one record to the group.
     pub(crate) fn seal(&mut self, content: &[u8], out: &mut Outbox) -> Result<(), Failure> {
         let len = c_int::try_from(content.len()).map_err(|error| Failure::new(error.to_string()))?;
         let wire = Wire { outbound: out, ..Wire::EMPTY };
@@ -68,7 +69,7 @@ impl Member {
         if written == len { Ok(()) } else { Err(self.failure("write", written)) }
     }
 
-    /// The number of the member that sent the record, and the length of its content.
+    /// Opens a record. Returns the number of the member that sent it, and the length of its content.
     pub(crate) fn open(&mut self, datagram: &[u8], content: &mut [u8]) -> Result<(u16, usize), Failure> {
         let room = c_int::try_from(content.len()).map_err(|error| Failure::new(error.to_string()))?;
         let mut from = 0;
