@@ -270,13 +270,13 @@ pub const SERVER: NodeId = 0;
 /// The mote that asks.
 pub const CLIENT: NodeId = 1;
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// Where the motes listen (RFC 7252, section 12.7).
+/// UDP port of the motes (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
-/// A mote looks at the clock as often as its SysTick would wake it.
+/// Interval of the turns of a mote without a packet: that of its SysTick.
 const TICK_INTERVAL: Micros = 100_000;
 const TICK: u64 = 1;
 const LEAVE: u64 = 2;
-/// Those of a client in a handshake; a server has as many.
+/// Flights of a client in a handshake; a server has the same number.
 const FLIGHTS: u64 = 3;
-/// The board's.
+/// Clock frequency of the board.
 const CLOCK_HZ: u64 = 50_000_000;

@@ -226,7 +226,7 @@ const fn oscore_blocks(len: usize) -> u64 {
 
 /// Runs of the compression function for one individual key: the pads of the HMAC, and two HMACs, of 1 and 2 blocks of content.
 const DERIVE_COMPRESSIONS: u64 = 7;
-/// The same of a client's handshake with a pre-shared key. A test counts both.
+/// Runs of the compression function for a client's handshake with a pre-shared key. A test counts both.
 const CLIENT_COMPRESSIONS: u64 = 41;
 
 /// The crypto of the motes.

@@ -47,7 +47,7 @@ pub struct Options {
 pub enum Verdict {
     /// Nothing grew, or the budget was updated.
     WithinBudget,
-    /// Something grew, or a relation among images does not hold; what, was printed.
+    /// A number grew, or a relation among images does not hold. The program printed which.
     OverBudget,
 }
 
@@ -237,7 +237,7 @@ pub enum Error {
         /// The packages to install.
         packages: String,
     },
-    /// A program failed; what it wrote to standard error.
+    /// A program failed: its command, and its standard error.
     Command(String, String),
     /// A file cannot be read or written.
     File(PathBuf, std::io::Error),

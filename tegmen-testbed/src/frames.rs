@@ -7,7 +7,8 @@ use tegmen_lowpan::ip;
 use tegmen_lowpan::{Interface, Network};
 use tegmen_ndn::lowpan;
 
-/// The PSDUs, with their check sequence, in which a datagram goes from one node to another; none if it does not fit.
+/// Returns the PSDUs, with their check sequence, that carry a datagram from one node to another. Empty if it does not
+/// fit.
 pub fn frames(
     from: (LinkAddress, Address),
     to: (LinkAddress, Address),

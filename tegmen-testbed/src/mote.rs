@@ -106,7 +106,7 @@ pub trait Mote {
     }
     /// Time has passed.
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>);
-    /// When to call [`Self::poll`].
+    /// Time of the next call of [`Self::poll`].
     fn next_alarm(&self) -> Option<Instant>;
     /// Instructions since the last call.
     fn take_instructions(&mut self) -> u64;

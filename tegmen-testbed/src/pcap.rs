@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// Writes the frames in the order in which they were sent.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(frames: &[Captured], out: &mut impl Write) -> io::Result<()> {
     out.write_all(&MAGIC_MICROSECONDS.to_le_bytes())?;
     for half in [2u16, 4] {

@@ -142,7 +142,7 @@ pub struct Noted {
     pub begun: Micros,
     /// The time at which the processor of the node was done.
     pub at: Micros,
-    /// Of each node: the activity of its radio, and the time and the instructions of its processor.
+    /// For each node, the activity of its radio, and the time and the instructions of its processor.
     pub nodes: Vec<(Activity, Micros, u64)>,
 }
 
@@ -355,7 +355,7 @@ fn link_of(stack: &Stack, node: NodeId) -> LinkAddress {
 }
 
 impl Station {
-    /// One node of a number of nodes, before the run.
+    /// Creates a node of the network `all`, before the run.
     fn new(
         deployment: &Deployment,
         layout: &Layout<'_>,
@@ -799,9 +799,10 @@ const ASK_PARENT: u64 = 6;
 const MOVE: u64 = 7;
 /// The longest time from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;
-/// After the last reading: longer than CoAP sends a message again (RFC 7252, section 4.8.2: MAX_TRANSMIT_WAIT).
+/// Time of a run after the last reading: longer than CoAP retransmits a message (RFC 7252, section 4.8.2:
+/// MAX_TRANSMIT_WAIT).
 const AFTERWARDS: Micros = 93_000_000;
-/// The same where the run ends when all readings are answered.
+/// Maximum time after the last reading, if the run ends when all readings are answered.
 const LONGEST_RETURN: Micros = 3_600_000_000;
 
 /// True for an alert of epoch 0 (RFC 6347, section 4.1).

@@ -44,7 +44,7 @@ pub enum Told {
         /// The payload of the frame.
         payload: Vec<u8>,
     },
-    /// A payload that it handed over is done with.
+    /// The transmission of a payload has ended.
     Sent {
         /// The node.
         node: NodeId,

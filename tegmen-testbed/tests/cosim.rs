@@ -58,7 +58,7 @@ fn where_frames_are_lost_datagrams_come_again() {
     let (said, shown) = natively(&STORMY, &STORMY);
     let count = |by, record| said.said.iter().filter(|said| said.by == by && said.datagram[0] == record).count();
     assert!(count(CLIENT, 22) > 3, "flights of the handshake: {said:?}");
-    // A response that was lost has its request come again; one whose request was lost was never sent.
+    // A lost response causes a retransmission of the request; a lost request has no response.
     assert!(count(CLIENT, 23) > count(SERVER, 23), "requests and responses: {said:?}");
     assert!(shown.iter().all(|count| *count > 0), "{shown:?}");
 }

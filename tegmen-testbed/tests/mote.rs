@@ -1,7 +1,7 @@
-//! A simulated mote is built as a mote is, whatever features another crate of the same build enables.
+//! A simulated mote is built as a real mote, even if another crate of the same build enables features.
 //!
-//! `cargo test --workspace` builds this test with the features of a server, `cargo test -p tegmen-testbed` without: the
-//! constants are the same.
+//! `cargo test --workspace` builds this test with the features of a server, `cargo test -p tegmen-testbed` without
+//! them. The constants are the same.
 
 use tegmen::address::Address;
 use tegmen::dtls::Profile;

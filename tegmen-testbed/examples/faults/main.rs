@@ -31,7 +31,7 @@ struct Fault {
     class: String,
     #[serde(default)]
     tests: Vec<String>,
-    /// Why it does not apply yet.
+    /// The reason why it does not apply yet.
     absent: Option<String>,
 }
 

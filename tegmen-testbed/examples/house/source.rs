@@ -111,7 +111,7 @@ fn add_file(root: &Path, file: &Path, path: Vec<String>, modules: &mut Vec<Modul
     let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
     let parsed = syn::parse_file(&text).map_err(|error| format!("{shown}:{}: {error}", error.span().start().line))?;
     let folder = file.parent().unwrap_or(root);
-    // The children of `a.rs` lie in `a/`, those of the root and of `mod.rs` beside it.
+    // The children of `a.rs` are in `a/`, those of the root and of `mod.rs` beside it.
     let beside = path.is_empty() || file.ends_with("mod.rs");
     let children = if beside { folder.to_owned() } else { file.with_extension("") };
     add_module(root, parsed.items, &Here { file, shown, folder, children }, path, modules)
@@ -121,9 +121,9 @@ fn add_file(root: &Path, file: &Path, path: Vec<String>, modules: &mut Vec<Modul
 struct Here<'f> {
     file: &'f Path,
     shown: String,
-    /// Where `#[path]` begins.
+    /// Folder to which `#[path]` is relative.
     folder: &'f Path,
-    /// Where the files of child modules lie.
+    /// Folder of the files of child modules.
     children: PathBuf,
 }
 

@@ -5,30 +5,32 @@ use serde::Serialize;
 /// The instructions of one end in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Of each flight that it sends, also again. The work on the previous flight is part of it.
+    /// Instructions for each flight that it sends, and for each retransmission. They include the work on the previous
+    /// flight.
     pub flight: u64,
-    /// Of a server that answers without state: a HelloVerifyRequest, or an alert.
+    /// Instructions of a server for an answer without state: a HelloVerifyRequest, or an alert.
     pub answer: u64,
-    /// From when the peer shows its public key: verifying it and its proof, and all that follows without a signature.
+    /// Instructions after the peer has shown its public key: verifying it and its proof, and all further steps without
+    /// a signature.
     pub verify: u64,
-    /// From when it has to sign: its signature, and what follows until the next flight.
+    /// Instructions after it has to sign: its signature, and the steps until the next flight.
     pub sign: u64,
 }
 
 /// The instructions of handshakes, of a client and of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Handshakes {
-    /// With a pre-shared key.
+    /// Handshakes with a pre-shared key.
     pub psk: [HandshakeCosts; 2],
-    /// With certificates, of which a CA below the root issued each.
+    /// Handshakes with certificates, each issued by a CA below the root.
     pub certificate: [HandshakeCosts; 2],
-    /// With raw public keys.
+    /// Handshakes with raw public keys.
     pub raw_key: [HandshakeCosts; 2],
-    /// With a pre-shared key, and a ticket for the client.
+    /// Handshakes with a pre-shared key, and a ticket for the client.
     pub with_ticket: [HandshakeCosts; 2],
-    /// That resumes such a session with its ticket.
+    /// Handshakes that resume such a session with its ticket.
     pub resumed: [HandshakeCosts; 2],
-    /// That resumes a delegated session with its ticket.
+    /// Handshakes that resume a delegated session with its ticket.
     pub delegated: [HandshakeCosts; 2],
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn chosen_images<const N: usize>(
     Ok(names.map(|name| release(&folder).join(name)))
 }
 
-/// Where the images of a provider are built.
+/// The build directory of the images of a provider.
 fn folder(target: &Path, provider: &str) -> Result<PathBuf, Error> {
     Ok(absolute(target)?.join("firmware").join(provider))
 }
@@ -89,7 +89,7 @@ impl Place {
             move |error| Error::File(path, error)
         };
         let lock = link.with_extension("lock");
-        // Not truncated: somebody else's link of this name must not empty a file.
+        // Not truncated: if another user has made a link of this name, it must not empty a file.
         let locked = OpenOptions::new().create(true).append(true).open(&lock).map_err(at(&lock))?;
         locked.lock().map_err(at(&lock))?;
         let project = absolute(project)?;
@@ -113,7 +113,7 @@ fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
         .env("RUSTC_BOOTSTRAP", "1") // for -Zbuild-std
         .env("CARGO_TARGET_DIR", folder);
     for name in CALLER {
-        cargo.env_remove(name); // whatever the caller builds with, the sizes are to repeat
+        cargo.env_remove(name); // the sizes must not depend on the caller's settings
     }
     cargo
 }
@@ -180,7 +180,7 @@ impl Versions {
     }
 }
 
-/// Runs a command to its end; its standard output.
+/// Runs a command to its end. Returns its standard output.
 pub(super) fn output_of(command: &mut Command) -> Result<String, Error> {
     let described = format!("{command:?}");
     let output = command.output().map_err(|error| Error::Command(described.clone(), error.to_string()))?;

@@ -68,8 +68,8 @@ pub(super) fn instructions(image: &Path) -> Result<Vec<(String, u64)>, Error> {
     Ok(listed(&listing))
 }
 
-/// Address and length of each instruction; what lies between two of one function (constants that it loads) belongs to the
-/// first.
+/// Address and length of each instruction. Bytes between two instructions of one function (constants that it loads)
+/// belong to the first.
 fn listed(listing: &str) -> Vec<(String, u64)> {
     let mut found: Vec<(String, u64)> = Vec::new();
     let (mut last, mut end) = (None, 0);

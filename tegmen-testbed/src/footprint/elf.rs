@@ -76,7 +76,7 @@ impl Image {
 /// Flash memory that is erased: no part of an image (link.x).
 pub(super) const ERASED: &str = ".erased";
 
-/// `measure::Note` of the firmware crate, as it lies in the file.
+/// `measure::Note` of the firmware crate, as the file contains it.
 struct Note {
     kind: u32,
     value: u32,

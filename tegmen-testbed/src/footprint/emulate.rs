@@ -73,7 +73,7 @@ fn region(line: &str) -> Option<(u32, Region)> {
     Some((id, Region { instructions: *values.get("instructions")?, stack: *values.get("stack")? }))
 }
 
-/// An image takes less than a second; one that hangs has lost its way.
+/// Maximum time for an image, which takes less than a second. An image that takes longer has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -46,10 +46,10 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
     random: Stream,
     /// The members, at node 0.
     members: Vec<Asked>,
-    /// When requests were made that wait.
+    /// Times of the requests that wait.
     made: VecDeque<Instant>,
     step: Step,
-    /// The request that is sent to each member alone: when it was made, and the number of responses.
+    /// The request that is sent to each member alone: its time, and the number of responses.
     round: (Instant, usize),
     /// A session was opened for the request.
     has_connected: bool,

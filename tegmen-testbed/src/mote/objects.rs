@@ -261,7 +261,7 @@ fn enciphered(message: &[u8]) -> usize {
     (message.len() + 1).saturating_sub(4 + token)
 }
 
-/// The same of a message that is protected.
+/// Bytes that are enciphered of a protected message.
 fn ciphertext(datagram: &[u8]) -> usize {
     MessageRef::parse(datagram).map_or(0, |message| message.payload().len().saturating_sub(TAG))
 }

@@ -78,7 +78,7 @@ enum Scheme {
 
 impl Scheme {
     const ALL: [Self; 5] = [Self::CoapUni, Self::CoapMul, Self::UniUni, Self::MulUni, Self::MulMul];
-    /// Those that Axiom replaces.
+    /// The schemes that Axiom replaces.
     const WITH_HANDSHAKES: [Self; 2] = [Self::UniUni, Self::MulUni];
 
     const fn name(self) -> &'static str {

@@ -200,11 +200,11 @@ fn instructions(image: &str, operation: &str) -> u64 {
 /// Protection of the paper's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Protection {
-    /// Not at all.
+    /// No protection.
     None,
-    /// With an HMAC of SHA-1 alone.
+    /// An HMAC of SHA-1 alone.
     Sha1Only,
-    /// With that, and enciphered with AES-128 in CBC mode.
+    /// An HMAC of SHA-1, and encryption with AES-128 in CBC mode.
     Aes128Sha1,
 }
 
@@ -323,7 +323,7 @@ fn paper() -> Paper {
 const HANDSHAKES: [&str; 2] = ["fully_authenticated", "server_authenticated"];
 const DAYS: f64 = 365.0;
 const RECORD_HEADER: usize = 13;
-/// Of AES, and the initialization vector of a record.
+/// Block of AES, and initialization vector of a record.
 const BLOCK: usize = 16;
 /// HMAC-SHA1.
 const HMAC: usize = 20;

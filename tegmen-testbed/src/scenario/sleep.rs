@@ -94,7 +94,7 @@ impl World<'_> {
 pub(super) const DATA_REQUEST: &[u8] = &[4];
 /// The radio is on for this time after a request: channel access, the frame, its acknowledgement, and the begin of a packet.
 const AFTER_REQUEST: Micros = 10_000;
-/// The same after a datagram: it is answered within this time, or the answer waits for the next request.
+/// The radio is on for this time after a datagram. A later answer waits for the next request.
 pub(super) const AFTER_DATAGRAM: Micros = 250_000;
 /// Packets that a parent keeps for a node.
 const PLACES: usize = 4;

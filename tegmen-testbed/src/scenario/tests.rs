@@ -268,7 +268,7 @@ fn every_member_of_a_group_answers_at_leisure_however_far_it_is() {
         let (outcome, _) = run(&deployment, Protection::Coap, 1, false);
         let members = deployment.links().unwrap().nodes() as u64 - 1;
         assert_eq!((outcome.made, outcome.sessions), (40 * members, 0), "{network}");
-        // Nobody acknowledges a flood, so it may miss somebody; nobody misses many.
+        // A flood is not acknowledged, so a member can miss some requests, but not many.
         assert!(outcome.by_node[1..].iter().all(|delays| delays.len() >= 36), "{network}: {}", outcome.answered);
         assert_eq!(outcome.by_node.iter().map(Vec::len).sum::<usize>() as u64, outcome.answered);
         let mean = outcome.delays.iter().sum::<Micros>() / outcome.answered;
@@ -284,7 +284,7 @@ fn a_flood_goes_over_each_relay_once() {
         let Ok(Frame { header, payload }) = Frame::parse(&frame.psdu) else { return false };
         header.destination == LinkAddress::BROADCAST && payload[0] >> 6 == 0b10
     };
-    // Nodes 0, 1 and 2; the last in the row has nobody after it.
+    // Nodes 0, 1 and 2; the last in the row has no node after it.
     let by: Vec<_> = (0..4).map(|node| frames.iter().filter(flooded).filter(|f| f.from == node).count()).collect();
     assert_eq!((by[0], by[3], outcome.made), (40, 0, 120));
     assert!((38..=40).contains(&by[1]) && (36..=40).contains(&by[2]), "{by:?}");

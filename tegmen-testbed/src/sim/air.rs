@@ -1,7 +1,7 @@
 //! The air: the frames on it, the listeners of each frame, and the effect of interference.
 //!
-//! A radio that listens locks on to the frame whose preamble it finds, and stays with it to its end, whatever begins
-//! meanwhile. Bit errors are drawn for each stretch of a reception between two changes on the air.
+//! A radio that listens locks on to the frame whose preamble it finds, and receives it to its end, even if other frames
+//! begin meanwhile. Bit errors are drawn for each part of a reception between two changes on the air.
 
 use super::links::Links;
 use super::mac::State;
@@ -19,7 +19,7 @@ pub(super) struct Air {
     busy: f64,
     audiences: Vec<Box<[u32]>>,
     receivers: Vec<Receiver>,
-    /// Of the receivers, but apart: every frame goes through all receivers, and few have errors to draw.
+    /// Streams of the receivers. They are apart from them because every frame reads all receivers, and few draw errors.
     errors: Vec<Stream>,
     weather: Weather,
 }
@@ -34,7 +34,7 @@ struct Flying {
 
 /// The receiving side of a radio.
 struct Receiver {
-    /// From when on it can lock; never while it sends or turns around.
+    /// The time from which it can lock; never while it sends or turns around.
     listens_from: Micros,
     lock: Option<Lock>,
 }
@@ -90,7 +90,7 @@ impl Air {
         let (slot, judged) = (lock.slot, lock.judged);
         let Some(flying) = self.slots.get(slot).and_then(Option::as_ref) else { return };
         if flying.to.is_some_and(|to| to != node) {
-            return; // a frame for somebody else only keeps the receiver busy
+            return; // a frame for another node only keeps the receiver busy
         }
         let sinr = links.power(flying.from, node) / (self.noise + self.power(links, node, slot));
         // Below one error in ten million frames nothing is drawn.
@@ -115,7 +115,7 @@ impl Network {
         let (now, air, links) = (self.now, &mut self.air, &self.links);
         let lonely = air.flying == 0;
         if !lonely {
-            // A stretch ends for everybody who receives something.
+            // For all nodes that receive a frame, a part of the reception ends.
             let audience = std::mem::take(&mut air.audiences[from]);
             audience.iter().for_each(|node| air.judge(links, now, *node as usize));
             air.audiences[from] = audience;

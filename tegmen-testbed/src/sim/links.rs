@@ -9,7 +9,7 @@ pub struct Links {
     nodes: usize,
     /// By sender, then receiver: milliwatts at the receiver, 0 where nothing arrives.
     power: Vec<f64>,
-    /// By sender, then receiver: the share of frames that are lost whatever else is on the air.
+    /// By sender, then receiver: the share of frames that are lost without regard to other frames on the air.
     loss: Vec<f64>,
     bursts: Vec<Option<Bursts>>,
 }
@@ -44,7 +44,7 @@ impl Links {
         }
     }
 
-    /// Everybody hears everybody equally well.
+    /// All nodes hear each other equally well.
     pub fn all(nodes: usize) -> Self {
         let mut links = Self::none(nodes);
         for a in 0..nodes {

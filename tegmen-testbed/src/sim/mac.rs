@@ -113,8 +113,8 @@ impl Network {
         self.queue.plan(begin + delay + ASSESSMENT, event);
     }
 
-    /// A clear channel assessment is over. Only what is on the air at its end counts; what ended within it was too weak
-    /// a signal over the eight symbols.
+    /// Ends a clear channel assessment. Only frames that are on the air at its end count: over its eight symbols, a
+    /// frame that ended earlier is too weak a signal.
     pub(super) fn on_assessed(&mut self, node: NodeId, turn: u32) {
         if self.stations[node].turn != turn {
             return;

@@ -14,7 +14,7 @@ pub(super) enum Event {
     FrameEnds { slot: u32 },
     /// No acknowledgement came in time.
     AcknowledgementMissing { node: u32, turn: u32 },
-    /// The station may look for what is to be sent.
+    /// The station can send its next frame.
     Ready { node: u32 },
     /// A node set its clock.
     Alarm { node: u32, token: u64 },

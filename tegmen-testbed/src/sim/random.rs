@@ -18,15 +18,15 @@ pub enum Purpose {
     Loss = 4,
     /// Good and bad times of a link.
     Bursts = 5,
-    /// When requests are made.
+    /// Times of requests.
     Traffic = 6,
     /// Keys, nonces and cookies of the node's crypto.
     Crypto = 7,
     /// Message IDs, tokens and timeouts of CoAP.
     Messages = 8,
-    /// When members of a group answer, and relays speak.
+    /// Delays of the responses of group members, and of relayed frames.
     Leisure = 9,
-    /// When nodes lose their memory.
+    /// Times at which nodes lose their memory.
     Reboots = 10,
 }
 

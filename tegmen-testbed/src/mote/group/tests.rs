@@ -67,7 +67,7 @@ fn the_account_of_all_nodes_is_that_of_the_air() {
             assert_eq!((frames, run.outcome.frames), (run.outcome.frames, run.frames.len() as u64), "{scheme:?}");
             let bytes: usize = run.frames.iter().map(|frame| frame.psdu.len()).sum();
             assert_eq!(bytes as u64, run.outcome.bytes, "{scheme:?}");
-            // Node 0 sends to the others, who send to nobody else.
+            // Node 0 sends to the others, which send only to node 0.
             let sending: u64 = last.nodes.iter().map(|(activity, ..)| activity.sending).sum();
             assert_eq!(sending, (bytes as u64 + 6 * frames) * 32, "{scheme:?}");
             let without = run.frames.iter().all(|frame| frame.psdu.len() > 5);

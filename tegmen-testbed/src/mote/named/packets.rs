@@ -58,7 +58,7 @@ impl Producer {
         if self.next <= reading {
             self.created += 1;
         }
-        // A reading that nobody asked for has no packet any more.
+        // The packets of the oldest readings are deleted, even if no node has asked for them.
         while self.next <= reading {
             let packet = self.create(crypto, content);
             self.made.push_back((self.next, packet));

@@ -14,7 +14,7 @@ pub(super) fn figures(results: &Results, rekeying: &Rekeying, unicast: &Unicast,
     figures
 }
 
-/// By the number of members, the sender among them.
+/// Figures by the number of members, which includes the sender.
 fn sizes(results: &Results, effort: Effort) -> Vec<Figure> {
     let mut figures = Vec::new();
     let why = "first transaction; the leisure grows with the group, and a receiver hears each frame of the star";
@@ -47,7 +47,7 @@ fn sizes(results: &Results, effort: Effort) -> Vec<Figure> {
     figures
 }
 
-/// By the share of frames that are lost.
+/// Figures by the share of lost frames.
 fn losses(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     let why = "two requests to three listeners; nothing repeats a request to a group";

@@ -11,7 +11,7 @@ use tegmen::axiom::Member;
 
 /// Bytes of the state of a member of a group.
 struct Sizes {
-    /// Of a group, without the states of others.
+    /// The state of a group, without the states of other members.
     group: usize,
     /// The state of a listener at a sender: numbers and key of its responses.
     listener: usize,

@@ -81,7 +81,7 @@ impl Case {
         if self.listeners == LISTENERS { effort.seeds } else { effort.seeds_of_large }
     }
 
-    /// One run: two requests, of which the first needs the sessions.
+    /// Runs the case once: two requests, of which the first needs the sessions.
     pub(super) fn run(&self, seed: u64) -> Transaction {
         let mut deployment = deployment();
         deployment.network.nodes = Some(self.listeners);
@@ -104,9 +104,9 @@ pub(super) struct Part {
     pub(super) seconds: f64,
     pub(super) frames: f64,
     pub(super) bytes: f64,
-    /// Of the sender.
+    /// Energy of the sender.
     pub(super) sender: Energy,
-    /// Of a listener, in the mean.
+    /// Mean energy of a listener.
     pub(super) listener: Energy,
 }
 

@@ -81,7 +81,7 @@ fn increases(
     sample: impl Fn(Protection, usize) -> (u64, Mean),
 ) -> Vec<Figure> {
     let ms = |protection, size| sample(protection, size).1.mean;
-    // Of all sizes, plain and protected; what is made of them has no interval of its own.
+    // The sample is that of all sizes, plain and protected. A figure that follows from several means has no interval.
     let sampled = |figure: Figure, protection| {
         let n = sizes().map(|size| sample(Protection::None, size).0 + sample(protection, size).0).sum();
         figure.sampled(n, effort.seeds, &Mean { mean: 0.0, interval: None })

@@ -92,7 +92,7 @@ const RECORD: usize = 13;
 const MESSAGE: usize = 12;
 /// ChangeCipherSpec.
 const CHANGE: usize = RECORD + 1;
-/// Of AES-128 in CBC mode.
+/// Initialization vector of AES-128 in CBC mode.
 const IV: usize = 16;
 /// HMAC-SHA-1.
 const HMAC: usize = 20;
