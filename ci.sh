@@ -75,9 +75,10 @@ tool() {
 }
 
 # The programs of the examples, which tegmen-testbed/tests/examples.rs runs: `cargo test --examples` builds them without their main
-# function. By name, because two packages have further examples of one name.
+# function. By name, because two packages have further examples of one name. And `house`: with it cargo builds the libraries of
+# procedural macros as for the other steps, and so no library a second time.
 examples() {
-    local file names=()
+    local file names=(--example house)
     for file in tegmen{,-host,-control}/examples/*.rs; do
         [ "$file" = tegmen/examples/timing.rs ] || names+=(--example "$(basename "$file" .rs)")
     done
