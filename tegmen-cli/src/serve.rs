@@ -258,6 +258,7 @@ fn run(
         let _delegating = running.delegate();
         let _device = running.run_device();
         let _registered = running.register();
+        let _following = running.follow_revocations();
         let http = running.serve_http().await?;
         running.administer().await?;
         running.members.follow(&log);

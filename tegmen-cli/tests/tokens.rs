@@ -54,6 +54,11 @@ fn access(dir: &Path, name: &str, kind: Credential) -> Server {
         state.add(&NewDevice::secret(party, kind, &TOKEN_KEY).unwrap()).await.unwrap();
     });
     secret(dir, "server.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    start_access(dir)
+}
+
+/// Starts the access control server again.
+fn start_access(dir: &Path) -> Server {
     let options = format!("{OPTIONS} --cert-key server.pem");
     Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1)
 }
@@ -100,6 +105,33 @@ fn a_client_reads_with_a_token_and_comes_back_after_a_restart_of_the_resource_se
     access.end();
     let log = std::fs::read_to_string(dir.join("audit.log")).unwrap();
     assert!(log.contains("asks for a token for hob: granted") && !log.contains(&to_hex(&TOKEN_KEY)), "{log}");
+}
+
+#[test]
+fn a_resource_server_refuses_a_token_that_was_revoked() {
+    let scene = Scene::new("tokens-revoked");
+    let dir = scene.0.as_path();
+    let server = access(dir, "hob", Credential::Oscore);
+    let (as_uri, key) = (format!("coaps://{}", server.addresses[0]), to_hex(&SHARED_KEY));
+    let request =
+        ["token", "request", &as_uri, "-u", "display", "-k", &key, "--audience", "hob", "--allow", "GET /temp"];
+    succeeds(dir, &[&request[..], &["--output", "hob.token"]].concat());
+    server.end();
+    with_state(dir, async |state| {
+        let issued = state.view().sessions(|_, _| true).pop().unwrap();
+        state.revoke(&issued.token.unwrap(), issued.until, &["hob", "display"]).await.unwrap();
+    });
+    let server = start_access(dir);
+    let options = format!(
+        "--no-secure --value /temp=21.5 --resource-server hob --token-key hob.key --revocations coaps://{}",
+        server.addresses[0]
+    );
+    let mut hob = Server::start(dir, &options.split(' ').collect::<Vec<_>>(), 1);
+    hob.wait_for("revoked tokens: 1 on the list");
+    let uri = format!("coap://{}", hob.addresses[0]);
+    fails(dir, &["token", "post", "hob.token", &uri, "--context", "hob"], 1, "4.01");
+    hob.end();
+    server.end();
 }
 
 #[test]
@@ -152,5 +184,8 @@ fn mistakes_of_a_resource_server_are_named() {
     check("--resource-server hob", "it needs --token-key");
     check("--resource-server hob --token-key short.key", "64 hexadecimal digits");
     check("--resource-server hob --token-key none.key", "none.key");
+    check("--revocations coaps://a --oscore .", "it needs --resource-server");
+    check("--resource-server hob --token-key short.key --revocations coap://a", "coaps://host[:port]");
+    check("--resource-server hob --token-key short.key --revocations coaps://a/revoke/trl", "coaps://host[:port]");
     check("--plain --resource-server hob --token-key short.key --access-server coaps://a/token", "leave it out");
 }

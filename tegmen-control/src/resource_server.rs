@@ -16,15 +16,19 @@
 //! is used twice under one key, whatever either end has forgotten.
 
 mod edhoc;
+mod revocation;
 mod serving;
 
 use crate::access::ace::cwt::{self, LONG_KEY_LEN, NotOpened};
 use crate::access::ace::oscore::{InputMaterial, Nonces};
+use crate::access::ace::trl::TokenHash;
 use crate::access::ace::{Aif, Claims, Confirmation, Malformed, Offer, PostedToken};
+use crate::access::revocation::token_hash;
 use crate::publisher::{is_understood, rules};
 pub use crate::upload::AUTHZ_INFO;
 use edhoc::PublicKey;
-use std::collections::{BTreeMap, HashMap};
+pub use revocation::RevocationEvent;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -65,6 +69,9 @@ pub enum Refusal {
     /// The token is expired or not valid yet, or names no time at which it expires.
     #[error("the token is expired or not valid yet, or has no end: correct the clocks")]
     Expired,
+    /// The token is on the list of revoked tokens.
+    #[error("the token is revoked")]
+    Revoked,
     /// The token does not update the rights of the Security Context under which it came.
     #[error(
         "the token does not update the rights of the context that protects the request, or is older than the one before"
@@ -91,7 +98,7 @@ impl Refusal {
     const fn code(self) -> Code {
         match self {
             Self::Malformed(_) | Self::Scope | Self::NoContext => Code::BAD_REQUEST,
-            Self::NotAuthentic | Self::Expired | Self::OtherContext => Code::UNAUTHORIZED,
+            Self::NotAuthentic | Self::Expired | Self::Revoked | Self::OtherContext => Code::UNAUTHORIZED,
             Self::Audience => Code::FORBIDDEN,
             Self::Busy { .. } => Code::SERVICE_UNAVAILABLE,
         }
@@ -140,6 +147,8 @@ struct Table {
     /// By the identifier of the input material, or by the public key.
     by_id: BTreeMap<Vec<u8>, Taken>,
     ids: HashMap<Principal, Vec<u8>>,
+    /// The hashes of revoked tokens.
+    revoked: BTreeSet<TokenHash>,
 }
 
 impl Table {
@@ -179,6 +188,7 @@ struct Taken {
     /// Seconds since 1970.
     expires: u64,
     issued_at: u64,
+    hash: TokenHash,
     /// The public key of the client, in the EDHOC profile.
     key: Option<PublicKey>,
     /// True if its observers learned that it expired.
@@ -192,6 +202,7 @@ struct Valid {
     rights: Aif,
     expires: u64,
     issued_at: u64,
+    hash: TokenHash,
 }
 
 impl Tokens {
@@ -207,6 +218,12 @@ impl Tokens {
 
     fn taken(&self) -> MutexGuard<'_, Table> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the tokens, if a token that is about to be taken is not revoked.
+    fn unless_revoked(&self, valid: &Valid) -> Result<MutexGuard<'_, Table>, Refusal> {
+        let taken = self.taken();
+        if taken.revoked.contains(&valid.hash) { Err(Refusal::Revoked) } else { Ok(taken) }
     }
 
     /// Returns the number of tokens.
@@ -240,7 +257,7 @@ impl Tokens {
         if offer.recipient_id.len() > material.aead.max_id() {
             return Err(Refusal::NoContext);
         }
-        let mut taken = self.taken();
+        let mut taken = self.unless_revoked(valid)?;
         if let Some(known) = taken.by_id.get_mut(&material.id) {
             // A token that is as old as an update, or older, does not take the update back: anyone can post it again.
             if valid.issued_at > known.issued_at {
@@ -294,7 +311,7 @@ impl Tokens {
             Confirmation::Key(key) => PublicKey::of(key).ok_or(Refusal::OtherContext)?.id(),
             Confirmation::Osc(_) => return Err(Refusal::OtherContext),
         };
-        let mut taken = self.taken();
+        let mut taken = self.unless_revoked(&valid)?;
         let known =
             taken.by_id.get_mut(&id).filter(|known| known.principal == principal && known.client == valid.client);
         let known = known.filter(|known| known.expires > now && valid.issued_at >= known.issued_at);
@@ -320,7 +337,8 @@ impl Tokens {
         let rights = scope.and_then(|scope| scope.rights()).filter(is_understood).ok_or(Refusal::Scope)?;
         let cnf = cnf.ok_or(Refusal::NoContext)?;
         let client = subject.filter(|name| !name.is_empty()).ok_or(Refusal::NoContext)?;
-        Ok(Valid { client, cnf, rights, expires, issued_at: issued_at.unwrap_or_default() })
+        let (issued_at, hash) = (issued_at.unwrap_or_default(), token_hash::<HostCrypto>(access_token));
+        Ok(Valid { client, cnf, rights, expires, issued_at, hash })
     }
 
     /// Checks that one more token fits.
@@ -365,10 +383,10 @@ impl Tokens {
 
 impl Taken {
     fn new(principal: Principal, valid: &Valid) -> Self {
-        let Valid { client, rights, expires, issued_at, cnf } = valid;
-        let (client, rights, rules) = (client.clone(), rights.clone(), rules(rights));
+        let Valid { client, rights, expires, issued_at, cnf, hash } = valid;
+        let (client, rights, rules, hash) = (client.clone(), rights.clone(), rules(rights), hash.clone());
         let key = if let Confirmation::Key(key) = cnf { PublicKey::of(key) } else { None };
-        Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, key, is_over: false }
+        Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, hash, key, is_over: false }
     }
 
     /// Takes the rights of a later token for the same Security Context.

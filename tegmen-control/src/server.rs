@@ -15,7 +15,7 @@ use crate::access::ace::trl::Query;
 use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::enrolment::{self, CBOR, ENROL};
 use crate::access::introspection::Reply;
-use crate::access::revocation::Requester;
+use crate::access::revocation::{Requester, list_key};
 use crate::service::{Path, Service};
 use crate::state::{Credential, Device, Event};
 use std::collections::BTreeSet;
@@ -28,6 +28,7 @@ use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::digest::sha256;
 use tegmen_host::group::groupcomm::GROUPS;
 use tegmen_host::problem;
+use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{self, Application, Notifier, Request};
 use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};
 use tegmen_store::Store;
@@ -210,7 +211,11 @@ pub(crate) fn sender<S: Store, T>(
         None => {
             let name = credentials.name_of(identity.principal)?;
             let is_stored = credentials.stored(&name) == Some(identity.principal);
-            view.device(&name).filter(|device| is_stored && device.credential == Credential::SharedKey)
+            let has_key = |device: &Device| match device.credential {
+                Credential::SharedKey | Credential::Oscore | Credential::Edhoc => true,
+                Credential::Certificate(_) | Credential::PublicKey(_) | Credential::Protokey(_) => false,
+            };
+            view.device(&name).filter(|device| is_stored && has_key(device))
         }
     };
     device.map(take)
@@ -240,19 +245,23 @@ fn reply(Reply { code, mut payload, max_age, cause }: Reply) -> server::Reply {
     }
 }
 
-/// The keys that devices share with the access control server, for its sessions, and those with which devices enrol.
+/// The keys that devices share with the access control server, for its sessions, those with which devices enrol, and those with which
+/// resource servers read the revocation list.
 pub struct SharedKeys<S>(pub Arc<Service<S>>);
 
 impl<S: Store> KeyStore for SharedKeys<S> {
     fn find(&self, identity: &str, ticket: KeyTicket) {
         let (view, now) = (self.0.state().view(), self.0.seconds());
-        let (key, allow) = match (view.shared_key(identity), enrolment::name_of(identity)) {
-            (None, Some(name)) => (view.enrolment_key(name, now), vec![format!("POST /{ENROL}")]),
-            (key, _) => {
-                let own = [("POST", INTROSPECT), ("POST", TOKEN), ("GET", REVOKED)];
-                let own = own.map(|(method, path)| format!("{method} /{path}"));
-                (key, own.into_iter().chain([format!("* /{GROUPS}/*")]).collect())
-            }
+        let of_list = view.token_key(identity).map(|key| list_key::<HostCrypto>(&key).expose().to_vec().into());
+        let (key, allow) = if let Some(key) = view.shared_key(identity) {
+            let own = [("POST", INTROSPECT), ("POST", TOKEN), ("GET", REVOKED)];
+            let own = own.map(|(method, path)| format!("{method} /{path}"));
+            (Some(key), own.into_iter().chain([format!("* /{GROUPS}/*")]).collect())
+        } else if of_list.is_some() {
+            (of_list, vec![format!("GET /{REVOKED}")])
+        } else {
+            let key = enrolment::name_of(identity).and_then(|name| view.enrolment_key(name, now));
+            (key, vec![format!("POST /{ENROL}")])
         };
         drop(view);
         ticket.answer(key.map(|key| StoredKey { name: None, key, previous: None, allow: Some(allow) }));

@@ -13,19 +13,22 @@ use tegmen_control::access::ace::{
     ACE_CBOR, Aif, Claims, Confirmation, CreationHints, Offer, PostedToken, Right, TokenResponse, cwt,
 };
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::resource_server::{AUTHZ_INFO, TokenSettings, Tokens};
+use tegmen_control::access::revocation::{list_key, token_hash};
+use tegmen_control::resource_server::{AUTHZ_INFO, RevocationEvent, TokenSettings, Tokens};
 use tegmen_control::service::Service;
 use tegmen_control::state::{Bounds, Credential, NewDevice};
 use tegmen_control::subscriber::NotGranted;
 use tegmen_control::token_client::{NotAgreed, post_alone, post_token, request_token};
-use tegmen_host::client::{ClientConfig, ClientError, Session};
+use tegmen_host::client::{ClientConfig, ClientError, Response, Session};
 use tegmen_host::contexts::{self, AgreedContexts, Contexts};
 use tegmen_host::credentials::{Credentials, FilePolicy};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Application, Notifier, Request, Server};
-use tegmen_host::uri::Scheme;
+use tegmen_host::uri::{Scheme, Uri};
 use tegmen_store::Database;
+use tegmen_store::clock::now;
+use tokio::sync::mpsc;
 
 /// The key of the resource server `hob`.
 const TOKEN_KEY: [u8; 32] = [9; 32];
@@ -273,4 +276,94 @@ async fn the_context_of_a_token_ends_with_it_and_its_observers_learn_so() {
     while tokens.count() > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
+}
+
+/// Lets a resource server read the list of revoked tokens. Returns the numbers of tokens that end, as it reads.
+fn follow(tokens: &Tokens, access: &Access) -> mpsc::UnboundedReceiver<usize> {
+    let uri = Uri::parse(&format!("coaps://{}", at(&access.server))).expect("a URI");
+    let (ends, ended) = mpsc::unbounded_channel();
+    let tokens = tokens.clone();
+    tokio::spawn(async move {
+        let report = |event: RevocationEvent<'_>| match event {
+            RevocationEvent::Read { ended, .. } => drop(ends.send(ended)),
+            RevocationEvent::Failed(error, _) => panic!("the list is not read: {error}"),
+        };
+        tokens.follow_revocations(&uri, report).await;
+    });
+    ended
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_and_is_not_taken_again() {
+    let dir = Dir::new("profile-revoked");
+    let (access, asking) = access(&dir, 600).await;
+    let (server, tokens) = hob("coap://127.0.0.1:0");
+    let mut ended = follow(&tokens, &access);
+    assert_eq!(ended.recv().await, Some(0));
+    let (_, first) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+    let (_, unused) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+    let session = agree(&dir, "first", at(&server), &first).await;
+    assert_eq!(code(&session, "/temp").await, Code::CONTENT);
+
+    let revoke = async |response: &TokenResponse| {
+        let identity = String::from_utf8(material(response).id.clone()).expect("an identity");
+        access.service.revoke_session("operator", &identity).await.expect("revoked");
+    };
+    revoke(&unused).await;
+    assert_eq!(ended.recv().await, Some(0));
+    assert_eq!(code(&session, "/temp").await, Code::CONTENT);
+    revoke(&first).await;
+    assert_eq!(ended.recv().await, Some(1));
+    // The context answers until observers have learned of the end. Then the resource server does not know it.
+    assert!(matches!(session.get("/temp").await, Err(_) | Ok(Response { code: Code::UNAUTHORIZED, .. })));
+    for revoked in [&first, &unused] {
+        let refused = post_token(&in_clear(at(&server)).await, token(revoked), material(revoked)).await;
+        assert!(matches!(refused, Err(NotAgreed::Refused { code: Code::UNAUTHORIZED })), "{:?}", refused.err());
+    }
+
+    // A token that is not revoked is taken.
+    let (_, next) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+    let session = agree(&dir, "next", at(&server), &next).await;
+    assert_eq!(code(&session, "/temp").await, Code::CONTENT);
+}
+
+#[tokio::test]
+async fn a_revoked_update_ends_the_context_and_a_revoked_first_token_does_not() {
+    let dir = Dir::new("profile-revoked-update");
+    let (access, asking) = access(&dir, 600).await;
+    let (server, tokens) = hob("coap://127.0.0.1:0");
+    let (_, first) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+    let session = agree(&dir, "one", at(&server), &first).await;
+    let id = material(&first).id.clone();
+    let (_, update) =
+        request_token(&asking, "hob", &rights(&["/door"]), Some(Confirmation::Kid(id))).await.expect("a token");
+    post_alone(&session, token(&update)).await.expect("updated");
+    let hash = |response: &TokenResponse| token_hash::<HostCrypto>(token(response));
+    assert_eq!(tokens.revoke([hash(&first)].into(), now()), 0);
+    assert_eq!(code(&session, "/door").await, Code::CONTENT);
+    assert_eq!(tokens.revoke([hash(&first), hash(&update)].into(), now()), 1);
+    assert_eq!(tokens.revoke([hash(&first), hash(&update)].into(), now()), 0, "it has ended");
+    assert!(matches!(session.get("/door").await, Err(_) | Ok(Response { code: Code::UNAUTHORIZED, .. })));
+    drop(access);
+}
+
+#[tokio::test]
+async fn the_session_for_the_revocation_list_has_no_other_right() {
+    let dir = Dir::new("profile-list");
+    let (access, asking) = access(&dir, 600).await;
+    drop(asking);
+    let list =
+        async |key: &[u8]| Session::connect_to(at(&access.server), Scheme::Coaps, ClientConfig::psk("hob", key)).await;
+    let key = list_key::<HostCrypto>(&Secret::new(TOKEN_KEY));
+    let session = list(key.expose()).await.expect("a session");
+    assert_eq!(session.get("/revoke/trl").await.expect("a response").code, Code::CONTENT);
+    let other = list_key::<HostCrypto>(&Secret::new([8; 32]));
+    for path in ["/introspect", "/token", "/enrol"] {
+        assert_eq!(session.post(path, b"").content_format(ACE_CBOR).await.expect("a response").code, Code::FORBIDDEN);
+    }
+    // The key for tokens itself opens no session, nor does the key of another resource server.
+    assert!(list(&TOKEN_KEY).await.is_err());
+    assert!(list(other.expose()).await.is_err());
+    access.service.disable("operator", "hob").await.expect("disabled");
+    assert!(list(key.expose()).await.is_err());
 }

@@ -196,6 +196,10 @@ pub(super) struct ResourceServer {
     /// Give clients without a token the URI of the access control server, as coaps://access.example/token. It excludes --plain.
     #[arg(long, value_name = "URI")]
     pub(super) access_server: Option<String>,
+    /// Read the list of revoked tokens (RFC 9770) from the access control server at this URI, as coaps://access.example: a revoked token
+    /// ends, and is not taken again. The key of the session is derived from --token-key.
+    #[arg(long, value_name = "URI")]
+    pub(super) revocations: Option<String>,
 }
 
 #[derive(Args)]

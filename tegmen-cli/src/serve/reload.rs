@@ -75,6 +75,7 @@ pub(super) struct Running {
     groups: Option<groups::Role>,
     delegation: Option<delegation::Role>,
     device: Option<DelegatedDevice>,
+    tokens: Option<Tokens>,
     proxy: Option<Proxy>,
     pub(super) members: Members,
     /// The certificates of the interface for administrators, while it is served.
@@ -154,7 +155,7 @@ impl Running {
         builder = with_policy(builder, &credentials, (device.as_ref(), tokens.as_ref()), sections.addresses.plain);
         let proxy = sections.proxy.open()?;
         let roles = Roles {
-            tokens,
+            tokens: tokens.clone(),
             proxy: proxy.clone(),
             device: device.clone(),
             directory: sections.directory.open(&credentials)?,
@@ -180,6 +181,7 @@ impl Running {
             groups,
             delegation,
             device,
+            tokens,
             proxy,
             members,
             admin: None,
@@ -229,6 +231,12 @@ impl Running {
     /// Registers the resources at a resource directory on the runtime, if one is given. The task ends when the value is dropped.
     pub(super) fn register(&self) -> JoinSet<()> {
         self.sections().directory.start(&self.application, &self.log)
+    }
+
+    /// Reads the list of revoked tokens on the runtime, if the server is a resource server that does. The task ends when the value is
+    /// dropped.
+    pub(super) fn follow_revocations(&self) -> JoinSet<()> {
+        self.sections().resource_server.start(self.tokens.as_ref(), &self.log)
     }
 
     /// Returns the server of delegated sessions, if there is one.

@@ -4,23 +4,29 @@ use super::config_file::Mistake;
 use super::contexts::ServedContexts;
 use super::options::ResourceServer;
 use crate::files::read_secret;
-use crate::log::Log;
+use crate::log::{Level, Log};
 use crate::output::{Failure, printable};
 use serde_json::json;
 use std::path::Path;
 use tegmen::secret::Secret;
 use tegmen_control::access::ace::cwt::LONG_KEY_LEN;
 use tegmen_control::access::protokey::MAX_PUBLISHER;
-use tegmen_control::resource_server::{TokenSettings, Tokens};
+use tegmen_control::resource_server::{RevocationEvent, TokenSettings, Tokens};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::hex::from_hex;
+use tegmen_host::uri::{Scheme, Uri};
+use tokio::task::JoinSet;
 
 impl ResourceServer {
     /// Returns all mistakes. `is_plain` is true for a server that serves requests in clear.
     pub(super) fn mistakes(&self, is_plain: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let Some(name) = &self.resource_server else {
-            let given = [("token-key", self.token_key.is_some()), ("access-server", self.access_server.is_some())];
+            let given = [
+                ("token-key", self.token_key.is_some()),
+                ("access-server", self.access_server.is_some()),
+                ("revocations", self.revocations.is_some()),
+            ];
             let given = given.into_iter().filter(|(_, is_given)| *is_given);
             mistakes.extend(given.map(|(key, _)| Mistake::new(key, "it needs --resource-server")));
             return mistakes;
@@ -32,6 +38,7 @@ impl ResourceServer {
             None => mistakes.push(Mistake::new("resource-server", "it needs --token-key")),
             Some(key) => mistakes.extend(key.err().map(|why| Mistake::new("token-key", why))),
         }
+        mistakes.extend(self.list_server().err().map(|why| Mistake::new("revocations", why)));
         if is_plain && self.access_server.is_some() {
             mistakes.push(Mistake::new(
                 "access-server",
@@ -62,6 +69,46 @@ impl ResourceServer {
             || json!({ "event": "resource_server", "name": name, "tokens": self.tokens_max }),
         );
         Ok(Some(tokens))
+    }
+
+    /// Returns the access control server that has the list of revoked tokens; `None` if none is given. The error is a text for the
+    /// operator.
+    fn list_server(&self) -> Result<Option<Uri>, String> {
+        let Some(text) = &self.revocations else { return Ok(None) };
+        let uri = Uri::parse(text).map_err(|error| error.to_string())?;
+        if uri.scheme == Scheme::Coaps && uri.path.is_empty() && uri.query.is_empty() {
+            Ok(Some(uri))
+        } else {
+            Err(format!("{text}: name the access control server alone, as coaps://host[:port]"))
+        }
+    }
+
+    /// Reads the list of revoked tokens on the runtime, if a server of it is given. The task ends when the value is dropped.
+    pub(super) fn start(&self, tokens: Option<&Tokens>, log: &Log) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        // The settings were checked before.
+        if let (Ok(Some(uri)), Some(tokens)) = (self.list_server(), tokens) {
+            let (tokens, log) = (tokens.clone(), log.clone());
+            let report = move |event: RevocationEvent<'_>| match event {
+                RevocationEvent::Read { revoked, ended } => log.event(
+                    Level::Info,
+                    || printable(&format!("revoked tokens: {revoked} on the list, {ended} of them end here")),
+                    || json!({ "event": "revocations", "revoked": revoked, "ended": ended }),
+                ),
+                RevocationEvent::Failed(why, pause) => log.event(
+                    Level::Warn,
+                    || {
+                        printable(&format!(
+                            "the list of revoked tokens cannot be read: {why}; another attempt in {} s",
+                            pause.as_secs()
+                        ))
+                    },
+                    || json!({ "event": "revocations", "error": why.to_string() }),
+                ),
+            };
+            tasks.spawn(async move { tokens.follow_revocations(&uri, report).await });
+        }
+        tasks
     }
 }
 

@@ -1,18 +1,36 @@
 //! The Token Revocation List (RFC 9770): the revoked tokens, the parties that each of them concerns, and the updates.
 
+use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::{Answer, Cursor, Query, TokenHash, TrlError, TrlErrorId, Update};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest};
+use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest, hmac};
+use tegmen_base::secret::Secret;
 
 /// Number of SHA-256 among the named hashes (RFC 6920, section 9.4).
 const SHA_256: u8 = 1;
+/// The message of the HMAC that gives [`list_key`].
+const LABEL: &[u8] = b"tegmen revoke/trl";
 /// The largest index of an update (RFC 9770, section 6.2.1); no list comes so far.
 const MAX_INDEX: u64 = u64::MAX - 1;
 
 /// The hash of a token, as the list names it: of the bytes of `access_token`.
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
     [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
+}
+
+/// The pre-shared key of the session in which a resource server reads the list of revoked tokens: HMAC-SHA-256 under its key for
+/// tokens. The PSK identity is the name of the resource server. The session has no other right.
+pub fn list_key<C: Crypto>(token_key: &Secret<LONG_KEY_LEN>) -> Secret<DIGEST_LEN> {
+    Secret::new(hmac::<C, DIGEST_LEN>(&[token_key.expose()], &[LABEL]))
+}
+
+/// Returns the hashes in a whole list, which is the payload of a response without `diff`; `None` if it is none.
+pub(crate) fn hashes(payload: &[u8]) -> Option<BTreeSet<TokenHash>> {
+    match Answer::parse(payload) {
+        Ok(Answer::Full { hashes, .. }) => Some(hashes.into_iter().collect()),
+        _ => None,
+    }
 }
 
 /// Bounds of a [`RevocationList`].

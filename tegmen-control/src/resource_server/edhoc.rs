@@ -58,7 +58,7 @@ impl Tokens {
     pub(super) fn take_key(&self, key: &CoseKey, valid: &Valid, now: u64) -> Result<(), Refusal> {
         let key = PublicKey::of(key).filter(|_| self.0.has_edhoc.load(Ordering::Relaxed));
         let id = key.ok_or(Refusal::NoContext)?.id();
-        let mut taken = self.taken();
+        let mut taken = self.unless_revoked(valid)?;
         match taken.by_id.get_mut(&id) {
             Some(known) if known.client != valid.client => return Err(Refusal::OtherContext),
             Some(known) if valid.issued_at > known.issued_at => {

@@ -5,6 +5,7 @@ use super::enrolment::{Enrolment, Pending};
 use super::lease::Lease;
 use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
 use super::{Bounds, StateError, StateFault};
+use crate::access::ace::cwt::LONG_KEY_LEN;
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher, ResourceServer};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
+use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
@@ -283,6 +285,11 @@ impl View {
         let known = self.devices.known.get(name)?;
         let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
+    }
+
+    /// The key under which tokens for the resource server of this name are sealed, if it is enabled.
+    pub fn token_key(&self, name: &str) -> Option<Secret<LONG_KEY_LEN>> {
+        Some(self.devices.known.get(name)?.resource_server()?.key)
     }
 
     /// The devices that may enrol, in the order of their names, after the name `after`.

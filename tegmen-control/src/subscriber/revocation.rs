@@ -1,12 +1,13 @@
 //! The end of sessions whose keys are revoked.
 
 use super::Introspector;
-use crate::access::ace::trl::{Answer, TokenHash};
+use crate::access::ace::trl::TokenHash;
+use crate::access::revocation::hashes;
 use crate::server::REVOKED;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tegmen_host::client::{ClientError, Response};
+use tegmen_host::client::ClientError;
 use tegmen_host::server::{self, Server};
 
 /// Interval at which the sessions are compared with a list that is not empty: a handshake whose key was given before the
@@ -41,7 +42,7 @@ impl Introspector {
             };
             let Some(response) = answer else { return Ok(()) };
             // An answer that cannot be read leaves the revocations before in force.
-            revoked = hashes(&response).unwrap_or(revoked);
+            revoked = hashes(&response.payload).unwrap_or(revoked);
             self.end_of(subscriber, &revoked).await.iter().for_each(&ended);
         }
     }
@@ -59,12 +60,5 @@ impl Introspector {
             revoked.filter(|session| subscriber.close(session.id)).collect()
         };
         tokio::task::spawn_blocking(end).await.unwrap_or_default()
-    }
-}
-
-fn hashes(response: &Response) -> Option<BTreeSet<TokenHash>> {
-    match Answer::parse(&response.payload) {
-        Ok(Answer::Full { hashes, .. }) => Some(hashes.into_iter().collect()),
-        _ => None,
     }
 }
