@@ -1,9 +1,10 @@
 //! The bridge between a mote on a serial line and UDP.
 //!
-//! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives it what it lacks, a seed and an address, and
-//! carries its datagrams: for a mote that is a client, each of its ports becomes a socket that is connected to the one
-//! peer; for a mote that is a server, each socket stands for one of its ports, and every remote keeps its own address,
-//! so that the mote tells them apart. The payload is never looked at.
+//! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
+//! address, because the mote has neither, and forwards its datagrams. For a mote that is a client, each port of the
+//! mote becomes a socket that is connected to the one peer. For a mote that is a server, each socket represents one
+//! port of the mote. Every remote keeps its own address, so that the mote can distinguish the remotes. The bridge never
+//! reads the payload.
 
 mod line;
 
@@ -33,24 +34,24 @@ use zeroize::Zeroize as _;
 pub struct BridgeConfig {
     /// The serial line of the mote.
     pub line: Line,
-    /// The address that a mote that is a client contacts.
+    /// The address of the server that a client mote contacts.
     pub peer: Option<SocketAddr>,
-    /// For a mote that is a server: the addresses at which others reach its ports.
+    /// For a mote that is a server: the addresses at which remotes reach the ports of the mote.
     pub listen: Vec<Forward>,
-    /// The address that the mote is given.
+    /// The address that the bridge gives to the mote.
     pub mote: Ipv6Addr,
-    /// Longest UDP payload that the mote's buffers take; longer ones are dropped and counted.
+    /// Maximum length in bytes of a UDP payload for the mote. Longer payloads are dropped and counted.
     pub max_datagram: usize,
-    /// Remotes that are remembered; one more displaces the one that was silent for longest.
+    /// Maximum number of remotes. A further remote replaces the one that was silent for the longest time.
     pub max_remotes: usize,
-    /// Time of silence after which a remote, or a port of the mote, is forgotten.
+    /// The time of silence after which the bridge forgets a remote, or a port of a client mote.
     pub idle: Duration,
 }
 
-/// An address that stands for a port of the mote.
+/// An address of the bridge that represents a port of the mote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {
-    /// The address that others send to; port 0 selects any free port.
+    /// The address to which remotes send; port 0 selects any free port.
     pub address: SocketAddr,
     /// The mote's port.
     pub mote_port: u16,
@@ -71,18 +72,18 @@ impl BridgeConfig {
     }
 }
 
-/// The address of a mote that was given no other (RFC 4193).
+/// The default address of a mote (RFC 4193).
 pub const MOTE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
-/// The size of the receive buffer of our motes, without headers.
+/// The size of the receive buffer of Tegmen's motes in bytes, without headers.
 pub const MAX_DATAGRAM: usize = 320;
 
-/// The reason for which the bridge could not start, or ended.
+/// The reason why the bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// The line cannot be opened.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// An address cannot be listened at.
+    /// The bridge cannot listen at an address.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The line ended while it was in use.
@@ -96,34 +97,34 @@ pub enum BridgeError {
 /// The reason why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dropped {
-    /// Longer than the mote's buffers.
+    /// The payload is longer than the buffers of the mote.
     Oversized {
-        /// Bytes of its payload.
+        /// Bytes of the payload.
         len: usize,
     },
-    /// The mote sent an invalid datagram, or one from a foreign address.
+    /// The mote sent an invalid datagram, or a datagram with a source address that is not the mote's.
     Refused,
-    /// The mote sent to somebody who is neither its peer nor has ever sent to it.
+    /// The mote sent to an address that is not its peer, and from which it never received a datagram.
     Unroutable,
-    /// The system did not take it.
+    /// The system did not send the datagram.
     Unsent,
 }
 
 /// An event that a bridge reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The mote came up and got its seed and address.
+    /// The mote started, and got its seed and address.
     Started {
-        /// The number of starts. More than one means that the mote restarted and lost its sessions.
+        /// The number of starts. More than one start means that the mote restarted and lost its sessions.
         times: u64,
     },
-    /// Somebody sent to the mote who was not known.
+    /// An address sent to the mote for the first time.
     Remote(SocketAddr),
-    /// A remote fell silent, or was displaced, and is forgotten.
+    /// The bridge forgot a remote, because the remote was silent or another remote replaced it.
     Forgotten(SocketAddr),
-    /// The peer of a mote that is a client answered that no program listens at its port.
+    /// An ICMP message reported that no program listens at the port of the mote's peer.
     PeerRefused(SocketAddr),
-    /// A datagram was dropped. The bridge reports the first, second, fourth, eighth and so on of each kind.
+    /// The bridge dropped a datagram. It reports the first, second, fourth, eighth and so on of each kind.
     Dropped {
         /// The reason.
         why: Dropped,
@@ -132,21 +133,21 @@ pub enum Event {
     },
 }
 
-/// Takes the events of a bridge, for its operator.
+/// A function that takes the events of a bridge, for its operator.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The counts of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
-    /// Times that the mote came up.
+    /// Number of times that the mote started.
     pub started: u64,
-    /// Datagrams carried to the mote.
+    /// Datagrams from remotes that the bridge sent to the mote.
     pub to_mote: u64,
-    /// Datagrams carried from the mote.
+    /// Datagrams of the mote that the bridge sent to remotes.
     pub from_mote: u64,
     /// See [`Dropped::Oversized`].
     pub oversized: u64,
-    /// See [`Dropped::Refused`]; frames that the line damaged are in it, too.
+    /// See [`Dropped::Refused`]. Frames that the line damaged are also counted.
     pub refused: u64,
     /// See [`Dropped::Unroutable`].
     pub unroutable: u64,
@@ -159,23 +160,23 @@ pub struct Bridge {
     config: BridgeConfig,
     events: EventSink,
     line: Ends,
-    /// Those that are listened at come first.
+    /// The sockets. Those of [`BridgeConfig::listen`] come first.
     ports: Vec<Port>,
     remotes: HashMap<Remote, Known>,
     totals: Totals,
-    /// Which socket has its turn first.
+    /// The index of the socket that is polled first.
     turn: usize,
 }
 
-/// A socket that stands for a port of the mote.
+/// A socket that represents a port of the mote.
 struct Port {
     socket: UdpSocket,
     mote_port: u16,
-    /// When a socket of a mote that is a client was last used.
+    /// The time of the last use, for a socket of a client mote.
     last: Instant,
 }
 
-/// A remote as the mote sees it, and the port of the mote that it sends to.
+/// A remote as the mote sees it: its address, and the port of the mote to which it sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Remote {
     mote_port: u16,
@@ -184,19 +185,19 @@ struct Remote {
 
 struct Known {
     address: SocketAddr,
-    /// Position of the socket that it sends to.
+    /// The index of the socket to which the remote sends.
     port: usize,
     last: Instant,
 }
 
-/// Ports of a mote that is a client.
+/// Maximum number of ports of a client mote.
 const MAX_CLIENT_PORTS: usize = 8;
 const RECEIVE_BUFFER: usize = 2048;
-/// As RFC 4861 gives to hosts.
+/// The default hop limit of a host (RFC 4861).
 const HOP_LIMIT: u8 = 64;
 
 impl Bridge {
-    /// Opens the line and the sockets. Call it within a runtime.
+    /// Opens the line and the sockets. Call this within a Tokio runtime.
     ///
     /// # Errors
     /// [`BridgeError`], whose text has the cause and the next step.
@@ -223,7 +224,7 @@ impl Bridge {
     /// Carries datagrams until `stop` is ready.
     ///
     /// # Errors
-    /// [`BridgeError::Ended`] if the line ends before.
+    /// [`BridgeError::Ended`] if the line ends before `stop` is ready.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Totals, BridgeError> {
         // The line may block for as long as the mote sleeps; the end is heard even so.
         let carried = tokio::select! {
@@ -268,7 +269,7 @@ impl Bridge {
         }
     }
 
-    /// Something came from the mote.
+    /// Handles a frame from the mote.
     async fn on_frame(&mut self, frame: &mut [u8]) -> Result<(), BridgeError> {
         if let Ok(Control::SeedPlease) = Control::parse(frame) {
             return self.start_mote().await;
@@ -284,7 +285,8 @@ impl Bridge {
         }
     }
 
-    /// Answers the mote's question. No seed is ever used twice: each is drawn from the system, sent and wiped.
+    /// Answers the start message of the mote with a seed and an address. Each seed is drawn from the system, sent once
+    /// and wiped, so no seed is used twice.
     async fn start_mote(&mut self) -> Result<(), BridgeError> {
         let mut seed = Secret::zeroed();
         getrandom::fill(seed.expose_mut()).map_err(|error| BridgeError::System(io::Error::other(error.to_string())))?;
@@ -305,7 +307,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Carries a datagram of the mote on, to a remote that sent to this port before, or to the one peer.
+    /// Sends a datagram of the mote to a remote that sent to this port before, or to the one peer.
     async fn send(&mut self, path: Path, payload: &[u8]) -> Result<(), BridgeError> {
         let Path { local: destination, remote: source } = path;
         let sent = match self.remotes.get(&Remote { mote_port: source.port, address: destination }) {
@@ -335,7 +337,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The socket of a port of a mote that is a client, made if need be.
+    /// Returns the socket for a port of a client mote. Opens the socket if there is none.
     async fn client_port(&mut self, mote_port: u16, peer: SocketAddr) -> Result<&mut Port, BridgeError> {
         let listening = self.config.listen.len();
         let known = self.ports.iter().skip(listening).position(|port| port.mote_port == mote_port);
@@ -354,7 +356,7 @@ impl Bridge {
         Ok(&mut self.ports[at])
     }
 
-    /// A datagram for the mote: it goes over the line as if `remote` had sent it to the mote's own address.
+    /// Sends a datagram over the line to the mote, as if `remote` had sent it to the mote's own address.
     async fn on_datagram(&mut self, port: usize, remote: SocketAddr, payload: &[u8]) -> Result<(), BridgeError> {
         if payload.len() > self.config.max_datagram {
             self.discard(Dropped::Oversized { len: payload.len() });
@@ -419,7 +421,7 @@ impl Bridge {
         written.await.map_err(|error| BridgeError::Ended(error.to_string()))
     }
 
-    /// Handles an error of the system for one datagram; it concerns that datagram only.
+    /// Handles an error of the system for one datagram. The error does not affect other datagrams.
     fn on_socket_error(&self, error: &io::Error) {
         if let (ErrorKind::ConnectionRefused, Some(peer)) = (error.kind(), self.config.peer) {
             (self.events)(Event::PeerRefused(peer));
@@ -440,13 +442,13 @@ impl Bridge {
     }
 }
 
-/// The address as a packet carries it: 16 bytes and a port. Zones of link-local addresses stay on this side.
+/// Returns the address as in a packet: 16 bytes and a port. The zone of a link-local address is left out.
 fn plain_address(address: SocketAddr) -> Address {
     Address { scope: 0, ..Address::from(address) }
 }
 
 /// Waits for a datagram at any of the sockets. Returns the index of the socket, the sender, and the length in bytes.
-/// `turn` advances by one socket each time, so that a busy socket does not keep the others waiting.
+/// `turn` advances by one socket each time, so that a busy socket does not delay the others.
 async fn receive(ports: &[Port], turn: &mut usize, buffer: &mut [u8]) -> (usize, io::Result<SocketAddr>, usize) {
     let poll = |cx: &mut Context<'_>| {
         for step in 0..ports.len() {

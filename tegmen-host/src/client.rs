@@ -1,10 +1,11 @@
-//! A CoAP client: sessions with servers, plain or over DTLS.
+//! A CoAP client: sessions with servers, in clear or over DTLS.
 //!
-//! An [`Endpoint`] has one node of the core and its sockets (`engine`, `port`), for any number of sessions. A [`Session`] can
-//! be cloned and sent, and any number of requests and observations use it at the same time. Everything is behind one lock
-//! of the endpoint, which nobody holds while waiting: a future that waits has a place (`places`) with its waker, and one
-//! task of the endpoint (`driver`) receives and watches the clock. `connection` is one session behind the lock, `exchange`
-//! does one exchange, `transfer` puts bodies together from blocks, `observation` follows a resource.
+//! An [`Endpoint`] has one node of the core and its sockets (`engine`, `port`), for any number of sessions. A
+//! [`Session`] can be cloned and sent to other threads, and any number of requests and observations use it at the same
+//! time. One lock of the endpoint protects the whole state. No task holds this lock while it waits: a waiting future
+//! stores its waker in a place (`places`), and one task of the endpoint (`driver`) receives datagrams and handles
+//! timeouts. `connection` is one session under the lock, `exchange` makes one exchange, `transfer` assembles bodies
+//! from blocks, and `observation` follows a resource.
 
 mod arrivals;
 mod config;
@@ -83,7 +84,7 @@ type Table = Slab<self::io::Attached, 8>;
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
 type Features = tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, ServedObservers, ServerBodies>;
-/// The observers of an endpoint, which is in no group.
+/// The observers of a client endpoint. Such an endpoint is in no group.
 type ServedObservers = crate::server::Observers<std::convert::Infallible>;
 
 type Node = tegmen::node::Node<Table, Role, Features>;
@@ -91,9 +92,9 @@ type Node = tegmen::node::Node<Table, Role, Features>;
 /// The identity and key of a client.
 #[derive(Clone)]
 pub struct ClientKey {
-    /// PSK identity.
+    /// The PSK identity.
     pub identity: String,
-    /// Pre-shared key, 1 to 64 bytes.
+    /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
 }
 
@@ -103,7 +104,7 @@ impl std::fmt::Debug for ClientKey {
     }
 }
 
-/// Gives the lines of the key log to a tap.
+/// A writer that passes the lines of the key log to a tap.
 struct TappedLog(Tap);
 
 impl std::io::Write for TappedLog {
@@ -119,22 +120,22 @@ impl std::io::Write for TappedLog {
     }
 }
 
-/// A session with one server. Clones are the same session: any number of requests can be made at the same time, by any
-/// number of tasks of the runtime in which it was opened. It ends with [`Self::close`], or without a message to the
-/// server when the last clone and the last observation are dropped.
+/// A session with one server. Clones refer to the same session: any number of tasks of the runtime in which the session
+/// was opened can make requests at the same time. [`Self::close`] ends the session with a message to the server. When
+/// the last clone and the last observation are dropped, the session ends without a message.
 #[derive(Clone)]
 pub struct Session(Arc<Handle>);
 
-/// The state that the clones of a session share. It ends the session with the last clone.
+/// The state that the clones of a session share. Dropping the last clone ends the session.
 struct Handle {
     shared: Arc<Shared>,
-    /// The entry of the session.
+    /// The index of the session in the endpoint.
     key: usize,
     config: Arc<ClientConfig>,
     remote: SocketAddr,
-    /// Held while a session or OSCORE keys are replaced.
+    /// The lock that a task holds while it replaces the session or the OSCORE keys.
     renewal: tokio::sync::Mutex<()>,
-    /// The endpoint, if it is for this session alone.
+    /// The endpoint, if it was opened only for this session.
     owner: Option<Endpoint>,
 }
 
@@ -144,7 +145,7 @@ impl Drop for Handle {
     }
 }
 
-/// The place of a request; it is given back when this is dropped, and the request is given up.
+/// The place of a request. Dropping this value frees the place and gives up the request.
 struct TakenPlace {
     session: Session,
     at: usize,
@@ -165,31 +166,32 @@ impl Drop for TakenPlace {
 /// The progress of a block-wise transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// True for the request's body, false for the response's.
+    /// True for the body of the request, false for the body of the response.
     pub upload: bool,
-    /// Bytes that are through.
+    /// The number of bytes that have been transferred.
     pub done: usize,
     /// The size of the body in bytes, if it is known.
     pub total: Option<usize>,
 }
 
-/// Sees every datagram, and the secrets: for a capture, or to count.
+/// A function that receives every datagram and the lines of the key log, for example to write a capture file or to
+/// count.
 #[derive(Clone)]
 pub struct Tap(pub Arc<dyn Fn(Tapped<'_>) + Send + Sync>);
 
-/// The traffic that a [`Tap`] sees.
+/// An observation that a [`Tap`] receives.
 #[derive(Clone, Copy)]
 pub enum Tapped<'a> {
-    /// A datagram as it is on the wire.
+    /// A datagram as it was sent or received.
     Datagram {
-        /// True if we sent it.
+        /// True if the client sent the datagram.
         sent: bool,
-        /// From the client's point of view.
+        /// The two addresses of the datagram; the local address is the client's.
         path: Path,
         /// The UDP payload.
         datagram: &'a [u8],
     },
-    /// A line of the key log (RFC 9850). Anyone who has it can decrypt the traffic.
+    /// A line of the key log (RFC 9850). A reader of this line can decrypt the traffic.
     Secrets(&'a str),
 }
 
@@ -212,8 +214,8 @@ fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
 }
 
 impl Session {
-    /// Opens a session with the server of `uri`, over a socket of its own; for `coaps` with a handshake. [`Endpoint::connect`]
-    /// opens many sessions over one socket.
+    /// Opens a session with the server of `uri`, over a separate socket. For `coaps` this makes a handshake.
+    /// [`Endpoint::connect`] opens many sessions over one socket.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -222,7 +224,7 @@ impl Session {
         Self::connect_to(remote, uri.scheme, config).await
     }
 
-    /// Opens a session with the server at an address, over a socket of its own.
+    /// Opens a session with the server at an address, over a separate socket.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -235,7 +237,7 @@ impl Session {
         endpoint.begin(&config, path, scheme.protection(), stored, Some(endpoint.clone())).await
     }
 
-    /// Waits until the session stands. One of several that wait for it makes the handshake.
+    /// Waits until the session is established. Of several waiting requests, one makes the handshake.
     async fn stand(&self) -> Result<(), ClientError> {
         let _one = self.0.renewal.lock().await;
         if self.with(|connection| connection.entry.established) {
@@ -245,32 +247,33 @@ impl Session {
         self.with(|connection| connection.keep_session())
     }
 
-    /// A request with any method. `path` is written as in a URI, with the query behind a question mark: `/temp?unit=C`.
+    /// Makes a request with any method. `path` has the form of a URI path, with the query after a question mark:
+    /// `/temp?unit=C`.
     pub fn request<'a>(&'a self, method: Code, path: &'a str) -> Request<'a, &'a Self> {
         Request::new(method, path).over(self)
     }
 
-    /// A GET request: `session.get("/temp").await?`.
+    /// Makes a GET request: `session.get("/temp").await?`.
     pub fn get<'a>(&'a self, path: &'a str) -> Request<'a, &'a Self> {
         self.request(Code::GET, path)
     }
 
-    /// A PUT request with a payload.
+    /// Makes a PUT request with a payload.
     pub fn put<'a>(&'a self, path: &'a str, payload: &'a [u8]) -> Request<'a, &'a Self> {
         self.request(Code::PUT, path).payload(payload)
     }
 
-    /// A POST request with a payload.
+    /// Makes a POST request with a payload.
     pub fn post<'a>(&'a self, path: &'a str, payload: &'a [u8]) -> Request<'a, &'a Self> {
         self.request(Code::POST, path).payload(payload)
     }
 
-    /// A DELETE request.
+    /// Makes a DELETE request.
     pub fn delete<'a>(&'a self, path: &'a str) -> Request<'a, &'a Self> {
         self.request(Code::DELETE, path)
     }
 
-    /// Observes a resource (RFC 7641), as [`Request::observe`] of a GET request.
+    /// Observes a resource (RFC 7641), as [`Request::observe`] of a GET request does.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -279,17 +282,18 @@ impl Session {
     }
 
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
-    /// its raw key.
+    /// its raw public key.
     pub fn server(&self) -> Option<String> {
         self.with(|connection| connection.entry.server.clone())
     }
 
-    /// The certificates that the server showed, its own first; none if it showed a raw public key or nothing.
+    /// Returns the certificates that the server showed, its own certificate first. The list is empty if the server
+    /// showed a raw public key or no key.
     pub fn chain(&self) -> Vec<CertificateInfo> {
         self.with(|connection| connection.entry.chain.clone())
     }
 
-    /// False once the session is over: the server ended it, or answers nothing in it.
+    /// True until the server has ended the session, or no longer answers in it.
     pub fn is_open(&self) -> bool {
         self.with(|connection| !connection.is_over())
     }
@@ -299,41 +303,43 @@ impl Session {
         self.with(|connection| connection.entry.resumed)
     }
 
-    /// Returns the means to resume the session, `ticket` or `session id`; `None` if the server gave neither, or
-    /// [`ClientState::resume`] asked for none.
+    /// Returns the means to resume the session, `ticket` or `session id`. Returns `None` if the server gave neither, or
+    /// if [`ClientState::resume`] did not request one.
     pub fn resumable_by(&self) -> Option<&'static str> {
         self.with(|connection| connection.entry.resumption.as_ref()?.by())
     }
 
-    /// Takes the means to resume the session, for another end that is to resume it. `None` unless [`ClientState::hand_over`] asks for
-    /// it, if the server gave neither a ticket nor an id, and if they were taken before.
+    /// Takes the ticket or session id, for another client that will resume the session. Returns `None` if
+    /// [`ClientState::hand_over`] did not ask for it, if the server gave neither a ticket nor a session id, or after
+    /// the first call.
     pub fn take_resumable(&self) -> Option<ResumableSession> {
         self.with(|connection| connection.entry.resumable.take())
     }
 
-    /// The cipher suite of a session that began with a handshake.
+    /// Returns the cipher suite of a session that began with a handshake.
     pub fn cipher_suite(&self) -> Option<CipherSuite> {
         self.with(|connection| connection.entry.cipher_suite)
     }
 
-    /// Returns keying material of the session under the label of [`ClientConfig::export`] (RFC 5705, section 4, without context). The
-    /// server has the same bytes. `None` without a label, for a session without extended master secret (RFC 7627, section 5.4),
-    /// and for one that an earlier client [kept](ClientState::session). A session that replaces one that was over has other bytes.
+    /// Returns keying material of the session under the label of [`ClientConfig::export`] (RFC 5705, section 4, without
+    /// context). The server derives the same bytes. Returns `None` if there is no label, for a session without extended
+    /// master secret (RFC 7627, section 5.4), and for a session that an earlier client [stored](ClientState::session).
+    /// If a new session replaces one that ended, the bytes change.
     pub fn exported(&self) -> Option<Exported> {
         self.with(|connection| connection.entry.exported.as_ref().map(|exported| Exported::new(*exported.expose())))
     }
 
-    /// Number of sessions begun in place of others that were over: see [`ClientRecovery::reconnect`].
+    /// Returns the number of sessions that replaced an ended session: see [`ClientRecovery::reconnect`].
     pub fn reconnects(&self) -> u32 {
         self.with(|connection| connection.entry.reconnects)
     }
 
-    /// The server's address.
+    /// Returns the address of the server.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote
     }
 
-    /// Our address.
+    /// Returns the local address.
     pub fn local(&self) -> SocketAddr {
         self.with(|connection| connection.entry.path.local).into()
     }
@@ -348,8 +354,8 @@ impl Session {
         self.with(|connection| connection.io.environment.counters)
     }
 
-    /// Moves the session to another port, as after a change of the network. The session continues if the server finds
-    /// it by its connection id.
+    /// Moves the session to another local port, as if the network had changed. The session continues if the server
+    /// finds it by its connection id.
     ///
     /// # Errors
     /// The error of the system.
@@ -365,14 +371,15 @@ impl Session {
         self.with(|Connection { io, entry }| io.node.endpoint.peers.connection_ids(entry.peer).copied())
     }
 
-    /// The identity hint of the server, as text or hexadecimal.
+    /// Returns the PSK identity hint of the server, as text or hexadecimal.
     pub fn hint(&self) -> String {
         let hint = self.with(|connection| connection.entry.hint.clone());
         String::from_utf8(hint).unwrap_or_else(|error| to_hex(error.as_bytes()))
     }
 
-    /// Ends the session in order, or leaves it to the next client if it is kept; what a context has used is kept. Open
-    /// requests, and later ones of other clones, end with [`ClientError::Closed`].
+    /// Ends the session in order. If the settings store the session, the next client can continue it. The used numbers
+    /// of an OSCORE context are stored. Open requests, and later requests of other clones, end with
+    /// [`ClientError::Closed`].
     pub fn close(&self) {
         self.with(|connection| connection.close());
         self.with(|connection| connection.shut());
@@ -396,7 +403,7 @@ impl Session {
         TakenPlace { session: self.clone(), at }
     }
 
-    /// Waits at a place until `ready` returns something; `None` if the deadline comes before.
+    /// Waits at a place until `ready` returns a value. Returns `None` if the deadline passes first.
     async fn wait<T>(
         &self,
         place: &TakenPlace,

@@ -1,5 +1,5 @@
-//! OSCORE security contexts on disk: a directory for each, with a file for people and a file of numbers that only
-//! rise.
+//! OSCORE security contexts on disk. Each context has a directory with a file for people and a file of numbers. These
+//! numbers never fall.
 //!
 //! ```text
 //! alice/context.toml    IDs, secret, algorithm, rights: written once
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A context is open in one process at a time. A directory that was copied, restored from a backup or cut short is
-//! refused, because its numbers would repeat nonces; [`recover`] moves it forward. Where both ends agreed on it, they
-//! derive new keys instead (RFC 8613, appendix B.2).
+//! refused, because its numbers would repeat nonces. [`recover`] raises the numbers past all that may have been used.
+//! If rederivation is set at both ends, they derive new keys instead (RFC 8613, appendix B.2).
 
 mod agreed;
 mod directory;
@@ -47,11 +47,11 @@ use tegmen::oscore::{OscoreOption, RederivableContext, discovery_address};
 /// Maximum number of bytes that a context of a server or client adds to a message.
 pub(crate) const OVERHEAD: usize = RederivableContext::OVERHEAD;
 
-/// Maximum number of bytes of a protected message that somebody on the way has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613, section
-/// 4.1.3.4.2).
+/// Maximum number of bytes of a protected message that a proxy has cut into blocks (MAX_UNFRAGMENTED_SIZE; RFC 8613,
+/// section 4.1.3.4.2).
 pub const MAX_UNFRAGMENTED_SIZE: usize = 4096;
 
-/// The next step where the system refuses a file of a context.
+/// Returns the next step for a user whose system refuses a file of a context.
 fn next_step(refusal: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match refusal.kind() {
@@ -61,7 +61,7 @@ fn next_step(refusal: &std::io::Error) -> &'static str {
     }
 }
 
-/// The problem with the name of a member.
+/// Returns the problem with the name of a member of a group.
 fn no_member(name: Option<&str>) -> String {
     match name {
         Some(name) => format!("the group has no member {name}"),
@@ -80,7 +80,7 @@ pub enum ContextError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// A file cannot be made.
+    /// A file cannot be created.
     #[error("{file} cannot be written: {source}; choose another directory, or correct who may write there")]
     NotWritten {
         /// Path of the file.
@@ -88,13 +88,13 @@ pub enum ContextError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Nothing is written over.
+    /// The file exists already, and is not overwritten.
     #[error("{file} is there already, and nothing is written over: choose another path, or remove what is there")]
     Exists {
         /// Path of the file.
         file: String,
     },
-    /// Others on this machine can read the secret.
+    /// Other users of this machine can read the secret.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a secret: chmod 600 {file}")]
     Exposed {
         /// Path of the file.
@@ -112,16 +112,16 @@ pub enum ContextError {
         /// The error, and the correct form.
         message: String,
     },
-    /// A group cannot be made.
+    /// A group cannot be created.
     #[error("{0}")]
     Group(String),
-    /// Another process uses it.
+    /// Another process uses the context.
     #[error("{dir}: another process uses this context; end it first, two would use the same nonces")]
     InUse {
         /// The directory.
         dir: String,
     },
-    /// The numbers cannot be trusted.
+    /// The stored sequence numbers cannot be trusted.
     #[error(
         "{dir}: {why}; its use could repeat nonces. `tegmen oscore recover {dir}` moves it past everything that may have been used"
     )]
@@ -141,7 +141,7 @@ pub enum ContextError {
         /// The expiry date, as in the file.
         at: String,
     },
-    /// Its other end would begin with number 0 again.
+    /// The context has been used, so the other end must not be exported: it would begin with number 0 again.
     #[error(
         "{dir}: this context was used, and an exported end would begin with number 0 and repeat nonces. Make a new context \
          with `tegmen oscore new`, or export with --recover, past every number that may have been used"
@@ -150,7 +150,7 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// The directory has the context of two ends, and a member of a group is to be asked.
+    /// The request names a member of a group, but the directory has the context of two ends.
     #[error("{dir}: this context is of two ends, so {member} cannot be asked: leave the name of a member out")]
     NoGroup {
         /// The directory.
@@ -158,12 +158,12 @@ pub enum ContextError {
         /// The name of the member.
         member: String,
     },
-    /// It is not known which member of a group is to be asked.
+    /// The request needs the name of a member of the group, and has none or a name that no member has.
     #[error("{dir}: {}: name one of {others}", no_member(member.as_deref()))]
     WhichMember {
         /// The directory.
         dir: String,
-        /// The name that no member has, if one was given.
+        /// The name in the request, if there is one. No member has this name.
         member: Option<String>,
         /// The names of the other members.
         others: String,
@@ -175,7 +175,7 @@ pub enum ContextError {
     SameGroup {
         /// The directory.
         dir: String,
-        /// The other one.
+        /// The other directory.
         other: String,
     },
     /// All 2^40 numbers are used up.
@@ -186,67 +186,68 @@ pub enum ContextError {
         /// The directory.
         dir: String,
     },
-    /// Two contexts of one server have the same Recipient ID and ID Context, or the same Recipient ID and one of them
-    /// derives new keys.
+    /// Two contexts of one server have the same Recipient ID, so a request could mean either. They also have the same
+    /// ID Context, or one of them derives new keys.
     #[error(
         "{dir}: {other} has the same recipient_id, and the same id_context or rederivation = true; a request could mean either"
     )]
     Ambiguous {
         /// The directory.
         dir: String,
-        /// The other one.
+        /// The name of the other context.
         other: String,
     },
 }
 
-/// A context that several threads use.
+/// An OSCORE context that several threads use.
 #[derive(Clone)]
 pub struct SharedContext(Arc<Shared>);
 
 struct Shared {
     stored: Mutex<StoredContext>,
-    /// The place among the contexts of a server.
+    /// The index of the context among the contexts of a server.
     place: u32,
     name: String,
     principal: Principal,
-    /// True for a context from a token until it opens a request.
+    /// True for a context that was agreed with an access token, until the context opens a request.
     is_unused: AtomicBool,
 }
 
 impl SharedContext {
-    /// Returns a context that is not among those of a directory.
+    /// Returns a shared context with this index, name and principal.
     pub(crate) fn new(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
         let is_unused = AtomicBool::new(false);
         Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
     }
 
-    /// Returns a context from a token.
+    /// Returns a shared context that was agreed with an access token, and that has not opened a request yet.
     fn unused(stored: StoredContext, place: u32, name: String, principal: Principal) -> Self {
         let is_unused = AtomicBool::new(true);
         Self(Arc::new(Shared { stored: Mutex::new(stored), place, name, principal, is_unused }))
     }
 
-    /// True for a context from a token that opened no request.
+    /// True for a context that was agreed with an access token and has not opened a request.
     fn is_unused(&self) -> bool {
         self.0.is_unused.load(Ordering::Relaxed)
     }
 
-    /// Nobody else uses it meanwhile.
+    /// Locks the context. No other thread can use it until the guard is dropped.
     pub fn lock(&self) -> MutexGuard<'_, StoredContext> {
         self.0.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name of its directory.
+    /// Returns the name of the directory of the context.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The number by which requests of the other end are known.
+    /// Returns the principal of the other end. The principal identifies the sender of a request that this context
+    /// opened.
     pub fn principal(&self) -> Principal {
         self.0.principal
     }
 
-    /// Returns the place for [`Contexts::at`].
+    /// Returns the index of the context for [`Contexts::at`].
     pub(crate) fn place(&self) -> u32 {
         self.0.place
     }
@@ -257,18 +258,19 @@ impl SharedContext {
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
     all: Arc<[SharedContext]>,
-    /// The server's ends of the contexts of groups.
+    /// The contexts of groups in which the server is a member.
     members: Arc<[SharedMember]>,
-    /// The contexts on which both ends agree while the server runs.
+    /// The contexts on which the server and its clients agree while the server runs.
     agreed: Option<AgreedContexts>,
 }
 
 impl Contexts {
-    /// Opens every directory in `paths`: a context, or a directory of contexts. `learn` gives each name and what the file
-    /// allows a number. The name of another member of a group comes after that of the group: `lights/hall`.
+    /// Opens the contexts in `paths`. Each path is the directory of a context, or a directory of such directories. For
+    /// each context, `learn` takes the name and the rights in the file, and returns a principal. The name of a member
+    /// of a group has the name of the group as its prefix: `lights/hall`.
     ///
     /// # Errors
-    /// [`ContextError`] of the first that cannot be used.
+    /// The [`ContextError`] of the first context that cannot be used.
     pub fn open(
         paths: &[PathBuf],
         learn: impl FnMut(&str, Option<&[String]>) -> Principal,
@@ -276,10 +278,10 @@ impl Contexts {
         Self::open_in(paths, None, learn)
     }
 
-    /// Does the same as [`Self::open`], with numbers in a database.
+    /// Does the same as [`Self::open`]. If there is a database, the numbers are in the database.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_in(
         paths: &[PathBuf],
         database: Option<&Database>,
@@ -319,20 +321,21 @@ impl Contexts {
         Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), members: members.into(), agreed: None })
     }
 
-    /// Takes contexts on which both ends agree while the server runs, too.
+    /// Adds the contexts on which the server and its clients agree while the server runs.
     pub fn with_agreed(self, agreed: AgreedContexts) -> Self {
         agreed.reserve(self.by_kid.keys());
         Self { agreed: Some(agreed), ..self }
     }
 
-    /// Returns the context with this [`SharedContext::place`].
+    /// Returns the context with this index ([`SharedContext::place`]).
     pub(crate) fn at(&self, place: u32) -> Option<Cow<'_, SharedContext>> {
         let in_file = self.all.get(place as usize).map(Cow::Borrowed);
         in_file.or_else(|| self.agreed.as_ref()?.at(place).map(Cow::Owned))
     }
 
-    /// Returns the context that a request names (RFC 8613, section 8.2, step 2). A request without an ID Context means
-    /// the context without one; if there is none, the only context of this kid.
+    /// Returns the context that a request names (RFC 8613, section 8.2, step 2). If the request has no ID Context,
+    /// returns the context with its kid and without an ID Context. If there is no such context, returns the only
+    /// context with this kid.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;
         match self.by_kid.get(kid) {
@@ -341,13 +344,13 @@ impl Contexts {
         }
     }
 
-    /// Returns the context of the group that a message names, and its place for [`Self::member_at`].
+    /// Returns the group context that a message names, and its index for [`Self::member_at`].
     pub(crate) fn find_member(&self, option: &OscoreOption<'_>) -> Option<(u32, &SharedMember)> {
         let gid = option.kid_context?;
         (0..).zip(&*self.members).find(|(_, member)| member.gid() == gid)
     }
 
-    /// Returns the context of a group with this place.
+    /// Returns the group context with this index.
     pub(crate) fn member_at(&self, place: u32) -> Option<&SharedMember> {
         self.members.get(place as usize)
     }
@@ -362,7 +365,7 @@ impl Contexts {
         }
     }
 
-    /// The context among those with the Recipient ID that a request names.
+    /// Returns the context that a request names. All contexts in `known` have the Recipient ID of the request.
     fn find_among<'c>(known: &'c [SharedContext], option: &OscoreOption<'_>) -> Option<&'c SharedContext> {
         if let [only] = known
             && only.lock().rederives()
@@ -376,7 +379,8 @@ impl Contexts {
         })
     }
 
-    /// Returns the multicast addresses at which clients look for this server: one of each context in a file.
+    /// Returns the multicast addresses at which clients search for this server: one address for each context of two
+    /// ends in a file.
     pub fn discovery_addresses(&self) -> BTreeSet<Ipv6Addr> {
         let address = |context: &SharedContext| {
             let stored = context.lock();
@@ -385,17 +389,18 @@ impl Contexts {
         self.all.iter().map(address).collect()
     }
 
-    /// Returns the number of contexts in files, those of groups among them.
+    /// Returns the number of contexts in files, including the contexts of groups.
     pub fn len(&self) -> usize {
         self.all.len() + self.members.len()
     }
 
-    /// True if there is none.
+    /// True if there are no contexts in files.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keeps all numbers as they are, at an orderly end, so that no challenge is needed after the next start.
+    /// Writes the next free numbers of all contexts at an orderly end, so that no challenge is needed after the next
+    /// start.
     pub fn close(&self) {
         for context in &*self.all {
             // If the write fails, the next start continues after the lease, as after a power cut.
@@ -405,12 +410,13 @@ impl Contexts {
     }
 }
 
-/// True if a request that names the Recipient ID of a context names no other ID Context.
+/// Returns true if the request has no ID Context, or has the ID Context of this context.
 fn is_named(context: &SharedContext, option: &OscoreOption<'_>) -> bool {
     option.kid_context.is_none() || context.lock().context.id_context() == option.kid_context
 }
 
-/// Returns the directories of contexts. A path is such a directory, or contains such directories.
+/// Returns the directories of contexts in `paths`. A path is the directory of a context, or contains directories of
+/// contexts.
 fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
     let mut found = Vec::new();
     for path in paths {
@@ -433,7 +439,7 @@ fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ContextError> {
     Ok(found)
 }
 
-/// For files that are made.
+/// Returns a function that makes the [`ContextError`] for a file that cannot be created.
 fn write_error(file: &Path) -> impl Fn(std::io::Error) -> ContextError + '_ {
     move |source| match source.kind() {
         std::io::ErrorKind::AlreadyExists => ContextError::Exists { file: file.display().to_string() },

@@ -1,5 +1,5 @@
-//! The controller of a group as its members see it (RFC 9594): they join over DTLS, get the keys of an epoch that they missed,
-//! and leave.
+//! The client side of a group controller (RFC 9594). A member joins over DTLS, asks for the keys of an epoch that it
+//! missed, and leaves.
 
 use crate::cbor::Malformed;
 use crate::client::{ClientConfig, ClientError, Response, Session};
@@ -18,10 +18,10 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
 use zeroize::Zeroizing;
 
-/// The reason why a controller does not do what a member asks. Each message names the next step.
+/// The reason why a request to a controller failed. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// The URI is not one of a controller.
+    /// The URI does not name a controller or a group.
     #[error(
         "{0}: name the controller as coaps://host[:port], or the group there as coaps://host[:port]/ace-group/NAME"
     )]
@@ -29,7 +29,7 @@ pub enum ControllerError {
     /// The URI is not valid.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// The controller is not reached, or there is no session with it.
+    /// The client cannot reach the controller, or has no session with it.
     #[error("the controller of the group {group}: {source}")]
     Unreachable {
         /// The name of the group.
@@ -37,10 +37,10 @@ pub enum ControllerError {
         /// The error of the client.
         source: ClientError,
     },
-    /// The controller knows no such member.
+    /// The controller does not know this member.
     #[error("the controller does not know this member of the group {0} any more")]
     NotAMember(String),
-    /// The controller refuses.
+    /// The controller refused the request.
     #[error(
         "the controller does not allow this for the group {group} ({code}): there is no such group, the policy does not allow \
          it, another member has the address, or the address is not of the family of the group, IPv4 or IPv6; the log of \
@@ -52,30 +52,30 @@ pub enum ControllerError {
         /// The code of the response.
         code: Code,
     },
-    /// No place is free in the group.
+    /// The group has no free place.
     #[error(
         "the group {group} is full, or all its SenderIDs are in use: let the operator of the controller evict a member"
     )]
     Full {
         /// The name of the group.
         group: String,
-        /// The time after which to ask again.
+        /// The time after which to send the request again.
         retry: Duration,
     },
-    /// The controller cannot do it now.
+    /// The controller cannot handle the request now.
     #[error("the controller cannot do this for the group {group} now ({code}); its log has the cause")]
     Unavailable {
         /// The name of the group.
         group: String,
         /// The code of the response.
         code: Code,
-        /// The time after which to ask again, if the response has one.
+        /// The time after which to send the request again, if the response has one.
         retry: Option<Duration>,
     },
-    /// The response has no keys.
+    /// The response contains no valid keys.
     #[error("the response of the controller cannot be read ({0}): is it a controller of groups after Axiom?")]
     Response(Malformed),
-    /// The controller does not take the proof of possession.
+    /// The controller did not accept the proof of possession.
     #[error(
         "the controller of the group {0} does not take the public key of this device, whose proof may have come too late: join again"
     )]
@@ -96,7 +96,8 @@ pub enum ControllerError {
 /// The request of a device that wants to be a member.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Joining {
-    /// The address that the responses of the member come from. Without it, the address of the session with the controller.
+    /// The source address of the member's responses. If it is `None`, the member uses the local address of its session
+    /// with the controller.
     pub address: Option<IpAddr>,
     /// True if the member answers requests.
     pub listens: bool,
@@ -104,7 +105,7 @@ pub struct Joining {
     pub sends: bool,
 }
 
-/// A controller.
+/// The controller of one group, for one client.
 #[derive(Clone, Debug)]
 pub struct Controller {
     uri: Uri,
@@ -113,7 +114,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller of a group, for a client with these settings. `uri` is the URI of the group,
+    /// Returns the controller of a group, for a client with these settings. `uri` is the URI of the group,
     /// `coaps://host[:port]/ace-group/NAME`.
     ///
     /// # Errors
@@ -127,7 +128,7 @@ impl Controller {
         Ok(Self { uri, group, config })
     }
 
-    /// The controller that a member got its keys from; `None` if the member names none.
+    /// Returns the controller that gave a member its keys; `None` if the settings of the member name no controller.
     ///
     /// # Errors
     /// [`ControllerError::Uri`], [`ControllerError::Name`].
@@ -136,12 +137,13 @@ impl Controller {
         uri.map(|uri| Self::of_group(&uri, config)).transpose()
     }
 
-    /// Joins the group, and keeps the membership in a directory. Another membership in this group that the directory has is
-    /// replaced; end the program that uses it first.
+    /// Joins the group, and stores the membership in a directory. If the directory has an older membership in this
+    /// group, the new one replaces it. End the program that uses the older membership before this call.
     ///
     /// # Errors
-    /// [`ControllerError::Membership`], before the controller is asked, if the interface is not there or a program uses the
-    /// directory: an admission takes the keys of the membership that is there. Otherwise [`ControllerError`].
+    /// Before the controller is asked: [`ControllerError::Membership`] if the interface does not exist, or if a program
+    /// uses the directory. An admission makes the keys of the older membership invalid. Afterwards any
+    /// [`ControllerError`].
     pub async fn join(
         &self,
         dir: &Path,
@@ -168,7 +170,8 @@ impl Controller {
         Ok(Membership::create_with(dir, &settings, keys, key)?)
     }
 
-    /// Sends a request to join, and sends it again with the proof that this device has a private key, if the group has signatures.
+    /// Sends a request to join. If the group has signatures, sends the request again with the proof that this device
+    /// has a private key.
     async fn ask_to_join(
         &self,
         session: &Session,
@@ -195,7 +198,7 @@ impl Controller {
         Ok((ask(request.encode()).await?, Some(key)))
     }
 
-    /// Gets public keys of the members.
+    /// Asks for public keys of the members.
     async fn creds(&self, filter: &CredsFilter) -> Result<Creds, ControllerError> {
         let session = self.connect().await?;
         let path = format!("{}/creds", self.path());
@@ -208,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// Gets the keys of the current epoch for a member.
+    /// Asks for the keys of a member in the current epoch.
     ///
     /// # Errors
     /// [`ControllerError`].
@@ -219,7 +222,7 @@ impl Controller {
         self.keys_in(asked.map_err(|source| self.unreachable(source))?)
     }
 
-    /// Leaves the group. The membership stays in its directory: see [`Membership::remove`].
+    /// Leaves the group. The directory of the membership remains: see [`Membership::remove`].
     ///
     /// # Errors
     /// [`ControllerError`].
@@ -234,11 +237,12 @@ impl Controller {
         }
     }
 
-    /// Asks once for the keys of the current epoch, and gives them to the member; in a group with signatures also for the public keys of
-    /// the members, unless it has those of the epoch. Returns true if they are newer than those that it has.
+    /// Asks once for the keys of the current epoch, and gives them to the member. In a group with signatures, also asks
+    /// for the public keys of the members, unless the member has those of the epoch. Returns true if the keys are of a
+    /// later epoch than the member's.
     ///
     /// # Errors
-    /// [`ControllerError`]; after [`ControllerError::NotAMember`] the member knows that it is evicted.
+    /// [`ControllerError`]. After [`ControllerError::NotAMember`] the membership is marked as evicted.
     pub async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
         match self.keys().await {
             Ok(keys) => {
@@ -255,9 +259,10 @@ impl Controller {
         }
     }
 
-    /// Keeps the member up to date: asks for its keys when it seems to have missed an epoch. Each request waits for a random
-    /// time, because all members may have missed the same message. Anybody can cause such a request. So the time to the next request
-    /// doubles after each one that has no response or brings nothing new. Ends when the member is evicted.
+    /// Keeps the keys of a member current: asks for them when the member may have missed an epoch. Before each request
+    /// the member waits for a random time, because all members may have missed the same message. An attacker can cause
+    /// such a request, so the interval doubles after each request without a response or without new keys. The call ends
+    /// when the member is evicted.
     pub async fn follow(&self, membership: &Membership, pace: Pace) {
         let mut wait = pace.shortest;
         while !membership.is_evicted() {
@@ -321,7 +326,7 @@ impl Controller {
 }
 
 impl ControllerError {
-    /// Returns the time after which to ask again, if the controller gave one.
+    /// Returns the time after which to send the request again, if the controller gave one.
     const fn retry(&self) -> Option<Duration> {
         match self {
             Self::Full { retry, .. } => Some(*retry),
@@ -331,14 +336,14 @@ impl ControllerError {
     }
 }
 
-/// The times between questions of a member to its controller.
+/// The intervals between the requests of a member to its controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Longest random time before a question.
+    /// Maximum random time before a request.
     pub jitter: Duration,
-    /// The time after a question that brought something new.
+    /// The interval after a request that brought new keys.
     pub shortest: Duration,
-    /// The longest time after one that brought nothing new, or failed.
+    /// The maximum interval after requests that brought no new keys, or that failed.
     pub longest: Duration,
 }
 
@@ -348,7 +353,7 @@ impl Default for Pace {
     }
 }
 
-/// A random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn fraction() -> f64 {
     let mut random = [0; 4];
     if let Ok(mut crypto) = HostCrypto::from_os() {

@@ -1,5 +1,5 @@
-//! Examines a DTLS server from outside: a handshake flight by flight, the negotiated parameters, and the missing
-//! features.
+//! Examines a DTLS server from outside: lists each flight of a handshake, the negotiated parameters, and the features
+//! that the server lacks.
 
 use crate::client::{ClientConfig, ClientError, ClientKey, Session, Tap, Tapped};
 use crate::uri::Uri;
@@ -19,28 +19,29 @@ use zeroize::Zeroizing;
 pub struct Report {
     /// The server's address.
     pub remote: Option<SocketAddr>,
-    /// The reason why the handshake did not complete; `None` if it did.
+    /// The reason why the handshake did not complete; `None` if it completed.
     pub failure: Option<String>,
-    /// True if no key was given. A correct server then refuses our Finished.
+    /// True if the probe has no key. A correct server then refuses the Finished message of the probe.
     pub without_key: bool,
     /// Every datagram of the handshake.
     pub datagrams: Vec<Datagram>,
     /// The time from the first ClientHello to the server's Finished.
     pub handshake_time: Duration,
-    /// The choice of the server, if the handshake got so far.
+    /// The parameters that the server chose; `None` if the handshake ended before the ServerHello.
     pub choice: Option<Choice>,
     /// Bytes of the cookie; `None` if the server asked for none.
     pub cookie_len: Option<usize>,
-    /// The server's hint which identity to use (RFC 4279, section 5.2).
+    /// The PSK identity hint of the server (RFC 4279, section 5.2).
     pub identity_hint: String,
     /// The identity that the server proved with a public key: the subject of its certificate, or the name of its raw
-    /// key.
+    /// public key.
     pub server: Option<String>,
-    /// The certificates that it showed, its own first.
+    /// The certificates that the server showed, its own certificate first.
     pub chain: Vec<CertificateInfo>,
-    /// The resumption of a second session; `None` if the server issued neither ticket nor id.
+    /// The resumption of a second session; `None` if the server issued neither a ticket nor a session id.
     pub resumption: Option<Resumption>,
-    /// True if the server accepts a client that offers no extensions; `None` if this was not tried or not answered.
+    /// True if the server accepts a client that offers no extensions; `None` if the probe did not try this, or got no
+    /// answer.
     pub serves_minimal: Option<bool>,
     /// The round-trip time of a CoAP ping; `None` if there was no answer.
     pub ping: Option<Duration>,
@@ -48,14 +49,14 @@ pub struct Report {
     pub resources: Option<Result<String, Code>>,
 }
 
-/// A session that was to be resumed.
+/// The result of an attempt to resume a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Resumption {
-    /// The means to resume it: `ticket` or `session id`.
+    /// The means of resumption: `ticket` or `session id`.
     pub by: &'static str,
-    /// False if the server did a full handshake instead, or no handshake was completed.
+    /// True if the server resumed the session. False if it made a full handshake, or no handshake was completed.
     pub taken: bool,
-    /// Bytes sent and received, UDP payload only.
+    /// Bytes sent and received, counting only UDP payloads.
     pub bytes: (usize, usize),
     /// Datagrams in both directions.
     pub datagrams: usize,
@@ -66,47 +67,47 @@ pub struct Resumption {
 /// The choices of a server in its ServerHello.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The version as on the wire.
+    /// The version, as the two bytes in the ServerHello.
     pub version: [u8; 2],
     /// The suite.
     pub cipher_suite: CipherSuite,
-    /// The session is bound to its handshake (RFC 7627).
+    /// True if the session is bound to its handshake (RFC 7627).
     pub extended_master_secret: bool,
-    /// The server knows of the renegotiation attack (RFC 5746).
+    /// True if the server has the protection against the renegotiation attack (RFC 5746).
     pub renegotiation_info: bool,
-    /// The longest content of a record that the server takes, in bytes (RFC 8449).
+    /// Maximum length in bytes of the content of a record that the server accepts (RFC 8449).
     pub record_size_limit: Option<u16>,
-    /// The longest content of a record in both directions, in bytes (RFC 6066, section 4).
+    /// Maximum length in bytes of the content of a record in both directions (RFC 6066, section 4).
     pub max_fragment_length: Option<u16>,
     /// The length in bytes of the connection id that the server expects in the records that it receives (RFC 9146);
-    /// `None` if it supports no ids.
+    /// `None` if the server does not support connection ids.
     pub connection_id_len: Option<usize>,
-    /// The server knows return routability checks (RFC 9853).
+    /// True if the server supports return routability checks (RFC 9853).
     pub return_routability: bool,
 }
 
 /// One datagram of the handshake.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Since the first.
+    /// The time since the first datagram.
     pub at: Duration,
-    /// True if we sent it.
+    /// True if the probe sent the datagram.
     pub sent: bool,
-    /// UDP payload in bytes.
+    /// Length of the UDP payload in bytes.
     pub len: usize,
-    /// The messages in the datagram.
+    /// The handshake messages and records in the datagram.
     pub messages: Vec<String>,
-    /// True if the datagram repeats earlier messages only.
+    /// True if the datagram contains only repeated messages.
     pub repeated: bool,
 }
 
 impl Report {
-    /// Bytes of the handshake, UDP payload only: those sent and those received.
+    /// Returns the bytes of the handshake that were sent and received, counting only UDP payloads.
     pub fn bytes(&self) -> (usize, usize) {
         bytes(&self.datagrams)
     }
 
-    /// Datagrams that were sent again, by us and by the server.
+    /// Returns the number of retransmitted datagrams: of the probe, and of the server.
     pub fn retransmissions(&self) -> (usize, usize) {
         let count = |sent| self.datagrams.iter().filter(|one| one.sent == sent && one.repeated).count();
         (count(true), count(false))
@@ -151,7 +152,7 @@ impl Report {
         findings
     }
 
-    /// Returns the bytes of the server's first flight for each byte of ours.
+    /// Returns the ratio of the bytes of the server's first flight to the bytes that the probe sent before it.
     fn amplification(&self) -> f64 {
         let ours: usize = self.datagrams.iter().take_while(|one| one.sent).map(|one| one.len).sum();
         let behind = self.datagrams.iter().skip_while(|one| one.sent);
@@ -165,11 +166,11 @@ fn bytes(datagrams: &[Datagram]) -> (usize, usize) {
     (sum(true), sum(false))
 }
 
-/// A directory for what is to be resumed, gone with the probe.
+/// A temporary directory for the session that is resumed. Dropping this value removes the directory.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Creates a new directory for this probe alone.
+    /// Makes a new directory for this probe.
     fn new() -> std::io::Result<Self> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let dir = std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id()));
@@ -187,11 +188,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Probes the server of a `coaps` URI. `config.trust.key` is used if there is one; without, everything up to the server's
-/// Finished is seen.
+/// Probes the server of a `coaps` URI with the key of `config.trust.key`. Without a key, the probe sees the handshake
+/// up to the Finished message of the server.
 ///
 /// # Errors
-/// [`ClientError`] if the server cannot be found at all. A handshake that fails is a report.
+/// [`ClientError`] if the server cannot be found. A handshake that fails is not an error: the report describes it.
 pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientError> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let without_key = config.trust.key.is_none() && config.trust.public_keys.is_none();
@@ -245,7 +246,7 @@ pub async fn probe(uri: &Uri, config: ClientConfig) -> Result<Report, ClientErro
     Ok(report)
 }
 
-/// Returns `config` with a tap that notes what is seen, and with the extensions whose answer is to be seen.
+/// Returns `config` with a tap that records the datagrams in `seen`, and with the extensions that the probe tests.
 fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> ClientConfig {
     let key = config.trust.key.clone().unwrap_or_else(|| {
         // A server that knows it would be ill advised; it only brings the handshake to its end.
@@ -275,7 +276,7 @@ fn watched(config: &ClientConfig, seen: &Arc<Mutex<Seen>>, resume: PathBuf) -> C
     watched
 }
 
-/// Requests `/.well-known/core`; `None` if there is no answer.
+/// Requests `/.well-known/core`. Returns `None` if the server does not answer.
 async fn links(client: &Session) -> Option<Result<String, Code>> {
     client.get("/.well-known/core").await.ok().map(|reply| match reply.code.is_success() {
         true => Ok(String::from_utf8_lossy(&reply.payload).into_owned()),
@@ -301,13 +302,15 @@ async fn resume(uri: &Uri, watched: &ClientConfig, seen: &Mutex<Seen>, by: &'sta
     resumption
 }
 
-/// Enough for every message of CoAP, and one of the lengths of max_fragment_length.
+/// The record size limit that the probe offers, in bytes: enough for every CoAP message, and a valid value of
+/// max_fragment_length.
 const PROBED_RECORD_SIZE: u16 = 4096;
 
-/// Bytes of the body of a record with an alert, an id and the longest tag: no Finished is as short.
+/// Maximum length in bytes of the body of a protected record with an alert, its nonce and the longest tag. A Finished
+/// message is always longer.
 const ALERT_LEN: usize = 8 + 2 + 1 + 16;
 
-/// The datagrams so far, and the parameters in them.
+/// The datagrams until now, and the parameters in them.
 #[derive(Default)]
 struct Seen {
     start: Option<Instant>,
@@ -315,7 +318,7 @@ struct Seen {
     choice: Option<Choice>,
     cookie_len: Option<usize>,
     our_id_len: usize,
-    /// Direction, type and number of every message, and of every protected record.
+    /// Direction, type and number of every handshake message and of every protected record.
     known: Vec<(bool, String)>,
 }
 
@@ -425,7 +428,7 @@ fn name_of(message: MessageType) -> String {
     .to_owned()
 }
 
-/// The version in words.
+/// Returns the name of the version.
 pub fn version_name(version: [u8; 2]) -> String {
     match version {
         [254, 255] => "DTLS 1.0".to_owned(),
@@ -434,7 +437,7 @@ pub fn version_name(version: [u8; 2]) -> String {
     }
 }
 
-/// The name of a suite in the registry, for those that are known here.
+/// Returns the name of a cipher suite in the IANA registry. For an unknown suite, returns its number.
 pub fn suite_name(suite: CipherSuite) -> String {
     match suite.0 {
         0xc0a4 => "TLS_PSK_WITH_AES_128_CCM".to_owned(),

@@ -1,10 +1,10 @@
 //! A CoAP server, sharded by core: each shard is one task that owns its endpoint and its sockets.
 //!
-//! * `sockets` binds the sockets, or takes those that a parent passes.
-//! * `shard` moves datagrams, begins and ends sessions, and does the commands that come from elsewhere.
-//! * `serve` stands between the shard's node and the application; `coap_peer` is the CoAP state of one peer.
+//! * `sockets` binds the sockets, or takes the sockets that a parent process passes.
+//! * `shard` moves datagrams, begins and ends sessions, and executes commands from other threads.
+//! * `serve` connects the shard's node with the application; `coap_peer` is the CoAP state of one peer.
 //! * `bodies`, `observers`, `oscore` and `leisure` are the memory of parts of the node.
-//! * `signing` runs operations with private keys on a thread of its own.
+//! * `signing` runs operations with private keys in a separate thread.
 
 mod authorization;
 mod bodies;
@@ -99,50 +99,53 @@ use tegmen::cx::Counters;
 use tegmen::dtls::AddressChanges;
 use tokio::sync::{mpsc, watch};
 
-/// An application behind a server. One clone runs in each shard.
+/// An application of a server. Each shard runs one clone.
 pub trait Application: Clone + Send + 'static {
-    /// Reads the request, writes the response. It must return quickly: a handler that has to wait takes a
+    /// Reads the request and writes the response. The handler must return quickly: a handler that has to wait takes a
     /// [`Responder`] from [`Request::defer`].
     ///
     /// # Errors
-    /// The code of an error response.
+    /// The response code of an error response.
     fn handle(&mut self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code>;
 
-    /// The critical options that the application acts upon; a request with another is refused with 4.02.
+    /// Returns the critical options that the application supports. The server refuses a request with another critical
+    /// option with 4.02.
     fn critical_options(&self) -> &[OptionNumber] {
         USUAL_OPTIONS
     }
 
-    /// True if the application acts upon the critical option `number` of this request. The default is
-    /// [`Self::critical_options`]; a proxy forwards options that it does not know.
+    /// True if the application supports the critical option `number` in this request. The default reads
+    /// [`Self::critical_options`]. A proxy forwards options that it does not know.
     fn acts_on(&self, path: &str, request: &MessageRef<'_>, number: OptionNumber) -> bool {
         let _ = (path, request);
         self.critical_options().contains(&number)
     }
 
-    /// True if the application acts upon each block of this request by itself, in any order. `path` has no slash in front. Otherwise
-    /// the application gets the request when its body is complete.
+    /// True if the application handles each block of this request separately, in any order. Otherwise the application
+    /// gets the request when its body is complete. `path` has no leading slash.
     fn acts_on_blocks(&self, path: &str, request: &MessageRef<'_>) -> bool {
         let _ = (path, request);
         false
     }
 
-    /// Returns the hosts whose resources are not the server's own, for an application that is a reverse proxy. It is called once for
-    /// each shard. An application that passes requests to a proxy returns those of the proxy, which otherwise refuses them. Policy, observers and log know the resource `/a` of such a host by the path `/proxy/host/NAME/a`.
+    /// Returns the hosts whose resources are not the server's own, for an application that is a reverse proxy. The
+    /// server calls this once for each shard. An application that passes requests to a proxy returns the hosts of the
+    /// proxy; otherwise the proxy refuses the requests. The policy, the observers and the log use the path
+    /// `/proxy/host/NAME/a` for the resource `/a` of the host NAME.
     fn virtual_hosts(&self) -> VirtualHosts {
         VirtualHosts::default()
     }
 
-    /// Called each second in one shard: for an application that has to look whether something changed.
+    /// Runs once a second in one shard, for an application that has to poll for changes.
     fn every_second(&mut self, notifier: &Notifier) {
         let _ = notifier;
     }
 }
 
-/// The reason why a server does not start.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address to listen at is not valid.
+    /// An address in the list of listening addresses is not valid.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A socket could not be bound.
@@ -168,16 +171,16 @@ pub enum StartError {
     /// The stored state of sessions cannot be written.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The system gives no randomness, or no thread.
+    /// The system provides no randomness, or no thread.
     #[error("the system refuses what a server needs: {0}")]
     System(std::io::Error),
 }
 
-/// The commands to a shard, and the datagrams that other shards pass to it.
+/// The channel for commands to a shard, and the channel for datagrams that other shards pass to it.
 type Channels =
     ((mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>), mpsc::Receiver<cid_routing::Passed>);
 
-/// A running server. Dropping it ends it.
+/// A running server. Dropping this value ends the server.
 pub struct Server {
     addresses: Vec<Listen>,
     ending: watch::Sender<Ending>,
@@ -194,7 +197,7 @@ pub struct Server {
 pub struct Counts(Arc<[Arc<Mutex<Totals>>]>);
 
 impl Counts {
-    /// Returns the totals of all shards, at most a second old; after [`Pulse::beats`] they are current.
+    /// Returns the totals of all shards, which are at most a second old. After [`Pulse::beats`] they are current.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for shard in &*self.0 {
@@ -230,14 +233,14 @@ impl Counts {
     }
 }
 
-/// Operations with private keys that are done apart: see [`ServerSessions::signatures_per_second`].
+/// Counts of private-key operations in the separate thread: see [`ServerSessions::signatures_per_second`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Signatures {
-    /// Signatures and decryptions.
+    /// The number of completed signatures and decryptions.
     pub done: u64,
-    /// Handshakes that were given up, because too many waited for one.
+    /// Handshakes that the server gave up, because too many handshakes waited for a signature or decryption.
     pub displaced: u64,
-    /// Handshakes that wait for one now.
+    /// Handshakes that wait for a signature or decryption now.
     pub waiting: usize,
 }
 
@@ -246,42 +249,43 @@ pub struct Signatures {
 pub struct Totals {
     /// The counters of the endpoints.
     pub counters: Counters,
-    /// Peers in the table now.
+    /// Peers in the peer tables now.
     pub peers: usize,
-    /// Handshakes in progress, and completed handshakes whose last flight may be requested again.
+    /// Handshakes in progress, and completed handshakes whose last flight the server may have to repeat.
     pub handshakes: usize,
-    /// Bytes that the peer tables take.
+    /// Memory of the peer tables, in bytes.
     pub table_bytes: usize,
-    /// Requests answered.
+    /// Number of requests that the server answered.
     pub requests: u64,
     /// Sessions established, by kind: see [`Kind`].
     pub established: [u64; Kind::NAMES.len()],
-    /// The counts of tickets and ids, issued and accepted.
+    /// The counts of tickets and session ids that were issued and accepted.
     pub resumption: ResumptionCounters,
-    /// The counts of tickets and ids in the name of devices: see [`ServerConfig::delegate`]. A device keeps the ids that it issues
-    /// by itself.
+    /// The counts of tickets and session ids that the server issued and accepted in the name of devices: see
+    /// [`ServerConfig::delegate`]. Session ids that a device issues itself are not counted.
     pub devices: ResumptionCounters,
-    /// Signatures and decryptions for clients that had proved nothing yet.
+    /// Signatures and decryptions for clients that had not proved an identity yet.
     pub signatures: Signatures,
-    /// Hellos dropped because too many came.
+    /// ClientHellos that the server dropped because of their rate.
     pub hellos_dropped: u64,
-    /// Bytes that the exchanges of all peers take (see [`ServerCoap::max_exchange_bytes`]).
+    /// Bytes of the exchanges of all peers (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,
-    /// Requests answered with 5.03 because nothing more could be remembered.
+    /// Requests that the server answered with 5.03, because it had no memory to remember another reply.
     pub exchanges_refused: u64,
-    /// Bytes of the bodies of block-wise transfers that are held now.
+    /// Bytes of the bodies of block-wise transfers in memory now.
     pub body_bytes: usize,
-    /// Observations now.
+    /// The current number of observations.
     pub observations: usize,
     /// Changes of address of clients with connection ids.
     pub address_changes: AddressChanges,
-    /// The time at which the first of the server's certificates expires.
+    /// The time at which the first of the server's certificates to expire does so.
     pub certificate_expires: Option<SystemTime>,
-    /// The time at which the first list of revoked clients is due. From then on the server refuses clients of that CA.
+    /// The time by which the first revocation list of a CA for clients has to be replaced. From then on the server
+    /// refuses clients of that CA.
     pub revocation_due: Option<SystemTime>,
-    /// Datagrams that one shard received for a session of another.
+    /// Datagrams that one shard received for a session of another shard.
     pub passed_on: u64,
-    /// Datagrams that were dropped because too many of those waited.
+    /// Datagrams for a session of another shard that were dropped, because too many such datagrams waited.
     pub not_passed_on: u64,
 }
 
@@ -348,9 +352,9 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the limits. Sessions and requests continue. A limit on the addresses of clients or on bodies applies to the
-    /// clients and transfers that begin from then on. Each shard takes the limits after this call returns;
-    /// [`Pulse::beats`] waits until all have taken them.
+    /// Changes the limits. Sessions and requests continue. A new limit on client addresses or on bodies applies only to
+    /// clients and transfers that begin after the change. The shards take the limits after this call returns;
+    /// [`Pulse::beats`] waits until all shards have taken them.
     pub fn set_limits(&self, limits: ServerLimits) {
         self.gate.set(limits.hellos);
         self.bodies.set_limit(limits.max_bodies);
@@ -359,67 +363,67 @@ impl Server {
         }
     }
 
-    /// Replaces the server's own keys by those of `keys`. Sessions continue; a handshake in progress may have to begin
-    /// again. The trusted clients, resumption and the suites do not change.
+    /// Replaces the server's own certificates and private keys by the ones of `keys`. Sessions continue; a handshake in
+    /// progress may have to begin again. The trusted clients, resumption and the cipher suites do not change.
     pub fn set_own_keys(&self, keys: &PublicKeys) {
         for shard in &*self.notifier.shards {
             shard.send(Command::Keys(Box::new(keys.clone())));
         }
     }
 
-    /// The addresses that are listened at, with the ports that were taken.
+    /// Returns the addresses at which the server listens, with the actual port numbers.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
     }
 
-    /// Returns the established DTLS sessions, in no order. It waits for each shard, which visits every place of its table
-    /// for that: do not call it from a handler or an event function.
+    /// Returns the established DTLS sessions, in no particular order. The call waits until each shard has searched its
+    /// whole table: do not call it from a handler or an event function.
     pub fn sessions(&self) -> Vec<Session> {
         self.session_list().sessions()
     }
 
-    /// Ends a session in order: its client receives close_notify, and may connect again. False if the session has ended
-    /// before. It waits for the shard: do not call it from a handler or an event function.
+    /// Ends a session in order: its client receives close_notify, and may connect again. Returns false if the session
+    /// has already ended. The call waits for the shard: do not call it from a handler or an event function.
     pub fn close(&self, id: SessionId) -> bool {
         self.session_list().close(id)
     }
 
-    /// Returns a handle to list and end sessions elsewhere.
+    /// Returns a handle that lists and ends sessions from another thread.
     pub fn session_list(&self) -> SessionList {
         SessionList(self.notifier())
     }
 
-    /// Returns a handle to ask whether each shard answers.
+    /// Returns a handle that checks that each shard answers.
     pub fn pulse(&self) -> Pulse {
         Pulse { shards: self.notifier(), ending: self.ending.subscribe() }
     }
 
-    /// Returns a handle to notify observers of changes.
+    /// Returns a handle that notifies observers of changes.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
     }
 
-    /// Returns the totals of all shards, at most a second old; after [`Pulse::beats`] they are current.
+    /// Returns the totals of all shards, which are at most a second old. After [`Pulse::beats`] they are current.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
     }
 
-    /// Returns a handle to read the totals elsewhere.
+    /// Returns a handle that reads the totals from another thread.
     pub fn counts(&self) -> Counts {
         self.counters.clone()
     }
 
-    /// Ends the server: sessions that are kept are put away, others are closed in order, threads end. Returns the final counts
-    /// of all shards together.
+    /// Ends the server. Sessions that the database keeps are stored, the others are closed in order, and the threads
+    /// end. Returns the final counts of all shards together.
     pub fn stop(mut self) -> Totals {
         self.end(Ending::Now);
         self.totals()
     }
 
-    /// Ends the server as [`Self::stop`] does, but answers first the requests whose response is deferred. It waits for these
-    /// for at most `patience`, and then for the threads. From the call on the server receives nothing, and so begins no
-    /// handshake and knows no new client: what arrives waits in the sockets, for the next server if the sockets are
-    /// inherited. Returns the final counts of all shards together.
+    /// Ends the server as [`Self::stop`] does, but first answers the requests whose response is deferred. The call
+    /// waits at most `patience` for these responses, and then waits for the threads. During the call the server
+    /// receives nothing, so it begins no handshake and learns no new client. Datagrams that arrive wait in the sockets.
+    /// If a next server inherits the sockets, that server reads them. Returns the final counts of all shards together.
     pub fn drain(mut self, patience: Duration) -> Totals {
         self.end(Ending::Drained { by: tokio::time::Instant::now() + patience });
         self.totals()

@@ -12,53 +12,57 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 
-/// Space for a cookie (255 bytes at most) or a PSK identity, and with public keys for a signature and a key of RSA-4096.
+/// Bytes of a handshake for outgoing data: a cookie (at most 255 bytes) or a PSK identity, and with public keys a
+/// signature and a key of RSA-4096.
 const OUTGOING: usize = 1536;
-/// Space for fragments and early records: the longest chain of certificates that is taken, and a bit for each byte.
+/// Bytes of a handshake for fragments and early records: the longest certificate chain that is accepted, and one bit
+/// for each byte.
 const INCOMING: usize = 6144;
 
-/// Paths that are searched for together.
+/// Maximum number of paths that are prefetched together.
 pub const BATCH: usize = 32;
 
-/// Number of peers for which a cache of a megabyte holds all data that a search reads.
+/// Number of peers below which all data that a search reads fits in a cache of one megabyte.
 const SMALL: usize = 4096;
 
-/// Number of handshakes that are examined to free a place for another one. The next search examines those after them.
+/// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
+/// them.
 const LOOKED_AT: usize = 16;
-/// If all places are taken: after this time a handshake whose client has not answered the server's first flight loses
-/// its place to a client of another network prefix that has fewer places. A client repeats a lost flight after one
-/// second.
+/// The time after which a handshake can lose its place if its client has not answered the server's first flight. This
+/// happens if all places are taken, and the place goes to a client of another network prefix that has fewer places. A
+/// client repeats a lost flight after one second.
 const SILENT: Duration = Duration::from_secs(2);
-/// The same for a handshake whose client has answered, and has not proved its key yet.
+/// The time after which a handshake can lose its place if its client has answered, but has not proved its key yet.
 const UNPROVED: Duration = Duration::from_secs(8);
-/// After this many times as long a handshake loses its place to any other one.
+/// A handshake that is older than [`SILENT`] or [`UNPROVED`] times this factor can lose its place to any other
+/// handshake.
 const FOR_ANYBODY: u32 = 4;
 
-/// Number of sessions that are examined to find one that is removed for another, among at most four times as many
-/// entries. This bounds the work, which is done once for a handshake.
+/// Number of sessions that one search for a removable session compares. The search reads at most four times as many
+/// entries. This bounds the work, which occurs once for a handshake.
 const CROWD: usize = 128;
 
-/// Entries in a block of a server's table.
+/// Number of entries in a block of a server's table.
 const BLOCK: usize = 256;
 
 // In lines of the cache: what a search by address compares is the first.
 #[repr(align(64))]
 struct Entry<A> {
-    /// Vacant while the entry is free; only then `next_free` is valid.
+    /// The peer, which is vacant while the entry is free. Only then `next_free` is valid.
     peer: Peer,
-    /// In steps of two, as [`PeerId::new`] wants it.
+    /// The generation of the entry, which rises in steps of two, as [`PeerId::new`] requires.
     generation: u32,
-    /// Position in the handshake pool, or [`NONE`].
+    /// Index in the handshake pool, or [`NONE`].
     handshake: u32,
     link: Link,
     next_free: u32,
-    /// Position of its connection ids, or [`NONE`].
+    /// Index of the peer's connection ids, or [`NONE`].
     ids: u32,
     attached: A,
 }
 
 impl<A> Entry<A> {
-    /// Returns true if the peer is or was here, until another peer takes its place.
+    /// Returns true if the entry holds this peer, or held it last.
     fn has_been(&self, id: PeerId) -> bool {
         PeerId::new(id.index, self.generation) == id
     }
@@ -68,7 +72,7 @@ impl<A> Entry<A> {
     }
 }
 
-/// The blocks of entries, apart from the indexes over them.
+/// The blocks of entries, without the indexes that refer to them.
 struct Entries<A, const BLOCK: usize> {
     blocks: Vec<Box<[Entry<A>]>>,
 }
@@ -97,22 +101,23 @@ impl<A, const BLOCK: usize> Links for Entries<A, BLOCK> {
 struct HandshakeSlot {
     owner: PeerId,
     begun: Instant,
-    /// The peer that has the place.
+    /// The address of the peer that has the handshake.
     remote: IpAddr,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
     incoming: [u8; INCOMING],
 }
 
-/// The most peers and handshakes that a table holds.
+/// The maximum numbers of peers and handshakes of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
-    /// The most peers that are not in a handshake. Beyond it, the table removes the longest idle session of the peer
-    /// that has the most sessions in a sample. An unauthenticated peer never displaces an authenticated one.
+    /// Maximum number of peers that are not in a handshake. If there are more, the table compares a sample of sessions,
+    /// takes the peer that has most of them, and removes the session of this peer that was idle longest. An
+    /// unauthenticated peer never displaces an authenticated one.
     pub peers: usize,
-    /// The most handshakes at the same time, in addition to the peers. Each takes about 8 KiB while it lasts. If all
-    /// places are taken, further ClientHellos get no answer until one is free, and clients repeat them. Handshakes of
-    /// silent clients are removed first, and among these the ones from network prefixes (/24, /56) that have many
+    /// Maximum number of handshakes at the same time, in addition to the peers. Each handshake takes about 8 KiB. If
+    /// all places are taken, further ClientHellos get no answer until a place is free, and clients repeat them.
+    /// Handshakes of silent clients are removed first, beginning with network prefixes (/24, /56) that have many
     /// places.
     pub handshakes: usize,
 }
@@ -123,44 +128,45 @@ impl Default for Capacity {
     }
 }
 
-/// Peers in a slab. Its entries are allocated in blocks of `N`, so that growing copies nothing.
+/// A table of peers. Its entries are allocated in blocks of `N`, so that a growing table copies no entries.
 pub struct Slab<A, const N: usize = BLOCK> {
     entries: Entries<A, N>,
     free: u32,
     len: usize,
-    /// Those of them that are in a handshake.
+    /// Number of peers that are in a handshake.
     handshaking: usize,
-    /// Peers that were removed for others since the last call.
+    /// Peers that were removed to make a place for others, since the last call of [`Self::take_displaced`].
     displaced: u64,
-    /// Where the search for the next of them begins.
+    /// Index of the entry at which the last search for a removable session ended.
     hand: u32,
     capacity: Capacity,
     by_path: Index,
     wheel: Wheel,
     handshakes: Vec<Option<Box<HandshakeSlot>>>,
     free_handshakes: Vec<u32>,
-    /// Handshakes, and unauthenticated peers without one, in the order of their arrival. Some may be removed already.
+    /// Handshakes, and unauthenticated peers without a handshake, in the order of their arrival. The list can contain
+    /// removed peers.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
-    /// Places for handshakes that each network prefix has.
+    /// The number of handshake places of each network prefix.
     shares: Shares,
     /// The time of the last request for alarms.
     now: Instant,
-    /// Connection ids, with the entry that has them; [`NONE`] where it is free.
+    /// Connection ids, each with the index of its entry; [`NONE`] marks a free place.
     ids: Vec<(u32, ConnectionIds)>,
     free_ids: Vec<u32>,
     by_id: Index,
 }
 
 impl<A: Default> Slab<A> {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new(capacity: Capacity) -> Self {
         Self::with_blocks(capacity)
     }
 }
 
 impl<A: Default, const N: usize> Slab<A, N> {
-    /// An empty table, whose blocks have `N` entries.
+    /// Returns an empty table whose blocks have `N` entries.
     pub fn with_blocks(capacity: Capacity) -> Self {
         Self {
             entries: Entries { blocks: Vec::new() },
@@ -184,8 +190,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Bytes that the table takes now: entries, indexes, timers, handshakes. An attached value counts only with its
-    /// size in the entry.
+    /// Returns the bytes that the table takes now: entries, indexes, timers and handshakes. Memory to which an attached
+    /// value points is not counted.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.entries.blocks.len() * (N * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())
@@ -201,8 +207,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
             + self.by_id.heap_bytes()
     }
 
-    /// Prefetches the entries of these paths from memory all at once, because they are searched for next, for example
-    /// for the datagrams of a batch. Of more than [`BATCH`] paths it takes the first.
+    /// Prefetches the entries of these paths from memory. Call this before searches for several paths, for example for
+    /// the datagrams of a batch. Only the first [`BATCH`] paths are prefetched.
     #[inline]
     pub fn prefetch<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
         // A table of this size stays in the cache, where the search takes less time than the prefetching.
@@ -223,7 +229,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// All peers.
+    /// Returns all peers.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
         let blocks = self.entries.blocks.iter().enumerate();
         blocks.flat_map(|(block, entries)| {
@@ -242,7 +248,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.entries.get_mut(id.index).filter(|entry| entry.is(id))
     }
 
-    /// The tag of an entry's path, if the entry is of a phase that is found by it.
+    /// Returns the tag of an entry's path, if a peer in the phase of the entry can be found by its path.
     fn tag(&self, index: u32) -> Option<Tag> {
         let (path, phase) = self.entries.path(index)?;
         matches!(phase, Phase::Handshaking | Phase::Established).then(|| self.by_path.tag(path))
@@ -279,9 +285,10 @@ impl<A: Default, const N: usize> Slab<A, N> {
         false
     }
 
-    /// Frees a place for a peer that has just been authenticated, if the table is full. Removes an unauthenticated
-    /// peer. If there is none, examines some entries in turn, and removes the longest idle session of the principal
-    /// that has most of them. So one principal cannot take the places of all others, however many sessions it begins.
+    /// If the table is full, frees a place for a peer that has just been authenticated. First tries to remove an
+    /// unauthenticated peer. If there is none, examines a sample of the entries, and removes the longest idle session
+    /// of the principal that has most sessions in the sample. So a principal that begins many sessions cannot take the
+    /// places of all others.
     fn displace_for(&mut self, new: PeerId) {
         if self.displace_stranger() {
             self.displaced += 1;
@@ -312,12 +319,13 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Number of peers displaced by authenticated ones since the last call.
+    /// Returns the number of peers that authenticated peers displaced since the last call.
     pub fn take_displaced(&mut self) -> u64 {
         std::mem::take(&mut self.displaced)
     }
 
-    /// Handshakes in progress, and completed handshakes whose last flight may be requested again.
+    /// Returns the number of handshakes in progress, and of completed handshakes whose last flight may have to be
+    /// repeated.
     pub fn handshakes(&self) -> usize {
         self.handshakes.len() - self.free_handshakes.len()
     }
@@ -326,13 +334,13 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.handshakes.get(entry.handshake as usize)?.as_deref()
     }
 
-    /// Places for handshakes that the network prefix at the other end of `path` has.
+    /// Returns the number of handshake places of the network prefix at the remote end of `path`.
     fn share_of(&self, path: &Path) -> u32 {
         self.shares.held(SocketAddr::from(path.remote).ip())
     }
 
-    /// True if the handshake of an unauthenticated peer has lasted long enough to lose its place to another one, whose
-    /// network prefix has `mine` places.
+    /// Returns true if the handshake of an unauthenticated peer is old enough to lose its place to another handshake.
+    /// `mine` is the number of places that the network prefix of the other handshake has.
     fn gives_way(&self, handshake: &HandshakeSlot, mine: u32) -> bool {
         let age = self.now.since(handshake.begun);
         let life = if handshake.state.is_unanswered() { SILENT } else { UNPROVED };
@@ -369,8 +377,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         Err(TableFull)
     }
 
-    /// Removes the peers that ended from `order`, if `order` is longer than 64 and twice `alive`, the most entries of living peers. So
-    /// at least `alive` insertions lie between two passes over `order`.
+    /// Removes ended peers from `order`, if `order` is longer than 64 plus twice `alive`. `alive` is the maximum number
+    /// of living peers in `order`. So at least `alive` insertions occur between two passes over `order`.
     fn trim(order: &mut VecDeque<PeerId>, alive: usize, keep: impl FnMut(&PeerId) -> bool) {
         if order.len() > 64 + 2 * alive {
             #[cfg(test)]

@@ -1,4 +1,4 @@
-//! UDP sockets that receive and send in batches, because system calls cost most.
+//! UDP sockets that receive and send datagrams in batches, because a system call costs more than its datagram.
 
 use crate::group::Group;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
@@ -16,31 +16,33 @@ use tegmen::address::{Address, Path};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Largest datagram that is taken in or sent out.
+/// Maximum number of bytes of a datagram that is received or sent.
 pub const MAX_DATAGRAM: usize = 2048;
-/// The kernel may hand over several datagrams of one sender as one.
+/// Size of the buffer of one receive call, in bytes. The kernel can join several datagrams of one sender in this
+/// buffer.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Maximum number of datagrams to peers of their own that one system call sends.
+/// Maximum number of datagrams to different peers that one system call sends.
 #[cfg(target_os = "linux")]
 const SEND_BATCH: usize = 32;
-/// ENODEV.
+/// The error number ENODEV of the system.
 const NO_SUCH_DEVICE: i32 = 19;
 
-/// A bound socket.
+/// A bound UDP socket.
 pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// Of a socket that receives what a group is sent: the local end of the path of its datagrams. For requests in clear it is
-    /// the bound address of the socket that answers, and for a protected group the address of the group.
+    /// The local end of the path of received datagrams, for a socket that receives requests to a group. If the requests
+    /// are in clear, this is the bound address of the socket that answers. If Axiom protects the group, this is the
+    /// address of the group.
     in_group: Option<Address>,
 }
 
 /// The reason why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody has the port.
+    /// Another socket has the port.
     #[error("{address} is in use: end the program that has it (`ss -ulpn 'sport = :{}'` names it) or choose another port", address.port())]
     InUse {
         /// The address.
@@ -52,13 +54,13 @@ pub enum BindError {
         /// The address.
         address: SocketAddr,
     },
-    /// Ports below 1024 need a privilege.
+    /// The process lacks the privilege for a port below 1024.
     #[error("{address} needs a privilege: choose a port above 1023, or `setcap cap_net_bind_service=+ep` the program")]
     Forbidden {
         /// The address.
         address: SocketAddr,
     },
-    /// No interface to join a group at.
+    /// The group cannot be joined, because no network interface is suitable.
     #[error("the group {group} cannot be joined ({source}): name an interface that is up, as in {ip}%eth0", ip = group.ip)]
     NoInterface {
         /// The group.
@@ -66,13 +68,13 @@ pub enum BindError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A group, and no socket to answer from.
+    /// The server would join a group, but has no socket for its responses.
     #[error("nothing answers the group {group}: serve plain CoAP (--plain) at an address of the same family")]
     NobodyAnswers {
         /// The group.
         group: Group,
     },
-    /// Anything else.
+    /// The socket failed for another reason.
     #[error("cannot listen at {address}: {source}")]
     Other {
         /// The address.
@@ -94,7 +96,8 @@ impl BindError {
 }
 
 impl Socket {
-    /// Binds `address`; with `shared`, several sockets of this process may, and the kernel spreads peers over them.
+    /// Binds a socket to `address`. With `shared`, several sockets of this process can have the same address, and the
+    /// kernel distributes the peers among them.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.
@@ -116,8 +119,8 @@ impl Socket {
         open().map_err(|source| BindError::new(address, source))
     }
 
-    /// Binds to `address` alone; port 0 takes any free port. Afterwards other sockets of this user can share the port, if
-    /// they are bound with `shared`.
+    /// Binds a socket to `address` alone; port 0 takes any free port. Afterwards other sockets of this user can have
+    /// the same port, if they are bound with `shared`.
     ///
     /// A socket that is bound to port 0 with `shared` may get a port that another shared socket has.
     ///
@@ -130,8 +133,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Takes a socket that another program bound, with the buffers that it chose: that program may have the right to larger ones.
-    /// With `beside_groups`, sockets of groups may have the same port.
+    /// Takes a socket that another program bound. The socket keeps its buffer sizes, because that program may have had
+    /// the right to larger buffers. With `beside_groups`, sockets of groups may have the same port.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.
@@ -151,8 +154,8 @@ impl Socket {
         take().map_err(|source| BindError::new(address, source))
     }
 
-    /// Joins a group: a socket that receives what is sent to it at this port. Answers go out by the socket that is bound
-    /// to `answers_from`.
+    /// Joins a group, and returns a socket that receives the datagrams to the group at this port. The socket that is
+    /// bound to `answers_from` sends the responses.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.
@@ -160,7 +163,8 @@ impl Socket {
         Self::join_as(group, group.at(port), answers_from.into())
     }
 
-    /// Joins a group that Axiom protects: a socket that receives what is sent to this address of the group.
+    /// Joins a group that Axiom protects, and returns a socket that receives the datagrams to this address of the
+    /// group.
     ///
     /// # Errors
     /// [`BindError`], whose text names the next step.
@@ -168,7 +172,7 @@ impl Socket {
         Self::join_as(group, group.at(address.port), *address)
     }
 
-    /// Joins a group. `local` is the local end of the path of its datagrams.
+    /// Joins a group. `local` becomes the local end of the path of the received datagrams.
     fn join_as(group: &Group, address: SocketAddr, local: Address) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -210,17 +214,18 @@ impl Socket {
         Ok(Self { io, state, local, in_group })
     }
 
-    /// True if this socket receives what a group is sent.
+    /// True if this socket receives datagrams to a multicast group.
     pub const fn is_in_group(&self) -> bool {
         self.in_group.is_some()
     }
 
-    /// The bound address.
+    /// Returns the bound address.
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// True if datagrams to `local` are received here. Several sockets may have one port, each another address.
+    /// True if this socket receives datagrams to `local`. Several sockets can have the same port with different
+    /// addresses.
     pub(crate) fn has(&self, local: &Address) -> bool {
         let bound = Address::from(self.local);
         self.in_group.is_none()
@@ -228,12 +233,12 @@ impl Socket {
             && (bound.ip == local.ip || self.local.ip().is_unspecified())
     }
 
-    /// Ready when something may be received.
+    /// Returns ready when the socket may have a datagram to receive.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_recv_ready(cx)
     }
 
-    /// Ready when something may be sent.
+    /// Returns ready when the socket may be able to send a datagram.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_send_ready(cx)
     }
@@ -241,7 +246,7 @@ impl Socket {
     /// Sends one datagram without waiting, from the local address of its path.
     ///
     /// # Errors
-    /// That of the system; [`ErrorKind::WouldBlock`] if it cannot take the datagram now.
+    /// The error of the system: [`ErrorKind::WouldBlock`] if the system cannot take the datagram now.
     pub(crate) fn try_send(&self, path: &Path, datagram: &[u8]) -> io::Result<()> {
         let from = SocketAddr::from(path.local).ip();
         let chosen = self.local.ip().is_unspecified() && !from.is_unspecified();
@@ -255,10 +260,10 @@ impl Socket {
         self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit))
     }
 
-    /// Receives the datagrams that wait, without waiting for others. Returns false if there was none.
+    /// Receives the datagrams that are waiting, and does not wait for more. Returns false if no datagram was waiting.
     ///
     /// # Errors
-    /// The error of the system, except errors of single datagrams.
+    /// The error of the system. An error of a single datagram is not returned.
     pub fn receive(&self, inbound: &mut Inbound) -> io::Result<bool> {
         inbound.paths.clear();
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] = {
@@ -292,7 +297,7 @@ impl Socket {
     }
 }
 
-/// Sets the options that a socket for the address of a server needs.
+/// Sets the options that a socket of a server needs for this address.
 fn prepare(socket: &Socket2, address: SocketAddr) -> io::Result<()> {
     // What groups are sent goes to the sockets that joined them, and to no other.
     #[cfg(target_os = "linux")]
@@ -313,7 +318,8 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// The paths of what was received last.
+    /// Returns the paths of the datagrams that were received last. Datagrams of one sender that the kernel joined have
+    /// one path.
     pub fn paths(&self) -> &[Path] {
         &self.paths
     }
@@ -338,17 +344,17 @@ impl Default for Inbound {
     }
 }
 
-/// Datagrams that wait to be sent together. Their bytes are built where they are sent from.
+/// A queue of datagrams that are sent together. Each datagram is built in the memory of the queue, without a copy.
 #[derive(Default)]
 pub struct Outbox {
     storage: Vec<u8>,
-    /// Path, start and end of each.
+    /// Path, start and end of each datagram in the queue.
     queue: Vec<(Path, usize, usize)>,
     end: usize,
 }
 
 impl Outbox {
-    /// Returns memory for one more datagram; nothing is queued until [`Self::queue`].
+    /// Returns memory for one more datagram. Only [`Self::queue`] puts the datagram into the queue.
     pub fn draft(&mut self) -> &mut [u8] {
         let needed = self.end + MAX_DATAGRAM;
         if self.storage.len() < needed {
@@ -357,7 +363,7 @@ impl Outbox {
         self.storage.get_mut(self.end..needed).unwrap_or(&mut [])
     }
 
-    /// Queues the datagram that was drafted last: the first `len` bytes of the draft.
+    /// Puts the datagram that was drafted last into the queue: the first `len` bytes of the draft.
     pub fn queue(&mut self, path: Path, len: usize) {
         let start = self.end;
         self.queue.push((path, start, start + len));
@@ -372,14 +378,14 @@ impl Outbox {
         self.queue(path, len);
     }
 
-    /// True if nothing waits.
+    /// True if the queue has no datagram.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Sends everything, each datagram through the socket that is bound to its local address. A datagram that cannot be
-    /// sent is lost. On Linux one system call sends many datagrams to different peers, but not from a socket that is
-    /// bound to all addresses: there each datagram has to carry its source address.
+    /// Sends all datagrams of the queue, each through the socket that is bound to its local address. A datagram that
+    /// cannot be sent is lost. On Linux one system call sends many datagrams to different peers. This does not work for
+    /// a socket that is bound to all addresses, because each of its datagrams has to carry a source address.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
         while let Some(&(path, start, end)) = self.queue.get(next) {
@@ -433,7 +439,8 @@ impl Outbox {
         self.end = 0;
     }
 
-    /// Number of datagrams in a row, from `first` on, that are each the only one to their peer, and from one address.
+    /// Returns the length of a run of datagrams, beginning at `first`, that have the same local address and of which no
+    /// two neighbours have the same path.
     #[cfg(target_os = "linux")]
     fn alone(&self, first: usize) -> usize {
         let rest = self.queue.get(first..).unwrap_or(&[]);
@@ -444,7 +451,8 @@ impl Outbox {
         rest.iter().enumerate().take(SEND_BATCH).take_while(|each| is_alone(*each)).count()
     }
 
-    /// Sends `count` datagrams, from `first` on, each to one peer, in as few system calls as possible.
+    /// Sends `count` datagrams, beginning at `first`, in as few system calls as possible. Each datagram has a different
+    /// path from the next one.
     #[cfg(target_os = "linux")]
     async fn send_alone(&self, socket: &Socket, first: usize, count: usize) {
         let mut rest = self.queue.get(first..first + count).unwrap_or(&[]);
@@ -463,7 +471,8 @@ impl Outbox {
         }
     }
 
-    /// Sends the first of `batch`, which is `one`, and as many after it as the system takes. Returns their number.
+    /// Sends datagrams of `batch` with one system call, and returns the number that the system took. `one` is the first
+    /// datagram of `batch`.
     #[cfg(target_os = "linux")]
     fn send_batch(
         &self,
@@ -487,7 +496,9 @@ impl Outbox {
         Ok(rustix::net::sendmmsg(io, messages, SendFlags::empty())?)
     }
 
-    /// Extends a run that begins at `first` over datagrams that may go with it.
+    /// Extends a run of datagrams that one system call can send as segments of equal size. The run begins at `first`;
+    /// `end` is the end of its bytes, and `after` is the index after its last datagram. All datagrams have the same
+    /// path, and only the last one may be shorter.
     fn gather(&self, first: usize, most: usize, end: &mut usize, after: &mut usize) {
         let Some(&(path, first_start, first_end)) = self.queue.get(first) else { return };
         let size = first_end - first_start;
@@ -505,14 +516,14 @@ impl Outbox {
     }
 }
 
-/// A socket at any free port that is connected to an address.
+/// Opens a socket at any free port, and connects it to an address.
 pub(crate) async fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(any_of_family(to.ip()), 0)).await?;
     socket.connect(to).await?;
     Ok(socket)
 }
 
-/// The unspecified address of the family of another one.
+/// Returns the unspecified address of the address family of `of`.
 pub(crate) const fn any_of_family(of: IpAddr) -> IpAddr {
     match of {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -520,7 +531,7 @@ pub(crate) const fn any_of_family(of: IpAddr) -> IpAddr {
     }
 }
 
-/// The address that a name stands for, and its scope.
+/// Returns the first address of a host name, with its scope.
 ///
 /// # Errors
 /// The error of the resolver.

@@ -1,4 +1,4 @@
-//! One session: everything that happens under the lock of its endpoint. Nothing here waits.
+//! One session of an endpoint. All methods run under the lock of the endpoint, and none of them waits.
 
 mod persistence;
 mod receive;
@@ -31,26 +31,26 @@ use tegmen::dtls::{CipherSuite, Fatal};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-/// No peer of a table.
+/// Returns an id that no peer of a table has.
 fn nobody() -> PeerId {
     PeerId::new(u32::MAX, 0)
 }
-/// EMSGSIZE.
+/// The error number EMSGSIZE of the system.
 const TOO_LONG: i32 = 90;
-/// Bytes of headers before the payload of a datagram.
+/// Bytes of the UDP header of a datagram.
 const UDP_HEADER: u32 = 8;
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
-/// Datagrams do not become smaller than this, in bytes.
+/// Minimum length of a datagram, in bytes, when the path has a small MTU.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between the first and the second retransmission of a message. A server that sent nothing during these
-/// retransmissions counts as silent after the last wait: 8 to 11 seconds in all.
+/// Minimum time between the first and the second retransmission of a message. If a server sent nothing during these
+/// retransmissions, it counts as silent after a last wait: 8 to 11 seconds in all.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The entry of a session at its endpoint.
 pub(super) struct SessionEntry {
-    /// Its index among the entries.
+    /// The index of the session among the entries of the endpoint.
     pub(super) key: usize,
     pub(super) handle: Weak<Handle>,
     pub(super) config: Arc<ClientConfig>,
@@ -58,52 +58,53 @@ pub(super) struct SessionEntry {
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
-    /// The principal of the server, if it asks us.
+    /// The principal of the server, if the server sends requests to this client.
     pub(super) principal: Principal,
-    /// The peer opened the session.
+    /// True if the peer opened the session.
     pub(super) is_accepted: bool,
-    /// The peer became the client of our handshake with it, and proved that it is the server that was meant.
+    /// True if the peer took the client role in a handshake with this endpoint, and proved that it is the expected
+    /// server.
     pub(super) is_proved: bool,
-    /// True once the session was closed by its owner.
+    /// True after the owner closed the session.
     pub(super) is_shut: bool,
     pub(super) established: bool,
-    /// The time limit of its handshake.
+    /// The time limit of the handshake.
     pub(super) handshake_timeout: Duration,
     pub(super) handshake_time: Duration,
     pub(super) closed: Option<Fatal>,
-    /// The reason why a handshake failed at our side.
+    /// The reason why a handshake failed at this end.
     pub(super) failure: Option<ClientError>,
     pub(super) hint: Vec<u8>,
-    /// The reason why the server is not trusted.
+    /// The reason why the client does not trust the server.
     pub(super) refusal: Option<Refusal>,
-    /// Authenticated name of the server.
+    /// The authenticated name of the server.
     pub(super) server: Option<String>,
     pub(super) chain: Vec<CertificateInfo>,
     pub(super) believed_until: Option<SystemTime>,
     pub(super) kept: Option<PersistentSession>,
     pub(super) resumption: Option<ResumptionStore>,
-    /// The means to resume the session, for its owner.
+    /// The ticket or session id with which the owner can resume the session.
     pub(super) resumable: Option<ResumableSession>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
     /// Keying material of the session.
     pub(super) exported: Option<Exported>,
     pub(super) places: Places,
-    /// Longest datagram in bytes.
+    /// Maximum length of a datagram, in bytes.
     pub(super) mtu: u16,
-    /// The first retransmission since the server was heard.
+    /// The time of the first retransmission since the last datagram from the server.
     first_repeat: Option<Instant>,
-    /// When a server counts as silent that is not heard until then.
+    /// The time from which the server counts as silent, if no datagram comes from it before.
     silent_at: Instant,
-    /// Observations that are open.
+    /// Number of open observations.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The time at which the endpoint looks at this entry.
+    /// The time at which the endpoint handles this entry next.
     pub(super) armed: Instant,
 }
 
 impl SessionEntry {
-    /// An entry without a peer.
+    /// Returns an entry without a peer.
     pub(super) fn new(key: usize, config: &Arc<ClientConfig>, (path, protection): (Path, Protection)) -> Self {
         Self {
             key,
@@ -143,7 +144,7 @@ impl SessionEntry {
         }
     }
 
-    /// True if a session with these settings is the same.
+    /// True if this entry can be used for a session with these settings.
     pub(super) fn is_for(&self, config: &ClientConfig, protection: Protection) -> bool {
         let name =
             |config: &ClientConfig| config.trust.public_keys.as_ref().map(|keys| keys.name_expected().to_owned());
@@ -157,7 +158,7 @@ impl SessionEntry {
             && ours.edhoc.as_ref().map(Arc::as_ptr) == config.edhoc.as_ref().map(Arc::as_ptr)
     }
 
-    /// Wakes the futures whose time has arrived, or all of them if the server is silent.
+    /// Wakes the futures whose time has come, or all futures if the server is silent.
     pub(super) fn wake_due(&mut self, now: Instant) {
         match self.is_silent() {
             true => self.places.wake_all(),
@@ -165,7 +166,7 @@ impl SessionEntry {
         }
     }
 
-    /// The time at which a future is to be woken.
+    /// Returns the time at which the next future has to be woken.
     pub(super) fn next_wake(&self) -> Instant {
         let silent_at = if self.is_silent() { Instant::NEVER } else { self.silent_at };
         self.places.next_wake().min(silent_at)
@@ -176,12 +177,12 @@ impl SessionEntry {
         clock::now() >= self.silent_at
     }
 
-    /// The server was heard.
+    /// Notes that a datagram came from the server.
     pub(super) const fn is_answered(&mut self) {
         (self.first_repeat, self.silent_at) = (None, Instant::NEVER);
     }
 
-    /// A confirmable message was sent again at `now`.
+    /// Notes that a confirmable message was retransmitted at `now`.
     pub(super) fn is_repeated(&mut self, now: Instant) {
         let first = *self.first_repeat.get_or_insert(now);
         let finds_silence = self.protection == Protection::Dtls || self.observations > 0;
@@ -192,20 +193,20 @@ impl SessionEntry {
     }
 }
 
-/// One session, with what it uses of its endpoint.
+/// One session, with access to the endpoint that it belongs to.
 pub(super) struct Connection<'e> {
     pub(super) io: &'e mut Io,
     pub(super) entry: &'e mut SessionEntry,
 }
 
 impl Connection<'_> {
-    /// Talks to `peer` of the endpoint from now on.
+    /// Uses `peer` of the endpoint for the session from now on.
     pub(super) fn talk_to(&mut self, peer: PeerId) {
         self.entry.peer = peer;
         self.io.attach(peer, self.entry.key);
     }
 
-    /// Takes the peer of the session out of the table. Requests that were sent to it are ended.
+    /// Removes the peer of the session from the table. Requests that were sent to this peer end.
     pub(super) fn leave_peer(&mut self) {
         let Self { io, entry } = self;
         if entry.is_accepted {
@@ -225,17 +226,17 @@ impl Connection<'_> {
         entry.places.end_all(|| ClientError::Ended { remote, detail: detail() });
     }
 
-    /// True if there is no session any more, or the server answers nothing in it.
+    /// True if the session has ended, or if the server no longer answers in it.
     pub(super) fn is_over(&self) -> bool {
         self.is_gone() || self.entry.protection == Protection::Dtls && self.entry.is_silent()
     }
 
-    /// True if there is no session any more.
+    /// True if the session has ended.
     fn is_gone(&self) -> bool {
         self.entry.closed.is_some() || !self.entry.established
     }
 
-    /// True if new OSCORE keys are to be derived before anything is asked.
+    /// True if new OSCORE keys have to be derived before the next request.
     pub(super) fn has_lost_keys(&self) -> bool {
         match self.io.node.features.oscore.get(self.entry.key) {
             Some(oscore) => oscore.is_lost(),
@@ -243,15 +244,15 @@ impl Connection<'_> {
         }
     }
 
-    /// Protects the requests of the session with this context, if there is one.
+    /// Protects the requests of the session with this OSCORE context, if there is one.
     pub(super) fn protect_with(&mut self, oscore: Option<SessionContext>) {
         if let Some(oscore) = oscore {
             self.io.node.features.oscore.insert(self.entry.key, oscore);
         }
     }
 
-    /// Protects the requests of the session with a context on which both ends agreed. `message_3` goes in front of the first one, unless
-    /// it is empty.
+    /// Protects the requests of the session with an OSCORE context on which both ends agreed. If `message_3` of EDHOC
+    /// is not empty, it is sent in front of the first request.
     pub(super) fn protect_with_agreed(&mut self, oscore: SessionContext, message_3: Vec<u8>) {
         let Self { io, entry } = self;
         io.node.features.oscore.insert(entry.key, oscore);
@@ -266,7 +267,7 @@ impl Connection<'_> {
         self.io.node.features.oscore.get_mut(self.entry.key)
     }
 
-    /// The error of a session that is over; `None` if it is not.
+    /// Returns the error that ended the session; `None` if the session continues.
     pub(super) fn end(&self) -> Option<ClientError> {
         if self.entry.is_shut {
             return Some(ClientError::Closed { remote: self.entry.remote });
@@ -275,7 +276,8 @@ impl Connection<'_> {
         Some(ClientError::Ended { remote: self.entry.remote, detail: reason.to_string() })
     }
 
-    /// The next reply at a place: `Ok(None)` if there will be none. Nothing if it has to be waited for.
+    /// Returns the next response at a place, or `Ok(None)` if no further response will come. Returns `None` while a
+    /// response may still come.
     pub(super) fn arrived(&mut self, at: usize) -> Option<Result<Option<super::Response>, ClientError>> {
         let is_silent = self.entry.is_silent();
         let place = self.entry.places.get(at)?;
@@ -293,7 +295,7 @@ impl Connection<'_> {
         })
     }
 
-    /// Gives up the request of a place.
+    /// Gives up the request at a place.
     pub(super) fn forget(&mut self, at: usize) {
         let request = self.entry.places.forget_request(at);
         self.cancel(request);
@@ -302,7 +304,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Gives up a place, and its request.
+    /// Frees a place, and gives up its request.
     pub(super) fn give_back(&mut self, at: usize) {
         let request = self.entry.places.give_back(at);
         self.cancel(request);
@@ -316,7 +318,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The session ended.
+    /// Notes that the session ended, and ends its requests.
     pub(super) fn on_closed(&mut self, reason: Fatal) {
         self.entry.closed = Some(reason);
         self.forget_session();
@@ -324,7 +326,7 @@ impl Connection<'_> {
         self.entry.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }
 
-    /// Ends the session in order, or leaves it to the next client if it is kept.
+    /// Ends the session in order, or stores it for the next client if the settings keep it.
     pub(super) fn close(&mut self) {
         if !self.entry.is_shut && !self.park() {
             self.io.node.endpoint.close(self.entry.peer);
@@ -332,14 +334,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Continues over another path.
+    /// Continues the session over another path.
     pub(super) fn move_to(&mut self, path: Path) {
         self.entry.path = path;
         self.io.node.endpoint.move_session(self.entry.peer, &path);
         self.io.wake_driver();
     }
 
-    /// Ends everything: the owner closed the session or dropped it.
+    /// Ends all requests, because the owner closed or dropped the session.
     pub(super) fn shut(&mut self) {
         let Self { io, entry } = self;
         entry.is_shut = true;
@@ -352,19 +354,20 @@ impl Connection<'_> {
         entry.places.end_all(|| ClientError::Closed { remote });
     }
 
-    /// Waits at a place on behalf of a future.
+    /// Registers a waiting future at a place.
     pub(super) fn watch(&mut self, at: usize, waker: &Waker, deadline: Instant) {
         let wake_at = self.entry.places.get(at).map_or(deadline, |place| place.wake_at.min(deadline));
         self.entry.places.watch(at, waker, wake_at);
         self.arm(wake_at);
     }
 
-    /// Has the endpoint look at the session at a time.
+    /// Sets the time at which the endpoint handles this session again.
     pub(super) fn arm(&mut self, at: Instant) {
         self.io.arm((self.entry.key, &mut self.entry.armed), at);
     }
 
-    /// Handles an error of the system for our datagrams. A refusal after the handshake may be forged by anybody.
+    /// Handles an error of the system for a sent datagram. After the handshake a refusal is ignored, because an
+    /// attacker can forge it.
     fn network_error(&mut self, source: &io::Error) -> Result<(), ClientError> {
         if source.raw_os_error() == Some(TOO_LONG) {
             self.follow_path_mtu();
@@ -378,7 +381,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Gives an error of the network to all that wait.
+    /// Passes a network error to all waiting requests.
     pub(super) fn fail(&mut self, source: &io::Error) {
         if self.network_error(source).is_err() {
             let (remote, protection) = (self.entry.remote, self.entry.protection);
@@ -386,14 +389,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Gives an error of our own side to one that waits.
+    /// Passes an error of this end to a waiting request.
     pub(super) fn fail_here(&mut self, error: ClientError) {
         self.entry.failure = Some(error);
         self.entry.places.wake_all();
     }
 
-    /// Called when a datagram was longer than the path carries: makes the datagrams of handshakes, and blocks, smaller.
-    /// The timers send lost messages again.
+    /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The
+    /// retransmission timers send the lost messages again.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

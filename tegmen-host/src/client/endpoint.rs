@@ -23,15 +23,15 @@ use tegmen::dtls::Config;
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 
-/// Sockets, and the sessions with any number of servers over them. Clones are the same endpoint.
+/// The sockets of a client, and its sessions with any number of servers. Clones refer to the same endpoint.
 ///
-/// One task of the runtime in which it was opened receives for all sessions. Dropping the last clone ends the sessions
-/// without a message to the servers: their requests then end with [`ClientError::Closed`]. [`Self::close`] ends them in
-/// order.
+/// One task receives for all sessions; it runs in the Tokio runtime in which the endpoint was opened. Dropping the last
+/// clone ends the sessions without a message to the servers, and their requests end with [`ClientError::Closed`].
+/// [`Self::close`] ends the sessions in order.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
-/// Closes the endpoint with the last clone.
+/// The owner of the endpoint. Dropping the last clone closes the endpoint.
 struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
@@ -40,7 +40,7 @@ impl Drop for Owner {
     }
 }
 
-/// The parts of an endpoint that is not open yet: see [`Endpoint::builder`].
+/// The settings and handlers of an endpoint that is not open yet: see [`Endpoint::builder`].
 #[must_use = "only bind() opens the endpoint"]
 pub struct EndpointBuilder {
     config: ClientConfig,
@@ -62,31 +62,34 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets the requests that may wait for each server at the same time: [`ClientCoap::nstart`](super::ClientCoap::nstart).
+    /// Sets the number of requests that may wait for each server at the same time:
+    /// [`ClientCoap::nstart`](super::ClientCoap::nstart).
     pub const fn nstart(mut self, nstart: usize) -> Self {
         self.config.coap.nstart = nstart;
         self
     }
 
-    /// Sets the DTLS side: [`ClientConfig::dtls`].
+    /// Sets the DTLS settings: [`ClientConfig::dtls`].
     pub const fn dtls(mut self, dtls: Config) -> Self {
         self.config.dtls = dtls;
         self
     }
 
-    /// Serves the requests of peers with these handlers, over the same sockets: of peers that open a session with the endpoint, and
-    /// of those that it opened a session with. As a [`Server`](crate::server::Server), it takes bodies in blocks, and its resources can
-    /// be observed: [`Endpoint::notifier`] notifies their observers.
+    /// Serves requests with these handlers, over the same sockets. The requests can come from peers that open a session
+    /// with the endpoint, and from peers that the endpoint opened a session with. As a
+    /// [`Server`](crate::server::Server) does, the endpoint takes bodies in blocks, and peers can observe its
+    /// resources: [`Endpoint::notifier`] notifies the observers.
     pub fn serve(mut self, router: Router) -> Self {
         self.serving.router = Some(router);
         self
     }
 
-    /// Sets the identities, keys and rights of the peers that may open a session and make requests, as those of a
-    /// [`Server`](crate::server::ServerBuilder::credentials).
+    /// Sets the identities, keys and rights of the peers that may open a session and make requests, as
+    /// [`ServerBuilder::credentials`](crate::server::ServerBuilder::credentials) does.
     ///
-    /// A peer that the endpoint opened a session with has the rights of the identity that the endpoint used, if the credentials
-    /// have the same key for it, or those of the name in its certificate. Otherwise it has the rights of nobody.
+    /// If the endpoint opened the session, the peer has the rights of the identity that the endpoint used, if the
+    /// credentials have the same key for this identity. A peer with a certificate has the rights of the name in its
+    /// certificate. Any other peer has no rights.
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.serving.credentials = Some(credentials);
         self
@@ -114,28 +117,29 @@ impl EndpointBuilder {
         self
     }
 
-    /// Sets the function that takes the events of the serving side: sessions that peers open, and their requests. It is called
-    /// within the endpoint, so it must return quickly, and must not use the endpoint or its sessions. Without one, sessions and
-    /// failures go to the subscriber of the crate `tracing`: see [`Event::trace`].
+    /// Sets the function that takes the events of the serving side: sessions that peers open, and their requests. The
+    /// endpoint calls this function while it holds its lock, so the function must return quickly, and must not use the
+    /// endpoint or its sessions. Without a function, sessions and failures go to the subscriber of the crate `tracing`:
+    /// see [`Event::trace`].
     pub fn on_event(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.serving.events = Some(Arc::new(events));
         self
     }
 
-    /// Serves requests without protection, too, of at most [`ServerCoap::max_unauthenticated`] peers.
+    /// Also serves requests without protection, from at most [`ServerCoap::max_unauthenticated`] peers.
     pub const fn allow_plain(mut self) -> Self {
         self.serving.plain_allowed = true;
         self
     }
 
-    /// Adds the address of a further socket, as [`Self::bind`] does.
+    /// Adds another socket with this address, which has the same form as for [`Self::bind`].
     pub fn and_at(mut self, address: &str) -> Self {
         self.addresses.push(address.to_owned());
         self
     }
 
-    /// Opens the endpoint with a socket at an IP address and a port of this machine, as `[::]:0` or `192.0.2.1:5684`. Port 0
-    /// takes any free port. A socket at `[::]` reaches IPv6 and IPv4.
+    /// Opens the endpoint with a socket at an IP address and a port of this machine, such as `[::]:0` or
+    /// `192.0.2.1:5684`. Port 0 takes any free port. A socket at `[::]` reaches IPv6 and IPv4.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -151,7 +155,7 @@ impl EndpointBuilder {
     }
 }
 
-/// The files of a session on disk.
+/// The stored files of a session.
 pub(super) struct Stored {
     oscore: Option<SessionContext>,
     resumption: Option<ResumptionStore>,
@@ -159,7 +163,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Opens the files that the configuration names, for a session with `remote`.
+    /// Opens the files that the settings name, for a session with `remote`.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr, scheme: Scheme) -> Result<Self, ClientError> {
         let secure = scheme == Scheme::Coaps;
         let has_keys = config.trust.key.is_some() || config.trust.public_keys.is_some();
@@ -177,7 +181,7 @@ impl Stored {
         Ok(Self { oscore, resumption, kept })
     }
 
-    /// The port from which a session was kept.
+    /// Returns the local port of the stored session.
     pub(super) fn port(&self) -> Option<u16> {
         self.kept.as_ref()?.port()
     }
@@ -189,7 +193,7 @@ impl Endpoint {
         Self::with(ClientConfig::default())
     }
 
-    /// Returns a builder with these settings. Each session has them.
+    /// Returns a builder with these settings, which are the settings of each session.
     pub fn with(config: ClientConfig) -> EndpointBuilder {
         EndpointBuilder { config, addresses: Vec::new(), serving: ServingBuilder::default() }
     }
@@ -209,11 +213,12 @@ impl Endpoint {
         Ok(Self(Arc::new(Owner(shared))))
     }
 
-    /// Opens a session with the server of a URI, as `coaps://gateway.local`; for `coaps` with a handshake. Path and query of
-    /// the URI are not used. If the endpoint has a session with this server already, that one is returned.
+    /// Opens a session with the server of a URI such as `coaps://gateway.local`. For `coaps` this makes a handshake.
+    /// The path and the query of the URI are ignored. If the endpoint already has a session with this server, that
+    /// session is returned.
     ///
-    /// The system reports ICMP errors only to a socket that has one peer, as that of [`Session::connect`] has. Here a server
-    /// that is not there is found by its silence.
+    /// The system reports ICMP errors only to a socket with a single peer, such as the socket of [`Session::connect`].
+    /// The sockets of an endpoint have many peers, so a missing server is noticed only by its silence.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -222,8 +227,9 @@ impl Endpoint {
         self.connect_with(&Uri::parse(uri)?, ClientConfig::clone(&config)).await
     }
 
-    /// Does the same as [`Self::connect`], with settings of the session's own: another key, for example. The DTLS side, our own
-    /// certificates, the acceptance of tickets, the key log and the tap remain those of the endpoint.
+    /// Does the same as [`Self::connect`], with separate settings for the session, for example with another key. The
+    /// DTLS settings, the endpoint's own certificates, the acceptance of tickets, the key log and the tap remain those
+    /// of the endpoint.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -232,7 +238,7 @@ impl Endpoint {
         self.session(remote, uri.scheme, config).await
     }
 
-    /// Does the same as [`Self::connect`], with the server at an address.
+    /// Does the same as [`Self::connect`], for the server at an address.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step.
@@ -241,8 +247,9 @@ impl Endpoint {
         self.session(remote, scheme, ClientConfig::clone(&config)).await
     }
 
-    /// Returns the session that the peer at an address opened with this endpoint; `None` if there is none. The credentials of the
-    /// endpoint admitted the peer, and [`Session::server`] is its identity. The session ends with the peer's: it is not opened again.
+    /// Returns the session that the peer at an address opened with this endpoint; `None` if there is none. The
+    /// credentials of the endpoint admitted the peer, and [`Session::server`] is its identity. The returned session
+    /// ends when the peer ends its session, and is not opened again.
     pub fn accepted(&self, remote: SocketAddr) -> Option<Session> {
         let path = self.path_to(remote).ok()?;
         if let Some(handle) = self.lock().find(&path).map(|entry| entry.handle.upgrade()) {
@@ -260,12 +267,12 @@ impl Endpoint {
         peers.map(|(_, peer)| peer.path().remote.into()).collect()
     }
 
-    /// Returns the addresses that the sockets are bound to.
+    /// Returns the bound addresses of the sockets.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.lock().io.ports.iter().map(Port::local).collect()
     }
 
-    /// Returns the notifier of the observers of resources. Without [`EndpointBuilder::serve`] there are none.
+    /// Returns the notifier for the observers of resources. Without [`EndpointBuilder::serve`] there are no observers.
     pub fn notifier(&self) -> Notifier {
         let engine = self.lock();
         let serving = engine.io.arrivals.serving.as_ref();
@@ -322,7 +329,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the principal that a server with the key of these settings has, if it asks us.
+    /// Returns the principal that a server gets when it sends requests to this endpoint. The server is the peer with
+    /// the key of these settings.
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {
@@ -340,7 +348,8 @@ impl Endpoint {
         Some((peer, entry.principal()))
     }
 
-    /// Takes the session that a peer opened. Protects its requests with `oscore`.
+    /// Returns a session of this endpoint for the session that a peer opened. Protects the requests of this endpoint
+    /// with `oscore`.
     fn take(
         &self,
         config: &Arc<ClientConfig>,
@@ -360,7 +369,7 @@ impl Endpoint {
         session
     }
 
-    /// The path to `remote` from the first socket that can reach it.
+    /// Returns the path to `remote` from the first socket that can reach it.
     fn path_to(&self, remote: SocketAddr) -> Result<Path, ClientError> {
         let engine = self.lock();
         if engine.io.is_shut() {
@@ -372,7 +381,7 @@ impl Endpoint {
         path.map_err(|source| ClientError::Unreachable { remote, source })
     }
 
-    /// Begins a session. `owner` is the endpoint if it is for this session alone.
+    /// Begins a session. `owner` is the endpoint if it was opened only for this session.
     pub(super) async fn begin(
         &self,
         config: &Arc<ClientConfig>,
@@ -398,7 +407,8 @@ impl Endpoint {
         Ok(session)
     }
 
-    /// Takes an entry for a session, and lets `begin` begin it. `owner` is the endpoint if it is for this session alone.
+    /// Makes an entry for a session, and calls `begin` with it. `owner` is the endpoint if it was opened only for this
+    /// session.
     fn enter<T>(
         &self,
         config: &Arc<ClientConfig>,

@@ -1,4 +1,4 @@
-//! Errors of a client, with a cause and a next step.
+//! Errors of a client. Each error has a cause and a next step.
 
 use crate::contexts::ContextError;
 use crate::state::StateError;
@@ -7,26 +7,26 @@ use crate::uri::UriError;
 use std::io;
 use std::net::SocketAddr;
 
-/// The reason why there is no response. Each message names the next step.
+/// The reason why a request has no response. Each message names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The name has no address.
+    /// The resolver found no address for the host name.
     #[error("{host} cannot be resolved: {source}; {}", resolving(host))]
     Resolve {
-        /// The name.
+        /// The host name.
         host: String,
         /// The error of the resolver.
         source: io::Error,
     },
-    /// The network interface after the % of an address is not there.
+    /// This machine does not have the network interface that follows the % of an address.
     #[error("{host}: there is no network interface {interface}; `ip link` lists them")]
     Interface {
-        /// The address with its interface.
+        /// The address, including the interface.
         host: String,
         /// Name of the interface.
         interface: String,
     },
-    /// The system refuses.
+    /// The system cannot send to the address.
     #[error("{remote} cannot be reached: {source}")]
     Unreachable {
         /// The address.
@@ -34,7 +34,7 @@ pub enum ClientError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A request to a group cannot leave.
+    /// This machine has no route for a request to a multicast group.
     #[error(
         "{remote} cannot be reached: {source}; this machine has no multicast route there: name an interface that is up, as in \
          {ip}%eth0, or add a route (`ip route add {ip} dev eth0`)", ip = remote.ip()
@@ -45,7 +45,7 @@ pub enum ClientError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A group cannot be asked under its protection.
+    /// The client cannot send a protected request to a group.
     #[error("the group {group} cannot be asked: {problem}")]
     Group {
         /// The name of the group.
@@ -56,12 +56,12 @@ pub enum ClientError {
     /// An ICMP message reported that no program listens at the port.
     #[error("nothing listens at {remote}: is the server running, and is {port} its port ({other})?", port = remote.port())]
     Refused {
-        /// The address.
+        /// The address of the server.
         remote: SocketAddr,
         /// The usual meaning of the port.
         other: &'static str,
     },
-    /// Nobody answered.
+    /// The server did not answer at all.
     #[error("{remote} did not answer within {seconds} s: is it running, and does a firewall let UDP pass?")]
     Silence {
         /// The address.
@@ -69,7 +69,7 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The server reported that our Finished is wrong.
+    /// The server reported that the Finished message of the client is wrong.
     #[error(
         "{remote} did not accept our Finished ({detail}): it does not know the identity '{identity}', or has another key \
          for it. It does not reveal which of the two; compare both with the server's credentials"
@@ -79,10 +79,10 @@ pub enum ClientError {
         remote: SocketAddr,
         /// The identity that was used.
         identity: String,
-        /// The observation that showed it.
+        /// The observation that shows this.
         detail: &'static str,
     },
-    /// The server answered the ClientHello, and then nothing more.
+    /// The server answered the ClientHello, and sent nothing afterwards.
     #[error(
         "{remote} answered our ClientHello and nothing that followed, for {seconds} s: it is too busy, or datagrams are lost on \
          the way; try again later. Compare identity and key only if that does not help: some servers do not answer wrong ones"
@@ -93,7 +93,7 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The handshake failed otherwise.
+    /// The handshake failed for another reason.
     #[error("the handshake with {remote} failed: {detail}")]
     Handshake {
         /// The address.
@@ -101,7 +101,7 @@ pub enum ClientError {
         /// The reason and a next step.
         detail: String,
     },
-    /// The session is as it was, and there is no response.
+    /// The server did not answer the request. The session continues.
     #[error(
         "{remote} did not answer the request within {seconds} s; the session is kept. Allow more time, or see whether the server \
          is reached"
@@ -120,23 +120,23 @@ pub enum ClientError {
         /// The reason.
         detail: String,
     },
-    /// The session was closed at this end while the request waited, or before.
+    /// The client closed the session before the request, or while the request waited.
     #[error("the session with {remote} was closed here; connect again")]
     Closed {
         /// The address.
         remote: SocketAddr,
     },
-    /// The request was not sent: as many wait already as the settings allow.
+    /// The request was not sent: the maximum number of requests is waiting already.
     #[error(
         "{max} requests to {remote} wait already: wait for one to end, or allow more at once (nstart) or in the queue (max_queued)"
     )]
     QueueFull {
         /// The address.
         remote: SocketAddr,
-        /// Requests that wait.
+        /// The maximum number of requests that wait.
         max: usize,
     },
-    /// The request was not sent: those before it had no answer.
+    /// The request was not sent: the server did not answer the requests before it.
     #[error(
         "the request waited {seconds} s behind others that {remote} did not answer, and was not sent. Allow more time, or see \
          whether the server is reached"
@@ -147,7 +147,7 @@ pub enum ClientError {
         /// The time waited.
         seconds: u64,
     },
-    /// The endpoint has another session over the same pair of addresses.
+    /// The endpoint already has another session between the same two addresses.
     #[error(
         "the endpoint has a session with {remote} already, with another name, key or protection: close it, or use another endpoint"
     )]
@@ -158,7 +158,7 @@ pub enum ClientError {
     /// The address of a socket is not valid.
     #[error("{address} is not an IP address with a port, as [::]:0 or 192.0.2.1:5684")]
     Address {
-        /// The text.
+        /// The text that is not an address.
         address: String,
     },
     /// A socket could not be opened.
@@ -181,13 +181,13 @@ pub enum ClientError {
         /// The address.
         remote: SocketAddr,
     },
-    /// Options and token do not fit one message, whatever the size of a block.
+    /// Options and token do not fit in one message, even with the smallest block.
     #[error("the options of the request do not fit one message of {max} bytes: shorten path and query")]
     TooLong {
-        /// Bytes that a message may have.
+        /// Maximum number of bytes of a message.
         max: usize,
     },
-    /// The server sent blocks that are not those of one body.
+    /// The server sent blocks that do not belong to the same body.
     #[error(
         "{remote} sent blocks that do not belong together ({detail}): the representation changed again and again, or the server is at fault"
     )]
@@ -197,10 +197,10 @@ pub enum ClientError {
         /// The error.
         detail: &'static str,
     },
-    /// The body of the response is longer than we take.
+    /// The body of the response is longer than the limit of the client.
     #[error("the response is longer than {max} bytes: allow more")]
     BodyTooLong {
-        /// The limit.
+        /// The limit, in bytes.
         max: usize,
     },
     /// A transfer would need more blocks than the block option can number (RFC 7959, section 2.2).
@@ -215,7 +215,7 @@ pub enum ClientError {
         /// The next step.
         advice: String,
     },
-    /// The directory of resumable sessions cannot be used.
+    /// The directory of resumable sessions cannot be read or written.
     #[error("{file}: {source}: sessions are kept there to be resumed; correct the path, or who may write there")]
     Resume {
         /// The path of the file or directory.
@@ -223,13 +223,13 @@ pub enum ClientError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The session that was kept, or is to be kept, cannot be used.
+    /// The stored session cannot be used, or the session cannot be stored.
     #[error("the kept session (--session): {0}")]
     State(StateError),
     /// The OSCORE context cannot be used.
     #[error(transparent)]
     Context(ContextError),
-    /// The answer to a protected request is not protected correctly. Anybody may have sent it.
+    /// The response to a protected request is not protected correctly. Any host may have sent this response.
     #[error("{remote} sent {detail}")]
     NotProtected {
         /// The address.
@@ -237,7 +237,7 @@ pub enum ClientError {
         /// The error and its possible cause.
         detail: &'static str,
     },
-    /// Both ends did not agree on an OSCORE context by EDHOC.
+    /// Client and server did not agree on an OSCORE context by EDHOC.
     #[error("no EDHOC with {remote}: {detail}")]
     Edhoc {
         /// The address.
@@ -245,7 +245,7 @@ pub enum ClientError {
         /// The reason and a next step.
         detail: String,
     },
-    /// OSCORE numbers are lost, and the server does not derive new keys.
+    /// The OSCORE sequence numbers of the client are lost, and the server does not derive new keys.
     #[error(
         "{remote} derives no new OSCORE keys with us, and our numbers are lost: its context needs rederivation = true \
          (libcoap: rfc8613_b_2,bool,true and rfc8613_b_1_2,bool,false)"
@@ -254,7 +254,7 @@ pub enum ClientError {
         /// The address.
         remote: SocketAddr,
     },
-    /// `coaps` without a key.
+    /// The URI has the scheme `coaps`, and the client has no key.
     #[error(
         "coaps needs an identity and a key (--identity NAME --key HEX, or --credentials FILE), or an authority to trust (--ca FILE)"
     )]
@@ -265,12 +265,12 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// True if the same may succeed a little later: nobody answered, or nobody listens.
+    /// True if a later attempt may succeed: the server did not answer, or no program listens at its port.
     pub(super) fn is_passing(&self) -> bool {
         self.is_silence() || matches!(self, Self::Refused { .. } | Self::Unreachable { .. })
     }
 
-    /// True if nobody answered.
+    /// True if the server did not answer.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Silence { .. } | Self::Unfinished { .. })
     }

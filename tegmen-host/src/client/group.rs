@@ -1,5 +1,5 @@
-//! One request to a group of servers, and the responses of its members (RFC 7252, section 8): in clear, or protected by Axiom or by
-//! Group OSCORE.
+//! One request to a group of servers, and the responses of its members (RFC 7252, section 8). The request is in clear,
+//! or protected by Axiom or by Group OSCORE.
 
 use super::oscore::unprotectable;
 use super::request::Part;
@@ -28,19 +28,20 @@ use tegmen::oscore::{OpenedRequest, ProtectError};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Maximum number of bytes of a message to a group: every node can receive it (RFC 7252, section 4.6).
+/// Maximum number of bytes of a message to a group. Every node can receive such a message (RFC 7252, section 4.6).
 const MAX_MESSAGE: usize = 1152;
-/// Maximum number of members whose responses are taken.
+/// Maximum number of members whose responses are accepted.
 const MAX_MEMBERS: usize = 65_536;
-/// Maximum number of repetitions of a request to a protected group, each for one member that asked for an Echo.
+/// Maximum number of repetitions of a request to a protected group. Each repetition is for one member that asked for an
+/// Echo option.
 const MAX_AGAIN: usize = 32;
 
-/// Sends a request to a group, in clear and not confirmable, and gives each response to `on_reply` as it comes, until `wait`
-/// has passed: members respond at a random time, usually within 5 seconds. A response in blocks is given as its first block.
-/// Returns the number of members that responded.
+/// Sends a non-confirmable request in clear to a group. Calls `on_reply` with each response until `wait` has passed.
+/// Members respond at a random time, usually within 5 seconds. If a response comes in blocks, `on_reply` gets only the
+/// first block. Returns the number of members that responded.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
 pub async fn ask_group(
     group: &Group,
     port: u16,
@@ -69,22 +70,23 @@ pub async fn ask_group(
 pub struct AskedMembers {
     /// The members that responded.
     pub responded: Vec<IpAddr>,
-    /// Members that responded to one of the last requests, and not to this one.
+    /// Members that responded to a recent request, but not to this one.
     pub missing: Vec<IpAddr>,
-    /// Members that asked for a proof that the request is new, and did not get it or did not respond afterwards.
+    /// Members that demanded a proof that the request is new, and that did not respond to the request afterwards.
     pub challenged: Vec<IpAddr>,
 }
 
-/// Sends a request to a group that Axiom protects, and gives each response to `on_reply` as it comes, until `wait` has passed:
-/// members respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and its address
-/// names the member.
+/// Sends a request to a group that Axiom protects. Calls `on_reply` with each response until `wait` has passed. Members
+/// respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and the source
+/// address identifies the member.
 ///
-/// A member that does not know our numbers, as after a restart, asks for an Echo first (RFC 9175). The request is then sent again
-/// to the group, and the other members serve it again. So a request with POST or PATCH is sent once, and such a member does not
+/// A member that does not know the sequence numbers of this client, for example after a restart, first asks for an Echo
+/// option (RFC 9175). The client then sends the request to the group again, and the other members serve it a second
+/// time. Therefore a request with POST or PATCH is sent only once, and a member that asks for an Echo option does not
 /// serve it.
 ///
 /// # Errors
-/// [`ClientError`], whose text names the next step. It is no error if no member responds.
+/// [`ClientError`], whose text names the next step. A call to which no member responds succeeds.
 pub async fn ask_members(
     membership: &Membership,
     request: &Request<'_>,
@@ -110,7 +112,7 @@ pub async fn ask_members(
 }
 
 impl AskedMembers {
-    /// Those of the expected members that did not respond are missing.
+    /// Makes the result of a request: an expected member that did not respond is missing.
     pub(super) fn new(responded: Vec<IpAddr>, expected: Vec<IpAddr>, challenged: Vec<IpAddr>) -> Self {
         let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
         let (missing, challenged) = (without(expected), without(challenged));
@@ -118,8 +120,8 @@ impl AskedMembers {
     }
 }
 
-/// Sends requests of one method to a group that Axiom protects, with a pause of `interval` between two, and takes no responses. Returns
-/// their number.
+/// Sends several requests of one method to a group that Axiom protects, with a pause of `interval` between two
+/// requests, and ignores the responses. Returns the number of requests.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step.
@@ -144,8 +146,8 @@ pub(super) async fn tell_members<R>(
     Ok(count)
 }
 
-/// Makes the node and the socket of a sender to a protected group, whose requests wait for `wait`, at most `most` of them at a time.
-/// Returns the address of the group, and that of the sender.
+/// Makes the node and the socket of a client of a protected group. Each request waits for `wait`, and at most `most`
+/// requests wait at a time. Returns the client, the address of the group, and the local address.
 pub(super) fn join<F: FnMut(Member, Response)>(
     membership: &Membership,
     (method, wait): (Code, Duration),
@@ -175,14 +177,14 @@ pub(super) fn join<F: FnMut(Member, Response)>(
     Ok((Asking::new(socket, (method, wait), (most, (), groups), on_reply)?, remote, own))
 }
 
-/// A node that asks a group has no peers.
+/// The peer table of a node that only sends requests to a group, and so has no peers.
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
 
 /// The address of a member, and the identity that OSCORE proved.
 pub(super) type Member = (SocketAddr, Principal);
 
-/// A sender to a group, which waits for responses.
+/// A client of a group, which sends requests and waits for responses.
 pub(super) struct Asking<F, G: Groups, S: Oscore = ()> {
     node: Asker<S, G>,
     pub(super) environment: Environment<HostCrypto>,
@@ -231,12 +233,12 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         })
     }
 
-    /// Returns the context that protects the requests with OSCORE.
+    /// Returns the OSCORE context that protects the requests.
     pub(super) const fn oscore(&mut self) -> &mut S {
         &mut self.node.features.oscore
     }
 
-    /// Sends the request in clear, or protected with OSCORE.
+    /// Sends the request in clear, or protected by Group OSCORE.
     pub(super) async fn ask(
         &mut self,
         (remote, head): (SocketAddr, RequestHead<'_>),
@@ -251,7 +253,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         self.send(remote, len).await
     }
 
-    /// Takes the response of a member that is in the buffer, to a request that was not protected by Axiom.
+    /// Takes the response of a member from the buffer. The request was not protected by Axiom.
     pub(super) async fn take_response(&mut self, group: SocketAddr, (len, from): (usize, SocketAddr)) {
         let path = Path { local: Address::from(group), remote: from.into() };
         let Self { node, environment, members, buffer, out, .. } = self;
@@ -262,7 +264,8 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         }
     }
 
-    /// Sends the request under the protection of the group. If it has a token, it is open until another one with this token ends.
+    /// Sends the request with the protection of Axiom. If the request has a token, it stays open until another request
+    /// with this token ends.
     pub(super) async fn ask_protected(
         &mut self,
         membership: &Membership,
@@ -292,7 +295,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         sent.map(drop).map_err(|source| ClientError::NoRoute { remote, source })
     }
 
-    /// Takes a datagram that is in the buffer, under the protection of the group.
+    /// Takes a datagram of the protected group from the buffer.
     pub(super) fn take(&mut self, membership: &Membership, own: SocketAddr, (len, from): (usize, SocketAddr)) {
         let path = Path { local: own.into(), remote: from.into() };
         membership.note_epoch(self.buffer.get(..len).unwrap_or(&[]));
@@ -302,7 +305,8 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         while node.handle(cx, &path, &mut records, members, &mut **out).is_some() {}
     }
 
-    /// Receives a datagram into the buffer. Returns its length and its sender; `None` if none came until `end`.
+    /// Receives a datagram into the buffer. Returns the length and the sender, or `None` if no datagram came until
+    /// `end`.
     pub(super) async fn receive(&mut self, end: Instant) -> Option<(usize, SocketAddr)> {
         loop {
             let left = end.since(clock::now());
@@ -314,7 +318,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
     }
 }
 
-/// The error of a request that could not be written.
+/// Returns the error for a request that could not be written.
 fn refused(error: SendError, group: &str) -> ClientError {
     let group = group.to_owned();
     let problem = match error {
@@ -336,28 +340,28 @@ fn refused(error: SendError, group: &str) -> ClientError {
     ClientError::Group { group, problem: problem.to_owned() }
 }
 
-/// Gives responses to their owner.
+/// Collects the responses, and passes them to the owner of the request.
 pub(super) struct Members<F> {
     start: Instant,
     /// The members that responded.
     pub(super) responded: Vec<IpAddr>,
-    /// Members that asked for an Echo.
+    /// Members that asked for an Echo option.
     pub(super) challenged: Vec<IpAddr>,
-    /// The values of the Echo options that are to be sent.
+    /// The values of the Echo options that have to be sent.
     pub(super) challenges: Vec<Vec<u8>>,
-    /// The same of members with OSCORE, each of which is asked alone.
+    /// The values of the Echo options for members with OSCORE. The request is sent again to each such member alone.
     pub(super) echoes: Vec<(Member, Vec<u8>)>,
-    /// The members that OSCORE proved: true if a response came, false if only a challenge.
+    /// The members that OSCORE authenticated: true if a response came, false if only a request for an Echo option came.
     proved: HashMap<Principal, bool>,
-    /// A member may serve the request twice.
+    /// True if a member may serve the request twice.
     is_repeatable: bool,
-    /// The members are observed.
+    /// The current round of registrations, if the members are observed.
     round: Option<Round>,
     on_reply: F,
 }
 
 impl<F> Members<F> {
-    /// A request to register is sent, for the first time or again.
+    /// Begins a round: the request to register is sent to the members, for the first time or again.
     pub(super) fn begin_round(&mut self, next: Round) {
         self.start = clock::now();
         self.responded.clear();
@@ -368,7 +372,7 @@ impl<F> Members<F> {
         });
     }
 
-    /// True if the request to register is to be sent again.
+    /// True if it is time to send the request to register again.
     pub(super) fn is_round_over(&self) -> bool {
         self.round.as_ref().is_some_and(Round::is_over)
     }
@@ -413,10 +417,10 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
     }
 }
 
-/// The requests to a group, and the members that sent their responses.
+/// The open requests to a group, and the members that responded to each.
 struct Requests {
     open: Vec<Open>,
-    /// The most that are open.
+    /// Maximum number of open requests.
     most: usize,
     /// The number of the next request.
     next: Option<u32>,
@@ -426,11 +430,11 @@ struct Open {
     request: RequestId,
     token: Token,
     until: Instant,
-    /// The group, the epoch and the truncated sequence number of a request that was protected.
+    /// The group, the epoch and the truncated sequence number of a request that Axiom protected.
     sealed: Option<(Address, u16, u64)>,
     /// The members that sent a response, and the order of their notifications.
     members: HashMap<Address, Option<Order>>,
-    /// The request registers at the members.
+    /// True if the request registers an observation at the members.
     observes: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The numbers of a context in a directory, for contexts of two ends and for contexts of groups. This module stores the numbers, refuses
-//! numbers that cannot be trusted, and lets one process use them at a time.
+//! The sequence numbers of a context in a directory, for contexts of two ends and for contexts of groups. This module
+//! stores the numbers, refuses numbers that cannot be trusted, and lets only one process use them at a time.
 
 use super::source::CONTEXT;
 use super::{ContextError, file_error, windows, write_error};
@@ -14,33 +14,33 @@ use tegmen_store::files::sync_directory;
 use tegmen_store::lock::Locked;
 use tegmen_store::{Database, LEASE, Numbers, Place};
 
-/// The part of a context's file that its numbers depend on.
+/// The part of the file of a context that its numbers depend on.
 pub(super) struct Terms {
-    /// The time of creation, in seconds since 1970.
+    /// The time at which the context was made, in seconds since 1970.
     pub(super) created: u64,
-    /// The expiry time, in seconds since 1970, and as in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file.
     pub(super) expires: Option<(u64, String)>,
-    /// The name of the numbers in a database.
+    /// The key of the row with the numbers in a database.
     pub(super) row: String,
     /// The number of other members of the group; `None` for a context of two ends.
     pub(super) others: Option<usize>,
 }
 
-/// The numbers of a context that is open: no other process can open it meanwhile.
+/// The numbers of an open context. While this value exists, no other process can open the context.
 pub(super) struct Keeper {
     dir: PathBuf,
     place: Place,
     created: u64,
     expires: Option<(u64, String)>,
     closed: bool,
-    /// True if the file of numbers must still record that they are in a database.
+    /// True if the file of numbers does not record yet that the numbers are in a database.
     is_moving: bool,
-    /// `None` for a context in memory.
+    /// The lock on the directory; `None` for a context in memory.
     _lock: Option<Locked>,
 }
 
 impl Keeper {
-    /// A context in memory alone, made at this time.
+    /// Returns the numbers of a context that is only in memory, and that was made at this time in seconds since 1970.
     pub(super) fn in_memory(created: u64) -> Self {
         Self {
             dir: PathBuf::new(),
@@ -53,7 +53,7 @@ impl Keeper {
         }
     }
 
-    /// Locks a directory, and finds its numbers, or why they cannot be trusted.
+    /// Locks a directory, and returns its numbers, or the error that shows why they cannot be trusted.
     ///
     /// # Errors
     /// [`ContextError::InUse`], [`ContextError::File`].
@@ -82,7 +82,8 @@ impl Keeper {
         Ok((keeper, numbers))
     }
 
-    /// Records, after the first lease, that the numbers are in a database, if they were in the file before: those from `next` on.
+    /// Records in the file of numbers that the numbers are in a database now, if they were in the file before. `next`
+    /// is the next number. Call this after the first lease.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -96,8 +97,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Leaves the mark of the first use. Call it after the first lease: a power cut between both leaves a context that is known to be
-    /// used.
+    /// Writes the mark of the first use. Call this after the first lease. After a power cut between the lease and the
+    /// mark, the lease already shows that the context was used.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -105,7 +106,7 @@ impl Keeper {
         leave_mark(&self.dir).map_err(write_error(&self.dir.join(USED)))
     }
 
-    /// True for a context in memory alone.
+    /// True for a context that is only in memory.
     pub(super) const fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Memory)
     }
@@ -114,7 +115,7 @@ impl Keeper {
         &self.dir
     }
 
-    /// The file of the numbers in the directory.
+    /// Returns the path of the file of numbers in the directory.
     pub(super) fn numbers_file(&self) -> PathBuf {
         self.dir.join(NUMBERS)
     }
@@ -123,12 +124,12 @@ impl Keeper {
         self.dir.display().to_string()
     }
 
-    /// The numbers cannot be trusted, for this reason.
+    /// Returns the error that the numbers cannot be trusted, for this reason.
     pub(super) fn untrusted(&self, why: String) -> ContextError {
         ContextError::Numbers { dir: self.name(), why }
     }
 
-    /// Refuses a context that is expired.
+    /// Returns an error if the context has expired.
     pub(super) fn check_expiry(&self) -> Result<(), ContextError> {
         match &self.expires {
             Some((at, text)) if *at <= now() => Err(ContextError::Expired { dir: self.name(), at: text.clone() }),
@@ -136,10 +137,11 @@ impl Keeper {
         }
     }
 
-    /// The end of the next lease. Make it durable with [`Self::keep`] before the lease is extended to it.
+    /// Returns the end of the next lease. Store this end with [`Self::keep`] before you extend the lease to it.
     ///
     /// # Errors
-    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no more, or another process uses the context.
+    /// [`ContextError::Exhausted`]; [`ContextError::Numbers`] if the clock allows no further numbers yet, or if another
+    /// process uses the context.
     pub(super) fn next_end(&self, lease: &Lease) -> Result<u64, ContextError> {
         let next = lease.next();
         if next > MAX_PARTIAL_IV {
@@ -161,7 +163,7 @@ impl Keeper {
         Ok(lease.end().max(next.saturating_add(LEASE).min(allowed)))
     }
 
-    /// Makes numbers durable, unless another process has written numbers since.
+    /// Writes numbers to disk. Refuses if another process has written numbers in the meantime.
     ///
     /// # Errors
     /// [`ContextError::Numbers`] if another process uses the context; [`ContextError::File`].
@@ -174,18 +176,18 @@ impl Keeper {
         kept.map_err(file_error(self.place.file()))
     }
 
-    /// True after [`Self::end`].
+    /// True after a call of [`Self::end`].
     pub(super) const fn is_over(&self) -> bool {
         self.closed
     }
 
-    /// Ends the use. Returns false if it ended before.
+    /// Ends the use of the numbers. Returns false if the use had already ended.
     pub(super) const fn end(&mut self) -> bool {
         !std::mem::replace(&mut self.closed, true)
     }
 }
 
-/// The error for a message that gets no number because a lease could not be renewed.
+/// Returns the error for a message that gets no number because a lease could not be extended.
 pub(super) fn without_number(error: ContextError) -> ProtectError {
     match error {
         ContextError::Exhausted { .. } => ProtectError::Exhausted,
@@ -193,7 +195,7 @@ pub(super) fn without_number(error: ContextError) -> ProtectError {
     }
 }
 
-/// Writes a new directory with this text as the file of the context, and these numbers.
+/// Makes a directory with this text as the file of the context, and with these numbers.
 ///
 /// # Errors
 /// [`ContextError::Exists`], [`ContextError::NotWritten`].
@@ -210,24 +212,25 @@ pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), Co
 /// The numbers that a context has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// Every number below may have been used.
+    /// The next number: every lower number may have been used.
     pub next: u64,
-    /// True if what the other end used is known.
+    /// True if the replay window is known, that is, the numbers that the other end used.
     pub window_known: bool,
     /// True if a process has the context open now.
     pub open: bool,
-    /// True if the numbers are in a database of state, and those here are not valid.
+    /// True if the numbers are in a database of state, so that the numbers in the directory are not valid.
     pub in_database: bool,
-    /// True if the numbers belong to keys that were derived again (RFC 8613, appendix B.2).
+    /// True if the numbers belong to keys that were derived by rederivation (RFC 8613, appendix B.2).
     pub is_rederived: bool,
-    /// True if neither this directory nor a copy that it was made from was used.
+    /// True if the context was never used: neither from this directory, nor from a directory that this one was copied
+    /// from.
     pub is_unused: bool,
-    /// True for a context of a member of a group, whose windows of all other members are meant.
+    /// True for a context of a group. [`Self::window_known`] is then about the windows of all other members.
     pub is_member: bool,
 }
 
 impl Used {
-    /// Returns the numbers as a text for the operator.
+    /// Returns the state of the numbers as a text for the operator.
     pub fn text(&self) -> String {
         if self.in_database {
             return "in a database of state".to_owned();
@@ -248,7 +251,7 @@ impl Used {
     }
 }
 
-/// Looks at the numbers of a context without opening it.
+/// Reads the numbers of a context without opening the context.
 ///
 /// # Errors
 /// [`ContextError::Numbers`].
@@ -268,10 +271,11 @@ pub(super) fn used(dir: &Path, terms: &Terms) -> Result<Used, ContextError> {
     })
 }
 
-/// Moves a context past everything that may have been used: what a clock that never goes back allowed it to lease until now.
+/// Raises the next number of a context past every number that may have been used. The limit is the number of leases
+/// that the time since the creation of the context allows.
 ///
 /// # Errors
-/// [`ContextError`]; [`ContextError::InUse`] while another process has it.
+/// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.
 pub(super) fn recover(dir: &Path, terms: &Terms) -> Result<u64, ContextError> {
     let _lock = lock(dir)?;
     let path = dir.join(NUMBERS);
@@ -285,17 +289,19 @@ pub(super) fn recover(dir: &Path, terms: &Terms) -> Result<u64, ContextError> {
     Ok(next)
 }
 
-/// The numbers that may have been leased since a context was made, at `created` in seconds since 1970: 4 each millisecond.
+/// Returns how many numbers may have been leased since a context was made: 4 for each millisecond. `created` is the
+/// time of creation in seconds since 1970.
 pub(super) fn allowance(created: u64) -> u64 {
     clock::allowed(4 * clock::DAY, created.saturating_mul(1000), now_millis())
 }
 
-/// The numbers that the next process begins with. Those of a context without a place were never used here, but an image of
-/// it may have been used elsewhere, or here before it was put back: only the files that [`create`] wrote, and only within
-/// [`GRACE`], begin with their numbers. All others begin past everything that may have been used, with a lost window.
+/// Returns the numbers with which the next process begins. If the file has no place, nobody has used the context from
+/// this directory. But a copy may have been used elsewhere, or here before a backup was restored. So the numbers in the
+/// file are used only if [`create`] wrote the file and the context is younger than [`GRACE`]. Otherwise the numbers
+/// begin past every number that may have been used, and the replay window counts as lost.
 ///
 /// # Errors
-/// Why they cannot be trusted.
+/// The reason why the numbers cannot be trusted.
 fn trusted(dir: &Path, terms: &Terms) -> Result<Numbers, String> {
     let numbers = Numbers::read(&dir.join(NUMBERS))?;
     if numbers.place.is_some() {
@@ -313,16 +319,16 @@ fn trusted(dir: &Path, terms: &Terms) -> Result<Numbers, String> {
     Ok(Numbers::from(allowance(terms.created).max(numbers.next), None))
 }
 
-/// True if nobody has used these files, however old they are.
+/// Returns true if the files show that nobody has used the context. The age of the files does not matter.
 fn is_unused(dir: &Path) -> bool {
     let is_new = |numbers: Numbers| numbers.place.is_none() && numbers.made.is_some() && numbers.next == 0;
     Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
 }
 
-/// The numbers of a context, and true if its file records already that they are in a database.
+/// Returns the numbers of a context, and true if the file of numbers records already that they are in a database.
 ///
 /// # Errors
-/// Why they cannot be trusted.
+/// The reason why the numbers cannot be trusted.
 fn numbers(dir: &Path, terms: &Terms, database: Option<&Database>) -> Result<(Numbers, bool), String> {
     let in_file = trusted(dir, terms)?;
     let Some(database) = database else {
@@ -346,7 +352,7 @@ fn numbers(dir: &Path, terms: &Terms, database: Option<&Database>) -> Result<(Nu
     Ok((numbers, was_there))
 }
 
-/// Leaves the mark of the first use, durably.
+/// Writes the mark of the first use to disk.
 fn leave_mark(dir: &Path) -> std::io::Result<()> {
     let path = dir.join(USED);
     if path.exists() {
@@ -358,7 +364,7 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
     sync_directory(&path)
 }
 
-/// Locks the file that the context is read from: removing it removes the context.
+/// Locks `context.toml`. Without this file there is no context, so a context cannot be opened without the lock.
 fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.
@@ -371,10 +377,10 @@ fn lock(dir: &Path) -> Result<Locked, ContextError> {
 }
 
 const NUMBERS: &str = "numbers.toml";
-/// The mark that the first use leaves.
+/// The name of the file that marks the first use.
 const USED: &str = "used";
-/// Seconds after its creation in which an unused context begins with number 0. A later one may be an image whose original
-/// was used.
+/// Seconds after its creation in which an unused context begins with number 0. An older file may be a copy of a context
+/// that was used.
 const GRACE: u64 = 600;
-/// Milliseconds that are waited for the clock.
+/// Maximum time, in milliseconds, to wait until the clock allows more numbers.
 const PATIENCE: u32 = 1000;

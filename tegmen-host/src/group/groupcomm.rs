@@ -1,7 +1,7 @@
-//! Messages of a group's controller (RFC 9594), with the keying material of Axiom.
+//! Messages between a group member and its controller (RFC 9594), with the keying material of Axiom.
 //!
-//! The key type, the profile and the rekeying scheme have numbers of the range for private use. `key` is a map of CBOR, and
-//! `mgt_key_material` is one within a string of bytes:
+//! The numbers of the key type, the profile and the rekeying scheme are in the range for private use. `key` is a CBOR
+//! map, and `mgt_key_material` is a byte string that contains another CBOR map:
 //!
 //! ```text
 //! key:  1 GroupID   2 SenderID   3 cipher suite   4 secret of the epoch   5, 6 random bytes of client and server
@@ -28,7 +28,7 @@ use tegmen::crypto::{DIGEST_LEN, KEY_LEN, SignatureScheme};
 use tegmen::secret::Secret;
 use zeroize::Zeroizing;
 
-/// The path of groups, without a slash in front.
+/// The path of the groups at the controller, without a leading slash.
 pub const GROUPS: &str = "ace-group";
 /// CoAP Content-Format of `application/ace-groupcomm+cbor` (RFC 9594, section 11.2).
 pub const GROUPCOMM_CBOR: u16 = 261;
@@ -37,9 +37,9 @@ pub const REQUESTER: &str = "requester";
 /// The role of a member that answers requests to the group.
 pub const RESPONDER: &str = "responder";
 
-/// Key type, profile and rekeying scheme of Axiom: of the range for private use.
+/// The number of Axiom's key type, profile and rekeying scheme, in the range for private use.
 const AXIOM: i64 = -65537;
-/// The parameter of a join request that is false for a member that does not check signatures.
+/// The label of a parameter in a join request. The parameter is false if the member does not check signatures.
 const SIGNATURES: i64 = -65537;
 const SCOPE: i64 = 3;
 const GKTY: i64 = 7;
@@ -50,7 +50,7 @@ const REKEYING_SCHEME: i64 = 20;
 const CONTROL_URI: i64 = 26;
 const MGT_KEY_MATERIAL: i64 = 27;
 
-/// The cipher suites of DTLS that the suites of a group have their protection from.
+/// The suites of a group, each with the number of the DTLS cipher suite that has the same record protection.
 const SUITES: [(Suite, u64); 4] =
     [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
 
@@ -58,21 +58,22 @@ const SUITES: [(Suite, u64); 4] =
 const PROBLEM_ENTRY: i64 = 0;
 const ERROR_ID: i64 = 0;
 
-/// The reason of a refusal (RFC 9594, section 9), in the problem details of a response (RFC 9290).
+/// The reason of a refusal (RFC 9594, section 9), from the problem details of a response (RFC 9290).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupcommError {
-    /// Only members may do this.
+    /// The requested operation is only for members.
     NotAMember = 0,
-    /// The public key is not of the signature scheme of the group.
+    /// The public key does not match the signature scheme of the group.
     OtherCredential = 2,
-    /// The device does not prove that it has the private key.
+    /// The device did not prove that it has the private key.
     NoPossession = 3,
     /// No SenderID or no leaf is free.
     NoNodeIdentifier = 4,
 }
 
 impl GroupcommError {
-    /// Reads the reason in concise problem details; `None` if there is none that a member acts upon.
+    /// Reads the reason from concise problem details. Returns `None` if a member does not handle the reason, or if
+    /// there is none.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut reason = None;
         let read = read_message(message, |label, decoder| {
@@ -113,22 +114,22 @@ pub struct JoinRequest {
     pub group: String,
     /// True if the member sends requests, and asks for a SenderID.
     pub sends: bool,
-    /// The URI at which the member takes messages of the controller. Its host is the address that the responses of the member
-    /// come from.
+    /// The URI at which the member receives messages of the controller. The host of this URI is the source address of
+    /// the member's responses.
     pub control_uri: Option<String>,
-    /// True if the member checks the signatures of rekey messages; otherwise it gets its messages alone.
+    /// True if the member checks the signatures of rekey messages. Otherwise the controller sends it separate messages.
     pub checks_signatures: bool,
-    /// The members whose public keys the response is to have; `None` for none.
+    /// The filter for the public keys in the response; `None` for no public keys.
     pub creds: Option<CredsFilter>,
-    /// The public key of the member, in a group with signatures.
+    /// The public key of the member with the proof of possession, in a group with signatures.
     pub possession: Option<Possession>,
 }
 
 impl JoinRequest {
-    /// Reads a request.
+    /// Reads a join request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else, or have no scope.
+    /// [`Malformed`] if the bytes are not a join request, or have no scope.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut scope, mut control_uri, mut checks_signatures) = (None, None, true);
         let (mut creds, mut public_key, mut nonce, mut signature) = (None, None, None, None);
@@ -158,7 +159,7 @@ impl JoinRequest {
         Ok(Self { group, sends, control_uri, checks_signatures, creds, possession })
     }
 
-    /// Writes the request.
+    /// Writes the join request.
     pub fn encode(&self) -> Vec<u8> {
         let scope = self.possession.as_ref().map_or_else(|| self.scope(), |proof| proof.scope.clone());
         let mut map = MapWriter::default();
@@ -175,7 +176,7 @@ impl JoinRequest {
         map.finish().to_vec()
     }
 
-    /// Returns the bytes of the scope, as this program writes it.
+    /// Returns the bytes of the scope as [`Self::encode`] writes them.
     pub fn scope(&self) -> Vec<u8> {
         let mut scope = Vec::new();
         let mut encoder = Encoder::new(Sink::new(&mut scope));
@@ -192,7 +193,7 @@ impl JoinRequest {
     }
 }
 
-/// Reads a scope entry: the name of the group, and a role or several. Returns true for a member that sends.
+/// Reads a scope entry: the name of the group, and one or several roles. Returns true if the member sends requests.
 fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
     let mut decoder = Decoder::new(entry);
     if decoder.array()? != Some(2) {
@@ -215,39 +216,44 @@ fn read_scope(entry: &[u8]) -> Result<(String, bool), Malformed> {
     if decoder.position() == entry.len() { Ok((group, sends)) } else { Err(Malformed::Syntax) }
 }
 
-/// The parameters of one member, as the response to its request has them. Secrets are wiped on drop.
+/// The keys and parameters of one member, from the response to its join request. Secrets are wiped on drop.
 pub struct GroupKeys {
     /// The identity of the group: 16 random bytes of its controller.
     pub group: [u8; 16],
     /// The GroupID: one byte in the header of a response.
     pub group_id: u8,
-    /// The multicast address of the group, as [`address_bytes`] makes it, and its UDP port.
+    /// The multicast address of the group in the form of [`address_bytes`], and its UDP port.
     pub address: ([u8; 16], u16),
     /// The suite that protects requests and responses.
     pub suite: Suite,
-    /// The most SenderIDs at the same time, 1 to 256. The records that one key may seal are shared among them.
+    /// Maximum number of SenderIDs at the same time, 1 to 256. All SenderIDs share the number of records that one key
+    /// may protect.
     pub senders: u16,
     /// The SenderID of the member, if it sends requests.
     pub sender_id: Option<u8>,
-    /// The address that its responses come from, as [`address_bytes`] makes it; zeros for a member that does not listen.
+    /// The source address of the member's responses in the form of [`address_bytes`]; zeros for a member that does not
+    /// listen.
     pub own_address: [u8; 16],
-    /// SenderIDs of others whose numbers begin with 0 in this epoch, for [`know_sender`](tegmen::axiom::Member::know_sender).
-    /// Empty if the epoch began before the member was admitted.
+    /// SenderIDs of other members whose sequence numbers begin with 0 in this epoch, for
+    /// [`know_sender`](tegmen::axiom::Member::know_sender). The list is empty if the epoch began before this member was
+    /// admitted.
     pub late: Vec<u8>,
-    /// The number of the current epoch, from 1.
+    /// The number of the current epoch. The first epoch is 1.
     pub epoch: u16,
     /// The element of the hash chain of the epoch, 32 bytes. It is not secret.
     pub chain: [u8; DIGEST_LEN],
     /// The secret of the epoch, 32 bytes.
     pub secret: Secret<DIGEST_LEN>,
-    /// Random bytes of the controller: 32 that replace the client random of a handshake, and 32 that replace the server
-    /// random. They are not secret.
+    /// Random bytes of the controller, which are not secret: 32 bytes in place of the client random of a handshake, and
+    /// 32 bytes in place of the server random.
     pub randoms: [[u8; DIGEST_LEN]; 2],
     /// The number of the leaf of the member in the key tree: 2^levels to 2^(levels + 1) - 1.
     pub leaf: u32,
-    /// The secrets of the nodes from the leaf to the root, 16 bytes each: one more than the tree has levels below the root.
+    /// The secrets of the nodes from the leaf to the root, 16 bytes each. The number of secrets is one more than the
+    /// number of levels below the root.
     pub path: Zeroizing<Vec<[u8; KEY_LEN]>>,
-    /// The SubjectPublicKeyInfo of the controller on secp256r1 in DER, if it signs rekey messages.
+    /// The public key of the controller as SubjectPublicKeyInfo on secp256r1 in DER, if the controller signs rekey
+    /// messages.
     pub controller: Option<Vec<u8>>,
     /// The scheme of the signatures of records, in a group with signatures.
     pub signature: Option<SignatureScheme>,
@@ -256,7 +262,7 @@ pub struct GroupKeys {
 }
 
 impl GroupKeys {
-    /// Returns the part that a [`KeyPath`](tegmen::axiom::KeyPath) takes.
+    /// Returns the part of the keys that [`KeyPath`](tegmen::axiom::KeyPath) takes.
     pub fn admission(&self) -> Admission<'_> {
         let Self { group, epoch, chain, secret, leaf, path, .. } = self;
         Admission { group, epoch: *epoch, chain, secret: secret.expose(), leaf: *leaf, path }
@@ -325,7 +331,7 @@ impl GroupKeys {
     /// Reads the payload of a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are something else.
+    /// [`Malformed`] if the bytes are not such a payload.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut keys = Self::empty();
         let (mut missing, mut of_axiom) = (vec![KEY, NUM, MGT_KEY_MATERIAL], false);
@@ -418,7 +424,7 @@ fn array<const N: usize>(decoder: &mut Decoder<'_>) -> Result<[u8; N], Malformed
     decoder.bytes()?.try_into().map_err(|_| Malformed::Syntax)
 }
 
-/// An address as 16 bytes of IPv6, or IPv4 mapped into it.
+/// Returns an address as the 16 bytes of an IPv6 address. An IPv4 address becomes an IPv4-mapped address.
 pub fn address_bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

@@ -1,4 +1,4 @@
-//! A membership: a member of one group, in a directory.
+//! The membership of one endpoint in one protected group, with its files in a directory.
 //!
 //! ```text
 //! hall/member.toml      the group, its controller, and the secrets of the newest epoch: written before they are used
@@ -33,65 +33,68 @@ use tegmen_store::{Numbers, Place};
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-/// Maximum number of nodes between a leaf and the root.
+/// Maximum number of nodes on the path from a leaf of the key tree to its root.
 const NODES: usize = 24;
-/// States of senders of requests: one for each SenderID.
+/// Number of states for members that send requests: one for each SenderID.
 const SENDERS: usize = 256;
-/// States of members that answer our requests.
+/// Number of states for members that answer our requests.
 const LISTENERS: usize = 1024;
-/// Numbers that are leased at a time.
+/// Number of sequence numbers in one lease.
 const LEASE: u64 = 256;
-/// Records of the current epoch that do not open, before the member asks its controller.
+/// Number of records of the current epoch that the member cannot open before it asks its controller for keys.
 const NOT_OPENED: u32 = 16;
 
-/// A group that stands for one whose address is not known yet: all CoAP nodes (RFC 7252, section 12.8).
+/// A placeholder for a group whose address is not known yet: the group of all CoAP nodes (RFC 7252, section 12.8).
 const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
-/// The one group of a membership. It is empty while the member has no keys that it may use.
+/// The table that holds the one group of a membership. It is empty while the member has no keys that it may use.
 pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 
-/// Takes the events of a membership, with the name of its group. It is called under the lock of the membership, so it must
-/// return quickly, and must not use the membership.
+/// A function that takes the events of a membership, with the name of its group. The membership holds its lock during
+/// the call, so the function must return quickly, and must not use the membership.
 pub type MembershipSink = Arc<dyn Fn(&str, MembershipEvent) + Send + Sync>;
 
-/// A member of a group. Clones are the same member. One process at a time has the directory open.
+/// A member of a group. Clones refer to the same membership. Only one process at a time can have the directory open.
 ///
-/// A [`Server`](crate::server::Server) answers requests to the group with it, and [`ask_members`](crate::client::ask_members)
-/// sends them. [`Controller::follow`](crate::controller::Controller::follow) keeps its keys up to date where messages of the
-/// controller were missed.
+/// A [`Server`](crate::server::Server) answers requests to the group as this member, and
+/// [`ask_members`](crate::client::ask_members) sends requests as this member.
+/// [`Controller::follow`](crate::controller::Controller::follow) fetches the current keys if the member has missed
+/// messages of the controller.
 #[derive(Clone)]
 pub struct Membership(Arc<Shared>);
 
 struct Shared {
     /// The name of the group.
     name: String,
-    /// The address of the group; it never changes.
+    /// The address of the group, which never changes.
     group: Address,
     group_id: u8,
     state: Mutex<State>,
-    /// Somebody found out that the member is behind.
+    /// Wakes the waiting tasks when the member finds that it may have missed an epoch.
     behind: Notify,
 }
 
-/// The parts of a membership behind its lock.
+/// The state of a membership, which its lock protects.
 pub(super) struct State {
     dir: PathBuf,
     file: MemberFile,
     keys: GroupKeys,
     path: KeyPath<NODES>,
     numbers: Place,
-    /// The last reservation that is durable.
+    /// The last reservation of numbers that is on disk.
     kept: Kept,
     pub(super) groups: Box<OneGroup>,
     pub(super) principal: Principal,
     behind: Option<Behind>,
-    /// Records of the current epoch that did not open since one did.
+    /// Number of records of the current epoch that did not open since the last record that opened.
     not_opened: u32,
-    /// The epoch in which the controller gave the public keys of the members; 0 if it has given none since the start.
+    /// The epoch of the public keys that the controller gave; 0 if the controller has given none since the start.
     creds_of: u16,
-    /// The last message that did not open. A message to this member alone and one to the group may change places on the way.
+    /// The last message of the controller that the member could not open because an earlier message was missing. A
+    /// message to this member alone and a message to the group can arrive in the wrong order, so the member tries this
+    /// message again.
     held: Option<Vec<u8>>,
     events: Option<MembershipSink>,
     is_closed: bool,
@@ -99,13 +102,14 @@ pub(super) struct State {
 }
 
 impl Membership {
-    /// Makes a directory for a member that its controller has just admitted, and opens it. An older membership in the same group
-    /// that the directory has is replaced.
+    /// Makes a directory for a member that its controller has just admitted, and opens the membership. If the directory
+    /// has an older membership in the same group, the new membership replaces it.
     ///
     /// # Errors
-    /// [`MembershipError::Association`] for a suite or a tree that a host does not have, [`MembershipError::Interface`],
-    /// [`MembershipError::InUse`], [`MembershipError::OtherGroup`] if the directory has a membership in another group,
-    /// [`MembershipError::Numbers`] if the epoch was used here already, [`MembershipError::File`].
+    /// [`MembershipError::Association`] for a suite or a tree that a host does not support,
+    /// [`MembershipError::Interface`], [`MembershipError::InUse`], [`MembershipError::OtherGroup`] if the directory has
+    /// a membership in another group, [`MembershipError::Numbers`] if this directory already used the epoch,
+    /// [`MembershipError::File`].
     pub fn create(dir: &Path, settings: &MemberSettings, keys: GroupKeys) -> Result<Self, MembershipError> {
         Self::create_with(dir, settings, keys, None)
     }
@@ -159,13 +163,15 @@ impl Membership {
         if dir.join(MEMBER).exists() { lock(dir).map(drop) } else { Ok(()) }
     }
 
-    /// Opens a directory. After an orderly end the member continues at its next number. After any other end it gives up the
-    /// leased numbers. The numbers of other members are not known then, and they have to prove that their requests are new.
+    /// Opens a directory. After an orderly end the member continues at its next number. After any other end the member
+    /// skips the numbers of its last lease, and no longer knows the numbers of other members: each of them has to prove
+    /// that its requests are new.
     ///
     /// # Errors
-    /// [`MembershipError::File`] also if there is no membership, [`MembershipError::Exposed`] or [`MembershipError::Syntax`] for its
-    /// file, [`MembershipError::InUse`], [`MembershipError::Numbers`] for a copy or if the numbers are lost,
-    /// [`MembershipError::Association`], [`MembershipError::Interface`] if the interface of the group is gone.
+    /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or
+    /// [`MembershipError::Syntax`] for the file of the member. [`MembershipError::InUse`]. [`MembershipError::Numbers`]
+    /// if the directory is a copy, or if the numbers are lost. [`MembershipError::Association`].
+    /// [`MembershipError::Interface`] if the network interface of the group does not exist.
     pub fn open(dir: &Path) -> Result<Self, MembershipError> {
         // A directory without the file is no membership, and gets no lock.
         MemberFile::read(dir)?;
@@ -266,7 +272,7 @@ impl Membership {
         self.lock().file.is_evicted
     }
 
-    /// Returns the settings.
+    /// Returns the settings of the membership.
     pub fn settings(&self) -> MemberSettings {
         self.lock().file.settings.clone()
     }
@@ -274,13 +280,13 @@ impl Membership {
     /// Returns the address of the group with its interface.
     ///
     /// # Errors
-    /// [`MembershipError::Interface`].
+    /// [`MembershipError::Interface`] if the interface does not exist.
     pub(crate) fn multicast(&self) -> Result<Group, MembershipError> {
         let state = self.lock();
         multicast_of(&state.file.settings, &state.keys)
     }
 
-    /// Sets the function that takes the events.
+    /// Sets the function that takes the events of the membership.
     pub fn on_event(&self, events: MembershipSink) {
         self.lock().events = Some(events);
     }
@@ -294,8 +300,8 @@ impl Membership {
         self.lock().principal = principal;
     }
 
-    /// Takes a message of the controller, or drops it: only [`Rekeyed::Nodes`] and [`Rekeyed::Epoch`] are authentic. The keys of
-    /// a new epoch are durable when this returns.
+    /// Processes a message of the controller. Drops the message unless it is authentic, that is, unless the result is
+    /// [`Rekeyed::Nodes`] or [`Rekeyed::Epoch`]. When this method returns, the keys of a new epoch are on disk.
     pub fn rekey(&self, crypto: &mut HostCrypto, message: &[u8]) -> Option<Rekeyed> {
         let mut state = self.lock();
         if state.file.is_evicted {
@@ -328,7 +334,8 @@ impl Membership {
         Some(rekeyed)
     }
 
-    /// Looks at the epoch of a record to the group, or of a response, before it is opened.
+    /// Compares the epoch in the header of a protected record with the epoch of the member, before the record is
+    /// opened. A later epoch shows that the member has missed messages of the controller.
     pub(crate) fn note_epoch(&self, record: &[u8]) {
         let Some(&[content_type, _, _, high, low]) = record.first_chunk() else { return };
         let epoch = u16::from_be_bytes([high, low]);
@@ -338,15 +345,16 @@ impl Membership {
         }
     }
 
-    /// Notes that the signature of a record whose tag is right was not verified. The public key of the member is missing, or is that of
-    /// a member before, if the controller gave the keys in an earlier epoch.
+    /// Notes that a record has a correct tag, but a signature that could not be verified. If the controller gave the
+    /// public keys in an earlier epoch, the key of the sender can be missing or outdated, and the member asks for the
+    /// keys again.
     pub(super) fn note_unverified(&self, state: &mut State) {
         if state.creds_of < state.keys.epoch {
             self.fall_behind(state, Behind::NoPublicKey);
         }
     }
 
-    /// Notes that a record of our epoch opened, or that it did not.
+    /// Notes if a record of the current epoch opened.
     pub(super) fn note_opened(&self, state: &mut State, is_opened: bool) {
         state.not_opened = if is_opened { 0 } else { state.not_opened.saturating_add(1) };
         if state.not_opened >= NOT_OPENED {
@@ -363,19 +371,20 @@ impl Membership {
         self.0.behind.notify_one();
     }
 
-    /// Waits until the member seems to have missed an epoch.
+    /// Waits until a record or a message of the controller shows that the member may have missed an epoch.
     pub(crate) async fn falls_behind(&self) {
         while self.lock().behind.is_none() {
             self.0.behind.notified().await;
         }
     }
 
-    /// Takes the keys that the controller gave a member which asked for them. Returns true if they are of a later epoch than ours.
-    /// They are durable when this returns.
+    /// Takes the keys that the controller gave after the member asked for them. Returns true if the keys are of a later
+    /// epoch than the member's. The keys are on disk when this method returns.
     ///
     /// # Errors
     /// [`MembershipError::OtherGroup`], [`MembershipError::OldController`] for keys of an earlier epoch,
-    /// [`MembershipError::AdmittedAgain`], [`MembershipError::Association`], [`MembershipError::File`]. The member is then as it was.
+    /// [`MembershipError::AdmittedAgain`], [`MembershipError::Association`], [`MembershipError::File`]. After an error
+    /// the member keeps its previous keys.
     pub fn catch_up(&self, mut keys: GroupKeys) -> Result<bool, MembershipError> {
         let mut state = self.lock();
         let name = &self.0.name;
@@ -406,8 +415,8 @@ impl Membership {
         Ok(is_newer)
     }
 
-    /// Returns the members whose public keys are to be asked for; `None` if the member has those of its epoch, or its group has no
-    /// signatures.
+    /// Returns a filter for the public keys that the member has to ask its controller for. Returns `None` if the member
+    /// has the public keys of its epoch, or if its group has no signatures.
     pub(crate) fn missing_creds(&self) -> Option<CredsFilter> {
         let state = self.lock();
         if state.keys.signature.is_none() || state.creds_of >= state.keys.epoch {
@@ -416,10 +425,10 @@ impl Membership {
         Some(creds_of_interest(state.keys.sender_id.is_some()))
     }
 
-    /// Takes the public keys of the members, which are durable when this returns.
+    /// Takes the public keys of other members. The keys are on disk when this method returns.
     ///
     /// # Errors
-    /// [`MembershipError`]. The member has them all the same.
+    /// [`MembershipError`] if the keys cannot be written. The member uses the keys in memory nevertheless.
     pub(crate) fn take_creds(&self, creds: Creds) -> Result<(), MembershipError> {
         let mut state = self.lock();
         state.creds_of = creds.epoch;
@@ -431,10 +440,12 @@ impl Membership {
         state.file.keep(&state.dir, &state.keys)
     }
 
-    /// Takes that the controller does not know this member any more. It sends nothing from then on, and drops all records.
+    /// Records that the controller has evicted this member. From then on the member sends nothing, and drops all
+    /// records.
     ///
     /// # Errors
-    /// [`MembershipError::File`] if this cannot be written; after a restart the member then asks again.
+    /// [`MembershipError::File`] if the eviction cannot be written. After a restart the member then asks the controller
+    /// again.
     pub fn evict(&self) -> Result<(), MembershipError> {
         let mut state = self.lock();
         state.groups.leave(&self.0.group);
@@ -444,7 +455,7 @@ impl Membership {
         state.file.keep(&state.dir, &state.keys)
     }
 
-    /// Returns the addresses of the members that answered before, and that are expected to answer again.
+    /// Returns the addresses of the members that answered earlier requests, and that should answer the next one.
     pub fn expected(&self) -> Vec<IpAddr> {
         answered::expected(&self.lock().dir)
     }
@@ -474,7 +485,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
+    /// Ends the membership as a power cut does, without a write to disk. The next start continues after the lease.
     pub fn abandon(self) {
         self.lock().is_closed = true;
     }
@@ -493,7 +504,8 @@ impl State {
         }
     }
 
-    /// Begins with the keys: in the first use of their epoch with number 0, otherwise after the numbers that are durable.
+    /// Begins to use the keys. The numbers begin at 0 if the epoch was never used, and otherwise after the numbers that
+    /// are on disk.
     fn begin(&mut self) -> Result<(), MembershipError> {
         let refused = |why| of_group(&self.file.settings.group, why);
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
@@ -516,7 +528,7 @@ impl State {
         Ok(())
     }
 
-    /// Begins the epoch whose secret the path of keys has now.
+    /// Begins the epoch of the secret that the key path has now.
     fn next_epoch(&mut self, crypto: &mut HostCrypto) -> Result<(), MembershipError> {
         let mut secrets = Zeroizing::new([[0; KEY_LEN]; NODES]);
         let admission = self.path.admission(&mut secrets);
@@ -542,7 +554,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes the end of the next lease durable, for requests and responses alike.
+    /// Writes the end of the next lease to disk. The lease is valid for requests and for responses.
     fn lease(&mut self) -> Result<(), MembershipError> {
         let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
         let end = used.saturating_add(LEASE);
@@ -559,7 +571,7 @@ impl State {
         Ok(())
     }
 
-    /// Allows the numbers of the lease that is durable.
+    /// Lets the member use the numbers of the lease that is on disk.
     fn extend(&mut self, group: &Address) {
         let kept = self.kept;
         if let Some(member) = self.groups.member(group) {
@@ -567,7 +579,8 @@ impl State {
         }
     }
 
-    /// Sees to it that a number of each kind is left, if the disk takes the next lease.
+    /// Takes the next lease if no number is left for requests or for responses. If the disk fails, reports
+    /// [`MembershipEvent::NotKept`].
     pub(super) fn lease_ahead(&mut self, group: &Address) {
         let left = self.groups.member(group).map(|member| member.left());
         if !left.is_some_and(|(requests, responses)| requests == 0 || responses == 0) {
@@ -579,7 +592,7 @@ impl State {
         }
     }
 
-    /// Keeps the next numbers as they are, at an orderly end.
+    /// Writes the next free numbers to disk at an orderly end, so that no number of the lease is lost.
     fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -604,8 +617,8 @@ impl Drop for State {
     }
 }
 
-/// The members whose public keys a member needs. A member that sends needs those of all members; any other member needs
-/// those of the senders.
+/// Returns a filter for the public keys that a member needs: the keys of all members if the member sends requests, and
+/// otherwise only the keys of the members that send requests.
 pub(crate) fn creds_of_interest(sends: bool) -> CredsFilter {
     if sends { CredsFilter::default() } else { CredsFilter::of_role(REQUESTER) }
 }
@@ -619,7 +632,7 @@ fn multicast_of(settings: &MemberSettings, keys: &GroupKeys) -> Result<Group, Me
     Ok(interface.map_or_else(|| group.to_string(), |interface| format!("{group}%{interface}")).parse()?)
 }
 
-/// Refuses parameters that give no member here.
+/// Checks that the host can make a member of the group from these keys.
 fn check(group: &str, keys: &GroupKeys) -> Result<(), MembershipError> {
     let path = KeyPath::<NODES>::new(&keys.admission()).map_err(|why| of_group(group, why))?;
     let master = path.master_secret::<HostCrypto>();
@@ -636,13 +649,13 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// The text of a reservation. One number is for both kinds of records.
+/// Returns the text of a reservation. Its one number is for requests and for responses.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }
 }
 
-/// The reservation in a text; `None` if it is of another group.
+/// Returns the reservation in a text; `None` if the text belongs to another group.
 fn kept_in(numbers: &Numbers, keys: &GroupKeys) -> Option<Kept> {
     let epoch = numbers.with.strip_prefix("epoch ")?.strip_suffix(&format!(" of group {}", to_hex(&keys.group)))?;
     Some(Kept { epoch: epoch.parse().ok()?, requests: numbers.next, responses: numbers.next })

@@ -1,4 +1,4 @@
-//! Sets up a server.
+//! The builder of a server.
 
 use super::authorization::{AnyPolicy, Later};
 use super::{Application, Event, EventSink, Listen, ListenError, Server, ServerConfig, StartError};
@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use tegmen::coap::{Policy, Request};
 
-/// The parts of a server that is not started yet: see [`Server::builder`].
+/// The settings of a server that has not started yet: see [`Server::builder`].
 #[must_use = "only serve() starts the server"]
 pub struct ServerBuilder {
     config: ServerConfig,
@@ -36,8 +36,9 @@ impl ServerBuilder {
         }
     }
 
-    /// Adds an address to listen at, as `coaps://127.0.0.1:0` or `coap://[::]`: an IP address of this machine, and a port
-    /// if it is not the default one. Port 0 takes any free port. [`Self::serve`] reports an address that is not valid.
+    /// Adds an address at which the server listens, such as `coaps://127.0.0.1:0` or `coap://[::]`. The address has an
+    /// IP address of this machine, and a port if it is not the default port. Port 0 takes any free port. If an address
+    /// is not valid, [`Self::serve`] returns an error.
     pub fn listen(mut self, address: &str) -> Self {
         match address.parse::<Listen>() {
             Ok(listen) => self.config.listen.push(listen),
@@ -46,16 +47,17 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes sockets that a parent has bound and passed, as systemd does: the server then binds none, and serves the
-    /// datagrams that wait in these. The server finds the socket of an address at which it listens by the local address, so each needs one for
-    /// each shard, and none may be left over. With a number of shards of 0 there are as many shards as sockets of the first
-    /// address. Several sockets of one address are bound with SO_REUSEPORT. Without sockets the call changes nothing.
+    /// Takes sockets that a parent process has bound and passed, as systemd does. The server then binds no sockets, and
+    /// serves the datagrams that wait in the passed ones. The server finds the sockets of a listening address by their
+    /// local address. Each address needs one socket for each shard, and no socket may be left over. If the number of
+    /// shards is 0, the server has as many shards as the first address has sockets. Several sockets of one address must
+    /// be bound with SO_REUSEPORT. An empty list changes nothing.
     pub fn inherit(mut self, sockets: impl IntoIterator<Item = UdpSocket>) -> Self {
         self.inherited.extend(sockets);
         self
     }
 
-    /// Answers the requests of a group that Axiom protects: [`ServerConfig::memberships`].
+    /// Answers the requests of a group that Axiom protects: adds to [`ServerConfig::memberships`].
     pub fn member_of(mut self, membership: Membership) -> Self {
         self.config.memberships.push(membership);
         self
@@ -66,18 +68,19 @@ impl ServerBuilder {
         Self { credentials, ..self }
     }
 
-    /// Sets the policy that decides on each request. The default is the rights of the credentials, and
-    /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) for requests without protection. This policy replaces both.
+    /// Sets the policy that decides on each request. Without this call, the rights of the credentials decide, and
+    /// [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) decides on requests without protection. The
+    /// policy replaces both.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
         Self { policy: Some(AnyPolicy::of(policy)), ..self }
     }
 
-    /// Sets a policy that may decide later, because another server has to be asked. It replaces the policy of
-    /// [`Self::policy`]. It must return at once: a decision, or `None` after it has taken an
-    /// [`Authorization`](super::Authorization) from its second argument. Until there is a decision, the client gets an
-    /// acknowledgement only. The policy is asked once for each request, each block, and each notification. Until the
-    /// decision on a notification its client gets nothing, and remains an observer. The policy may remember the rights
-    /// of a sender, and decide at once the next time.
+    /// Sets a policy that may decide later, because it has to ask another server. This policy replaces the policy of
+    /// [`Self::policy`]. The function must return at once. It returns a decision, or it takes an
+    /// [`Authorization`](super::Authorization) from its second argument and returns `None`. Until the decision, the
+    /// client gets only an acknowledgement. The function is called once for each request, each block, and each
+    /// notification. Until the decision on a notification, the client gets no notification, and remains an observer.
+    /// The policy may store the rights of a sender, and decide at once the next time.
     ///
     /// ```
     /// use tegmen_host::server::{Router, Server};
@@ -109,14 +112,15 @@ impl ServerBuilder {
         Self { policy: Some(AnyPolicy::of_later(policy)), ..self }
     }
 
-    /// Sets [`ServerTrust::key_store`](super::ServerTrust::key_store), the source of keys that the credentials do not have.
+    /// Sets [`ServerTrust::key_store`](super::ServerTrust::key_store), the source of keys that the credentials do not
+    /// have.
     pub fn key_store(mut self, store: impl KeyStore + 'static) -> Self {
         self.config.trust.key_store = Some(Arc::new(store));
         self
     }
 
-    /// Sets [`ServerTrust::public_keys`](super::ServerTrust::public_keys): the server's own keys, and the clients with certificates or raw public keys that
-    /// it trusts.
+    /// Sets [`ServerTrust::public_keys`](super::ServerTrust::public_keys): the server's own keys, and the clients with
+    /// certificates or raw public keys that it trusts.
     pub fn trust(mut self, keys: PublicKeys) -> Self {
         self.config.trust.public_keys = Some(keys);
         self
@@ -128,7 +132,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Serves requests over plain CoAP too: sets [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed).
+    /// Also serves requests over CoAP in clear: sets [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed).
     pub fn allow_plain(mut self) -> Self {
         self.config.trust.plain_allowed = true;
         self
@@ -158,8 +162,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the function that takes the events. The shards call it, so it must return quickly. Without one, each event goes to
-    /// the subscriber of the crate `tracing`: see [`Event::trace`].
+    /// Sets the function that takes the events of the server. The shards call this function, so it must return quickly.
+    /// Without a function, each event goes to the subscriber of the crate `tracing`: see [`Event::trace`].
     pub fn on_event(self, events: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self { events: Arc::new(events), ..self }
     }

@@ -18,49 +18,53 @@ use tegmen::dtls::{Config, ConnectionIdConfig, Suites};
 /// DEFAULT_LEISURE (RFC 7252, section 4.8.2).
 pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
 
-/// The settings of a server. Take the default ones and change fields, or use [`Self::with`].
+/// The settings of a server. Take the defaults and change fields, or use [`Self::with`].
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerConfig {
     /// The addresses at which the server listens.
     pub listen: Vec<Listen>,
-    /// The multicast groups that the server joins (RFC 7252, section 8), at the ports of plain CoAP: DTLS has no groups.
+    /// The multicast groups that the server joins (RFC 7252, section 8), at the ports of CoAP in clear: DTLS has no
+    /// groups.
     pub groups: Vec<Group>,
-    /// The groups that Axiom protects in which the server answers. Each response comes from the address of the membership, and the
-    /// port of the group. The members have the rights of its settings.
+    /// The memberships in groups that Axiom protects, in which the server answers. Each response has the source address
+    /// of the membership, and the port of the group. The settings of the membership give the rights of the other
+    /// members.
     pub memberships: Vec<Membership>,
-    /// The number of shards, each a thread with its own sockets; 0 selects one for each core.
+    /// The number of shards. Each shard is a thread with its own sockets; 0 selects one shard for each core.
     pub shards: usize,
-    /// Requests, responses, transfers and observations.
+    /// The settings of requests, responses, transfers and observations.
     pub coap: ServerCoap,
-    /// The DTLS side. The server sets the shard of the connection ids; they have no bytes if there are more than 256
-    /// shards.
+    /// The DTLS settings. The server chooses the part of the connection ids that names the shard. With more than 256
+    /// shards, its connection ids are empty.
     pub dtls: Config,
     /// Limits of handshakes and sessions.
     pub sessions: ServerSessions,
     /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
-    /// The devices in whose name the server opens or resumes sessions. Their tickets and ids do not depend on
-    /// [`Self::resumption`].
+    /// The devices for which the server opens or resumes sessions in their name. The tickets and session ids of these
+    /// devices do not depend on [`Self::resumption`].
     pub delegate: Option<Arc<dyn Delegate>>,
-    /// Receives keying material of each session; `None` if nothing does.
+    /// The receiver of keying material of each session; `None` if there is no receiver.
     pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
     pub trust: ServerTrust,
-    /// OSCORE contexts, whose requests come to the ports of plain CoAP and of DTLS alike.
+    /// The OSCORE contexts of the server. Their requests can arrive at the ports of CoAP in clear and at the ports of
+    /// DTLS.
     pub oscore: Contexts,
-    /// Makes further OSCORE contexts by EDHOC (RFC 9528), with clients whose credentials it has; `None` if nothing does.
+    /// The settings that make further OSCORE contexts by EDHOC (RFC 9528), with clients whose credentials they contain;
+    /// `None` turns EDHOC off.
     pub edhoc: Option<EdhocServer>,
     /// The database that keeps sessions over an orderly restart and over a power cut. After a power cut the server
-    /// answers a client's first request with 4.01 and an Echo option (RFC 9175), and executes the request once the
-    /// client repeats the option.
+    /// answers the first request of a client with 4.01 and an Echo option (RFC 9175), and executes the request when the
+    /// client sends it again with this option.
     pub state: Option<Database>,
-    /// Reports to the operator.
+    /// The settings of reports to the operator.
     pub log: ServerLog,
 }
 
 impl ServerConfig {
-    /// Returns these settings with a change.
+    /// Returns these settings after the function has changed them.
     ///
     /// ```
     /// let config = tegmen_host::server::ServerConfig::default().with(|config| config.shards = 1);
@@ -104,36 +108,42 @@ impl Default for ServerConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerCoap {
-    /// Responses to requests to a group wait for a random time up to this.
+    /// The maximum random delay of a response to a request that was sent to a group.
     pub leisure: Duration,
-    /// The time that an application has for a deferred response. Then the client receives 5.03. Checked each second. Choose
-    /// less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2): clients do not wait longer.
+    /// The time that an application has for a deferred response. After this time the client receives 5.03. The server
+    /// checks the time each second. Choose less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2): clients do not
+    /// wait longer.
     pub response_timeout: Duration,
-    /// Requests of one peer that are answered in a second; more are answered with 4.29 (RFC 8516). 0 sets no limit.
+    /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). 0
+    /// sets no limit.
     pub requests_per_second: u32,
-    /// True if a client without DTLS has to show that it receives at its address before it is sent an answer more than
-    /// three times its request (RFC 9175, section 2.4). Clients that do not know the Echo option are then not served.
+    /// True if a client without DTLS has to prove its address before the server sends it a response more than three
+    /// times as long as its request (RFC 9175, section 2.4). Clients that do not support the Echo option are then not
+    /// served.
     pub verify_addresses: bool,
-    /// The most non-confirmable notifications in a row. With 0 each notification is confirmable; the server then sends
-    /// no second notification before the client acknowledges the first. A notification that follows sooner than
-    /// PROBING_RATE allows (a byte a second; RFC 7252, section 4.7) is also confirmable if the server has heard
-    /// nothing from the client.
+    /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
+    /// the server sends no second notification before the client acknowledges the first. PROBING_RATE (a byte a second;
+    /// RFC 7252, section 4.7) limits notifications to a client from which the server has heard nothing. If the next
+    /// notification comes sooner, it is also confirmable.
     pub unconfirmed_notifications: u8,
-    /// Longest body of a request or of a response that is not GET's, in bytes (RFC 7959).
+    /// Maximum length in bytes of a request body, or of a response body of a method other than GET (RFC 7959).
     pub max_body: usize,
-    /// The most bytes of such bodies that the server holds at once, for all peers and shards together. Bodies without
-    /// DTLS have half of it. With less than four times [`Self::max_body`], bodies of that size sometimes find no space.
+    /// Maximum number of bytes of such bodies in memory, for all peers and shards together. Bodies without DTLS can
+    /// take half of these bytes. If the value is less than four times [`Self::max_body`], a body of maximum length may
+    /// find no space.
     pub max_bodies: usize,
-    /// The most bytes for exchanges of all peers and shards together: three quarters for replies, so that a repeated
-    /// request is answered again and not executed for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2), and a quarter for
-    /// messages that wait for an acknowledgement. An index takes up to 22 bytes more for each reply. The default is
-    /// enough for 1,000,000 sessions that each asked once in that time, with replies of up to 180 bytes. Where the bytes
-    /// are taken by requests that must not be executed twice, further ones are answered with 5.03; others are served.
+    /// Maximum number of bytes of the exchanges of all peers and shards together. Three quarters are for replies: for
+    /// EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is not executed
+    /// again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22 additional bytes
+    /// for each reply. The default is enough for 1,000,000 sessions that each make one request in that time, with
+    /// replies of up to 180 bytes. If requests that must not be executed twice take all bytes, further requests of this
+    /// kind are answered with 5.03; other requests are served.
     pub max_exchange_bytes: usize,
-    /// Peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together. When twice as
-    /// many are reached, peers without observations are forgotten first, oldest first.
+    /// Number of peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together.
+    /// When the number of such peers reaches twice this value, the server forgets peers, those without observations
+    /// first and the oldest first.
     pub max_unauthenticated: usize,
-    /// Observations (RFC 7641) for all peers together.
+    /// Maximum number of observations (RFC 7641) for all peers together.
     pub max_observations: usize,
 }
 
@@ -158,14 +168,15 @@ impl Default for ServerCoap {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ServerSessions {
-    /// Peers and handshakes, for all shards together.
+    /// Maximum numbers of peers and handshakes, for all shards together.
     pub capacity: Capacity,
-    /// ClientHellos that are answered.
+    /// Limits of the ClientHellos that the server answers.
     pub hellos: HelloLimits,
-    /// Signatures and decryptions with RSA keys and keys in a TPM in a second, for clients that have proved nothing yet;
-    /// 0 sets no limit. Further handshakes wait, for about half a second; those that waited longest are then given up, those of
-    /// network prefixes with many of them first, and their clients begin again. Signatures with ECDSA keys in memory are not
-    /// counted: they take no longer than the rest of a handshake.
+    /// Number of signatures and decryptions in a second with RSA keys and keys in a TPM, for clients that have not
+    /// proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. Then the server gives
+    /// up the handshakes that waited longest, beginning with network prefixes that have many handshakes, and their
+    /// clients begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer than the
+    /// rest of a handshake.
     pub signatures_per_second: u32,
 }
 
@@ -175,19 +186,20 @@ impl Default for ServerSessions {
     }
 }
 
-/// The keys of a server, and the clients that it serves beside those of its credentials.
+/// The keys of a server, and the trusted clients that are not in its credentials.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerTrust {
-    /// True if requests over plain CoAP are served.
+    /// True if the server serves requests over CoAP in clear.
     pub plain_allowed: bool,
-    /// The public keys of the server, and the clients that it trusts. Without it there are only the suites of
-    /// [`ServerConfig::dtls`], with pre-shared keys.
+    /// The public keys of the server, and the clients that it trusts. With `None` the server has only the cipher suites
+    /// of [`ServerConfig::dtls`] that use pre-shared keys.
     pub public_keys: Option<PublicKeys>,
-    /// A source of keys that the credentials do not have.
+    /// A source of pre-shared keys that the credentials do not have.
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// The server acts on an answer of the key store when a multiple of this time has passed since its question, so that
-    /// the delay does not reveal whether an identity exists. Choose more than the usual delay of the store.
+    /// The interval of answers of the key store. The server uses an answer when a multiple of this time has passed
+    /// since its question, so that the delay does not reveal if an identity exists. Choose more than the usual delay of
+    /// the key store.
     pub key_store_answers_every: Duration,
 }
 
@@ -198,14 +210,14 @@ impl Default for ServerTrust {
     }
 }
 
-/// Reports to the operator of a server.
+/// The settings of the reports to the operator of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerLog {
-    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
+    /// The path of the key log (RFC 9850). A reader of this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
-    /// True to report every request, and each block, to the event sink. Otherwise only requests with a 5.xx response are
-    /// reported.
+    /// True to report every request, and each block, to the event function. Otherwise the server reports only requests
+    /// with a 5.xx response.
     pub report_requests: bool,
 }
 
@@ -215,8 +227,8 @@ impl Default for ServerLog {
     }
 }
 
-/// The settings that a server can change while it runs: see [`Server::set_limits`](super::Server::set_limits). Each field has
-/// the meaning of the field of this name in [`ServerCoap`], [`ServerSessions`] or [`ServerLog`].
+/// The settings that a server can change while it runs: see [`Server::set_limits`](super::Server::set_limits). Each
+/// field has the meaning of the field with the same name in [`ServerCoap`], [`ServerSessions`] or [`ServerLog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerLimits {
@@ -241,7 +253,7 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// The limits of these settings.
+    /// Returns the limits in these settings.
     pub(crate) const fn new(coap: &ServerCoap, hellos: HelloLimits, report_requests: bool) -> Self {
         Self {
             leisure: coap.leisure,

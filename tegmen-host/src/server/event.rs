@@ -16,18 +16,18 @@ use std::time::SystemTime;
 use tegmen::coap::Code;
 use tegmen::dtls::{AlertDescription, Fatal};
 
-/// Takes the events of a server.
+/// A function that takes the events of a server.
 pub(crate) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// An event of the server, for its operator. It contains no secret.
 ///
-/// `Display` gives one sentence; it contains names that peers chose, so escape control characters before a terminal
-/// shows it. `Serialize` gives a map with the name of the event in `event` and one entry for each field.
+/// `Display` gives one sentence. The sentence contains names that peers chose, so escape control characters before a
+/// terminal shows it. `Serialize` gives a map with the name of the event in `event` and one entry for each field.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A session began.
+    /// A client established a DTLS session.
     Established {
         /// The address of the client.
         remote: SocketAddr,
@@ -36,24 +36,24 @@ pub enum Event {
         /// True if the client resumed an earlier session.
         resumed: bool,
     },
-    /// The file of ticket keys cannot be used any more; those that are known stay in force.
+    /// The file of ticket keys cannot be used any more. The ticket keys in memory remain valid.
     TicketKeysFailed {
         /// The problem and its correction.
         #[serde(serialize_with = "displayed")]
         error: TicketKeyError,
     },
-    /// A handshake or a session ended otherwise than in order.
+    /// A handshake or a session ended with an error.
     Failed {
         /// The address of the client.
         remote: SocketAddr,
-        /// The identity that the client sent; `None` if the handshake ended before that.
+        /// The identity that the client sent; `None` if the handshake ended before the client sent one.
         identity: Option<String>,
-        /// The reason.
+        /// The reason for the end.
         #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },
-    /// The server refused a ClientHello, and there is no handshake. The client proved its address, or showed a ticket
-    /// of this server.
+    /// The server refused a ClientHello, so no handshake began. The event is reported only for a client that proved its
+    /// address, or that showed a ticket of this server.
     HelloRefused {
         /// The address of the client.
         remote: SocketAddr,
@@ -69,39 +69,41 @@ pub enum Event {
         #[serde(rename = "reason", serialize_with = "displayed")]
         refusal: Refusal,
     },
-    /// A session continues that began before the start of the server.
+    /// The server continues a session that began before the server started.
     Restored {
         /// The address of the client.
         remote: SocketAddr,
         /// The identity of the client.
         identity: String,
     },
-    /// The database of [`ServerConfig::state`](super::ServerConfig::state) cannot be written, so the record numbers of
-    /// sessions cannot be extended. The server tries again with each record; it closes a session that has no numbers left.
+    /// The server cannot write the database of [`ServerConfig::state`](super::ServerConfig::state), so it cannot
+    /// reserve further record numbers for sessions. The server tries again with each record, and closes a session that
+    /// has no numbers left.
     NotKept {
-        /// The problem.
+        /// The problem, as text.
         problem: String,
     },
-    /// A certificate that the server shows has expired: clients refuse it. Reported once for each certificate.
+    /// A certificate of the server has expired, so clients refuse it. The event is reported once for each certificate.
     CertificateExpired {
-        /// The time.
+        /// The expiry time.
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A list of revoked clients is overdue: clients of that CA are refused until it is replaced. Reported once for each
-    /// list.
+    /// A list of revoked clients is overdue. The server refuses clients of that CA until the list is replaced. The
+    /// event is reported once for each list.
     RevocationDue {
         /// The time by which the list was to be replaced.
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A client without a certificate or key connected, and such clients may do nothing. Reported once.
+    /// A client without a certificate or key connected, but the server gives such clients no rights. The event is
+    /// reported once.
     AnonymousInVain {
         /// Address of the client.
         remote: SocketAddr,
     },
-    /// A session ended in order or was idle for too long; one that a new session of the same address replaced ends without
-    /// an event.
+    /// A session ended in order, or was idle for too long. No event is reported for a session that a new session from
+    /// the same address replaced.
     Closed {
         /// The address of the client.
         remote: SocketAddr,
@@ -109,19 +111,20 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },
-    /// ClientHellos were not answered, because all places for handshakes, or for peers, were taken.
+    /// The server did not answer ClientHellos, because it had no place left for another handshake or another peer.
     Full {
-        /// ClientHellos since the last such event; clients repeat theirs.
+        /// The number of ClientHellos since the previous event of this kind. A client repeats its ClientHello, and each
+        /// one counts.
         unanswered: u32,
     },
-    /// The server ended a session because the key that its peer proved is not in the credentials any more.
+    /// The server ended a session because the key that its client proved is no longer in the credentials.
     Outdated {
         /// The address of the client.
         remote: SocketAddr,
         /// The identity of the client.
         identity: String,
     },
-    /// A request was answered.
+    /// The server answered a request.
     Request(Answered),
     /// A request named an OSCORE context that cannot be used.
     Context {
@@ -131,7 +134,7 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         problem: ContextError,
     },
-    /// A membership of the server has changed, or needs something.
+    /// A group membership of the server has changed, or needs an action.
     Member {
         /// The name of the group.
         group: String,
@@ -139,22 +142,22 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         news: MembershipEvent,
     },
-    /// The credentials file was read again.
+    /// The server read the credentials file again.
     Reloaded {
-        /// The number of identities in it.
+        /// The number of identities in the credentials file.
         identities: usize,
     },
-    /// The credentials file changed and cannot be used. The old credentials stay in force, and the file is read again each
-    /// second.
+    /// The credentials file changed and cannot be used. The previous credentials remain valid, and the server reads the
+    /// file again each second.
     ReloadFailed {
         /// The problem and its correction.
         #[serde(serialize_with = "displayed")]
         error: CredentialsError,
     },
-    /// Certificates of authorities or revocation lists were read again.
+    /// The server read the certificates of authorities or the revocation lists again.
     TrustReloaded,
-    /// One of those files changed and cannot be used. The old content stays in force, and the server reads the files
-    /// again each second.
+    /// A file with certificates of authorities or a revocation list changed and cannot be used. The previous content
+    /// remains valid, and the server reads the files again each second.
     TrustReloadFailed {
         /// The problem and its correction.
         #[serde(serialize_with = "displayed")]
@@ -162,7 +165,7 @@ pub enum Event {
     },
 }
 
-/// A request and its answer.
+/// A request and the response to it.
 #[derive(Debug, Serialize)]
 pub struct Answered {
     /// The address of the client.
@@ -172,39 +175,39 @@ pub struct Answered {
     /// The method of the request.
     #[serde(serialize_with = "named")]
     pub method: Code,
-    /// Path with a slash in front.
+    /// The path of the resource, with a leading slash.
     pub path: String,
     /// The response code.
     #[serde(serialize_with = "displayed")]
     pub code: Code,
-    /// Bytes of the request's body: of all its blocks, if it came in blocks.
+    /// The bytes of the request body. For a body in blocks, the sum of all blocks.
     #[serde(rename = "request_bytes")]
     pub received: usize,
-    /// Bytes of the response's body: of all its blocks, if it is sent in blocks.
+    /// The bytes of the response body. For a body in blocks, the sum of all blocks.
     #[serde(rename = "response_bytes")]
     pub sent: usize,
-    /// True for a block of a transfer that another event reports as a whole: the one of the last block of a request body,
-    /// or of the first block of a response.
+    /// True for a single block of a transfer. Another event reports the whole transfer: for a request body, the event
+    /// of its last block, and for a response, the event of its first block.
     pub block: bool,
-    /// The cause of a 5.xx. The client does not receive it.
+    /// The cause of a 5.xx response. The client does not receive this text.
     pub cause: Option<String>,
 }
 
 /// The severity of an event, most severe first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// The operator has to act.
+    /// An event that requires an action of the operator.
     Error,
-    /// A request failed because of the server, or a client was refused.
+    /// An event for a request that failed because of the server, or for a client that was refused.
     Warning,
-    /// Sessions and requests.
+    /// An event of normal sessions and requests.
     Info,
-    /// Single blocks of a block-wise transfer.
+    /// An event for a single block of a block-wise transfer.
     Debug,
 }
 
 impl Event {
-    /// Returns the severity.
+    /// Returns the severity of the event.
     pub const fn severity(&self) -> Severity {
         match self {
             Self::TicketKeysFailed { .. }
@@ -231,7 +234,7 @@ impl Event {
         }
     }
 
-    /// Returns the name of the event and the address of its peer, if a peer that has proved nothing can cause such events
+    /// Returns the name of the event and the address of the peer, if an unauthenticated peer can cause such events
     /// without limit. A log should limit their number.
     pub const fn unlimited(&self) -> Option<(&'static str, SocketAddr)> {
         match self {
@@ -245,9 +248,10 @@ impl Event {
 }
 
 impl Event {
-    /// Emits the event to the subscriber of the crate `tracing`: its text as message, at the level of its severity. An event that
-    /// a peer can cause without limit ([`Self::unlimited`]) has the level DEBUG, so that such a peer does not fill a log.
-    /// Control characters are escaped. A server and an endpoint without a function for events call this.
+    /// Emits the event to the subscriber of the crate `tracing`. The text of the event is the message, and its severity
+    /// is the level. An event that a peer can cause without limit ([`Self::unlimited`]) has the level DEBUG, so that
+    /// the peer cannot fill a log. Control characters are escaped. A server or an endpoint without a function for
+    /// events calls this method.
     pub fn trace(&self) {
         let severity = if self.unlimited().is_some() { Severity::Debug } else { self.severity() };
         match severity {
@@ -343,7 +347,7 @@ impl Display for Answered {
     }
 }
 
-/// The reason why a ClientHello is refused with this alert, and a next step.
+/// Returns the reason why a ClientHello is refused with this alert, and the next step.
 const fn why_refused(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HANDSHAKE_FAILURE => {

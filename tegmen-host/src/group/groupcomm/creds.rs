@@ -1,7 +1,8 @@
 //! Public keys of members (RFC 9594): the proof of possession in a request to join, and the keys in a response.
 //!
-//! A credential is a SubjectPublicKeyInfo in DER. Its format has the number -65537, of the range for private use. The identifier of
-//! a member is its address as 16 bytes of IPv6, zeros if it does not listen, and its SenderID if it sends.
+//! A credential is a SubjectPublicKeyInfo in DER. The number of this format is -65537, which is in the range for
+//! private use. The identifier of a member is its address as 16 bytes of IPv6, followed by its SenderID if it sends
+//! requests. The address is zero if the member does not listen.
 
 use super::{AXIOM, JoinRequest, REQUESTER, RESPONDER, array};
 use crate::cbor::{
@@ -24,19 +25,19 @@ pub(super) const CLIENT_CRED_VERIFY: i64 = 24;
 const SIGN_INFO: i64 = 29;
 const KDCCHALLENGE: i64 = 30;
 
-/// Bytes of the longest message with public keys.
+/// Maximum length in bytes of a message with public keys.
 pub(super) const MAX_WITH_CREDS: usize = 1 << 20;
 
 /// The signature schemes of a group, and their algorithms in COSE (RFC 9053, section 2).
 const ALGORITHMS: [(SignatureScheme, i64); 2] =
     [(SignatureScheme::ECDSA_SECP256R1_SHA256, -7), (SignatureScheme::ED25519, -8)];
 
-/// Returns the number of a scheme in COSE.
+/// Returns the COSE number of a signature scheme.
 pub(super) fn algorithm_of(scheme: SignatureScheme) -> i64 {
     ALGORITHMS.iter().find(|(known, _)| *known == scheme).map_or(0, |(_, number)| *number)
 }
 
-/// Returns the scheme with this number in COSE.
+/// Returns the signature scheme with this COSE number.
 pub(super) fn scheme_of(algorithm: i64) -> Option<SignatureScheme> {
     ALGORITHMS.iter().find(|(_, number)| *number == algorithm).map(|(scheme, _)| *scheme)
 }
@@ -44,9 +45,9 @@ pub(super) fn scheme_of(algorithm: i64) -> Option<SignatureScheme> {
 /// The public key of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cred {
-    /// Its SenderID, if it sends requests.
+    /// The SenderID of the member, if it sends requests.
     pub sender_id: Option<u8>,
-    /// The address that its responses come from; zeros if it does not listen.
+    /// The source address of the member's responses; zeros if the member does not listen.
     pub address: [u8; 16],
     /// The SubjectPublicKeyInfo in DER.
     pub public_key: Vec<u8>,
@@ -61,7 +62,7 @@ impl Cred {
         self.address.iter().copied().chain(self.sender_id).collect()
     }
 
-    /// Writes the entries of the members into a map.
+    /// Writes the public keys of members into a map.
     pub(super) fn write_all(creds: &[Self], map: &mut MapWriter) {
         map.entry(CREDS, |encoder| each(encoder, creds, |encoder, cred| bytes(encoder, &cred.public_key)));
         map.entry(PEER_ROLES, |encoder| {
@@ -87,7 +88,7 @@ fn each<T>(
     items.iter().try_for_each(|item| write(encoder, item))
 }
 
-/// The entries of members while a map is read.
+/// The public keys of members from a map that is being read.
 #[derive(Default)]
 pub(super) struct ReadCreds {
     public_keys: Vec<Vec<u8>>,
@@ -95,7 +96,7 @@ pub(super) struct ReadCreds {
 }
 
 impl ReadCreds {
-    /// Reads the value of a label; false if it is none of members.
+    /// Reads the value of a label. Returns false if the label does not belong to public keys of members.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         let into = match label {
             CREDS => &mut self.public_keys,
@@ -109,7 +110,7 @@ impl ReadCreds {
         Ok(true)
     }
 
-    /// Returns the public keys with their owners.
+    /// Returns the public keys with their members.
     pub(super) fn finish(self) -> Result<Vec<Cred>, Malformed> {
         if self.public_keys.len() != self.identifiers.len() {
             return Err(Malformed::Value(PEER_IDENTIFIERS));
@@ -128,7 +129,7 @@ impl ReadCreds {
     }
 }
 
-/// The public keys of members in an epoch: the response to a request for them (RFC 9594, section 4.4).
+/// The public keys of members in an epoch, from the response to a request for public keys (RFC 9594, section 4.4).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Creds {
     /// The epoch.
@@ -149,7 +150,7 @@ impl Creds {
     /// Reads the payload of a response.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the bytes are not such a payload.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut epoch, mut read) = (None, ReadCreds::default());
         read_message_of(message, MAX_WITH_CREDS, |label, decoder| match label {
@@ -163,19 +164,19 @@ impl Creds {
     }
 }
 
-/// The members whose public keys a request is about (`get_creds`): by default all.
+/// The filter of a request for public keys (`get_creds`), which selects members. The default selects all members.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CredsFilter {
-    /// Roles of members; without any, all roles.
+    /// Roles of members. An empty list selects all roles.
     pub roles: Vec<String>,
-    /// Members, each by its SenderID (1 byte) or its address (16 bytes); without any, all members.
+    /// Members, each with its SenderID (1 byte) or its address (16 bytes). An empty list selects all members.
     pub members: Vec<Vec<u8>>,
-    /// True if `members` are left out.
+    /// True if the filter selects all members except `members`.
     pub excludes: bool,
 }
 
 impl CredsFilter {
-    /// All members with this role.
+    /// Returns a filter that selects all members with this role.
     pub fn of_role(role: &str) -> Self {
         Self { roles: vec![role.to_owned()], ..Self::default() }
     }
@@ -252,7 +253,7 @@ impl CredsFilter {
     }
 }
 
-/// The demand of a controller for a proof of possession, in a response 4.00 to a request to join.
+/// The controller's demand for a proof of possession, from a 4.00 response to a join request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Challenge {
     /// The signature scheme of the group.
@@ -300,22 +301,23 @@ impl Challenge {
     }
 }
 
-/// The public key of a device that joins, with the proof that it has the private one (RFC 9594, section 4.3.1).
+/// The public key of a joining device, with the proof that the device has the private key (RFC 9594, section 4.3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Possession {
-    /// The scope that the request has in its bytes.
+    /// The scope of the join request, as bytes.
     pub scope: Vec<u8>,
     /// The SubjectPublicKeyInfo in DER (`client_cred`).
     pub public_key: Vec<u8>,
     /// The nonce of the device (`cnonce`).
     pub nonce: Vec<u8>,
-    /// The signature (`client_cred_verify`) of the SHA-256 digest of `scope`, the nonce of the controller and the nonce of the device,
-    /// each as a string of bytes of CBOR: an ECDSA-Sig-Value in DER, or that of Ed25519 with the digest as message.
+    /// The signature (`client_cred_verify`). It signs the SHA-256 digest of `scope`, the nonce of the controller and
+    /// the nonce of the device, each as a CBOR byte string. With ECDSA it is an ECDSA-Sig-Value in DER. With Ed25519
+    /// the digest is the signed message.
     pub signature: Vec<u8>,
 }
 
 impl Possession {
-    /// Proves the possession of a key for a request.
+    /// Signs a request to prove the possession of a private key.
     ///
     /// # Errors
     /// [`SignError`].
@@ -330,7 +332,7 @@ impl Possession {
         Ok(Self { scope, public_key: key.public_key().to_vec(), nonce: nonce.to_vec(), signature })
     }
 
-    /// Returns the digest that is signed, for a nonce of the controller.
+    /// Returns the digest that the device signs, for this nonce of the controller.
     pub fn digest(&self, challenge: &[u8; DIGEST_LEN]) -> [u8; DIGEST_LEN] {
         digest(&self.scope, challenge, &self.nonce)
     }
