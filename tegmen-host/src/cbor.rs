@@ -1,4 +1,4 @@
-//! Maps of CBOR with integers as keys: one reader and one writer for all messages.
+//! A reader and a writer for CBOR maps with integer keys, which all messages use.
 
 use minicbor::data::Type;
 use minicbor::encode::Write;
@@ -6,27 +6,27 @@ use minicbor::{Decoder, Encoder};
 use std::convert::Infallible;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Longest message in bytes that is read.
+/// Maximum length of a message that is read, in bytes.
 pub const MAX_MESSAGE: usize = 4096;
 /// Maximum number of entries of one map.
 const MAX_ENTRIES: usize = 64;
 
-/// The reason why bytes are no message. A server answers them with 4.00 and `invalid_request`.
+/// The reason why bytes are not a valid message. A server answers such bytes with 4.00 and `invalid_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
-    /// The bytes are no well-formed CBOR, or a value has the wrong type.
+    /// The bytes are not well-formed CBOR, or a value has the wrong type.
     #[error("no well-formed message")]
     Syntax,
     /// The message is longer than [`MAX_MESSAGE`], or a map has more than 64 entries.
     #[error("the message is too long")]
     TooLong,
-    /// The parameter with this label comes twice.
+    /// The parameter with this label occurs twice.
     #[error("parameter {0} comes twice")]
     Repeated(i64),
     /// The parameter with this label is missing.
     #[error("parameter {0} is missing")]
     Missing(i64),
-    /// The value of the parameter with this label has the right type and no meaning.
+    /// The value of the parameter with this label has the right type, but is not valid.
     #[error("the value of parameter {0} has no meaning")]
     Value(i64),
 }
@@ -37,11 +37,11 @@ impl From<minicbor::decode::Error> for Malformed {
     }
 }
 
-/// Reads a message that is one map. `take` reads the value of a label that it knows, and returns false, without reading, for
-/// another one.
+/// Reads a message that is one map. `take` reads the value of a label that it knows. For an unknown label `take` reads
+/// nothing and returns false.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if the bytes are not a valid message.
 pub fn read_message<'b>(
     bytes: &'b [u8],
     take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
@@ -52,7 +52,7 @@ pub fn read_message<'b>(
 /// Does the same as [`read_message`] for a message of at most `longest` bytes.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if the bytes are not a valid message.
 pub fn read_message_of<'b>(
     bytes: &'b [u8],
     longest: usize,
@@ -69,7 +69,7 @@ pub fn read_message_of<'b>(
 /// Reads one map as [`read_message`] does.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no valid map.
 pub fn read_map<'b>(
     decoder: &mut Decoder<'b>,
     mut take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
@@ -118,10 +118,10 @@ pub fn read_map<'b>(
     Ok(())
 }
 
-/// Reads an array; `take` reads each element.
+/// Reads an array, and calls `take` for each element.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if there is no valid array.
 pub fn read_array<'b>(
     decoder: &mut Decoder<'b>,
     mut take: impl FnMut(&mut Decoder<'b>) -> Result<(), Malformed>,
@@ -138,10 +138,10 @@ pub fn read_array<'b>(
     }
 }
 
-/// Reads a value that is null or read by `read`.
+/// Reads a value that is null, or else a value that `read` reads.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`] if the value is not valid.
 pub fn nullable<'b, T>(
     decoder: &mut Decoder<'b>,
     read: impl FnOnce(&mut Decoder<'b>) -> Result<T, minicbor::decode::Error>,
@@ -153,26 +153,27 @@ pub fn nullable<'b, T>(
     Ok(Some(read(decoder)?))
 }
 
-/// A type of an integer.
+/// True for a CBOR type that is an integer.
 pub const fn is_integer(datatype: Type) -> bool {
     use Type::{I8, I16, I32, I64, Int, U8, U16, U32, U64};
     matches!(datatype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Int)
 }
 
-/// Bytes of a buffer at first: most messages fit.
+/// Initial capacity of a buffer in bytes, which is enough for most messages.
 const FIRST: usize = 256;
 
-/// Bytes under construction, wiped on drop. A [`Sink`] wipes the buffer that they outgrow.
+/// The bytes of a message that is being written, which are wiped on drop. When the bytes outgrow their buffer, [`Sink`]
+/// wipes the old buffer.
 pub type Out = Zeroizing<Vec<u8>>;
 
-/// Result of writing to memory, which cannot fail.
+/// The result of writing to memory, which cannot fail.
 pub type Written = Result<(), minicbor::encode::Error<Infallible>>;
 
 /// A writer of one value.
 pub struct Sink<'o>(&'o mut Vec<u8>);
 
 impl<'o> Sink<'o> {
-    /// Appends to these bytes.
+    /// Returns a writer that appends to these bytes.
     pub const fn new(out: &'o mut Vec<u8>) -> Self {
         Self(out)
     }
@@ -194,17 +195,18 @@ impl Write for Sink<'_> {
     }
 }
 
-/// The head of a map with this number of entries, at most 23 (RFC 8949, section 3.1).
+/// Returns the first byte of a map with this number of entries, at most 23 (RFC 8949, section 3.1).
 const fn head(count: u8) -> u8 {
     debug_assert!(count < 24, "no message has as many parameters");
     0xa0 | count
 }
 
-/// A map under construction.
+/// A map that is being written.
 pub struct MapWriter {
-    /// The head, which the end replaces, and the entries; before them the map that this one is in.
+    /// The bytes until now: those of the enclosing map, then the first byte of this map and its entries.
+    /// [`Self::finish`] replaces the first byte.
     out: Out,
-    /// The place of the head.
+    /// The index of the first byte of this map.
     start: usize,
     count: u8,
 }
@@ -216,7 +218,7 @@ impl Default for MapWriter {
 }
 
 impl MapWriter {
-    /// Begins a map behind these bytes.
+    /// Begins a map after these bytes.
     fn behind(mut out: Out) -> Self {
         let start = out.len();
         let Ok(()) = Sink(&mut out).write_all(&[head(0)]);
@@ -245,7 +247,7 @@ impl MapWriter {
         }
     }
 
-    /// Adds an entry whose value is a map, of which `write` adds the entries, if there is a value.
+    /// Adds an entry whose value is a map, if there is a value. `write` adds the entries of the inner map.
     pub fn map<T>(&mut self, label: i64, value: Option<T>, write: impl FnOnce(&mut Self, T)) -> &mut Self {
         if let Some(value) = value {
             self.entry(label, |_| Ok(()));
@@ -256,7 +258,7 @@ impl MapWriter {
         self
     }
 
-    /// The map.
+    /// Returns the bytes of the finished map.
     pub fn finish(mut self) -> Out {
         if let Some(first) = self.out.get_mut(self.start) {
             *first = head(self.count);
@@ -265,12 +267,12 @@ impl MapWriter {
     }
 }
 
-/// Writes a text.
+/// Writes a text string.
 pub fn text(encoder: &mut Encoder<Sink<'_>>, text: &str) -> Written {
     encoder.str(text).map(|_| ())
 }
 
-/// Writes a string of bytes.
+/// Writes a byte string.
 pub fn bytes(encoder: &mut Encoder<Sink<'_>>, bytes: &[u8]) -> Written {
     encoder.bytes(bytes).map(|_| ())
 }

@@ -1,10 +1,11 @@
-//! The message layer of all peers of a shard in one pool of bytes (RFC 7252, section 4): replies that are sent again to
-//! repeated messages, and messages that wait for an acknowledgement.
+//! The message layer of all peers of a shard in one pool of bytes (RFC 7252, section 4). The pool contains replies,
+//! which are sent again to repeated messages, and messages that wait for an acknowledgement.
 //!
-//! Replies lie in three rings, each in the order of time, so that the oldest is always the first to go. Replies to
-//! requests that must not be executed twice have a ring of their own, from which only time removes anything. The ring
-//! of replies that may be lost gives its segments to that one when all are taken. Peers that ask often have a small ring
-//! for such replies, and take nothing from the others.
+//! Replies are in three rings, each in the order of time, so that the oldest reply is always removed first. Replies to
+//! requests that must not be executed twice have a separate ring, from which replies are removed only when they expire.
+//! If this ring needs a segment and none is free, it takes a segment of the ring of replies that may be lost. Peers
+//! that make many requests have a small third ring for replies that may be lost, so that they do not displace the
+//! replies of other peers.
 
 mod ring;
 mod sent;
@@ -17,22 +18,23 @@ use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
 
-/// Bytes of replies that may be lost, for each peer that has spoken, on average.
+/// Average number of bytes of replies that may be lost, for each peer that has sent a request.
 const SAFE_PER_PEER: usize = 1024;
-/// The least number of segments of such replies.
+/// Minimum number of segments for replies that may be lost.
 const SAFE_MIN: usize = 16;
-/// The least number of segments for replies to peers that ask often.
+/// Minimum number of segments for replies that may be lost to peers that make many requests.
 const BUSY_MIN: usize = 4;
-/// The part of the pool's bytes for replies that may be lost.
+/// The ring for peers that make many requests has one part in `BUSY_SHARE` of the segments for replies that may be
+/// lost.
 const BUSY_SHARE: usize = 8;
-/// Requests within a second, beyond which a peer asks often.
+/// Number of requests in a second above which a peer counts as a peer that makes many requests.
 const OFTEN: u16 = 16;
-/// A peer has at most this part of the pool for replies that must be kept.
+/// One peer can have at most one part in `SHARE` of the pool for replies that must be kept.
 const SHARE: usize = 8;
-/// The least number of replies whose age is examined.
+/// Minimum number of replies whose age one call examines.
 const EXPIRED_AT_ONCE: usize = 16;
 
-/// A time in ticks of 1024 microseconds; it wraps after 50 days.
+/// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
 const fn ticks(at: Instant) -> u32 {
     (at.as_micros() >> 10) as u32
 }
@@ -45,20 +47,20 @@ const SECOND: u32 = 1_000_000 >> 10;
 /// The replies, and the messages that wait for an acknowledgement, of all peers of a shard.
 pub struct ExchangePool {
     segments: Segments,
-    /// To requests that must not be executed twice.
+    /// Replies to requests that must not be executed twice.
     lasting: Ring,
-    /// To requests that may be executed again.
+    /// Replies to requests that may be executed again.
     safe: Ring,
-    /// The same, of peers that ask often.
+    /// Replies to requests that may be executed again, from peers that make many requests.
     busy: Ring,
     index: Index,
     sent: SentMessages,
-    /// The last number of a peer.
+    /// The last number that was given to a peer.
     owners: u32,
-    /// Peers that have a number.
+    /// The number of peers that have a number.
     peers: usize,
     keys: [u64; 4],
-    /// The tick in which the age of replies was last examined, and the replies added since.
+    /// The tick in which the age of replies was last examined. `added` is the number of replies since then.
     looked_at: u32,
     added: usize,
 }
@@ -66,17 +68,18 @@ pub struct ExchangePool {
 /// The part of the pool in the entry of a peer.
 #[derive(Debug)]
 pub struct PoolPeer {
-    /// Its number, zero if it has none yet.
+    /// The number of the peer, or zero if the peer has no number yet.
     owner: u32,
-    /// The first of the exchanges that we began.
+    /// The first of the exchanges that this end began.
     sent: u32,
-    /// The key of the newest message that was answered.
+    /// The hash of the newest message that was answered.
     last_print: u32,
     last_message_id: u16,
-    /// Requests since `second`.
+    /// Requests of the peer since the time `second`.
     requests: u16,
     second: u32,
-    /// Bytes of replies that must be kept: since this time, and in the lifetime before it.
+    /// The time from which `bytes` counts the replies that must be kept. `bytes_before` has the count of the
+    /// EXCHANGE_LIFETIME before.
     since: u32,
     bytes: u32,
     bytes_before: u32,
@@ -99,7 +102,7 @@ impl Default for PoolPeer {
 }
 
 impl PoolPeer {
-    /// An upper bound of the bytes of the replies that must be kept for this peer.
+    /// Returns an upper bound of the bytes of the replies that must be kept for this peer.
     fn held(&mut self, now: u32) -> usize {
         let age = now.wrapping_sub(self.since);
         if age >= LIFETIME {
@@ -114,8 +117,8 @@ impl PoolPeer {
     }
 }
 
-/// A Message ID, and a hash of the message under a secret key: a peer that is fast uses its 65,536 Message IDs twice
-/// within EXCHANGE_LIFETIME, and only a repetition has the same bytes.
+/// A Message ID, and a hash of the message under a secret key. A fast peer uses its 65,536 Message IDs twice within
+/// EXCHANGE_LIFETIME, but only a repetition has the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolKey {
     message_id: u16,
@@ -123,7 +126,7 @@ pub struct PoolKey {
     tag: Tag,
 }
 
-/// The reply to a message, and its place.
+/// A stored reply to a message: its place and its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     position: Position,
@@ -131,8 +134,8 @@ pub struct Record {
 }
 
 impl ExchangePool {
-    /// An empty pool. It takes at most `reply_bytes` for replies and `sent_bytes` for messages that are not acknowledged,
-    /// and for each reply up to 22 bytes more in an index.
+    /// Returns an empty pool. The pool takes at most `reply_bytes` for replies and `sent_bytes` for messages that are
+    /// not acknowledged. An index takes up to 22 more bytes for each reply.
     pub fn new(reply_bytes: usize, sent_bytes: usize) -> Self {
         let random = RandomState::new();
         Self {
@@ -150,12 +153,13 @@ impl ExchangePool {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.segments.heap_bytes() + self.index.heap_bytes() + self.sent.heap_bytes()
     }
 
-    /// A hash of a message. Four chains of multiplications run side by side: each alone would wait for its own product.
+    /// Returns a hash of a message. The function computes four independent chains of multiplications, so that the CPU
+    /// can overlap them.
     fn print(&self, datagram: &[u8]) -> u32 {
         let [k0, k1, k2, k3] = self.keys;
         let mut chains = [k2 ^ datagram.len() as u64, k0, k1, k2];
@@ -178,13 +182,13 @@ impl ExchangePool {
         (fold(state ^ u64::from_le_bytes(last), k3) >> 32) as u32
     }
 
-    /// The record of a message, if it is younger than EXCHANGE_LIFETIME.
+    /// Returns the stored reply to a message, if it is younger than EXCHANGE_LIFETIME.
     fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<Record> {
         let position = self.index.find(key.tag, |position| self.is_of(now, owner, key, position))?;
         Some(Record { position, header: self.segments.header(position)? })
     }
 
-    /// True if the record at this place is that of the message, and younger than EXCHANGE_LIFETIME.
+    /// True if the reply at this place belongs to the message, and is younger than EXCHANGE_LIFETIME.
     #[inline]
     fn is_of(&self, now: u32, owner: u32, key: PoolKey, position: Position) -> bool {
         self.segments.header(position).is_some_and(|header| {
@@ -195,8 +199,8 @@ impl ExchangePool {
         })
     }
 
-    /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick: twice as many as were added since the last
-    /// one, so that this keeps up, and no more, so that no request waits long.
+    /// Removes replies that are older than EXCHANGE_LIFETIME, once in a tick. The limit is twice the number of replies
+    /// that were added since the last call: enough to keep up, and so few that no request waits long.
     #[inline]
     fn expire_some(&mut self, now: u32) {
         if self.looked_at != now {
@@ -206,7 +210,8 @@ impl ExchangePool {
         }
     }
 
-    /// Removes replies that are older than EXCHANGE_LIFETIME, at most `most` of each ring and at most a segment.
+    /// Removes replies that are older than EXCHANGE_LIFETIME, at most `most` of each ring and at most one segment of
+    /// each ring.
     fn expire(&mut self, now: u32, most: usize) {
         let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
         for which in [Which::Lasting, Which::Safe, Which::Busy] {
@@ -214,7 +219,8 @@ impl ExchangePool {
         }
     }
 
-    /// Removes all replies that are older than EXCHANGE_LIFETIME; to be called once in a while where nothing is received.
+    /// Removes all replies that are older than EXCHANGE_LIFETIME. Call this regularly, because the pool otherwise
+    /// removes replies only when messages arrive.
     pub fn tick(&mut self, now: Instant) {
         let now = ticks(now);
         let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
@@ -223,13 +229,13 @@ impl ExchangePool {
         }
     }
 
-    /// Removes the oldest replies of a ring, as many as its first segment has. False if there is none.
+    /// Removes the oldest replies of a ring: all replies of its first segment. Returns false if there is none.
     fn evict_segment(&mut self, which: Which) -> bool {
         self.evict(which, usize::MAX, |_| true)
     }
 
-    /// Removes the oldest replies of a ring while `may_go` is true, at most `most` and at most a segment of them. True if
-    /// a segment is free now.
+    /// Removes the oldest replies of a ring while `may_go` is true, at most `most` replies and at most one segment.
+    /// Returns true if a segment is free now.
     fn evict(&mut self, which: Which, most: usize, may_go: impl Fn(&Header) -> bool) -> bool {
         let Self { segments, index, keys, .. } = self;
         let ring = match which {
@@ -254,7 +260,7 @@ impl ExchangePool {
         }
     }
 
-    /// Frees space in a ring for the longest record; false if there is none.
+    /// Frees space in a ring for the longest record. Returns false if no space can be freed.
     #[inline]
     fn make_room(&mut self, now: u32, which: Which) -> bool {
         self.ring(which).has_room() || self.make_new_room(now, which)
@@ -305,7 +311,7 @@ impl ExchangePool {
     }
 }
 
-/// One of the rings.
+/// A name of one of the three rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Lasting,
@@ -314,7 +320,7 @@ enum Which {
 }
 
 impl ExchangeStorage for ExchangePool {
-    /// As many as there are bytes for.
+    /// The number of places is limited only by the bytes of the pool.
     const PLACES: usize = usize::MAX;
     type Peer = PoolPeer;
     type Key = PoolKey;
@@ -434,14 +440,14 @@ impl ExchangeStorage for ExchangePool {
     }
 }
 
-/// The tag of a record, under secret keys.
+/// Returns the tag of a record, under secret keys.
 #[inline]
 fn tag([k0, k1, ..]: &[u64; 4], owner: u32, message_id: u16, print: u32) -> Tag {
     let word = u64::from(owner) << 32 | u64::from(print);
     Tag::of(fold(word ^ k0, u64::from(message_id) ^ k1))
 }
 
-/// Both halves of a product, in one word.
+/// Multiplies two numbers, and combines both halves of the product in one word.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64

@@ -1,20 +1,24 @@
-//! A proxy that caches: it forwards requests to other servers (RFC 7252, sections 5.7 and 5.6), and answers from what it stored.
+//! A caching proxy: it forwards requests to other servers (RFC 7252, sections 5.7 and 5.6), and answers from stored
+//! responses.
 //!
-//! [`Proxy`] is an application for a server, before its others. As a forward proxy it takes requests with Proxy-Uri, or with
-//! Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`] allows: by default for none. As a reverse proxy it takes
-//! the paths of [`ProxyConfig::reverse`], and requests with a Uri-Host of [`ProxyConfig::hosts`]. It asks over `coap` and `coaps`, always with its own identity, and over `http` and `https`.
+//! [`Proxy`] is an application of a server, and gets the requests before the other applications. As a forward proxy it
+//! takes requests with Proxy-Uri, or with Proxy-Scheme and Uri-Host, for the servers that [`ProxyConfig::targets`]
+//! allows; the default allows none. As a reverse proxy it takes the paths of [`ProxyConfig::reverse`], and requests
+//! with a Uri-Host of [`ProxyConfig::hosts`]. It sends requests to origins over `coap` and `coaps`, always with the
+//! proxy's own identity, and over `http` and `https`.
 //!
-//! The policy of the server decides on each request, before the cache is searched: the resource
-//! `/a` of `coap://host` is the path `/proxy/coap/host:5683/a` in a rule. The origin sees the proxy alone. A client whose rights
-//! cover a resource receives the response that the proxy received for it.
+//! The policy of the server decides on each request, before the cache is searched. In a rule, the resource `/a` of
+//! `coap://host` has the path `/proxy/coap/host:5683/a`. The origin sees only the identity of the proxy. A client with
+//! a right to a resource receives the response that the proxy received.
 //!
-//! One observation at the origin is for all clients that observe the same resource here (RFC 7641, section 5).
+//! All clients that observe the same resource share one observation at the origin (RFC 7641, section 5).
 //!
-//! A request with OSCORE for another target is forwarded as it is. Its response is not stored (RFC 8613, section 10), except that to a
-//! deterministic request of a group ([`cache::is_cacheable`]). A registration with OSCORE is one observation at the origin, for its client
-//! alone (`protected`).
+//! A request with OSCORE for another target is forwarded without changes. Its response is not stored (RFC 8613, section
+//! 10), except for a deterministic request of a group ([`cache::is_cacheable`]). A registration with OSCORE becomes one
+//! observation at the origin, which only its client uses (`protected`).
 //!
-//! With the feature `http`, the module `http` lets HTTP clients use the proxy, and the proxy asks HTTP servers.
+//! With the feature `http`, HTTP clients can use the proxy, and the proxy can send requests to HTTP servers: see the
+//! module `http`.
 
 mod answer;
 mod config;
@@ -56,23 +60,23 @@ use tegmen_proxy::{write_known, write_stored};
 use tokio::sync::mpsc;
 use upstream::{Job, Purpose};
 
-/// Seconds after which a client may try again that found no space.
+/// Seconds after which a client may try again if the proxy had no space for its request.
 const RETRY_AFTER: u32 = 2;
-/// Maximum number of bytes of a request whose path and query were written as options, without its payload.
+/// Maximum number of bytes of a request whose path and query were rewritten as options, without its payload.
 const REWRITTEN: usize = 2048;
 
-/// The application. Its clones are the same proxy. It ends with the last clone.
+/// The proxy application. Clones refer to the same proxy, which ends with the last clone.
 #[derive(Clone)]
 pub struct Proxy {
     shared: Arc<Shared>,
     jobs: mpsc::UnboundedSender<Job>,
-    /// The key of the request that is being answered.
+    /// The cache key of the current request.
     key: Vec<u8>,
-    /// Memory for a request that names its target in Proxy-Uri.
+    /// A buffer for a request that names its target in Proxy-Uri.
     rewritten: Vec<u8>,
 }
 
-/// The parts that the clones share with the thread that asks origins.
+/// The state that the clones share with the thread for origins.
 pub(crate) struct Shared {
     config: ProxyConfig,
     hosts: VirtualHosts,
@@ -85,21 +89,21 @@ impl Shared {
     }
 }
 
-/// The way of a request to its origin.
+/// The route of a request to its origin.
 struct Route<'a> {
     scheme: TargetScheme,
     host: &'a str,
     port: u16,
-    /// Uri-Host for an origin without a name of its own.
+    /// The Uri-Host option for an origin whose address is not a name.
     name: Option<&'a str>,
-    /// Segments of the path that are not the origin's.
+    /// The number of leading path segments that are not part of the origin's path.
     skipped: usize,
-    /// The path of the origin here, for a reverse proxy.
+    /// For a reverse proxy: the path at which the proxy serves the origin.
     prefix: &'a str,
 }
 
 impl Proxy {
-    /// Starts the thread that asks origins.
+    /// Starts the thread that sends requests to origins.
     ///
     /// # Errors
     /// [`ClientError`] if the system gives no socket, no thread, or no randomness.
@@ -112,17 +116,18 @@ impl Proxy {
         Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
     }
 
-    /// True if the proxy answers this request: it names another target, or `path`, without a slash in front, belongs to an origin.
+    /// True if this request is for the proxy: it names another target, or `path` belongs to an origin. `path` has no
+    /// leading slash.
     pub fn has(&self, message: &MessageRef<'_>, path: &str) -> bool {
         self.shared.hosts.named(message).is_some() || self.shared.config.reverse_of(path).is_some()
     }
 
-    /// Returns the counts of all clones.
+    /// Returns the counts of the proxy, for all clones together.
     pub fn counts(&self) -> ProxyCounts {
         self.shared.state().counts()
     }
 
-    /// Forgets all stored responses.
+    /// Removes all stored responses.
     pub fn purge(&self) {
         self.shared.state().purge(self.shared.config.room());
     }
@@ -187,8 +192,8 @@ impl Proxy {
         }
     }
 
-    /// Lets a client observe a resource, for which the proxy observes it at its origin. Returns true if the response comes with that of the
-    /// origin; otherwise the stored one is the response.
+    /// Lets a client observe a resource, which the proxy observes at its origin. Returns true if the response will come
+    /// from the origin. Returns false if the stored response is the answer.
     fn observe(
         &self,
         route: &Route<'_>,
@@ -222,8 +227,8 @@ impl Proxy {
         true
     }
 
-    /// Acts upon the Observe option of a request that OSCORE protects for another server (RFC 8613, section 4.1.3.5). `None` if the
-    /// request is to be forwarded as one without that option.
+    /// Handles the Observe option of a request that OSCORE protects for another server (RFC 8613, section 4.1.3.5).
+    /// Returns `None` if the proxy has to forward the request as if it had no Observe option.
     fn relay(
         &self,
         route: &Route<'_>,
@@ -247,7 +252,7 @@ impl Proxy {
         }
     }
 
-    /// Sends the newest response of an observation that OSCORE protects.
+    /// Sends the newest notification of an observation that OSCORE protects.
     fn notify(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let newest = self.shared.state().protected.newest(&self.key).ok_or(Code::GATEWAY_TIMEOUT)?;
         if !newest.is_last {
@@ -257,8 +262,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// Registers a client whose registration OSCORE protects. Where there is no space the client is refused, because the origin would
-    /// register it also without Observe outside (RFC 8613, section 4.1.3.5.1). `None` if the origin is to refuse it.
+    /// Registers the observation of a client whose request OSCORE protects. If there is no space, the proxy refuses the
+    /// client: the origin would register the observation even if the proxy removed the outer Observe option (RFC 8613,
+    /// section 4.1.3.5.1). Returns `None` if the request is a replay, which the origin will refuse.
     fn register(
         &self,
         (client, token): (Client, Token),
@@ -290,8 +296,8 @@ impl Proxy {
         Some(Ok(()))
     }
 
-    /// Forwards a request that ends an observation to its origin, with the token of the registration there. `None` if there is no such
-    /// observation.
+    /// Forwards a request that ends an observation to its origin, with the token of the registration at the origin.
+    /// Returns `None` if there is no such observation.
     fn deregister(
         &self,
         (client, token): (Client, Token),
@@ -311,7 +317,7 @@ impl Proxy {
         Some(Ok(()))
     }
 
-    /// Forwards a request whose response is for its client alone.
+    /// Forwards a request whose response is only for its client.
     fn pass(
         &self,
         route: &Route<'_>,
@@ -372,12 +378,12 @@ fn waiter(message: &MessageRef<'_>, request: &Request<'_>, response: &mut Respon
     Waiter { responder: request.defer(response), known }
 }
 
-/// Refuses a request, because too many wait.
+/// Refuses a request, because too many requests wait for their origins.
 fn full(request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
     refuse(request, response, "too many requests wait for their origins")
 }
 
-/// Refuses a request that the client may send again soon.
+/// Refuses a request with 5.03 and a Max-Age, after which the client may send it again.
 fn refuse(request: &Request<'_>, response: &mut Response<'_, '_>, cause: &str) -> Result<(), Code> {
     request.because(cause);
     response.set_code(Code::SERVICE_UNAVAILABLE);
@@ -429,7 +435,7 @@ impl Application for Proxy {
 }
 
 impl Proxy {
-    /// Forwards a request whose target Proxy-Uri names, with path and query as options.
+    /// Forwards a request that names its target in Proxy-Uri. Path and query become options.
     fn forward_rewritten(
         &mut self,
         (target, route): (&Target<'_>, &Route<'_>),

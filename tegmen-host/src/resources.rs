@@ -1,4 +1,5 @@
-//! An application for servers with configuration and without code: values, files, images, commands, and Blink.
+//! An application that a server can run from its configuration, without code: values, files, images, commands, and
+//! Blink.
 
 mod files;
 mod image;
@@ -22,34 +23,36 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Block, Code, MessageRef, OptionNumber, Response, block};
 use tokio::sync::Semaphore;
 
-/// Commands that run at once, in all shards together.
+/// Maximum number of commands that run at the same time, in all shards together.
 const MAX_COMMANDS: usize = 8;
 /// The Content-Format application/cbor.
 const CBOR: u32 = 60;
-/// A command that takes longer is ended.
+/// The time after which a command is stopped.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The resource behind a path.
 #[derive(Clone)]
 pub enum Resource {
-    /// Bytes that GET reads and PUT writes; PATCH and iPATCH merge JSON into JSON (RFC 7396). It can be observed.
+    /// Bytes that GET reads and PUT writes. PATCH and iPATCH apply a JSON merge patch (RFC 7396). The value can be
+    /// observed.
     Value(Arc<Mutex<Value>>),
-    /// A file that GET reads. It can be observed; the server checks it for changes each second.
+    /// A file that GET reads. The file can be observed; the server checks it for changes each second.
     File(PathBuf),
-    /// A directory. GET reads its files by the rest of the path, as with [`Self::File`]. The server does not follow
-    /// links that lead out of the directory.
+    /// A directory. GET reads the file that the rest of the path names, as for [`Self::File`]. The server does not
+    /// follow links that lead out of the directory.
     Directory {
         /// The path of the directory.
         root: PathBuf,
         /// True if PUT writes files and DELETE removes them.
         writable: bool,
     },
-    /// A file that GET reads and PUT writes. A sender replaces it in many members of a group at once: see [`crate::image`].
+    /// A file that GET reads and PUT writes. A sender can replace the file in many members of a group at once: see
+    /// [`crate::image`].
     Image(Arc<Image>),
-    /// A program that GET, POST, FETCH, PATCH or iPATCH runs, named in its variable `COAP_METHOD`; its output is the
-    /// response, the payload its input.
+    /// A program that GET, POST, FETCH, PATCH or iPATCH starts. The environment variable `COAP_METHOD` contains the
+    /// method, the standard input contains the payload, and the output becomes the response.
     Command(Vec<String>),
-    /// Counts PUTs and answers with the counter, one byte: the Blink of the paper.
+    /// A counter of PUT requests. The response is the counter as one byte. This is the Blink application of the paper.
     Blink(Arc<AtomicU8>),
 }
 
@@ -58,30 +61,30 @@ pub enum Resource {
 pub struct Value {
     bytes: Vec<u8>,
     format: Option<u16>,
-    /// Made once, and not for each block that is read.
+    /// The entity tag of the value, computed once for each change.
     etag: [u8; 4],
 }
 
 impl Value {
-    /// A representation and its Content-Format, if that is known.
+    /// Returns a value with this representation and its Content-Format, if the format is known.
     pub fn new(bytes: Vec<u8>, format: Option<u16>) -> Self {
         let etag = etag(&bytes);
         Self { bytes, format, etag }
     }
 
-    /// The representation.
+    /// Returns the representation.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl Resource {
-    /// A value that begins with these bytes.
+    /// Returns a value with these bytes as its first content.
     pub fn value(bytes: &[u8]) -> Self {
         Self::Value(Arc::new(Mutex::new(Value::new(bytes.to_vec(), None))))
     }
 
-    /// True for the same value or counter, and for the same file, directory or program.
+    /// True if both resources share the same value or counter, or have the same file, directory or program.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
@@ -110,10 +113,10 @@ impl Resource {
     }
 }
 
-/// A path that another application of the server serves, as `/.well-known/core` lists it (RFC 6690).
+/// A path that another application of the same server serves. `/.well-known/core` lists this path (RFC 6690).
 #[derive(Clone, Debug)]
 pub struct ListedPath {
-    /// The path without a slash in front.
+    /// The path, without a leading slash.
     pub path: String,
     /// The resource type (`rt`).
     pub resource_type: &'static str,
@@ -123,35 +126,35 @@ pub struct ListedPath {
     pub observable: bool,
 }
 
-/// Resources by path, without a slash in front. All clones serve the same ones.
+/// The resources of a server by their paths, without leading slashes. All clones serve the same resources.
 #[derive(Clone)]
 pub struct Resources {
-    /// The resources that this clone serves, until it finds newer ones.
+    /// The resources that this clone serves, until the clone finds a newer set.
     set: Arc<Set>,
     newest: Arc<Newest>,
     running: Arc<Semaphore>,
     files: Files,
 }
 
-/// The resources between two changes.
+/// The set of resources between two changes.
 #[derive(Clone)]
 struct Set {
     by_path: BTreeMap<String, Resource>,
-    /// Paths of other applications of the server.
+    /// The paths that other applications of the server serve.
     others: Vec<ListedPath>,
     max_body: usize,
-    /// The number of changes before.
+    /// The number of changes before this set.
     version: u64,
 }
 
-/// The set that all clones are to serve.
+/// The newest set, which all clones have to serve.
 struct Newest {
     version: AtomicU64,
     set: Mutex<Arc<Set>>,
 }
 
 impl Resources {
-    /// These resources, and `/.well-known/core` that lists them.
+    /// Returns an application with these resources, and with `/.well-known/core`, which lists them.
     pub fn new(resources: impl IntoIterator<Item = (String, Resource)>) -> Self {
         let by_path = resources.into_iter().map(|(path, resource)| (path.trim_matches('/').to_owned(), resource));
         let set = Arc::new(Set { by_path: by_path.collect(), others: Vec::new(), max_body: usize::MAX, version: 0 });
@@ -163,22 +166,22 @@ impl Resources {
         }
     }
 
-    /// Longest value, in bytes, that a patch may make.
+    /// Sets the maximum length in bytes of a value after a patch.
     pub fn with_max_body(self, max_body: usize) -> Self {
         let newest = Set { max_body, ..Set::clone(&self.set) };
         self.publish(newest);
         self
     }
 
-    /// Lists paths of other applications of the server, too.
+    /// Also lists these paths, which other applications of the server serve.
     pub fn with_others(self, others: Vec<ListedPath>) -> Self {
         let newest = Set { others, ..Set::clone(&self.newest()) };
         self.publish(newest);
         self
     }
 
-    /// Serves from now on what `other` serves, in all clones, and notifies the observers of paths that are other resources
-    /// now or none. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
+    /// Replaces the resources in all clones by those of `other`, and notifies the observers of paths whose resource
+    /// changed or was removed. A value that is in both, as a clone of one [`Resource::Value`], keeps its content.
     pub fn replace(&self, other: &Self, notifier: &Notifier) {
         let old = self.newest();
         let new = other.newest();
@@ -203,7 +206,7 @@ impl Resources {
         self.newest.version.store(version, Ordering::Release);
     }
 
-    /// Returns the resource of a path, and the rest of the path below it (for directories).
+    /// Returns the resource at a path, and the rest of the path below it (for directories).
     fn find<'p>(&self, path: &'p str) -> Option<(&Resource, &'p str)> {
         if let Some(found) = self.set.by_path.get(path) {
             return Some((found, ""));
@@ -311,7 +314,7 @@ impl Resources {
         }
     }
 
-    /// Serves an image: a question or a block of a sender to a group, or a request for the file.
+    /// Serves an image: a status request or a block from the sender of the image, or a request for the file.
     fn serve_image(
         &self,
         image: &Arc<Image>,
@@ -358,7 +361,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Reads a file. If the client observes it, the server then checks it for changes each second.
+    /// Sends a file. If the client observes the file, the server then checks it for changes each second.
     fn send(
         &self,
         path: &str,
@@ -419,7 +422,8 @@ async fn output(argv: &[String], method: &str, input: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
-/// Takes a block of an image. The response to the last one that is missing comes when the image is verified and in its place.
+/// Takes a block of an image. The response to the last missing block comes after the image has been verified and
+/// stored.
 fn take_block(
     image: &Arc<Image>,
     id: ImageId,
@@ -454,7 +458,7 @@ fn take_block(
     Ok(())
 }
 
-/// Reports the cause of a trouble to the operator, and returns its code.
+/// Returns a function that reports the cause of an error to the operator, and returns the response code.
 fn reported(request: &Request<'_>) -> impl Fn(Trouble) -> Code {
     move |Trouble { code, cause }| {
         cause.into_iter().for_each(|cause| request.because(cause));
@@ -462,7 +466,7 @@ fn reported(request: &Request<'_>) -> impl Fn(Trouble) -> Code {
     }
 }
 
-/// Returns the file that `below` names in a directory; `path` is the path of the whole request.
+/// Returns the file that `below` names in a directory. `path` is the path of the whole request.
 fn file_below(root: &Path, path: &str, below: &str) -> Result<PathBuf, Code> {
     let below = Path::new(below);
     // Nothing but plain names: no way up, no absolute path, nothing hidden.
@@ -537,8 +541,8 @@ impl Application for Resources {
     }
 }
 
-/// Writes the entity tag. If the client has this representation, the entity tag is the whole response, and the result
-/// is true (RFC 7252, section 5.10.6.2).
+/// Writes the entity tag. If the request shows that the client has this representation, the response has only the
+/// entity tag, and the result is true (RFC 7252, section 5.10.6.2).
 fn is_valid(message: &MessageRef<'_>, etag: &[u8], response: &mut Response<'_, '_>) -> Result<bool, Code> {
     response.option(OptionNumber::ETAG, etag)?;
     let valid = message.values(OptionNumber::ETAG).any(|known| known == etag);
@@ -548,8 +552,8 @@ fn is_valid(message: &MessageRef<'_>, etag: &[u8], response: &mut Response<'_, '
     Ok(valid)
 }
 
-/// If-Match and If-None-Match (RFC 7252, section 5.10.8): the change may be made to a resource with this entity tag, or
-/// to one that does not exist.
+/// Checks If-Match and If-None-Match (RFC 7252, section 5.10.8) before a resource is changed. `etag` is the entity tag
+/// of the resource; `None` if the resource does not exist.
 fn may_change(message: &MessageRef<'_>, etag: Option<&[u8]>) -> Result<(), Code> {
     let mut wanted = message.values(OptionNumber::IF_MATCH).peekable();
     let matches = |wanted: &[u8]| etag.is_some_and(|etag| wanted.is_empty() || wanted == etag);
@@ -565,7 +569,7 @@ fn accepts(message: &MessageRef<'_>, format: Option<u32>) -> Result<(), Code> {
     }
 }
 
-/// A JSON value with a merge patch applied (RFC 7396; RFC 8132, section 3).
+/// Returns a JSON value after a merge patch (RFC 7396; RFC 8132, section 3).
 fn merged(message: &MessageRef<'_>, bytes: &[u8]) -> Result<Vec<u8>, Code> {
     const MERGE_PATCH_JSON: u32 = 52;
     if message.uint(OptionNumber::CONTENT_FORMAT) != Some(MERGE_PATCH_JSON) {

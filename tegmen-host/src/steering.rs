@@ -1,9 +1,10 @@
-//! A steering gateway, in front of a device whose handshakes with certificates a delegation server does.
+//! A steering gateway in front of a device. A delegation server makes the certificate handshakes of this device.
 //!
-//! A peer that keys its sessions by address, as Californium does, does not take a session from the server to the device. The
-//! gateway gives both one address. A ClientHello without a ticket or a session id goes to the server, a ClientHello with one to the
-//! device, and everything else to the end that answered a ClientHello last. The gateway has no key: it reads handshake messages in
-//! clear, and changes nothing.
+//! Some peers, such as Californium, find their sessions by the address of the other end. Such a peer cannot take a
+//! session from the server to the device, because they have two addresses. The gateway gives both one address. It sends
+//! a ClientHello without a ticket or session id to the server, and a ClientHello with a ticket or session id to the
+//! device. All other datagrams go to the end that last answered a ClientHello. The gateway has no key: it reads
+//! handshake messages in clear, and changes nothing.
 
 mod route;
 
@@ -23,29 +24,29 @@ use tokio::time::Instant;
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct SteeringConfig {
-    /// The address that remotes send to; port 0 selects any free port.
+    /// The address to which remotes send; port 0 selects any free port.
     pub listen: SocketAddr,
-    /// The delegation server.
+    /// The address of the delegation server.
     pub server: SocketAddr,
-    /// The device.
+    /// The address of the device.
     pub device: SocketAddr,
-    /// Remotes that are remembered. Each has one socket to each end that it uses. A remote above the limit replaces the one that has
-    /// been silent for longest. Remotes without a ServerHello are replaced first.
+    /// Maximum number of remotes. Each remote has one socket to each end that it uses. A further remote replaces the
+    /// one that has been silent for the longest time. Remotes that have received no ServerHello are replaced first.
     pub max_remotes: usize,
     /// Time without datagrams after which a remote is removed.
     pub idle: Duration,
 }
 
-/// The reason for which a gateway could not start, or ended.
+/// The reason why a gateway could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SteeringError {
-    /// The address cannot be listened at.
+    /// The gateway cannot listen at the address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The gateway would send to itself.
+    /// The server or the device has the address of the gateway, so the gateway would send to itself.
     #[error("{end} is the address of the gateway itself: name the address of the server and of the device")]
     Loop {
-        /// The address of the end.
+        /// The address of the server or device.
         end: SocketAddr,
     },
     /// The socket of the gateway failed.
@@ -53,13 +54,14 @@ pub enum SteeringError {
     System(#[from] io::Error),
 }
 
-/// Takes the address of an end that refuses datagrams. The gateway calls it once until the end sends something.
+/// A function that takes the address of a server or device that refuses datagrams. The gateway calls this function
+/// once, and again only after a datagram came from that address.
 pub type RefusedSink = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// The counts of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SteeringTotals {
-    /// Remotes that were new.
+    /// Number of new remotes.
     pub remotes: u64,
     /// Datagrams sent to the server.
     pub to_server: u64,
@@ -71,9 +73,9 @@ pub struct SteeringTotals {
     pub unsent: u64,
 }
 
-/// Bytes of the longest datagram over UDP. The flight of a server with certificates may be one datagram.
+/// Maximum length of a UDP datagram, in bytes. The flight of a server with certificates may be one datagram.
 const LONGEST_DATAGRAM: usize = 65_535;
-/// Time until a task receives again after the system refused it.
+/// The time until a task receives again after an error of the system.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An open gateway.
@@ -87,7 +89,7 @@ pub struct Steering {
 struct Shared {
     socket: UdpSocket,
     on_refused: RefusedSink,
-    /// True if the end refused the last datagram: the server, and the device.
+    /// For the server and for the device: true if it refused the last datagram.
     refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,
@@ -103,7 +105,7 @@ impl Shared {
         Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
     }
 
-    /// Notes if an end takes datagrams or refuses them.
+    /// Notes if an end accepts or refuses datagrams.
     fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
         let [server, device] = &self.refused;
         let refused = if end == End::Server { server } else { device };
@@ -130,7 +132,7 @@ impl Shared {
     }
 }
 
-/// A remote, and the sockets that stand for it at both ends.
+/// A remote, and the sockets that represent it at the server and at the device.
 struct Remote {
     known: Arc<Mutex<Known>>,
     server: Option<Upstream>,
@@ -142,7 +144,7 @@ struct Known {
     last: Instant,
 }
 
-/// A socket to an end, and the task that carries its datagrams to the remote.
+/// A socket to the server or the device, and the task that forwards its datagrams to the remote.
 struct Upstream {
     socket: Arc<UdpSocket>,
     carrying: JoinHandle<()>,
@@ -155,10 +157,10 @@ impl Drop for Upstream {
 }
 
 impl Steering {
-    /// Opens the socket. Call it within a runtime.
+    /// Opens the socket. Call this within a Tokio runtime.
     ///
     /// # Errors
-    /// [`SteeringError::Bind`], and [`SteeringError::Loop`] if an end is at the address of the gateway.
+    /// [`SteeringError::Bind`], and [`SteeringError::Loop`] if the server or the device has the address of the gateway.
     pub async fn open(config: SteeringConfig, on_refused: RefusedSink) -> Result<Self, SteeringError> {
         let socket = UdpSocket::bind(config.listen).await;
         let socket = socket.map_err(|source| BindError::new(config.listen, source))?;
@@ -173,7 +175,7 @@ impl Steering {
         Ok(Self { config, shared: Arc::new(Shared::new(socket, on_refused)), remotes: HashMap::new() })
     }
 
-    /// The address that remotes send to.
+    /// Returns the address to which remotes send.
     ///
     /// # Errors
     /// The error of the system.
@@ -181,7 +183,7 @@ impl Steering {
         self.shared.socket.local_addr()
     }
 
-    /// Carries datagrams until `stop` is ready.
+    /// Forwards datagrams until `stop` is ready.
     ///
     /// # Errors
     /// [`SteeringError::System`].
@@ -203,7 +205,7 @@ impl Steering {
         }
     }
 
-    /// Carries a datagram of a remote to its end.
+    /// Forwards a datagram of a remote to the server or the device.
     async fn forward(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let now = Instant::now();
         if !self.remotes.contains_key(&from) {
@@ -247,7 +249,7 @@ impl Steering {
         shared.count(is_sent, sent);
     }
 
-    /// Forgets a remote if there are as many as may be.
+    /// Removes one remote if the number of remotes has reached its maximum.
     fn make_room(&mut self) {
         if self.remotes.len() < self.config.max_remotes.max(1) {
             return;
@@ -267,7 +269,7 @@ impl Steering {
     }
 }
 
-/// Carries the datagrams of an end to a remote.
+/// Forwards the datagrams of the server or the device to a remote.
 async fn carry(
     shared: Arc<Shared>,
     known: Arc<Mutex<Known>>,
@@ -294,7 +296,7 @@ async fn carry(
     }
 }
 
-/// True for the error of a datagram that was sent before, and did not arrive.
+/// True for an error that an earlier datagram caused, because it did not arrive.
 fn is_of_one_remote(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable)

@@ -1,8 +1,9 @@
-//! The target that a request to a proxy names (RFC 7252, section 5.7).
+//! The target of a request to a proxy (RFC 7252, section 5.7).
 //!
-//! Policy, observers, log and proxy name the resource of such a request by one path: `/proxy/coap/host:port/a/b` is `/a/b` of
-//! `coap://host:port`. The name is in lower case, the port is always there, and an IPv6 address has brackets. `/proxy/host/name/a` is `/a`
-//! of the virtual host `name` of a reverse proxy: see [`VirtualHosts`].
+//! The policy, the observers, the log and the proxy use one path for the resource of such a request:
+//! `/proxy/coap/host:port/a/b` is `/a/b` of `coap://host:port`. The name is in lower case, the port is always present,
+//! and an IPv6 address has brackets. `/proxy/host/name/a` is `/a` of the virtual host `name` of a reverse proxy: see
+//! [`VirtualHosts`].
 
 use crate::digest::sha256_of;
 use crate::hex::to_hex;
@@ -17,15 +18,15 @@ use std::sync::Arc;
 use tegmen::buf::Frame;
 use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request};
 
-/// The first segment of the path of each resource behind the proxy that a request names.
+/// The first segment of the path of each resource that is reached through the proxy.
 pub(crate) const PREFIX: &str = "proxy";
-/// The second segment of the path of each resource of a virtual host: no scheme of a target.
+/// The second segment of the path of each resource of a virtual host. No scheme of a target has this name.
 const VIRTUAL: &str = "host";
-/// Maximum number of bytes of a request without its payload that is decided on.
+/// Maximum number of bytes of a request, without its payload, on which a policy decides.
 const LONGEST: usize = 2048;
 /// Maximum number of bytes of a host (RFC 7252, section 5.10).
 const LONGEST_HOST: usize = 255;
-/// Bytes of the path before that of the resource: the host, the port and what separates them.
+/// Maximum number of bytes before the resource's own path: the host, the port and the separators.
 const LONGEST_PREFIX: usize = PREFIX.len() + LONGEST_HOST + 24;
 
 /// The scheme of a target.
@@ -34,12 +35,12 @@ pub(crate) enum TargetScheme {
     Coap(Scheme),
     /// HTTP without TLS (RFC 7252, section 10.1), with the feature `http`.
     Http,
-    /// The same with TLS.
+    /// HTTP with TLS, with the feature `http`.
     Https,
 }
 
 impl TargetScheme {
-    /// Returns the port of a URI without one.
+    /// Returns the default port of a URI with this scheme.
     pub(crate) const fn default_port(self) -> u16 {
         match self {
             Self::Coap(scheme) => scheme.default_port(),
@@ -74,37 +75,39 @@ impl fmt::Display for TargetScheme {
 /// The server of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// The one that a request to a forward proxy names, at this port.
+    /// The server that a request to a forward proxy names, with its scheme and port.
     At(TargetScheme, u16),
     /// A virtual host of a reverse proxy.
     Virtual,
 }
 
-/// A target.
+/// The target of a request.
 pub(crate) struct Target<'m> {
     pub(crate) place: Place,
-    /// As [`canonical`] returns it, without brackets.
+    /// The host in the form that [`canonical`] returns, without brackets.
     pub(crate) host: Cow<'m, str>,
-    /// The parts of the URI, if Proxy-Uri names the target; otherwise the request has the path and the query.
+    /// The parts of the URI, if Proxy-Uri names the target. Otherwise path and query are in the options of the request.
     pub(crate) uri: Option<Behind>,
 }
 
-/// The hosts of a server (RFC 7252, section 5.7.3). The default has no virtual hosts: each Uri-Host is a name of the server itself.
+/// The virtual hosts of a server (RFC 7252, section 5.7.3). The default has no virtual hosts: each Uri-Host is a name
+/// of the server itself.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualHosts(Option<Arc<[String]>>);
 
 impl VirtualHosts {
-    /// Each Uri-Host that is neither an address nor one of these names, which are in lower case, is a virtual host.
+    /// Returns hosts among which each Uri-Host is a virtual host, except addresses and the names in `own`. The names in
+    /// `own` are in lower case.
     pub(crate) fn except(own: impl IntoIterator<Item = String>) -> Self {
         Self(Some(own.into_iter().collect()))
     }
 
-    /// Returns the target that a request names with Proxy-Uri, with Proxy-Scheme and Uri-Host, or with the Uri-Host of a virtual host; `None`
-    /// if it names none. Without Uri-Host the host is the one to which the request was sent, and the resource is its own (RFC 7252, sections
-    /// 5.7.2 and 5.10.1).
+    /// Returns the target that a request names: with Proxy-Uri, with Proxy-Scheme and Uri-Host, or with the Uri-Host of
+    /// a virtual host. Returns `None` if the request names no target. A request without Uri-Host is for the server
+    /// itself (RFC 7252, sections 5.7.2 and 5.10.1).
     ///
     /// # Errors
-    /// 4.00 if the target is not valid, 5.05 if its scheme is none of [`TargetScheme`] (section 5.10.2).
+    /// 4.00 if the target is not valid, 5.05 if its scheme is not a [`TargetScheme`] (section 5.10.2).
     pub(crate) fn named<'m>(&self, message: &MessageRef<'m>) -> Option<Result<Target<'m>, Code>> {
         if !message.may_have_unprotected() {
             return None;
@@ -131,11 +134,11 @@ impl VirtualHosts {
         }
     }
 
-    /// Reads the path of a request into `path`, in place of its content and without a slash in front: that of a resource after the
-    /// proxy if the request names one, otherwise as [`request_uri::read`] does.
+    /// Reads the path of a request into `path`, replacing its content. The path has no leading slash. If the request
+    /// names a target, the path begins with `proxy`; otherwise this reads the path as [`request_uri::read`] does.
     ///
     /// # Errors
-    /// [`InvalidUri`].
+    /// [`InvalidUri`] if the path or the target is not valid.
     #[inline]
     pub(crate) fn read_path(&self, message: &MessageRef<'_>, path: &mut String) -> Result<(), InvalidUri> {
         match self.named(message) {
@@ -144,8 +147,8 @@ impl VirtualHosts {
         }
     }
 
-    /// Lets a policy decide on a request. A request to the proxy is shown to it as one for a path of this server: a right to a path
-    /// here must not be one elsewhere.
+    /// Lets a policy decide on a request. If the request names a target, the policy sees a path that begins with
+    /// `/proxy`. So a right to a path of this server is not a right to the same path of another server.
     #[inline]
     pub(crate) fn decide_on(
         &self,
@@ -158,9 +161,10 @@ impl VirtualHosts {
         }
     }
 
-    /// Adds an end to a path, which [`Self::read_path`] read, if OSCORE protects the request for another server: it hides the path there, and
-    /// each registration has a ciphertext of its own. The end distinguishes their observations. No request can name a path with this end,
-    /// because a segment `..` is not valid.
+    /// Adds a suffix to a path from [`Self::read_path`], if OSCORE protects the request for another server. OSCORE
+    /// hides the path of such a request, and each registration has a different ciphertext. The suffix is a digest of
+    /// the request, and so distinguishes the observations. No request can name a path with this suffix, because a
+    /// segment `..` is not valid.
     pub(crate) fn distinguish(&self, message: &MessageRef<'_>, path: &mut String) {
         if let Some(option) = message.option(OptionNumber::OSCORE)
             && self.named(message).is_some()
@@ -197,17 +201,17 @@ fn of_parts<'m>(scheme: &[u8], host: &'m [u8], message: &MessageRef<'m>) -> Resu
     Ok(Target { place: Place::At(scheme, port), host, uri: None })
 }
 
-/// Reads the value of Uri-Host, without the brackets of an address.
+/// Reads the value of Uri-Host. Removes the brackets of an IPv6 address.
 fn read_host(host: &[u8]) -> Result<&str, Code> {
     let host = std::str::from_utf8(host).map_err(|_| Code::BAD_REQUEST)?;
     Ok(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
 }
 
-/// Returns the one form of a host: a name in lower case, or an IPv6 address in its short form.
+/// Returns the canonical form of a host: a name in lower case, or an IPv6 address in its short form.
 ///
 /// # Errors
-/// 4.00 for a host that would read as more than that in a URI or a path, and for an address with a zone, which names an interface of the
-/// proxy; 5.05 for a multicast address, as the proxy asks no groups.
+/// 4.00 for a host with characters that have a meaning in a URI or a path, and for an address with a zone, which would
+/// select an interface of the proxy. 5.05 for a multicast address, because the proxy sends no requests to groups.
 pub(crate) fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
     let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@[]%\\".contains(c);
     if host.is_empty() || host.len() > LONGEST_HOST || host.contains(is_other) {
@@ -230,7 +234,8 @@ pub(crate) fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
 }
 
 impl Target<'_> {
-    /// Writes the path of the target here, without a slash in front and without the path of the resource. It needs no memory.
+    /// Writes the path that the policy uses for the target, without a leading slash and without the resource's own
+    /// path. Allocates no memory.
     fn write_prefix<'s>(&self, storage: &'s mut [u8; LONGEST_PREFIX]) -> &'s str {
         let Self { place, host, .. } = self;
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
@@ -245,14 +250,14 @@ impl Target<'_> {
         std::str::from_utf8(written).unwrap_or(PREFIX)
     }
 
-    /// True if `path` is that of the target, or of a resource there: the policy decided on the same path.
+    /// True if `path` is the path of the target, or of a resource below it. The policy decided on the same path.
     pub(crate) fn has(&self, path: &str) -> bool {
         let behind = path.strip_prefix(self.write_prefix(&mut [0; LONGEST_PREFIX]));
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))
     }
 
-    /// Writes the request with path and query as options and without the options that name the target; `before` writes the
-    /// segments of the path that come first.
+    /// Writes the request with path and query as options, and without the options that name the target. `before` writes
+    /// the first segments of the path.
     pub(crate) fn write_request(
         &self,
         message: &MessageRef<'_>,

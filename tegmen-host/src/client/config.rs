@@ -8,32 +8,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::{Config, Suites};
 
-/// The settings of a client. Take the default ones or those of [`Self::psk`] and change fields, or use [`Self::with`].
+/// The settings of a client. Take the defaults or those of [`Self::psk`] and change fields, or use [`Self::with`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
     /// The keys of the client, and the servers that it trusts.
     pub trust: ClientTrust,
-    /// Requests, responses and transfers.
+    /// The settings of requests, responses and transfers.
     pub coap: ClientCoap,
-    /// The DTLS side.
+    /// The DTLS settings.
     pub dtls: Config,
     /// The label of the keying material that each session exports (RFC 5705), which begins with `EXPORTER`: see
     /// [`Session::exported`](super::Session::exported).
     pub export: Option<&'static [u8]>,
-    /// Directory of an OSCORE context (see [`crate::contexts`]): every request is protected with it, or not sent.
+    /// The directory of an OSCORE context (see [`crate::contexts`]). The context protects every request. A request that
+    /// it cannot protect is not sent.
     pub oscore: Option<PathBuf>,
-    /// The name of the member of a group that is asked, where [`Self::oscore`] has the context of a group (RFC 10021). Not necessary in a
-    /// group of two.
+    /// The name of the group member to which the client sends its requests, if [`Self::oscore`] has the context of a
+    /// group (RFC 10021). In a group of two the name is not necessary.
     pub oscore_member: Option<String>,
-    /// The keys with which the client agrees on an OSCORE context with each server, by EDHOC (RFC 9528), before its first request:
-    /// every request is then protected. Without effect beside [`Self::oscore`].
+    /// The keys with which the client makes an OSCORE context with each server by EDHOC (RFC 9528), before its first
+    /// request. This context then protects every request. If [`Self::oscore`] is set, these keys have no effect.
     pub edhoc: Option<Arc<EdhocKeys>>,
-    /// Files that later clients use.
+    /// The files that later clients use.
     pub state: ClientState,
-    /// The conduct of the client after a session or an observation ended silently.
+    /// The behaviour of the client after a session or an observation ended silently.
     pub recovery: ClientRecovery,
-    /// Logs of keys and datagrams.
+    /// The logs of keys and datagrams.
     pub log: ClientLog,
 }
 
@@ -44,7 +45,7 @@ impl ClientConfig {
         Self::default().with(|config| config.trust.key = Some(key))
     }
 
-    /// Returns these settings with a change.
+    /// Returns these settings after the function has changed them.
     ///
     /// ```
     /// let config = tegmen_host::client::ClientConfig::default().with(|config| config.coap.nstart = 4);
@@ -81,7 +82,7 @@ impl Default for ClientConfig {
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientTrust {
-    /// A pre-shared key: this or [`Self::public_keys`] is needed for `coaps`.
+    /// A pre-shared key. `coaps` needs this key or [`Self::public_keys`].
     pub key: Option<ClientKey>,
     /// The public keys of the client, and the servers that it trusts.
     pub public_keys: Option<PublicKeys>,
@@ -91,22 +92,24 @@ pub struct ClientTrust {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientCoap {
-    /// The time limit of one exchange: a request, or each block of a longer one.
+    /// The time limit of one exchange. Each block of a longer request or response is one exchange.
     pub timeout: Duration,
-    /// Bytes of each token, 0 to 8. Without protection a token must be hard to guess (RFC 7252, section 5.3.1).
+    /// Length of each token in bytes, 0 to 8. Without protection a token must be hard to guess (RFC 7252, section
+    /// 5.3.1).
     pub token_len: usize,
-    /// True for confirmable requests, which are retransmitted until the server acknowledges them. While the server does
-    /// not answer, non-confirmable requests wait for one another: a byte a second is sent then (PROBING_RATE of RFC 7252,
-    /// section 4.7).
+    /// True for confirmable requests, which the client retransmits until the server acknowledges them. If the server
+    /// does not answer non-confirmable requests, the client sends only one byte a second (PROBING_RATE of RFC 7252,
+    /// section 4.7), and further requests wait.
     pub confirmable: bool,
-    /// Requests that may wait for the server at the same time (NSTART; RFC 7252, section 4.7); others wait in a queue. A
-    /// request that was acknowledged does not count while its response comes separately.
+    /// Maximum number of requests that may wait for the server at the same time (NSTART; RFC 7252, section 4.7). Other
+    /// requests wait in a queue. A request that was acknowledged no longer counts, even if its separate response has
+    /// not come yet.
     pub nstart: usize,
-    /// Requests in the queue behind [`Self::nstart`]; further ones fail at once.
+    /// Maximum number of requests in the queue behind [`Self::nstart`]. Further requests fail at once.
     pub max_queued: usize,
-    /// Largest block size to request and to send, in bytes: 16, 32, 64 ... 1024 (RFC 7959).
+    /// Maximum block size that the client requests and sends, in bytes: a power of two from 16 to 1024 (RFC 7959).
     pub block_size: usize,
-    /// Longest body of a response, in bytes.
+    /// Maximum length of the body of a response, in bytes.
     pub max_body: usize,
 }
 
@@ -124,34 +127,37 @@ impl Default for ClientCoap {
     }
 }
 
-/// Files that a client keeps for later clients. They hold secrets.
+/// The files that a client stores for later clients. They contain secrets.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientState {
-    /// The place that stores the DTLS session, so that the next client continues it without a handshake: a file, or a
-    /// directory with a file for each server. [`Session::close`](super::Session::close) then leaves the session open.
+    /// The path at which the client stores its DTLS session, so that the next client continues the session without a
+    /// handshake. The path is a file, or a directory with a file for each server.
+    /// [`Session::close`](super::Session::close) then leaves the session open.
     pub session: Option<PathBuf>,
-    /// Directory of sessions that the client can resume without a key exchange: by a ticket (RFC 5077) or an id, whichever
-    /// the server gives. The client makes the directory if it does not exist.
+    /// The directory of sessions that the client can resume without a key exchange. The client uses the ticket (RFC
+    /// 5077) or the session id that the server gave, and makes the directory if it does not exist.
     pub resume: Option<PathBuf>,
-    /// True to keep in memory the means to resume each new session, for an end that hands the session over: see
-    /// [`Session::take_resumable`](super::Session::take_resumable).
+    /// True to keep the ticket or session id of each new session in memory, for an application that hands the session
+    /// over to another client: see [`Session::take_resumable`](super::Session::take_resumable).
     pub hand_over: bool,
-    /// A session that another end opened and handed over: the client resumes it, and needs no keys. Its principal is that of the server
-    /// in requests to the client. If the server does not resume the session, the client opens none.
+    /// A session that another client opened and handed over. This client resumes the session, and needs no keys. If the
+    /// server sends requests to this client, the principal of the session is the server's. If the server does not
+    /// resume the session, the client opens no session.
     pub handed_over: Option<Arc<ResumableSession>>,
 }
 
-/// The conduct of a client whose server ends a session, or is silent.
+/// The behaviour of a client whose server ends a session, or is silent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientRecovery {
-    /// True to begin another session where one is over: the server ended it, or answers neither a confirmable message nor
-    /// its first two retransmissions, as a server that restarted without its sessions. Requests are repeated then, except
-    /// POST and PATCH, and observations registered again.
+    /// True to begin a new session after a session has ended. A session also counts as ended if the server answers
+    /// neither a confirmable message nor its first two retransmissions, for example because the server restarted
+    /// without its sessions. The client then repeats its requests, except POST and PATCH, and registers its
+    /// observations again.
     pub reconnect: bool,
-    /// Longest silence of an observed server, for any Max-Age. The client then sends a request, which shows whether the
-    /// server still knows the observation. A random part of up to a quarter is added.
+    /// Maximum silence of an observed server, for any Max-Age. After this time the client sends a request, which shows
+    /// if the server still knows the observation. The client adds a random time of up to a quarter.
     pub alive: Option<Duration>,
 }
 
@@ -161,12 +167,13 @@ impl Default for ClientRecovery {
     }
 }
 
-/// Logs of keys and datagrams at a client.
+/// The logs of keys and datagrams of a client.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct ClientLog {
-    /// File for a key log (RFC 9850). Anyone who can read this file can decrypt the traffic.
+    /// The path of the key log (RFC 9850). A reader of this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
-    /// Sees every datagram, and the secrets. It is called under the lock of the session, and must not use it.
+    /// A function that receives every datagram and the secrets. The client calls this function while it holds the lock
+    /// of the session, so the function must not use the session.
     pub tap: Option<Tap>,
 }

@@ -1,4 +1,4 @@
-//! A directory with one context.
+//! The stored OSCORE context of two ends, in a directory.
 
 mod rederivation;
 
@@ -15,15 +15,16 @@ use tegmen::oscore::ReplayWindow;
 use tegmen::oscore::{BadParameters, Parameters, ProtectError, RederivableContext};
 use tegmen_store::{Database, Numbers};
 
-/// Writes a new directory for an unused context.
+/// Makes a new directory for an unused context.
 ///
 /// # Errors
-/// [`ContextError::File`], also if there is one already.
+/// [`ContextError`]; [`ContextError::Exists`] if the directory already has a context.
 pub fn create(dir: &Path, context: &ContextFile) -> Result<(), ContextError> {
     create_at(dir, context, &Numbers::fresh())
 }
 
-/// As [`create`], for a context that was used elsewhere: from `next` on, the numbers of the other end unknown.
+/// Makes a directory as [`create`] does, for a context that was used elsewhere. The numbers begin at `next`, and the
+/// numbers of the other end are unknown.
 pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Result<(), ContextError> {
     create_at(dir, context, &Numbers::from(next, None))
 }
@@ -48,25 +49,26 @@ fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<Rederivab
     }
 }
 
-/// A context that is open: no other process can open it meanwhile.
+/// An open OSCORE context of two ends. No other process can open the context at the same time.
 pub struct StoredContext {
-    /// The context. Its lease is extended by [`Self::renew`].
+    /// The context. [`Self::renew`] extends its lease of numbers.
     pub context: RederivableContext,
     /// The rights of the other end; `None` allows everything.
     pub allow: Option<Vec<String>>,
     pub(super) keeper: Keeper,
-    /// If both ends agreed to derive new keys when the numbers are lost.
+    /// The state of the rederivation of keys; `None` if the ends did not agree to derive new keys after numbers are
+    /// lost.
     pub(super) rederivation: Option<Rederivation>,
-    /// True if the other end does not know a context any more on which both agreed.
+    /// True if the other end no longer knows a context that was agreed by EDHOC or a token.
     pub(super) is_unknown: bool,
 }
 
 impl StoredContext {
-    /// Returns a context on which both ends have agreed just now. It is in memory alone: its keys were never used, and nobody has them
-    /// after the end of the process.
+    /// Returns a context on which both ends have just agreed. The context is only in memory: its keys were never used
+    /// before, and are lost when the process ends.
     ///
     /// # Errors
-    /// [`BadParameters`].
+    /// [`BadParameters`] if no context can be made from the file.
     pub(crate) fn of_agreed(file: &ContextFile) -> Result<Self, BadParameters> {
         Ok(Self {
             context: RederivableContext::new::<HostCrypto>(&file.parameters())?,
@@ -77,8 +79,8 @@ impl StoredContext {
         })
     }
 
-    /// Opens a directory. After an orderly end the context continues at its next number. After any other end it gives
-    /// up the leased numbers, and the window of the other end is lost.
+    /// Opens a directory. After an orderly end the context continues at its next number. After any other end the
+    /// context skips the leased numbers, and the replay window of the other end is lost.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -87,7 +89,7 @@ impl StoredContext {
     }
 
     /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
-    /// records this, and is then not valid alone.
+    /// then records that the numbers are in the database, and cannot be used without it.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -126,17 +128,17 @@ impl StoredContext {
         Ok(stored)
     }
 
-    /// True if both ends agreed on the context, and can agree on another one.
+    /// True if both ends agreed on the context while they were running, and so can agree on another context.
     const fn is_agreed(&self) -> bool {
         self.keeper.is_in_memory()
     }
 
-    /// The directory.
+    /// Returns the directory of the context.
     pub fn dir(&self) -> &Path {
         self.keeper.dir()
     }
 
-    /// Refuses what is expired.
+    /// Returns an error if the context has expired.
     ///
     /// # Errors
     /// [`ContextError::Expired`].
@@ -144,10 +146,10 @@ impl StoredContext {
         self.keeper.check_expiry()
     }
 
-    /// Leases numbers: makes their end durable first.
+    /// Leases numbers. The end of the lease is on disk before the context uses the numbers.
     ///
     /// # Errors
-    /// [`ContextError`]; the lease is then as it was.
+    /// [`ContextError`]. The lease then does not change.
     pub fn renew(&mut self) -> Result<(), ContextError> {
         if self.is_lost() {
             return Err(self.keeper.untrusted("new keys have to be derived first".to_owned()));
@@ -158,7 +160,7 @@ impl StoredContext {
         Ok(())
     }
 
-    /// Refuses an expired context, and ensures that the next message has a number.
+    /// Checks that the context has not expired, and leases numbers if the next message has none.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -167,7 +169,7 @@ impl StoredContext {
         if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
     }
 
-    /// Ensures that the next message has a number.
+    /// Leases numbers if the next message has none.
     ///
     /// # Errors
     /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.
@@ -178,15 +180,15 @@ impl StoredContext {
         self.renew().map_err(keeper::without_number)
     }
 
-    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
+    /// Ends the use as a power cut does, without a write to disk. The next start continues after the lease.
     pub fn abandon(mut self) {
         self.keeper.end();
     }
 
-    /// Keeps everything as it is, at an orderly end; nothing can be protected after it.
+    /// Stores the numbers and the window at an orderly end. Afterwards no message can be protected.
     ///
     /// # Errors
-    /// [`ContextError::File`]; the next start then continues as after a power cut.
+    /// [`ContextError::File`]. The next start then continues as after a power cut.
     pub fn close(&mut self) -> Result<(), ContextError> {
         if !self.keeper.end() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! A directory with one member's end of the security context of a group (RFC 10021).
+//! The stored security context of one member of a group (RFC 10021), in a directory.
 //!
 //! ```text
 //! lights/hall/context.toml    the group, this member's ID and keys, the other members and their rights: written once
 //! lights/hall/numbers.toml    the numbers that may have been used, in both modes; the windows of the others, after an orderly end
 //! ```
 //!
-//! The numbers follow the rules of a context of two ends.
+//! The rules for the numbers are the same as for a context of two ends.
 
 mod file;
 mod keys;
@@ -22,16 +22,17 @@ use tegmen::oscore::group::{GroupContext, Recipient};
 use tegmen::oscore::{Id, ProtectError, ReplayWindow};
 use tegmen_store::{Database, Numbers};
 
-/// Bytes on the stack for what a message is authenticated with: 136, and the credentials of its sender and of the Group Manager, which
-/// have 888 together. A credential with a name of 64 bytes, the longest that [`create_group`] takes, has less than 160.
+/// Bytes on the stack for the additional authenticated data of a message: 136 bytes, and the credentials of the sender
+/// and of the Group Manager, for which 888 bytes remain. A credential whose name has 64 bytes, the maximum of
+/// [`create_group`], has less than 160 bytes.
 pub const AAD: usize = 1024;
 
-/// The security context of a group at a member on a host.
+/// The security context of a group member on a host.
 pub type MemberContext = GroupContext<Vec<u8>, AAD>;
 
-/// One member's end of the security context of a group, which is open: no other process can open it meanwhile.
+/// The open security context of one member of a group. No other process can open the context at the same time.
 pub struct StoredMember {
-    /// The context. Its lease is extended by [`Self::renew`].
+    /// The context. [`Self::renew`] extends its lease of numbers.
     pub context: MemberContext,
     /// The other members, in the order of the file.
     pub recipients: Vec<Recipient<Vec<u8>>>,
@@ -42,9 +43,9 @@ pub struct StoredMember {
 }
 
 impl StoredMember {
-    /// Opens a directory. After an orderly end the context continues at its next number, with the windows of the other members. After
-    /// any other end it gives up the leased numbers, and all windows are lost: the next request of each other member receives a
-    /// challenge.
+    /// Opens a directory. After an orderly end the context continues at its next number, with the replay windows of the
+    /// other members. After any other end the context skips the leased numbers, and all windows are lost: the next
+    /// request of each other member receives a challenge.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -53,7 +54,7 @@ impl StoredMember {
     }
 
     /// Does the same as [`Self::open`], with numbers in a database that several contexts share. The file of numbers
-    /// records this, and is then not valid alone.
+    /// then records that the numbers are in the database, and cannot be used without it.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -81,32 +82,33 @@ impl StoredMember {
         Ok(stored)
     }
 
-    /// The directory.
+    /// Returns the directory of the context.
     pub fn dir(&self) -> &Path {
         self.keeper.dir()
     }
 
-    /// The name of the group.
+    /// Returns the name of the group.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The name of this member.
+    /// Returns the name of this member.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The other members: their IDs, names and rights here. No rights (`None`) allow everything.
+    /// Returns the IDs and the names of the other members, and the rights that they have at this end. `None` allows
+    /// everything.
     pub fn others(&self) -> impl Iterator<Item = (&Id, &str, Option<&[String]>)> {
         self.others.iter().map(|other| (&other.id, other.name.as_str(), other.allow.as_deref()))
     }
 
-    /// The ID of another member.
+    /// Returns the ID of another member.
     pub fn id_of(&self, name: &str) -> Option<Id> {
         self.others.iter().find(|other| other.name == name).map(|other| other.id)
     }
 
-    /// Refuses a context that is expired.
+    /// Returns an error if the context has expired.
     ///
     /// # Errors
     /// [`ContextError::Expired`].
@@ -114,10 +116,10 @@ impl StoredMember {
         self.keeper.check_expiry()
     }
 
-    /// Leases numbers: makes their end durable first.
+    /// Leases numbers. The end of the lease is on disk before the context uses the numbers.
     ///
     /// # Errors
-    /// [`ContextError`]; the lease is then as it was.
+    /// [`ContextError`]. The lease then does not change.
     pub fn renew(&mut self) -> Result<(), ContextError> {
         if self.keeper.is_over() {
             return Err(self.keeper.untrusted("its use in this process is over".to_owned()));
@@ -128,7 +130,7 @@ impl StoredMember {
         Ok(())
     }
 
-    /// Refuses an expired context, and ensures that the next message has a number.
+    /// Checks that the context has not expired, and leases numbers if the next message has none.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -137,7 +139,7 @@ impl StoredMember {
         if self.context.lease().left() > 0 { Ok(()) } else { self.renew() }
     }
 
-    /// Ensures that the next message has a number.
+    /// Leases numbers if the next message has none.
     ///
     /// # Errors
     /// [`ProtectError::LeaseSpent`] if the file of numbers cannot be written, [`ProtectError::Exhausted`] at the end of all numbers.
@@ -148,15 +150,15 @@ impl StoredMember {
         self.renew().map_err(keeper::without_number)
     }
 
-    /// Ends like a power cut, without a write to disk. The next start continues after the lease.
+    /// Ends the use as a power cut does, without a write to disk. The next start continues after the lease.
     pub fn abandon(mut self) {
         self.keeper.end();
     }
 
-    /// Keeps everything as it is, at an orderly end; no message can be protected or opened after it.
+    /// Stores the numbers and windows at an orderly end. Afterwards no message can be protected or opened.
     ///
     /// # Errors
-    /// [`ContextError::File`]; the next start then continues as after a power cut.
+    /// [`ContextError::File`]. The next start then continues as after a power cut.
     pub fn close(&mut self) -> Result<(), ContextError> {
         if !self.keeper.end() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The responder of a server, which all its shards share.
+//! The EDHOC responder of a server, which all its shards share.
 
 use super::context_of;
 use super::file::EdhocPeer;
@@ -15,38 +15,38 @@ use tegmen::identity::Principal;
 use tegmen_edhoc::transfer::Body;
 use tegmen_edhoc::{ConnectionId, Credential, CredentialId, Failure, Identity, Responder};
 
-/// Sessions that wait for message_3; a further one takes the place of the oldest.
+/// Maximum number of sessions that wait for message_3. A further session replaces the oldest.
 const MOST_WAITING: usize = 1024;
-/// Time within which message_3 must come.
+/// The time within which message_3 must arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Messages that wait for the thread; further ones are answered with 5.03.
+/// Maximum number of messages that wait for the thread. Further messages are answered with 5.03.
 const MOST_QUEUED: usize = 256;
-/// The responder of a server: it answers requests to `/.well-known/edhoc`, and has the contexts that it agreed on. Clones are the
-/// same responder.
+/// The EDHOC responder of a server. It answers requests to `/.well-known/edhoc`, and has the contexts on which it
+/// agreed with clients. Clones refer to the same responder.
 #[derive(Clone)]
 pub struct EdhocServer(Arc<Shared>);
 
 /// A client that posted an access token with its public key.
 pub struct TokenPeer {
-    /// The credential.
+    /// The credential of the client.
     pub credential: Credential,
     /// The name of the client.
     pub client: String,
-    /// The number by which its requests are known.
+    /// The principal of the client, which identifies its requests.
     pub principal: Principal,
-    /// The time that its token has left.
+    /// The remaining lifetime of the token.
     pub lifetime: Duration,
 }
 
-/// Finds the client of a credential among those that posted tokens.
+/// A function that finds the client with a credential among the clients that posted tokens.
 pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send + Sync;
 
-/// Counts of a responder.
+/// The counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct EdhocTotals {
     /// Sessions in which both ends proved their identities.
     pub agreed: u64,
-    /// Messages that were refused.
+    /// Number of messages that the responder refused.
     pub refused: u64,
 }
 
@@ -54,10 +54,10 @@ struct Shared {
     identity: Identity,
     peers: Vec<(EdhocPeer, Principal)>,
     state: Mutex<State>,
-    /// For message_3 within a protected request, which the shard needs at once.
+    /// The crypto provider for message_3 in a protected request, which the shard verifies at once.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
-    /// Finds the owner of a credential that is not in `peers`.
+    /// The function that finds the owner of a credential that is not in `peers`.
     tokens: OnceLock<Box<FindTokenPeer>>,
     work: SyncSender<Work>,
 }
@@ -69,16 +69,16 @@ type Respond = Box<dyn FnOnce(Code, Vec<u8>) + Send>;
 #[derive(Default)]
 struct State {
     waiting: HashMap<Vec<u8>, (Instant, Responder)>,
-    /// The identifiers of the sessions that wait, the oldest first, and of some that wait no more.
+    /// The identifiers of the waiting sessions, the oldest first. The list can contain sessions that no longer wait.
     order: VecDeque<(Instant, Vec<u8>)>,
     totals: EdhocTotals,
 }
 
-/// The answer to a message that is refused: an error message (RFC 9528, section 6).
+/// The error message for a refused message (RFC 9528, section 6).
 pub(crate) struct Failed(pub(crate) Failure);
 
 impl Failed {
-    /// The code of the response.
+    /// Returns the code of the response.
     pub(crate) const fn code(&self) -> Code {
         match self.0 {
             Failure::Unsupported => Code::INTERNAL_SERVER_ERROR,
@@ -86,7 +86,7 @@ impl Failed {
         }
     }
 
-    /// Returns the error message.
+    /// Returns the EDHOC error message.
     pub(crate) fn message(&self) -> Vec<u8> {
         let mut storage = [0; 64];
         self.0.write(&mut storage).map(<[u8]>::to_vec).unwrap_or_default()
@@ -94,15 +94,15 @@ impl Failed {
 }
 
 impl EdhocServer {
-    /// The path of the resource, without a slash in front.
+    /// The path of the resource, without a leading slash.
     pub const PATH: &str = tegmen_edhoc::transfer::PATH;
 
-    /// Returns a responder with this key. `learn` gives each name and its rights a number, as
-    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. Starts a thread that answers the requests to
-    /// `/.well-known/edhoc`.
+    /// Returns a responder with this key. `learn` returns a principal for each name and its rights, as
+    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. Starts a thread that answers the requests
+    /// to `/.well-known/edhoc`.
     ///
     /// # Errors
-    /// The error of the system, if it gives no thread or no randomness.
+    /// The error of the system, if it provides no thread or no randomness.
     pub fn new(
         identity: Identity,
         peers: Vec<EdhocPeer>,
@@ -127,7 +127,7 @@ impl EdhocServer {
         Ok(Self(shared))
     }
 
-    /// Accepts the clients that posted tokens, too. A second call has no effect.
+    /// Also accepts the clients that posted tokens. A second call has no effect.
     pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
         let _ = self.0.tokens.set(find);
     }
@@ -137,13 +137,13 @@ impl EdhocServer {
         self.0.state().totals
     }
 
-    /// Returns the contexts that are made.
+    /// Returns the contexts on which the responder and its clients agreed.
     pub fn contexts(&self) -> AgreedContexts {
         self.0.contexts.clone()
     }
 
-    /// Answers the body of a request from the thread: calls `respond` with the code and the message. The code is 5.03 if too many
-    /// messages wait.
+    /// Lets the thread answer the body of a request. The thread calls `respond` with the code and the message. If too
+    /// many messages wait, `respond` gets the code 5.03 at once.
     pub(crate) fn answer(&self, body: &[u8], respond: impl FnOnce(Code, Vec<u8>) + Send + 'static) {
         let work: Work = (body.to_vec(), Box::new(respond));
         if let Err(TrySendError::Full((_, respond)) | TrySendError::Disconnected((_, respond))) =
@@ -153,17 +153,17 @@ impl EdhocServer {
         }
     }
 
-    /// Verifies message_3 of a combined request, and makes the context that the request names.
+    /// Verifies message_3 of a combined EDHOC and OSCORE request, and makes the context that the request names.
     ///
     /// # Errors
-    /// The answer to the request.
+    /// The error response to the request.
     pub(crate) fn finish(&self, recipient_id: &[u8], message_3: &[u8]) -> Result<(), Failed> {
         let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.finish(&mut crypto, recipient_id, message_3).map(drop).map_err(Failed)
     }
 }
 
-/// Answers messages until the server is gone.
+/// Answers messages until the server ends.
 fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<Work>) {
     while let Ok((body, respond)) = received.recv() {
         let Some(shared) = shared.upgrade() else { return };
@@ -228,7 +228,7 @@ impl Shared {
     }
 }
 
-/// The end that an ID_CRED_I names.
+/// A client that an ID_CRED_I names.
 enum Found<'p> {
     Peer(&'p EdhocPeer, &'p Principal),
     Token(Box<TokenPeer>),
@@ -244,7 +244,7 @@ impl Found<'_> {
 }
 
 impl Shared {
-    /// Finds the end that an ID_CRED_I names, among the peers and then among the clients with tokens.
+    /// Returns the client that an ID_CRED_I names. Searches the peers first, and then the clients with tokens.
     fn find(&self, id: &CredentialId<'_>) -> Option<Found<'_>> {
         let peer = self.peers.iter().find(|(peer, _)| peer.credential.is_meant_by(id));
         let found = match peer {
@@ -257,7 +257,7 @@ impl Shared {
 }
 
 impl State {
-    /// Chooses an identifier that nothing has, as short as the number of contexts allows.
+    /// Chooses a connection identifier that is not in use, as short as the number of contexts allows.
     fn choose(&mut self, contexts: &AgreedContexts, random: &[u8; 64], theirs: &ConnectionId) -> Option<ConnectionId> {
         self.forget_old();
         let len = match contexts.len() + self.waiting.len() {
@@ -269,7 +269,7 @@ impl State {
         random.chunks_exact(len).filter_map(ConnectionId::new).find(|id| id != theirs && is_free(id))
     }
 
-    /// Keeps a session until message_3 comes.
+    /// Stores a session until message_3 arrives.
     fn wait(&mut self, responder: Responder) {
         let (now, id) = (Instant::now(), responder.recipient_id().as_bytes().to_vec());
         self.order.push_back((now, id.clone()));
@@ -288,7 +288,7 @@ impl State {
         }
     }
 
-    /// Forgets sessions for which message_3 does not come any more.
+    /// Removes sessions whose message_3 did not arrive in time.
     fn forget_old(&mut self) {
         while let Some((begun, id)) = self.order.pop_front_if(|(begun, _)| begun.elapsed() > PATIENCE) {
             self.stop_waiting(begun, &id);

@@ -1,4 +1,4 @@
-//! The cache of a proxy, and the requests that wait for its origins.
+//! The cache of a proxy, and the requests that wait for origins.
 
 use super::answer::Answer;
 use super::memory::{Bounds, Memory, Owner};
@@ -15,88 +15,88 @@ use tegmen::time::Instant;
 pub struct ProxyCounts {
     /// Requests that were answered from the cache.
     pub hits: u64,
-    /// Requests that could have been, and were not.
+    /// Requests that the cache could answer in principle, but for which it had no fresh response.
     pub misses: u64,
-    /// Of these, the requests that waited for a response to an earlier one.
+    /// The number of such requests that waited for the response to an earlier request.
     pub joined: u64,
     /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
-    /// Requests that no stored response could answer.
+    /// Requests that a stored response can never answer.
     pub passed: u64,
-    /// Requests to origins that failed: the client receives 5.02, 5.03 or 5.04.
+    /// Requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
-    /// Stored responses.
+    /// The current number of stored responses.
     pub entries: usize,
-    /// Bytes that they take.
+    /// Bytes of the stored responses.
     pub bytes: usize,
-    /// Requests to origins that wait.
+    /// The current number of requests that wait for an origin.
     pub open: usize,
-    /// Observations at origins.
+    /// The current number of observations at origins.
     pub observations: usize,
 }
 
-/// The cache, and the requests that wait.
+/// The cache, and the requests that wait for origins.
 pub(super) struct State {
     cache: Cache<Memory>,
     max_open: usize,
-    /// By the key of the request: the requests whose response others wait for, too.
+    /// The number of the fetch for each cache key, if further requests may wait for its response.
     by_key: HashMap<Arc<[u8]>, u64>,
     fetches: HashMap<u64, Fetching>,
-    /// By the key of the request: what is observed at its origin.
+    /// The observation at the origin for each cache key.
     watches: HashMap<Arc<[u8]>, Watch>,
-    /// Observations at origins that OSCORE protects.
+    /// The observations at origins that OSCORE protects.
     pub(super) protected: Protected,
     /// The number of the last fetch.
     last: u64,
-    /// Requests whose response is for one client alone.
+    /// The number of requests whose response is only for one client.
     apart: usize,
     counts: ProxyCounts,
 }
 
-/// A request to an origin, and those who wait for its response.
+/// A request to an origin, and the clients that wait for its response.
 struct Fetching {
     hops: u8,
     waiters: Vec<Waiter>,
 }
 
-/// The observation of a resource at its origin, for all clients that observe it here.
+/// The observation of a resource at its origin, which all clients of the proxy share.
 struct Watch {
     hops: u8,
-    /// Those who wait for the first response; `None` once it came.
+    /// The clients that wait for the first response; `None` after the first response came.
     waiters: Option<Vec<Waiter>>,
 }
 
-/// The observation that a client asks for.
+/// The state of the observation that a client requests.
 pub(super) enum Watching {
-    /// The origin notifies the proxy.
+    /// The observation exists, and the origin notifies the proxy.
     Begun,
-    /// The first response of the origin is awaited.
+    /// The proxy waits for the first response of the origin.
     Begins,
-    /// There is none, and may be one.
+    /// There is no observation, and one can begin.
     Not,
-    /// There cannot be one.
+    /// There is no observation for this request, and none can begin.
     Never,
 }
 
-/// A client that waits.
+/// A client that waits for a response.
 pub(super) struct Waiter {
     pub(super) responder: Responder,
-    /// The ETags of the representations that it has.
+    /// The ETags of the representations that the client has.
     pub(super) known: Vec<Vec<u8>>,
 }
 
-/// The place for a request that the cache does not answer.
+/// The decision for a request that the cache does not answer.
 pub(super) enum Room {
-    /// The same request waits for its response.
+    /// The request waits for the response to the same request, which has this number.
     Joins(u64),
     Begins,
-    /// It must not wait for the same request, which may wait for this one: that may pass more proxies (RFC 8768), so this
-    /// one may be the same in a loop.
+    /// The request goes to the origin separately. It must not wait for the same request, which may pass more proxies
+    /// (RFC 8768): in a loop of proxies, both could be the same request and wait for each other.
     Apart,
     Full,
 }
 
-/// A request that begins.
+/// A request to an origin that has begun.
 pub(super) struct Begun {
     pub(super) id: u64,
     pub(super) key: Arc<[u8]>,
@@ -144,7 +144,7 @@ impl State {
         found
     }
 
-    /// Returns the place for a request that may pass `hops` further proxies.
+    /// Returns the decision for a request that may pass `hops` further proxies.
     pub(super) fn room(&self, key: &[u8], hops: u8) -> Room {
         let same = self.by_key.get(key).and_then(|id| Some((*id, self.fetches.get(id)?)));
         match same {
@@ -175,7 +175,7 @@ impl State {
         Begun { id, key }
     }
 
-    /// Returns the observation for a request that may pass `hops` further proxies.
+    /// Returns the state of the observation for a request that may pass `hops` further proxies.
     pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
         match self.watches.get(key) {
             Some(Watch { waiters: None, .. }) => Watching::Begun,
@@ -196,7 +196,8 @@ impl State {
         self.observations() < self.max_open
     }
 
-    /// Adds a client to those who wait for the first response of an observation, which begins with the first one.
+    /// Adds a client to those that wait for the first response of an observation. The first client begins the
+    /// observation.
     pub(super) fn watch(&mut self, key: &[u8], hops: u8, waiter: Waiter) -> Arc<[u8]> {
         let key: Arc<[u8]> = key.into();
         let watch = self.watches.entry(key.clone()).or_insert(Watch { hops, waiters: Some(Vec::new()) });
@@ -204,7 +205,8 @@ impl State {
         key
     }
 
-    /// Takes a response of an observation, and stores it if that may be. Returns those who wait for it.
+    /// Takes a notification of an observation, and stores it if it may be stored. Returns the clients that wait for the
+    /// first response.
     pub(super) fn on_notification(
         &mut self,
         now: Instant,
@@ -217,12 +219,12 @@ impl State {
         watches.get_mut(key).and_then(|watch| watch.waiters.take()).unwrap_or_default()
     }
 
-    /// Ends an observation. Returns those who still wait for its first response.
+    /// Ends an observation. Returns the clients that still wait for its first response.
     pub(super) fn end_watch(&mut self, key: &[u8]) -> Vec<Waiter> {
         self.watches.remove(key).and_then(|watch| watch.waiters).unwrap_or_default()
     }
 
-    /// Begins with a request whose response is for one client alone. False if too many wait.
+    /// Begins a request whose response is only for one client. Returns false if too many requests wait.
     pub(super) fn begin_apart(&mut self) -> bool {
         let has_room = !self.is_full();
         self.apart += usize::from(has_room);
@@ -230,7 +232,8 @@ impl State {
         has_room
     }
 
-    /// Ends such a request. Removes the stored responses for the resource `changed`; those on their way are not stored.
+    /// Ends a request whose response is only for one client. Removes the stored responses for the resource `changed`.
+    /// Responses for this resource that have not arrived yet are not stored.
     pub(super) fn end_apart(&mut self, changed: Option<&[u8]>, failed: bool) {
         self.apart = self.apart.saturating_sub(1);
         self.counts.failed += u64::from(failed);
@@ -244,7 +247,7 @@ impl State {
         self.by_key.retain(|key, _| !key.starts_with(resource));
     }
 
-    /// Ends the request `id`, and stores its response if that may be. Returns those who wait for it.
+    /// Ends the request `id`, and stores its response if it may be stored. Returns the clients that wait for it.
     pub(super) fn end(
         &mut self,
         now: Instant,
@@ -265,8 +268,8 @@ impl State {
         self.fetches.remove(&id).map(|fetching| fetching.waiters).unwrap_or_default()
     }
 
-    /// Takes a 2.03 to the request `id`, which had this ETag. Returns the response that is valid, and those who wait for it; `None` if there is no
-    /// such response any more.
+    /// Takes a 2.03 response to the request `id`, which had this ETag. Returns the stored response that is valid again,
+    /// and the clients that wait for it. Returns `None` if this response is no longer stored.
     pub(super) fn revalidate(
         &mut self,
         now: Instant,

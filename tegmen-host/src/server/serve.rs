@@ -1,4 +1,5 @@
-//! The application of a shard's node: admits requests, passes them to the application of the server, and reports them.
+//! The application of a shard's node. It admits requests, passes them to the application of the server, and reports
+//! them.
 
 use super::authorization::{AnyPolicy, Deciding, copy_of};
 use super::bodies::{Ledger, ServerBodies, Share};
@@ -38,64 +39,65 @@ use tegmen::time::{Duration, Instant};
 use tegmen_edhoc::transfer::{MESSAGE_FORMAT as EDHOC_FORMAT, PATH as EDHOC_PATH};
 use tokio::sync::mpsc;
 
-/// The time between two events that there is no space for handshakes or peers.
+/// The minimum time between two events that report a lack of space for handshakes or peers.
 const FULL_EVENTS_EVERY: Duration = Duration::from_secs(10);
 
-/// The parts of a shard, or of an endpoint that serves, that the node calls.
+/// The parts that a node calls, in a shard or in an endpoint that serves requests.
 pub(crate) struct CoapServer<A> {
     pub(crate) resources: Resources<A>,
     pub(super) policy: Deciding,
     pub(crate) credentials: Credentials,
     pub(crate) events: EventSink,
     pub(super) limits: ServerLimits,
-    /// The groups whose events are reported.
+    /// The memberships whose events are reported.
     pub(super) memberships: Memberships,
-    /// Bytes of bodies.
+    /// The ledger of the memory for bodies, which all shards share.
     pub(super) bodies: Arc<Ledger>,
-    /// Set where the ledger refused a share.
+    /// Set to true when the ledger refuses memory.
     pub(super) bodies_refused: Arc<AtomicBool>,
-    /// Requests answered.
+    /// The number of answered requests.
     pub(super) requests: u64,
-    /// Of these, the requests that were answered 5.03 because the pool was full.
+    /// The number of answered requests with the code 5.03 because the pool was full.
     pub(super) refused: u64,
-    /// Requests whose response is deferred.
+    /// The requests whose response is deferred.
     pub(crate) deferrals: Deferrals,
-    /// Exchanges of those that are not remembered any more.
+    /// The exchanges of forgotten peers, whose memory is returned to the pool.
     pub(crate) forgotten: Forgotten,
-    /// The details of the request that is being answered, for the operator.
+    /// The details of the current request, for the report to the operator.
     pub(super) report: Report,
-    /// The peers whose exchanges have begun, and that the shard has not handled yet.
+    /// The peers that have just got memory for exchanges, and that [`Self::on_handled`] has not processed yet.
     begun: Vec<PeerId>,
-    /// The peers in clear.
+    /// The peers that use CoAP in clear.
     unauthenticated: Unauthenticated,
-    /// ClientHellos for which there was no place, up to the last event that reports them, and the time of the next event.
+    /// The number of unanswered ClientHellos at the last event that reported them, and the earliest time of the next
+    /// event.
     full: (u32, Instant),
 }
 
-/// The application of the server, and the request that it is being asked.
+/// The application of the server, and the state of the current request.
 pub(crate) struct Resources<A> {
     pub(crate) application: A,
     hosts: VirtualHosts,
-    /// Answers requests to its path in place of the application.
+    /// The EDHOC responder, which answers requests to its path in place of the application.
     pub(super) edhoc: Option<EdhocServer>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(crate) notifier: Notifier,
-    /// The path of the request, without a slash in front.
+    /// The path of the current request, without a leading slash.
     pub(super) path: String,
-    /// The address of the sender of the request; `None` for a notification.
+    /// The address of the sender of the current request; `None` for a notification.
     pub(super) remote: Option<Address>,
-    /// The path of the last request whose response is deferred.
+    /// The path of the last request with a deferred response.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
-    /// The number of the last responder.
+    /// The number of the newest responder.
     responders: Cell<u64>,
-    /// The number of the responder, if the response is deferred.
+    /// The number of the current request's responder, if the response is deferred.
     deferred: Cell<Option<u64>>,
-    /// The bytes of the whole body, if the application has executed the request.
+    /// The bytes of the whole body, if the application has handled the request.
     executed: Option<usize>,
 }
 
-/// Details of a request for the operator, beside its path and code: see [`Answered`].
+/// Details of a request for the operator, in addition to its path and code: see [`Answered`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Report {
     pub(super) received: usize,
@@ -110,7 +112,7 @@ pub(super) struct Features {
     pub(super) oscore: ServerOscore,
     pub(super) leisure: Leisure,
     pub(super) groups: Memberships,
-    /// A server sends no requests that would wait, and asks no group.
+    /// The absent parts: a server sends no requests that wait for a response, and no requests to groups.
     nothing: (),
 }
 
@@ -140,7 +142,7 @@ impl Features {
         self.leisure.set_longest(limits.leisure);
     }
 
-    /// Forgets what is kept of peers that are gone, and transfers that nobody continues.
+    /// Removes the state of peers that no longer exist, and transfers that no client continues.
     pub(super) fn sweep(&mut self, now: Instant, mut is_there: impl FnMut(PeerId) -> bool) {
         node::Observers::retain_peers(&mut self.observers, &mut is_there);
         self.bodies.sweep(now, &mut is_there);
@@ -201,7 +203,7 @@ impl node::Features for Features {
 }
 
 impl<A: Application> CoapServer<A> {
-    /// Returns the application of a node that has these bodies.
+    /// Returns the application of a node with this memory for bodies.
     pub(crate) fn new(
         resources: Resources<A>,
         (policy, credentials): (AnyPolicy, Credentials),
@@ -230,7 +232,7 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Does the rest of the work for a datagram: peers whose exchanges have begun.
+    /// Completes the work for a datagram: schedules the peers that have just got memory for exchanges.
     #[inline]
     pub(crate) fn on_handled<G>(
         &mut self,
@@ -246,13 +248,14 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Begins with a peer whose exchanges have begun.
+    /// Initializes the CoAP state of a peer that has just got memory for exchanges.
     pub(crate) fn begin(&self, coap_peer: &mut CoapPeer) {
         coap_peer.forgotten = self.forgotten.clone();
         coap_peer.freshness.verify_address(self.limits.verify_addresses);
     }
 
-    /// Calls the application each second, forgets peers whose handshakes failed, and reads the credentials again if their file changed.
+    /// Calls the application each second, forgets the peers of failed handshakes, and reads the credentials again if
+    /// their file changed.
     pub(crate) fn every_second(&mut self) {
         let Resources { application, notifier, .. } = &mut self.resources;
         application.every_second(notifier);
@@ -264,7 +267,8 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Reports from time to time the ClientHellos for which there was no place, of which there were `table_full` in all.
+    /// Reports from time to time how many ClientHellos got no answer for lack of space. `table_full` is their total
+    /// number.
     pub(crate) fn report_full(&mut self, now: Instant, table_full: u32) {
         let (reported, next) = self.full;
         if table_full != reported && now >= next {
@@ -273,13 +277,14 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Gives back what the pool holds for peers that are not remembered any more, and replies that are too old.
+    /// Returns the memory of forgotten peers to the pool, and removes expired replies.
     pub(crate) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
         self.forgotten.give_back(pool);
         pool.tick(now);
     }
 
-    /// Takes the request of a responder, and reports its response; `None` if it has its response, or its peer is gone.
+    /// Takes the request of the responder with this number, and reports its response. Returns `None` if the request
+    /// already has a response, or if its peer no longer exists.
     pub(crate) fn conclude(&mut self, number: u64, reply: &Reply, peers: &mut impl Peers) -> Option<DeferredRequest> {
         let request = self.deferrals.take(number)?;
         let deferred = &request.deferred;
@@ -293,7 +298,8 @@ impl<A: Application> CoapServer<A> {
         Some(request)
     }
 
-    /// Begins with a request that is decided on. Returns its message; `None` if there was no memory for it.
+    /// Begins to handle a request on which the policy has decided. Returns the message; `None` if there was no memory
+    /// for a copy of it.
     pub(crate) fn begin_decision(&mut self, request: &mut DeferredRequest) -> Option<(Vec<u8>, Share)> {
         let (copy, share) = request.copy.take()?;
         if let Ok(message) = MessageRef::parse(&copy) {
@@ -305,8 +311,7 @@ impl<A: Application> CoapServer<A> {
         Some((copy, share))
     }
 
-    /// Reports an answered request to the operator, or the response to one that was deferred. The path is the one that was
-    /// read last.
+    /// Reports an answered request to the operator, or a deferred response. The path is the last one that was read.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
         let Report { received, sent, block } = self.report;
         let cause = self.resources.cause.take();
@@ -454,10 +459,10 @@ impl<A: Application> Resources<A> {
         }
     }
 
-    /// Begins with a request. Reads its path and query, once for the handler, the observers and the report.
+    /// Begins to handle a request. Reads its path and query once, for the handler, the observers and the report.
     ///
     /// # Errors
-    /// [`request_uri::InvalidUri`]; the report then has the path with its invalid bytes replaced.
+    /// [`request_uri::InvalidUri`]. The report then has the path with its invalid bytes replaced.
     #[inline]
     pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
@@ -466,13 +471,14 @@ impl<A: Application> Resources<A> {
 }
 
 impl<A> Resources<A> {
-    /// Takes the number of the responder of a deferred response. Without a responder, the request is answered when its time is
-    /// over.
+    /// Returns the number of the responder of a deferred response. If the application took no responder, the request is
+    /// answered when its time limit passes.
     pub(super) fn take_responder(&self) -> u64 {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }
 
-    /// Returns the path of a request whose response is deferred. Requests with one path after the other share it.
+    /// Returns the path of a request with a deferred response. Consecutive requests with the same path share one
+    /// string.
     fn deferred_path(&mut self) -> Arc<str> {
         if *self.last_deferred != *self.path {
             self.last_deferred = self.path.as_str().into();
@@ -525,7 +531,7 @@ impl<A: Application> Handler for Resources<A> {
     }
 }
 
-/// The response to a message of EDHOC (RFC 9528, appendix A.2).
+/// Returns the response to an EDHOC message (RFC 9528, appendix A.2).
 fn edhoc_reply(code: Code, message: Vec<u8>) -> Reply {
     if code == Code::SERVICE_UNAVAILABLE {
         return Reply::new(code).max_age(Duration::from_secs(1)).because("too many EDHOC messages wait");
@@ -533,7 +539,7 @@ fn edhoc_reply(code: Code, message: Vec<u8>) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, EDHOC_FORMAT.into()).payload(message)
 }
 
-/// The part of a shard in the bytes for exchanges: a quarter is for messages that wait for an acknowledgement.
+/// Returns the exchange pool of one shard. A quarter of its bytes is for messages that wait for an acknowledgement.
 pub(crate) fn pool(config: &ServerCoap, shards: usize) -> ExchangePool {
     let bytes = config.max_exchange_bytes / shards.max(1);
     ExchangePool::new(bytes - bytes / 4, bytes / 4)

@@ -1,4 +1,4 @@
-//! One shard: its sockets, its endpoint with the peers, and the clock.
+//! One shard of a server: its sockets, its endpoint with the peers, and its timers.
 
 mod commands;
 mod persistence;
@@ -45,7 +45,7 @@ use tokio::sync::{mpsc, watch};
 /// The level of a fatal alert (RFC 5246, section 7.2).
 const FATAL: u8 = 2;
 
-/// The alert, if this answer to a hello refuses it: a fatal one in clear (RFC 6347, section 4.1).
+/// Returns the alert, if this answer refuses a ClientHello: a fatal alert in clear (RFC 6347, section 4.1).
 pub(crate) fn refusal(answer: &[u8]) -> Option<AlertDescription> {
     match *answer {
         [content_type, _, _, 0, 0, .., FATAL, description] if content_type == ContentType::ALERT.0 => {
@@ -59,52 +59,56 @@ pub(super) type Table = Slab<Attached>;
 type Role = PublicKeys<Extended<Resuming<Limited, ServerResumption>>, ServerKeys>;
 
 pub(super) struct Shard<A> {
-    /// Which of the server's.
+    /// The number of the shard in its server.
     number: usize,
     node: Node<Table, Role, Features>,
     resumption: ServerResumption,
-    /// Sessions established, by kind.
+    /// The number of established sessions of each kind.
     established: [u64; Kind::NAMES.len()],
     environment: Environment<HostCrypto>,
     outbox: Outbox,
     secure_ports: Vec<u16>,
-    /// Addresses from which members respond, and at which the server does not listen.
+    /// The source addresses of member responses at which the server does not listen.
     own_addresses: Vec<Address>,
     coap_server: CoapServer<A>,
     totals: Arc<Mutex<Totals>>,
     seconds: u32,
-    /// The times at which our certificate expires and a CRL is due, each with true if it is in the past.
+    /// The expiry time of the server's certificate and the time at which a new CRL is due, each with true if the time
+    /// has passed.
     ends: [Option<(SystemTime, bool)>; 2],
-    /// Version of the credentials at the last check of the sessions.
+    /// The version of the credentials at the last check of the sessions.
     version: u64,
     gate: Arc<Gate>,
     store: Option<Arc<dyn KeyStore>>,
     store_answers_every: Duration,
-    /// Handshakes that wait for a private key.
+    /// The handshakes that wait for a private-key operation.
     signing: Signing,
-    /// Answers to handshakes that ask for the key of an identity, each until the time at which it is due.
+    /// The answers to handshakes that ask the key store for a key. Each answer waits until the time at which it may be
+    /// used.
     held: Held,
     tried: Tried,
     cid_routing: CidRouting,
-    /// The sessions that are kept over a restart; `None` if the server keeps none.
+    /// The sessions that the server keeps over a restart; `None` if it keeps none.
     persistence: Option<Persistence>,
     exporter: Option<Exporter>,
 }
 
-/// Batches that are taken from one socket before the others have their turn.
+/// Maximum number of batches that are received from one socket before the next socket.
 const BATCHES: usize = 16;
-/// So that a tick which comes a little early still counts.
+/// The minimum time between two runs of the work of each second. It is less than a second, because a timer can fire
+/// early.
 const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
-/// Messages that are sent by the clock, notifications among them, before datagrams are received again.
+/// Maximum number of messages that timers cause, including notifications, before datagrams are received again.
 const POLLED: usize = 256;
-/// Commands that are done between two batches.
+/// Maximum number of commands that are executed between two batches.
 const COMMANDS: usize = 64;
 
 impl<A: Application> Shard<A> {
-    /// Returns shard `number`, whose commands come through `commands`, and which publishes its counts in `totals`.
+    /// Returns shard `number`. Handlers send commands to the shard through `commands`. The shard publishes its counts
+    /// in `totals`.
     ///
     /// # Errors
-    /// [`StartError::System`] without randomness, [`StartError::KeyLog`] if the key log cannot be written.
+    /// [`StartError::System`] if there is no randomness, [`StartError::KeyLog`] if the key log cannot be written.
     pub(super) fn new(
         shared: &Shared<'_, A>,
         number: usize,
@@ -167,8 +171,8 @@ impl<A: Application> Shard<A> {
         })
     }
 
-    /// Serves until `ending` changes. A shard that is to end receives nothing more, but handles what other shards
-    /// received for it.
+    /// Serves until `ending` changes. After that the shard receives nothing from its sockets, but handles datagrams
+    /// that other shards received for it.
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,
@@ -235,7 +239,7 @@ impl<A: Application> Shard<A> {
         self.outbox.flush(&sockets).await;
     }
 
-    /// Receives from each socket what is there, within limits, and handles it.
+    /// Receives waiting datagrams from each socket, up to a limit, and handles them.
     async fn receive(
         &mut self,
         sockets: &[Socket],
@@ -265,8 +269,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Does a limited number of commands and handles a limited number of datagrams of other shards: they must not wait
-    /// until no peer sends anything.
+    /// Executes a limited number of commands, and handles a limited number of datagrams of other shards. Without this
+    /// call they would wait while datagrams arrive continuously.
     fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
         for _ in 0..COMMANDS {
             let Ok(command) = commands.try_recv() else { break };
@@ -323,8 +327,8 @@ impl<A: Application> Shard<A> {
         self.on_datagram(clock::now(), &path, &mut datagram, true);
     }
 
-    /// Handles a datagram to a group. Nothing is answered at once, and only responses that help the sender are sent
-    /// (RFC 7252, section 8.1).
+    /// Handles a datagram to a multicast group. The server sends no response at once, and only responses that help the
+    /// sender (RFC 7252, section 8.1).
     fn on_group_request(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         if let Some(membership) = self.node.features.groups.find(&path.local).cloned() {
             return self.on_protected(now, &membership, path, datagram);
@@ -341,8 +345,9 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Handles a protected request to a group under a context of this server alone: its client looks for the server. The response
-    /// comes at once, because no other member has the context. A request that does not open gets none (RFC 7252, section 8.2).
+    /// Handles a protected request to a group, under a context that only this server has. With such a request a client
+    /// searches for the server. The response is sent at once, because no other member has the context. A request that
+    /// cannot be opened gets no response (RFC 7252, section 8.2).
     fn on_discovery(&mut self, now: Instant, path: &Path, datagram: &mut [u8]) {
         let Self { node, environment, coap_server, outbox, .. } = self;
         match node.handle_plain(&mut environment.at(now), path, datagram, coap_server, outbox.draft()) {
@@ -366,7 +371,8 @@ impl<A: Application> Shard<A> {
         self.on_handled(now, path);
     }
 
-    /// Takes a message of a controller to a member alone. Returns true if nobody other than a member takes the datagram.
+    /// Takes a message that a controller sent to one member alone. Returns true if the datagram belongs to a
+    /// membership, so that no other part of the server may handle it.
     fn is_for_member(&mut self, path: &Path, datagram: &[u8]) -> bool {
         if !is_rekey_message(datagram) {
             return self.own_addresses.contains(&path.local);
@@ -379,8 +385,8 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Does a limited part of what is due by the clock, so that other work does not wait long. Returns true if something may
-    /// be left.
+    /// Handles a limited number of due timers, so that other work does not wait long. Returns true if more timers may
+    /// be due.
     pub(super) fn poll(&mut self) -> bool {
         let now = clock::now();
         for _ in 0..POLLED {
@@ -391,8 +397,8 @@ impl<A: Application> Shard<A> {
         true
     }
 
-    /// Does the rest of the work for a datagram that came over `path`: peers whose exchanges have begun, and OSCORE contexts
-    /// that could not be used.
+    /// Completes the work for a datagram that came over `path`: schedules the peers that have just got memory for
+    /// exchanges, and reports OSCORE contexts that could not be used.
     #[inline]
     fn on_handled(&mut self, now: Instant, path: &Path) {
         let Node { endpoint, features, .. } = &mut self.node;
@@ -402,7 +408,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Queues the first `len` bytes of the draft, for `peer`.
+    /// Queues the first `len` bytes of the draft as a datagram for `peer`.
     pub(super) fn transmit(&mut self, peer: PeerId, len: u16) {
         if let Some(path) = self.node.path(peer) {
             self.outbox.queue(path, len.into());
@@ -412,8 +418,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Repeats the last reply to a peer that has a new address: it went to the old one. Otherwise the peer would repeat its
-    /// request later.
+    /// Repeats the last reply to a peer that has a new address, because the reply was sent to the old address. Without
+    /// this repetition the peer would wait, and then repeat its request.
     pub(super) fn repeat_reply(&mut self, now: Instant, peer: PeerId) {
         let Self { node, environment, outbox, .. } = self;
         let event = node.write(&mut environment.at(now), peer, outbox.draft(), |cx, attached, pool, frame| {
@@ -460,7 +466,8 @@ impl<A: Application> Shard<A> {
         self.publish();
     }
 
-    /// Reports once that the server's certificate expired, and once that a new CRL is due. One shard does it for all.
+    /// Reports once that the server's certificate has expired, and once that a new CRL is due. Only one shard makes
+    /// these reports.
     pub(super) fn report_ends(&mut self) {
         if self.number != 0 {
             return;
@@ -526,13 +533,13 @@ impl<A: Application> Shard<A> {
     }
 }
 
-/// True for a datagram that can only be a message of a group's controller: its first byte is neither that of a record nor that
-/// of a CoAP message.
+/// True for a datagram that can only be a message of a group's controller: its first byte is neither the first byte of
+/// a record nor of a CoAP message.
 fn is_rekey_message(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(1..=3))
 }
 
-/// Ends when something may be received.
+/// Waits until a socket may have something to receive.
 async fn readable(sockets: &[Socket]) {
     std::future::poll_fn(|cx| {
         let ready = sockets.iter().any(|socket| socket.poll_readable(cx).is_ready());

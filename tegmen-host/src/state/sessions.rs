@@ -1,10 +1,10 @@
 //! The DTLS sessions of a server, stored so that they survive a restart.
 //!
-//! A session is in the database from its establishment on, with numbers that it may use until the end of a lease. At
-//! the start of the server, stored sessions wait here, by the path and the connection id of their peers, until a peer
-//! sends a record. The lease of each session has moved forward by then, so taking one out costs no write. After an
-//! orderly end a session continues at its next number. After any other end it continues past its lease, and its window
-//! is lost.
+//! A session is in the database from its establishment, with the record numbers that it may use until the end of a
+//! lease. At the start of the server, stored sessions wait in memory until a peer sends a record. The server finds such
+//! a session by the path or the connection id of the record. At that time the lease of each session has already moved
+//! forward, so restoring a session costs no write. After an orderly end a session continues at its next number. After
+//! any other end it continues past its lease, and its replay window is lost.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
@@ -21,12 +21,12 @@ use tegmen::dtls::{ContentType, SEALED_SESSION_LEN, Session};
 use tegmen_store::database::Change;
 use tegmen_store::{Database, Numbers, StateError};
 
-/// Prefix of the names of sessions.
+/// The prefix of the names of sessions in the database.
 const PREFIX: &str = "dtls/";
-/// Where the connection id begins in a record.
+/// The offset of the connection id in a record.
 const ID_AT: usize = 11;
 
-/// A session in the database.
+/// The name of a session in the database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionName(u64);
 
@@ -39,9 +39,9 @@ impl SessionName {
 /// The peer of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct With {
-    /// Our address.
+    /// The local address.
     pub local: SocketAddr,
-    /// The address of the peer, when it was last known.
+    /// The last known address of the peer.
     pub remote: SocketAddr,
     /// The identity of the peer.
     pub identity: String,
@@ -49,13 +49,14 @@ pub struct With {
     pub listed: bool,
     /// The rights of the peer if it is not listed; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The [`Sessions::fingerprint`] of the key in that file, which distinguishes it from other keys.
+    /// The [`Sessions::fingerprint`] of the key in the credentials file, which distinguishes this key from other keys.
     #[serde(default)]
     pub key: Option<String>,
-    /// The type and the digest, in hexadecimal, of the certificate or raw public key that the peer proved itself with.
+    /// The type and the hexadecimal digest of the certificate or raw public key with which the peer proved its
+    /// identity.
     #[serde(default)]
     pub certified: Option<(u8, String)>,
-    /// The connection id that the peer writes, in hexadecimal; empty if it writes none.
+    /// The connection id in the records of the peer, in hexadecimal; empty if its records have none.
     #[serde(default)]
     pub connection_id: String,
 }
@@ -66,7 +67,7 @@ impl With {
     }
 }
 
-/// A session that continues.
+/// A stored session that continues.
 #[derive(Debug)]
 pub struct Restored {
     /// The name of the session in the database.
@@ -75,11 +76,11 @@ pub struct Restored {
     pub with: With,
     /// The keys and numbers of the session.
     pub session: Session,
-    /// One more than the last number that the session may use.
+    /// The end of the lease: one more than the last number that the session may use.
     pub lease_end: u32,
 }
 
-/// A session that nobody has asked for yet.
+/// A stored session whose peer has not sent a record yet.
 struct Waiting {
     name: SessionName,
     with: With,
@@ -93,7 +94,7 @@ struct Waiting {
 struct All {
     by_path: HashMap<Path, Waiting>,
     by_id: HashMap<Vec<u8>, Path>,
-    /// Lengths of connection ids, mostly one.
+    /// The lengths of the connection ids; usually there is only one.
     id_lens: Vec<usize>,
 }
 
@@ -104,7 +105,7 @@ impl All {
         Some(waiting)
     }
 
-    /// The path of the session whose peer sent this.
+    /// Returns the path of the session to which this datagram belongs.
     fn find(&self, path: &Path, datagram: &[u8]) -> Option<Path> {
         if datagram.first() == Some(&ContentType::TLS12_CID.0) {
             let mut ids = self.id_lens.iter().filter_map(|len| datagram.get(ID_AT..ID_AT + len));
@@ -114,7 +115,7 @@ impl All {
     }
 }
 
-/// The sessions of one server.
+/// The stored sessions of one server.
 pub struct Sessions {
     database: Database,
     waiting: RwLock<All>,
@@ -123,7 +124,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Takes what the database has: `most` sessions at most, the newest.
+    /// Loads the sessions of the database: at most `most` sessions, the newest ones.
     ///
     /// # Errors
     /// [`StateError::File`] if the database cannot be written.
@@ -159,8 +160,8 @@ impl Sessions {
         Ok(Self { database, waiting: RwLock::new(all), count, next_name: AtomicU64::new(last + 1) })
     }
 
-    /// Returns the value for a key in [`With::key`], computed from its digest. Without the database's own key, nobody
-    /// can find the key by trial.
+    /// Returns the value for a key in [`With::key`], computed from the digest of this key. The value also depends on
+    /// the key of the database. So a reader of the value cannot test guesses.
     pub fn fingerprint(&self, digest: &Digest) -> String {
         to_hex(&sha256(&[b"tegmen session ".as_slice(), self.database.key(), digest].concat())[..16])
     }
@@ -170,14 +171,14 @@ impl Sessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Keeps a session: `session` is its copy as of the end of its lease, which is [`Session::next`].
+    /// Stores a session. `session` is a copy whose next number ([`Session::next`]) is the end of the lease.
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
         name
     }
 
-    /// Does the same as [`Self::keep`], for a stored session that has changed: its peer has another address.
+    /// Does the same as [`Self::keep`], for a stored session whose peer has a new address.
     pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
         let with = serde_json::to_string(with).unwrap_or_default();
         let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };
@@ -185,25 +186,25 @@ impl Sessions {
         self.database.change(Change::Put(name.text(), numbers), None);
     }
 
-    /// Moves the end of a lease to `end`; `then` is called on another thread when that is durable, or with the reason if it
-    /// cannot be made so.
+    /// Moves the end of a lease to `end`. Calls `then` on another thread when the new end is on disk, or with the
+    /// reason if the write fails.
     pub fn extend(&self, name: SessionName, end: u32, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         self.database.change(Change::Move(name.text(), end.into(), None), Some(Box::new(then)));
     }
 
-    /// Forgets a session that is over.
+    /// Removes a session that has ended.
     pub fn remove(&self, name: SessionName) {
         self.database.change(Change::Remove(name.text()), None);
     }
 
-    /// Keeps where a session was at an orderly end, after the last record.
+    /// Stores the position of a session at an orderly end, after its last record.
     pub fn park(&self, name: SessionName, session: &Session) {
         let (next, window) = session.position();
         let window = window.map(<[u64; 2]>::from);
         self.database.change(Change::Move(name.text(), next.into(), window), None);
     }
 
-    /// The session whose peer sent `datagram` over `path`, once.
+    /// Returns the session to which `datagram` belongs, and removes it from the waiting sessions.
     pub fn take<C: Crypto>(&self, crypto: &mut C, path: &Path, datagram: &[u8]) -> Option<Restored> {
         if self.waiting() == 0 {
             return None;
@@ -219,7 +220,7 @@ impl Sessions {
         Some(Restored { name, with, session, lease_end })
     }
 
-    /// Forgets a session that waits for its peer, who began a new one.
+    /// Removes a waiting session whose peer began a new session.
     pub fn forget(&self, path: &Path) {
         if self.waiting() > 0
             && let Some(waiting) = self.forget_waiting(path)
@@ -228,17 +229,17 @@ impl Sessions {
         }
     }
 
-    /// Forgets all that still wait.
+    /// Removes all waiting sessions.
     pub fn forget_all(&self) {
         let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
         self.count.store(0, Ordering::Relaxed);
         all.by_path.values().for_each(|waiting| self.remove(waiting.name));
     }
 
-    /// Ends in order. Sessions that no peer asked for do not change. After this all data is on the disk.
+    /// Ends the use in order. Waiting sessions do not change. When this method returns, all data is on disk.
     ///
     /// # Errors
-    /// [`StateError::File`]; sessions that are not on the disk continue as after a power cut.
+    /// [`StateError::File`]. Sessions that are not on disk then continue as after a power cut.
     pub fn close(&self) -> Result<(), StateError> {
         let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
         self.count.store(0, Ordering::Relaxed);
@@ -260,7 +261,7 @@ impl Sessions {
     }
 }
 
-/// Returns the end of the lease that is taken when a session continues from `next`.
+/// Returns the end of the lease for a session that continues from `next`.
 pub(super) const fn end_after(next: u32) -> u32 {
     next.div_ceil(CHUNK).saturating_add(1).saturating_mul(CHUNK)
 }
@@ -269,7 +270,7 @@ fn purpose(name: &str, with: &str) -> Vec<u8> {
     [name.as_bytes(), with.as_bytes()].concat()
 }
 
-/// A session sealed, in hexadecimal; `None` if the provider cannot.
+/// Returns a session encrypted with `key`, in hexadecimal; `None` if the crypto provider fails.
 pub(super) fn seal<C: Crypto>(
     crypto: &mut C,
     key: &[u8; KEY_LEN],
